@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from kseg.internal_topics.topic_recognition import TopicRows
     from kseg.segment.json_rows import RowDecoder
     from kseg.segment.record_decoder import RecordDecoder
+    from kseg.segment.redaction import Redactor
 
 ShowSecrets = Annotated[
     bool,
     Option(
         "--show-secrets",
-        help="Show passwords and other secrets in decoded records. These are SCRAM credentials and sensitive configurations of the "
+        help="Show passwords and other secrets in records. These are SCRAM credentials and sensitive configurations of the "
         "metadata log, and what is called like a secret in connectors of Kafka Connect.",
     ),
 ]
@@ -73,8 +74,21 @@ def row_decoder(
 
     topic = TOPICS[topics[0]] if topics else None
     as_bytes = topic is None and (is_plain or bytes_mode != "auto")
-    connect = ConnectRows(connect_topics, as_bytes, show_secrets)
-    return TopicRows(topic, as_bytes, show_secrets, connect if topic is None else None)
+    connect = ConnectRows(connect_topics, as_bytes)
+    redactor = redactor_for(topics, show_secrets=show_secrets, connect_topics=connect_topics)
+    return TopicRows(topic, as_bytes, redactor, connect if topic is None else None)
+
+
+def redactor_for(
+    topics: Sequence[str], *, show_secrets: bool, connect_topics: tuple[str, ...] = ()
+) -> "Redactor | None":
+    """What keeps secrets out of the output, None with --show-secrets. topics, connect_topics: as for `row_decoder`."""
+    if show_secrets:
+        return None
+    from kseg.internal_topics.secret_values import SecretValues
+    from kseg.internal_topics.topic_names import TOPICS
+
+    return SecretValues(TOPICS[topics[0]] if topics else None, connect_topics)
 
 
 def with_payloads(rows: "TopicRows", payloads: "RowDecoder") -> "TopicRows":

@@ -21,7 +21,7 @@ from kseg.inspection.query import FRAMINGS, ReadQuery
 from kseg.jobs.events import Event, Failure, Row, Text
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.errors import FormatError, KsegError, UsageError
+from kseg.segment.errors import FormatError, KsegError, Refused, UsageError
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
@@ -42,6 +42,7 @@ from kseg.segment.values import dataclass
 
 BLOCK_BYTES = 1 << 20
 _NOTHING_FOUND = 1  # exit status
+_RAW_SECRETS = "the raw bytes of {} hold {}; --show-secrets writes them, without --raw the records are shown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +154,30 @@ def _read(log: PartitionLog, path: str, query: ReadQuery) -> Iterator[Event]:
     if extent is None:
         yield from _too_large(path, query, batch.size_bytes)
     elif _is_raw(query):
+        _refuse_secrets(segment, extent, query)
         yield from _send(segment.file.view[extent.start : extent.end], query)
     else:
         yield _summary(_partition(log), segment.path, query, extent, segment.first_offset_of(batch))
         yield from _rows(segment, extent, query)
+
+
+def _refuse_secrets(segment: LogSegment, extent: _Extent, query: ReadQuery) -> None:
+    """Raises Refused where raw bytes would hold a secret: nothing can be replaced under a checksum."""
+    redactor = query.redactor
+    if redactor is None or not redactor.concerns(segment.path):
+        return
+    decoder = Decoder(segment.file.view)
+    for block in Scanner.over(segment.file, segment.base_offset).blocks(extent.start, extent.end):
+        if isinstance(block, Damage):
+            raise Refused(_RAW_SECRETS.format(segment.path, "damaged bytes, which may hold secrets"))
+        for chunk in decoder.chunks(block):
+            if chunk.control:
+                continue
+            for record in (record_at(chunk, at) for at in range(chunk.records.count)):
+                if redactor.redacted(segment.path, record.key, record.value) is not None:
+                    raise Refused(
+                        _RAW_SECRETS.format(segment.path, f"a secret in the record at offset {record.offset}")
+                    )
 
 
 def _partition(log: PartitionLog) -> str:

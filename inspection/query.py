@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kseg.segment.redaction import Redactor
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ FRAMINGS = ("none", "message-set", "multi")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadQuery:
     """What a broker's fetch is asked. grow: double `max_bytes` until one whole message fits (up to
-    `max_message_bytes`); framing: one of FRAMINGS (the 0.7 fetch results). row_decoder: decodes keys and values in rows."""
+    `max_message_bytes`); framing: one of FRAMINGS (the 0.7 fetch results). row_decoder: decodes keys and values in rows.
+    redactor: knows the secrets that raw bytes must not hold, None allows all."""
 
     offset: int
     max_bytes: int
@@ -50,6 +52,7 @@ class ReadQuery:
     use_index: bool = True
     bytes_mode: str = "auto"
     row_decoder: "RowDecoder | None" = None
+    redactor: Redactor | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

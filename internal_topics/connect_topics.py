@@ -1,4 +1,4 @@
-"""Kafka Connect's three topics as the JSON that they are, with what their keys say; secrets of connectors are left out.
+"""Kafka Connect's three topics as the JSON that they are, with what their keys say, and which of their values are secrets.
 
 Connect writes them with its JsonConverter without schemas (`KafkaOffsetBackingStore`, `KafkaConfigBackingStore`, `KafkaStatusBackingStore`):
 
@@ -13,6 +13,7 @@ Which property of a connector is a password only the connector's class knows. Le
 value (a URL with a user, `password=`), and the session key; references to a configuration provider (`${file:…}`) are none.
 """
 
+import json
 import os
 import re
 from collections.abc import MutableMapping
@@ -24,10 +25,11 @@ from kseg.segment.errors import FormatError
 from kseg.segment.json_rows import RowDecoder
 from kseg.segment.model import Record
 from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.redaction import REDACTED
 from kseg.segment.values import dataclass
 
 CONNECT_TOPICS: Final = ("connect-offsets", "connect-configs", "connect-status")
-REDACTED: Final = "(redacted)"
+_SECRET_KEYS: Final = (b"connector-", b"task-", b"session-key")
 _SECRET_NAME = re.compile(
     r"passw|passphrase|pwd|secret|token|credential|jaas|private.?key|api.?key|access.?key|auth.?key|account.?key|"
     r"(^|[._-])(key|pin)$|keystore\.(key|certificate)|truststore\.certificate|basic\.auth|user\.?info|sas$",
@@ -58,18 +60,17 @@ _WITH_TASK: Final = ("task", "task-status")
 
 @dataclass(frozen=True, slots=True)
 class ConnectRows:
-    """A `RowDecoder`. names: globs of further topics that Connect keeps. as_bytes: decode nothing, but show no secret either.
-    otherwise: for the logs of other topics."""
+    """A `RowDecoder`. names: globs of further topics that Connect keeps. as_bytes: decode nothing. otherwise: for the logs of other
+    topics. Secrets stay in: `topic_recognition` takes them out."""
 
     names: tuple[str, ...] = ()
     as_bytes: bool = False
-    show_secrets: bool = False
     otherwise: RowDecoder | None = None
 
     def concerns(self, path: str) -> bool:
         """See `RowDecoder`."""
         if self._is_connects(path):
-            return not self.as_bytes or not self.show_secrets
+            return not self.as_bytes
         return self.otherwise is not None and self.otherwise.concerns(path)
 
     def amend(self, row: MutableMapping[str, object], record: Record) -> None:
@@ -78,8 +79,8 @@ class ConnectRows:
             if self.otherwise is not None:
                 self.otherwise.amend(row, record)
             return
-        if not self.as_bytes or not self.show_secrets:
-            _amend(row, record, self.as_bytes, self.show_secrets)
+        if not self.as_bytes:
+            _amend(row, record)
 
     def _is_connects(self, path: str) -> bool:
         name = own_partition_name(os.path.dirname(path) or os.curdir)
@@ -88,22 +89,15 @@ class ConnectRows:
         return name.topic in CONNECT_TOPICS or any(fnmatchcase(name.topic, each) for each in self.names)
 
 
-def _amend(row: MutableMapping[str, object], record: Record, as_bytes: bool, show_secrets: bool) -> None:
+def _amend(row: MutableMapping[str, object], record: Record) -> None:
     key = record.key or b""
-    is_offset = key.lstrip().startswith(b"[")
-    if is_offset and not as_bytes:
+    if key.lstrip().startswith(b"["):
         _put(row, "key", record.key)
         _name_offset(row)
-    elif not as_bytes:
+    else:
         row["connect"] = _named(key.decode("utf-8", "replace"))
-    if record.value is None:
-        return
-    holds_configs = key.startswith((b"connector-", b"task-", b"session-key"))
-    if not holds_configs or show_secrets:
-        if not as_bytes:
-            _put(row, "value", record.value)
-        return
-    _put_redacted(row, record.value, as_bytes)
+    if record.value is not None:
+        _put(row, "value", record.value)
 
 
 def _put(row: MutableMapping[str, object], side: str, data: bytes | None) -> None:
@@ -114,15 +108,19 @@ def _put(row: MutableMapping[str, object], side: str, data: bytes | None) -> Non
         row[f"{side}_error"] = str(error)
 
 
-def _put_redacted(row: MutableMapping[str, object], data: bytes, as_bytes: bool) -> None:
+def redacted_config(key: bytes | None, value: bytes) -> bytes | None:
+    """What is shown in the place of a value of the configs topic: the same JSON without its secrets. None where it has none; what is no
+    JSON, so that what it holds cannot be told, goes as a whole."""
+    if not (key or b"").startswith(_SECRET_KEYS):
+        return None
     try:
-        value = read_json(data)
-    except FormatError as error:  # what it holds cannot be told
-        row["value"], row["value_encoding"], row["value_error"] = REDACTED, "redacted", str(error)
-        return
-    shown = redacted(value)
-    if not as_bytes or shown != value:
-        row["value"], row["value_encoding"] = shown, "json"
+        found = read_json(value)
+    except FormatError:
+        return REDACTED.encode()
+    shown = redacted(found)
+    if shown == found:
+        return None
+    return json.dumps(shown, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
 
 
 def redacted(value: Any) -> Any:

@@ -5,14 +5,12 @@
 words of the exceptions of Kafka and of Java.
 """
 
-import json
-import re
 from array import array
 from collections.abc import Callable
 
 from kseg.internal_topics.message_programs import MessageProgram, program_of
 from kseg.internal_topics.remote_log_text import remote_log_text
-from kseg.internal_topics.topic_names import CLUSTER_METADATA, REMOTE_LOG_METADATA
+from kseg.internal_topics.topic_names import REMOTE_LOG_METADATA
 from kseg.segment.errors import FormatError
 from kseg.segment.kernel import decoded_lines as D
 from kseg.segment.kernel import message_json as J
@@ -24,10 +22,6 @@ _ROOM_FACTOR = 8
 _NULL_VALUE = (
     'Cannot invoke "java.nio.ByteBuffer.remaining()" because the return value of '
     '"org.apache.kafka.common.record.internal.Record.value()" is null'
-)
-_CONFIG_RECORD = (
-    rb'"type":"CONFIG_RECORD","version":-?\d+,"data":\{"resourceType":(-?\d+),'
-    rb'"resourceName":"(?:[^"\\]|\\.)*","name":("(?:[^"\\]|\\.)*"),"value":"'
 )
 _FRAME_PARTS = {D.FRAME_VERSION: "frame version", D.FRAME_TYPE: "type", D.MESSAGE_VERSION: "version"}
 _FRAME_ZERO = (
@@ -103,17 +97,6 @@ class TopicText:
         if read.stage:
             return RecordText(_coordinator_error(offset, read, program).encode(), None)
         return RecordText(read.key, read.value)
-
-    def holds_secrets(self, text: bytes) -> bool:
-        """See `RecordDecoder`."""
-        if self.topic != CLUSTER_METADATA:
-            return False
-        from kseg.internal_topics.sensitive_configs import is_sensitive
-
-        if b'"type":"USER_SCRAM_CREDENTIAL_RECORD"' in text:
-            return True
-        configs = re.finditer(_CONFIG_RECORD, text)
-        return any(is_sensitive(int(each[1]), json.loads(each[2])) for each in configs)
 
 
 def _coordinator_error(offset: int, read: ReadParts, program: MessageProgram) -> str:

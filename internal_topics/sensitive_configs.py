@@ -17,8 +17,6 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
-REDACTED = "(redacted)"
-
 _TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP = 2, 4, 8, 16, 32  # Kafka: ConfigResource.Type
 _FILE = "config-names-4.3.1.json"
 _LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")

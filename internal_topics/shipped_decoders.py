@@ -40,10 +40,6 @@ class PlainText:
         except struct.error:
             return RecordText(None, None, "BufferUnderflowException")
 
-    def holds_secrets(self, text: bytes) -> bool:
-        """See `RecordDecoder`."""
-        return False
-
 
 def _text(decoder_class: str, data: bytes | None) -> bytes | None:
     if data is None:

@@ -3,8 +3,8 @@
 Where Kafka's tool guesses or gives up, this goes on: key and value are decoded each on its own, a version above the last known one is decoded like that one and says so, what is
 left over is counted, and what cannot be decoded stays as its bytes with the reason (fact sheet internal topics §9.2).
 
-What an attacker could use (SCRAM credentials, configurations that may be secret) is replaced unless asked for, also where bytes are asked for, and
-also in a record that cannot be decoded (§11).
+What an attacker could use (SCRAM credentials, configurations that may be secret) is replaced in a message unless asked for (§11); bytes that are not
+decoded are the business of `secret_values`.
 """
 
 from base64 import b64encode
@@ -18,15 +18,15 @@ from kseg.internal_topics.decoding import (
     decode_framed,
     decode_key,
     decode_value,
-    frame_of,
 )
 from kseg.internal_topics.message_programs import CONSUMER_PROTOCOL
 from kseg.internal_topics.schemas import Message, messages
-from kseg.internal_topics.sensitive_configs import REDACTED, is_sensitive
+from kseg.internal_topics.sensitive_configs import is_sensitive
 from kseg.internal_topics.topic_names import CLUSTER_METADATA, REMOTE_LOG_METADATA
 from kseg.internal_topics.value_names import names_of
 from kseg.segment.errors import FormatError
 from kseg.segment.model import Record
+from kseg.segment.redaction import REDACTED
 
 ENCODING = "message"
 _CONFIG, _SCRAM = 4, 11
@@ -156,22 +156,3 @@ def _redact(message: Message, data: dict[str, Any]) -> None:
     is_set = message.type == _CONFIG and data["value"] is not None
     if is_set and is_sensitive(data["resourceType"], data["name"]):
         data["value"] = REDACTED
-
-
-def redact_bytes(row: MutableMapping[str, object], value: bytes | None) -> None:
-    """Take the bytes of a metadata record out of its row where they hold a secret, or may."""
-    if row["value_encoding"] in (None, ENCODING, "size", "redacted"):
-        return
-    try:
-        type_id = frame_of(value)[0] if value else None
-    except FormatError:
-        type_id = _SCRAM
-    if type_id == _CONFIG:
-        try:
-            values = decode_framed(value).values
-            if not is_sensitive(values["resourceType"], values["name"]):
-                return
-        except FormatError:
-            pass
-    if type_id in (_CONFIG, _SCRAM):
-        row["value"], row["value_encoding"] = REDACTED, "redacted"

@@ -479,7 +479,8 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     # --- lookup and indexes in use
     ("index-not-used", INFO, "an index is missing or wrong, so the segment was scanned", _VERIFY),
     # --- the real tool
-    ("secrets-shown", INFO, "the output contains secrets that the metadata log holds", _DUMP),
+    ("secrets-shown", INFO, "the output contains secrets of the metadata log or of Kafka Connect", _DUMP),
+    ("secrets-redacted", INFO, "values that hold secrets are replaced in the output", _DUMP),
     ("official-tool-stops", INFO, "Kafka's own dump tool stops here with an exception", _VERIFY),
     ("half-done-journal", ERROR, "a change was interrupted here", "kseg undo {path}"),
 )

@@ -23,6 +23,3 @@ class RecordDecoder(Protocol):
 
     def text(self, offset: int, key: bytes | None, value: bytes | None) -> RecordText:
         """The text of one record."""
-
-    def holds_secrets(self, text: bytes) -> bool:
-        """Whether lines that this decoder has made show a secret."""

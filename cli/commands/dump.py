@@ -9,6 +9,7 @@ from kseg.cli.decoders import (
     ConnectTopics,
     ShowSecrets,
     chosen_decoder,
+    redactor_for,
     refuse_classes,
     row_decoder,
 )
@@ -225,6 +226,9 @@ def command(
             connect_topics=connect_topics,
         )
         if shown != "kafka"
+        else None,
+        redactor=redactor_for(decoders, show_secrets=show_secrets, connect_topics=connect_topics)
+        if shown == "kafka" and print_data_log
         else None,
         escape_control=os.isatty(1),
         drop_cache=drop_cache,

@@ -4,6 +4,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
+from kseg.cli.decoders import ConnectTopics, ShowSecrets, redactor_for
 from kseg.cli.filters import Filters, limited
 from kseg.cli.option_schema import RESULT, Option
 from kseg.cli.options import (
@@ -106,6 +107,8 @@ def command(
     include_control: Annotated[
         bool, Option("--include-control", help="Also the control records of transactions.", panel=RESULT)
     ] = False,
+    show_secrets: ShowSecrets = False,
+    connect_topics: ConnectTopics = (),
     fail_on_damage: Annotated[
         bool,
         Option("--fail-on-damage", help="Stop at the first damage, and write nothing.", panel=RESULT),
@@ -148,6 +151,7 @@ def command(
         with_meta=not no_meta,
         with_control=include_control,
         fail_on_damage=fail_on_damage,
+        redactor=redactor_for((), show_secrets=show_secrets, connect_topics=connect_topics),
     )
     if payloads.is_asked and cluster is not None:
         raise UsageError(

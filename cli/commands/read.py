@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated
 
-from kseg.cli.decoders import ConnectTopics, ShowSecrets, row_decoder
+from kseg.cli.decoders import ConnectTopics, ShowSecrets, redactor_for, row_decoder
 from kseg.cli.option_schema import RUN, Option
 from kseg.cli.options import (
     BytesMode,
@@ -122,6 +122,7 @@ def command(
             show_secrets=show_secrets,
             connect_topics=connect_topics,
         ),
+        redactor=redactor_for((), show_secrets=show_secrets, connect_topics=connect_topics),
     )
     style = Style(command="read", json=json, quiet=quiet, progress=not no_progress, words=read_words, raw=raw)
     return over_targets(

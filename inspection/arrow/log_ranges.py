@@ -7,6 +7,7 @@ which batches a reader of committed data leaves out comes with the piece, becaus
 from dataclasses import field
 
 from kseg.segment.partition.bounds import Bounds
+from kseg.segment.redaction import Redactor
 from kseg.segment.values import dataclass
 
 
@@ -50,9 +51,11 @@ class ValidatedRanges:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """What is wanted of a piece besides its bounds. include_control: also control records. include_invalid: also the
-    records of batches (and messages) whose checksum is wrong. records_per_batch, bytes_per_batch: of an Arrow batch."""
+    records of batches (and messages) whose checksum is wrong. records_per_batch, bytes_per_batch: of an Arrow batch.
+    redactor: keeps secrets out of values, None leaves all values as they are."""
 
     include_control: bool = False
     include_invalid: bool = False
     records_per_batch: int = 32768
     bytes_per_batch: int = 8 * 1024 * 1024
+    redactor: Redactor | None = None

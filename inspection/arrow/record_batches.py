@@ -12,6 +12,7 @@ rows that wait in the builder are given out first.
 
 from array import array
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -43,6 +44,14 @@ def read_piece(
 ) -> Iterator[pa.RecordBatch | Finding]:
     """Batches with the columns of `schema` (see `BatchBuilder`) and findings. Raises UnreadableInput."""
     if piece.bounds.is_empty:
+        return
+    if reading.redactor is not None and reading.redactor.concerns(piece.path):
+        from kseg.inspection.arrow.redacted_batches import redacted_batches
+
+        plain = replace(reading, redactor=None)
+        yield from redacted_batches(
+            piece.path, schema, reading.redactor, lambda columns: read_piece(piece, plain, columns, validated)
+        )
         return
     if piece.is_kafka07:
         from kseg.inspection.arrow.tables07 import read_kafka07

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from kseg.inspection.dump.options import DumpOptions
 from kseg.inspection.dump.output_block import Block
-from kseg.jobs.events import Event, Text
+from kseg.jobs.events import Event
 from kseg.segment import header_tables as C
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
@@ -45,22 +45,6 @@ class DecodedRecords:
         self._program = None if options.escape_control else options.decoder.program()
         self._message_state = memoryview(array("q", bytes(8 * D.STATE_WIDTH)))
         self._has_crashed = False
-        self._has_warned = False
-
-    def with_warning(self, events: Iterator[Event]) -> Iterator[Event]:
-        """The events of the file, and once a finding behind lines that show a secret."""
-        for event in events:
-            yield event
-            if self._has_warned or not isinstance(event, Text):
-                continue
-            if self._decoder.holds_secrets(event.data):
-                self._has_warned = True
-                yield Finding(
-                    "secrets-shown",
-                    self.path,
-                    "the text shows secrets (SCRAM credentials or sensitive configurations), as Kafka's own dump tool does; "
-                    "--json and --format table do not",
-                )
 
     def events(self, lines: RecordLines) -> Iterator[Event]:
         """The lines, and once a file a finding where the tool ends."""

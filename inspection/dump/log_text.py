@@ -29,6 +29,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import dump_text as T
 from kseg.segment.kernel.batch_walk import END, FULL, HEADER_CUT, PARTIAL, TOO_SMALL, next_remarkable
+from kseg.segment.redaction import Redactor
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import damage_finding, official_stop, undecodable
 from kseg.segment.scanning.scan import Scanner
@@ -69,6 +70,8 @@ class LogText:
         )
         decodes = options.decoder is not None and deep and options.print_data_log
         self._decoded = DecodedRecords(path, options) if decodes else None
+        redactor = options.redactor if deep and options.print_data_log else None
+        self._redactor = redactor if redactor is not None and redactor.concerns(path) else None
         self._block = Block(4096 + 4 * self.size_bytes)
         self._state = memoryview(array("q", bytes(8 * T.STATE_WIDTH)))
         # the first of the batches with a wrong checksum that no valid batch has followed yet, and how many these are:
@@ -87,10 +90,6 @@ class LogText:
 
     def events(self, start: int = 0) -> Iterator[Event]:
         """All lines and findings of the file from position `start` on, where a batch begins."""
-        events = self._events(start)
-        return events if self._decoded is None else self._decoded.with_warning(events)
-
-    def _events(self, start: int) -> Iterator[Event]:
         position = start
         while position < self.end and not self.batch_filter.exhausted:
             if self._rewalked_bytes > self._rewalk_limit_bytes:
@@ -222,6 +221,8 @@ class LogText:
     def _records(self, table: Columns, chunk: "Chunk", start: int, stop: int) -> Iterator[Event]:
         """Lines of a chunk's records start … stop − 1, each batch's own line before its first record."""
         last_row = chunk.last_row
+        if self._redactor is not None and not chunk.control:
+            yield from self._warn_of_secrets(self._redactor, chunk, start, stop)
         if self._decoded is not None and not chunk.control:
             lines = RecordLines(table, chunk, start, stop, self._flags, self._block, self._state)
             yield from self._decoded.events(lines)
@@ -229,6 +230,20 @@ class LogText:
         yield from self._lines(chunk.body, table, last_row, chunk.records, start, stop, self._flags)
         if chunk.control and not self.options.skip_record_metadata:
             yield from self._control(chunk, start)
+
+    def _warn_of_secrets(self, redactor: Redactor, chunk: "Chunk", start: int, stop: int) -> Iterator[Event]:
+        """Once a file a finding before lines that show a secret: the text is that of Kafka's tool, which hides none."""
+        from kseg.segment.scanning.decode import record_at
+
+        records = (record_at(chunk, at) for at in range(start, stop))
+        if any(redactor.redacted(self.path, each.key, each.value) is not None for each in records):
+            self._redactor = None
+            yield Finding(
+                "secrets-shown",
+                self.path,
+                "the text shows secrets (passwords, credentials or keys), as Kafka's own dump tool does; "
+                "--json and --format table do not",
+            )
 
     def _control(self, chunk: "Chunk", at: int) -> Iterator[Event]:
         """What follows a control record on its line, which `_lines` has just ended."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from kseg.inspection.record_filter import Selection
 from kseg.segment.layout import INT32_MAX
 from kseg.segment.record_decoder import RecordDecoder
+from kseg.segment.redaction import Redactor
 from kseg.segment.terminal import visible
 from kseg.segment.values import dataclass
 
@@ -20,7 +21,8 @@ BYTES_MODES = ("auto", "utf8", "hex", "base64", "size", "redacted")
 class DumpOptions:
     """format: one of FORMATS. decoder: knows what keys and values mean, None
     when they are bytes. bytes_mode: one of BYTES_MODES, how keys, values
-    and header values are shown. row_decoder: decodes keys and values in rows, None shows them as they are. escape_control: escape
+    and header values are shown. row_decoder: decodes keys and values in rows, None shows them as they are. redactor: knows the secrets
+    that text shows and warns of; None warns of nothing. escape_control: escape
     control characters (stdout is a terminal). jobs: how many
     processes may share a large file whose records are shown."""
 
@@ -36,6 +38,7 @@ class DumpOptions:
     selection: Selection = field(default_factory=Selection)
     bytes_mode: str = "auto"
     row_decoder: "RowDecoder | None" = None
+    redactor: Redactor | None = None
     escape_control: bool = False
     drop_cache: bool = False
     jobs: int = 1

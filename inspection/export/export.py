@@ -64,6 +64,7 @@ class _PartitionExport:
         self._reading = Reading(
             include_control=with_control and not selection.read_committed,
             records_per_batch=RECORDS_PER_BATCH,
+            redactor=options.redactor,
         )
         self._records = 0
         self._damaged_bytes = 0

@@ -22,6 +22,7 @@ from kseg.inspection.export.output_folder import Mode
 from kseg.inspection.record_filter import Selection
 from kseg.segment.errors import UsageError
 from kseg.segment.payload_table import PayloadTable
+from kseg.segment.redaction import Redactor
 from kseg.segment.values import dataclass
 
 
@@ -62,6 +63,7 @@ class ExportOptions:
     stream. bytes_mode: how keys, values and header values become
     text, "" where they stay bytes. compression: one of the form's. with_*: which columns; with_control: also control
     records. fail_on_damage: the first damage ends it, and nothing is handed over. payloads: decodes keys and values, None leaves them as they are.
+    redactor: keeps secrets out of values, None exports them.
 
     folder, run_id: where this run makes its files, and what sets their names apart from those of others.
     """
@@ -82,6 +84,7 @@ class ExportOptions:
     fail_on_damage: bool = False
     drop_cache: bool = False
     payloads: PayloadTable | None = None
+    redactor: Redactor | None = None
     folder: str = ""
     run_id: str = ""
 

@@ -19,7 +19,8 @@ from kseg.internal_topics.metadata.cluster_names import (
     name_of,
 )
 from kseg.internal_topics.metadata.metadata_image import Broker, Listener, MetadataImage, Partition, Topic
-from kseg.internal_topics.sensitive_configs import REDACTED, is_sensitive
+from kseg.internal_topics.sensitive_configs import is_sensitive
+from kseg.segment.redaction import REDACTED
 
 Row = dict[str, object]
 

@@ -7,12 +7,13 @@ those of Python there too, so that they mean the same to the byte.
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kseg.inspection.export.options import ExportOptions
 from kseg.inspection.record_filter import Selection
+from kseg.internal_topics.secret_values import SecretValues
 from kseg.segment.findings import Finding
 from kseg.segment.partition.targets import Target
 from kseg.spark.source.source_schema import META, META_TYPE, RECORD_FIELDS
@@ -67,12 +68,17 @@ def findings(
 
 def _reader(session: "SparkSession", options: ExportOptions) -> "DataFrameReader":
     committed = options.selection.read_committed
-    wishes: Mapping[str, bool] = {
+    redactor = options.redactor
+    wishes: dict[str, bool | str] = {
         "failOnDataLoss": False,
         "includeDeleted": True,  # all that lies there, as without a cluster
         "checkHeaders": False,  # so believed, too
         "includeControl": (options.with_control or bool(options.selection.control)) and not committed,
     }
+    if redactor is None:
+        wishes["showSecrets"] = True
+    elif isinstance(redactor, SecretValues) and redactor.connect_topics:
+        wishes["connectTopics"] = ",".join(redactor.connect_topics)
     reader = session.read.format("kafka-log")
     for name, value in wishes.items():
         reader = reader.option(name, value)

@@ -63,6 +63,10 @@ class Words:
             raise UsageError(f"the option {name} must be true or false, not {text!r}")
         return text.strip().lower() == "true"
 
+    def names(self, name: str) -> tuple[str, ...]:
+        """A list with commas; nothing when the option was not given."""
+        return tuple(text.strip() for text in (self.get(name) or "").split(",") if text.strip())
+
     def number(self, name: str, most: int = LONG_MAX) -> int | None:
         """A whole number above 0; None when the option was not given."""
         text = self.get(name)

@@ -100,6 +100,7 @@ class SourceOptions:
     record reaches stands for (False: an error). include_deleted: also what lies below the log start.
     trust_transactions: which transactions were aborted is read from the transaction indexes, not from the log.
     check_headers: batches are judged beside their neighbours, as by `verify`.
+    show_secrets: values that hold secrets are given out. connect_topics: globs of topics that Kafka Connect keeps, beside those named so.
     wanted: of the records between the starting and ending offsets only those within.
     """
 
@@ -126,6 +127,8 @@ class SourceOptions:
     use_indexes: bool = True
     check_headers: bool = True
     trust_transactions: bool = False
+    show_secrets: bool = False
+    connect_topics: tuple[str, ...] = ()
     table: str = RECORDS
 
 
@@ -166,6 +169,8 @@ READ_NAMES: Final = (
     "useIndexes",
     "checkHeaders",
     "transactions",
+    "showSecrets",
+    "connectTopics",
     "table",
 )
 STREAM_NAMES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
@@ -211,6 +216,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool = False) -> Source
         use_indexes=words.boolean("useIndexes", True),
         check_headers=words.boolean("checkHeaders", True),
         trust_transactions=words.choice("transactions", (FROM_LOG, FROM_INDEX)) == FROM_INDEX,
+        show_secrets=words.boolean("showSecrets", False),
+        connect_topics=words.names("connectTopics"),
         table=words.choice("table", (RECORDS, FINDINGS)),
     )
 

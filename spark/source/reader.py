@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kseg.inspection.arrow.log_ranges import LogPiece, Reading, ValidatedRanges
+from kseg.internal_topics.secret_values import SecretValues
 from kseg.recovery.verify.header_verdicts import check_headers, concerns
 from kseg.segment import unreadable
 from kseg.segment.errors import UnreadableInput
@@ -115,10 +116,13 @@ def findings_in(
     pieces: Sequence[LogPiece], options: SourceOptions, schema: "StructType"
 ) -> Iterator[tuple[object, ...]]:
     """What is wrong with some pieces, as rows of `schema`."""
-    from pyspark.sql.types import LongType, StructField, StructType
+    from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-    columns = StructType([StructField("offset", LongType())])
+    offset, value = StructField("offset", LongType()), StructField("value", BinaryType())
+    redactor = redactor_of(options)
     for piece in pieces:
+        may_hold_secrets = redactor is not None and redactor.concerns(piece.path)
+        columns = StructType([offset, value] if may_hold_secrets else [offset])
         for result in _results([piece], options, columns):
             if isinstance(result, Finding):
                 row = finding_row(result, piece)
@@ -152,7 +156,13 @@ def reading_of(options: SourceOptions) -> Reading:
         include_invalid=options.include_invalid,
         records_per_batch=options.records_per_batch,
         bytes_per_batch=options.bytes_per_batch,
+        redactor=redactor_of(options),
     )
+
+
+def redactor_of(options: SourceOptions) -> SecretValues | None:
+    """What keeps secrets out of the records; None where they are asked for."""
+    return None if options.show_secrets else SecretValues(connect_topics=options.connect_topics)
 
 
 def _results(
