@@ -7,8 +7,8 @@
    nothing; the last segment is always read, because a broker completes its index only when it rolls.
 3. In the first and the last segment the offset index leads to the first and the last batch. An entry is believed only
    when a sound batch begins there that fits it.
-4. What is larger than a part is cut where index entries lead to sound batches, about a part from each other; without
-   an index, where headers do that are followed one by one.
+4. What is larger than a part is cut into as many parts of equal size as are needed, at sound batches that index entries lead to; without
+   an index, at those that headers lead to which are followed one by one.
 5. For readers of committed data the batch headers of all segments are replayed; or the transaction indexes and the
    newest snapshot are believed, as a broker believes them (`committed_ranges`).
 """
@@ -55,7 +55,7 @@ class SegmentRead:
     piece: LogPiece
 
     def cut(self, part_bytes: int, use_indexes: bool = True) -> list[LogPiece]:
-        """Pieces of about `part_bytes`. Raises UnreadableInput."""
+        """Pieces of equal size, of about `part_bytes` at most, as far as batches allow. Raises UnreadableInput."""
         return _cut(self.segment, self.piece, part_bytes, use_indexes) if self.segment else [self.piece]
 
     def cut_by_offsets(self, max_offsets: int) -> list[LogPiece]:
@@ -169,11 +169,13 @@ def _stop_for(segment: LogSegment, offset: int, start: int) -> int | None:
 
 
 def _cut(segment: LogSegment, whole_piece: LogPiece, part_bytes: int, use_indexes: bool) -> list[LogPiece]:
-    part_bytes = max(SMALLEST_PART_BYTES, part_bytes)
-    end = whole_piece.start + whole_piece.size_bytes
+    size_bytes = whole_piece.size_bytes
+    end = whole_piece.start + size_bytes
     edges = [whole_piece.start]
-    if whole_piece.size_bytes >= 2 * part_bytes:
-        edges += _boundaries(segment, whole_piece.start, end, part_bytes, use_indexes)
+    parts = min(-(-size_bytes // max(1, part_bytes)), size_bytes // SMALLEST_PART_BYTES)
+    if parts > 1:
+        goals = [whole_piece.start + size_bytes * number // parts for number in range(1, parts)]
+        edges += _boundaries(segment, whole_piece.start, end, goals, use_indexes)
         segment.close()
     pieces = []
     for edge, following in zip(edges, [*edges[1:], None], strict=True):
@@ -234,47 +236,49 @@ def _size_of(segment: LogSegment) -> int:
 
 
 def _boundaries(
-    segment: LogSegment, start: int, end: int, part_bytes: int, use_indexes: bool
+    segment: LogSegment, start: int, end: int, goals: Sequence[int], use_indexes: bool
 ) -> Iterator[int]:
-    """Positions of sound batches between `start` and `end`, at least a part from there and from each other."""
+    """Positions of sound batches between `start` and `end`, each the first that is found at a goal or behind it."""
     if use_indexes and segment.offset_index is not None and len(segment.offset_index) > 1:
-        yield from _indexed_boundaries(segment, start, end, part_bytes)
+        yield from _indexed_boundaries(segment, start, end, goals)
     else:
-        yield from _walked_boundaries(segment, start, end, part_bytes)
+        yield from _walked_boundaries(segment, start, end, goals)
 
 
-def _indexed_boundaries(segment: LogSegment, start: int, end: int, part_bytes: int) -> Iterator[int]:
+def _indexed_boundaries(segment: LogSegment, start: int, end: int, goals: Sequence[int]) -> Iterator[int]:
     index = segment.offset_index
     assert index is not None
     slot, last = 0, start
-    while last + 2 * part_bytes <= end:
-        # entries are sorted by position, or lead to no sound batch
-        slot = index.slot_at(last + part_bytes, slot)
-        if slot == len(index):
-            return
-        entry = index.entry(slot)
-        slot += 1
-        if not last < entry.position < end:
-            return
-        batch = segment.walk.valid_batch_at(entry.position)
-        if batch is not None and batch.base_offset <= entry.offset <= batch.last_offset:
-            last = entry.position
-            yield last
+    for goal in goals:
+        while last < goal:
+            # entries are sorted by position, or lead to no sound batch
+            slot = index.slot_at(goal, slot)
+            if slot == len(index):
+                return
+            entry = index.entry(slot)
+            slot += 1
+            if not last < entry.position < end:
+                return
+            batch = segment.walk.valid_batch_at(entry.position)
+            if batch is not None and batch.base_offset <= entry.offset <= batch.last_offset:
+                last = entry.position
+                yield last
 
 
-def _walked_boundaries(segment: LogSegment, start: int, end: int, part_bytes: int) -> Iterator[int]:
-    last = start
+def _walked_boundaries(segment: LogSegment, start: int, end: int, goals: Sequence[int]) -> Iterator[int]:
+    ahead = iter(goals)
+    goal = next(ahead, end)
     for block in segment.walk.blocks(start):
         if isinstance(block, Damage):
             continue
         for position in block.column(C.POSITION):
-            if position - last >= part_bytes and end - position >= part_bytes:
-                if segment.walk.valid_batch_at(position) is None:
-                    continue
-                last = position
-                yield last
-            if position >= end:
+            if position >= end or goal >= end:
                 return
+            if position < goal or segment.walk.valid_batch_at(position) is None:
+                continue
+            yield position
+            while goal <= position:
+                goal = next(ahead, end)
 
 
 # --- transactions

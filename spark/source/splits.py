@@ -14,7 +14,12 @@ from contextlib import ExitStack
 from itertools import islice
 
 from kseg.inspection.arrow.log_ranges import LogPiece
-from kseg.inspection.arrow.planning import ReadPlanOptions, SegmentRead, segment_reads
+from kseg.inspection.arrow.planning import (
+    SMALLEST_PART_BYTES,
+    ReadPlanOptions,
+    SegmentRead,
+    segment_reads,
+)
 from kseg.inspection.lookup.by_time import by_timestamp
 from kseg.inspection.query import LookupQuery
 from kseg.segment.errors import UnreadableInput, UsageError
@@ -62,9 +67,7 @@ def tasks_of(options: SourceOptions) -> list[tuple[LogPiece, ...]]:
         if options.records_per_partition is not None:
             pieces = _pieces_by_offsets(stretches, options.records_per_partition, options)
             return [(piece,) for piece in pieces]
-        part_bytes = _part_bytes(stretches, options)
-        cut = (piece for each in stretches for piece in each.cut(part_bytes, options.use_indexes))
-        return list(_packed(cut, part_bytes))
+        return _tasks(stretches, options)
 
 
 # --- from which offset to which
@@ -158,10 +161,22 @@ def _last_offset(log: PartitionLog, options: SourceOptions) -> int:
 # --- who reads what
 
 
+def _tasks(stretches: Sequence[SegmentRead], options: SourceOptions) -> list[tuple[LogPiece, ...]]:
+    part_bytes = _part_bytes(stretches, options)
+    least = options.min_partitions or 0
+    while True:
+        cut = (piece for each in stretches for piece in each.cut(part_bytes, options.use_indexes))
+        tasks = list(_packed(cut, part_bytes))
+        if len(tasks) >= least or part_bytes <= SMALLEST_PART_BYTES:
+            return tasks
+        # batches stand where they stand: smaller parts, by as much as is lacking
+        part_bytes = max(SMALLEST_PART_BYTES, min(part_bytes * len(tasks) // least, part_bytes * 7 // 8))
+
+
 def _part_bytes(stretches: Sequence[SegmentRead], options: SourceOptions) -> int:
     total = sum(each.piece.size_bytes for each in stretches)
     if options.min_partitions is not None:
-        return max(1, min(options.partition_bytes, total // options.min_partitions))
+        return max(1, min(options.partition_bytes, -(-total // options.min_partitions)))
     for_cores = max(MIN_PART_BYTES, total // (2 * (os.cpu_count() or 1)))
     return min(options.partition_bytes, for_cores)
 

@@ -340,6 +340,50 @@ def test_a_large_segment_is_cut(tmp_path: Path, given: dict[str, str], count: in
         assert [piece.stop for piece in found[:-1]] == [piece.start for piece in found[1:]]
 
 
+@pytest.mark.parametrize("entry_every", [None, 1, 3])
+@pytest.mark.parametrize("least", [2, 3, 4, 5, 7, 16])
+def test_pieces_are_of_equal_size_and_as_many_as_asked_for(
+    tmp_path: Path, least: int, entry_every: int | None
+) -> None:
+    directory = large(tmp_path)
+    log = directory / f"{0:020d}.log"
+    batch_bytes = log.stat().st_size // 200
+    if entry_every is not None:
+        entries = [
+            (2 * n + 1).to_bytes(4, "big") + (n * batch_bytes).to_bytes(4, "big")
+            for n in range(entry_every, 200, entry_every)
+        ]
+        log.with_suffix(".index").write_bytes(b"".join(entries))
+    for given in (
+        {"minPartitions": str(least)},
+        {"maxPartitionBytes": str(-(-log.stat().st_size // least)), "minPartitions": "1"},
+    ):
+        found = tasks(directory, **given)
+        assert len(found) == least and all(len(task) == 1 for task in found)
+        sizes = [task[0].size_bytes for task in found]
+        assert sum(sizes) == log.stat().st_size
+        even = sum(sizes) // least
+        assert all(abs(size - even) <= (entry_every or 1) * batch_bytes for size in sizes), sizes
+
+
+def test_no_piece_is_much_larger_than_the_largest_task(tmp_path: Path) -> None:
+    """1.9 times the limit was one piece, as the rest of a segment was up to twice as large as the others."""
+    directory = large(tmp_path)
+    size_bytes = (directory / f"{0:020d}.log").stat().st_size
+    for share in (0.99, 0.75, 0.53, 0.35, 0.26):
+        most = int(size_bytes * share)
+        found = pieces(directory, maxPartitionBytes=str(most))
+        assert max(piece.size_bytes for piece in found) <= most + size_bytes // 200, share
+
+
+def test_smaller_parts_where_batches_do_not_lie_at_their_edges(tmp_path: Path) -> None:
+    directory = tmp_path / "uneven-0"
+    directory.mkdir()
+    data = batch(0, 2, b"v" * 400_000) + b"".join(batch(2 * n, 2, b"v" * 9000) for n in range(1, 50))
+    (directory / f"{0:020d}.log").write_bytes(data)
+    assert len(tasks(directory, minPartitions="4")) >= 4
+
+
 def test_offsets_in_a_task_are_as_many_as_asked_for(tmp_path: Path) -> None:
     path = large(tmp_path)
     for given, count in (
