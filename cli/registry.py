@@ -5,6 +5,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 COMMANDS = (
+    "doctor",
     "dump",
     "verify",
     "lookup",

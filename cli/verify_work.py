@@ -1,15 +1,21 @@
 """The work of `verify` with what the rooms below it know of each other's: a partition of a coordinator's topic is also loaded as its
-coordinator loads it."""
+coordinator loads it, and directories are compared with the metadata log."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
+from kseg.cli.topic_evidence import finder_for, replicas_missing, strays_after_cut, topic_identities
+from kseg.jobs.events import Event
+from kseg.recovery.broker_start.forecast import StartForecast
 from kseg.recovery.broker_start.start_check import VerifyForStart
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import PartitionState
-from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget
+from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, Target
 
 if TYPE_CHECKING:
+    from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
     from kseg.recovery.verify.options import VerifyOptions
     from kseg.segment.findings import Finding
 
@@ -35,3 +41,28 @@ class VerifyWithLoads(VerifyForStart):
             from kseg.internal_topics.transactions.load_check import check_transaction_log
 
             yield from check_transaction_log(target)
+
+
+class Verification:
+    """One run of `verify` over its targets: what is asked before it, and what a broker's start would be, behind it.
+
+    metadata: the metadata log that the user named."""
+
+    def __init__(self, metadata: str | None) -> None:
+        self._metadata = metadata
+        self._forecast = StartForecast(strays_after_cut)
+
+    def look(
+        self, targets: Sequence[Target], options: "VerifyOptions", finder: "MetadataFinder | None" = None
+    ) -> "tuple[VerifyOptions, tuple[Finding, ...]]":
+        """The options with what the metadata log says about the targets, and what is to be said about that log. finder: of these targets,
+        where there is one already."""
+        finder = finder or finder_for(targets, self._metadata)
+        identities, told = topic_identities(targets, self._metadata, finder)
+        missing = tuple(chain.from_iterable(replicas_missing(targets, finder).values()))
+        self._forecast.add_metadata(identities, [finding.path for finding in missing])
+        return replace(options, identities=identities), (*told, *missing)
+
+    def through(self, events: Iterator[Event]) -> Iterator[Event]:
+        """The events of the work, and behind them a `broker-start` row for each node."""
+        return self._forecast.through(events)

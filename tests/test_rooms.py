@@ -44,6 +44,7 @@ METHODS = {"read_text", "read_bytes", "write_text", "write_bytes"}
 DOORS = {
     "segment/files.py": "reads and maps every input",
     "segment/memory.py": "anonymous memory",
+    "segment/mounts.py": "reads the kernel's mount table",
     "segment/new_files.py": "creates files and directories",
     "segment/unreadable.py": "reads around bad sectors",
     "change/apply/anchors.py": "walks paths by descriptors, never through a link",
@@ -51,7 +52,7 @@ DOORS = {
     "change/apply/disk.py": "every change of a directory, one method each, so that tests can fail them",
     "change/apply/journal_signature.py": "reads and stores the key that journals are signed with",
     "change/apply/lock.py": "locks files",
-    "change/apply/room.py": "asks which file systems are mounted where, and how much room root may use",
+    "change/apply/room.py": "tries how much of the room that is left root may use",
     "change/apply/scratch_file.py": "a file without a name for what does not fit into memory",
     "change/run/partition_lock.py": "byte-range locks on the broker's .lock",
     "cli/manual.py": "writes the man pages; run by developers",

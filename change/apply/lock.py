@@ -115,23 +115,28 @@ def _set_mtime(path: str, mtime_ns: int | None) -> None:
 
 
 def is_locked(log_dir: str) -> bool:
-    """Whether another process holds the broker's lock on a data directory at this moment. Only asks (F_GETLK), so that a broker
-    that starts meanwhile is not disturbed; False where nobody can tell."""
+    """Whether another process holds the broker's lock on a data directory at this moment; False where nobody can tell."""
+    return lock_holder(log_dir) is not None
+
+
+def lock_holder(log_dir: str) -> int | None:
+    """The process that holds the broker's lock on a data directory at this moment, 0 when it is out of sight (another container's); None
+    where nobody holds it, or nobody can tell. Only asks (F_GETLK), so that a broker that starts meanwhile is not disturbed."""
     path = lock_path(log_dir)
     if sys.platform != "linux" or is_held(
         path
     ):  # closing a descriptor of it would end a lock of this process
-        return False
+        return None
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
-        return False
+        return None
     try:
         asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        kind, *_ = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
-        return bool(kind != fcntl.F_UNLCK)
+        kind, _, _, _, process_id = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+        return None if kind == fcntl.F_UNLCK else max(0, process_id)
     except OSError:
-        return False
+        return None
     finally:
         os.close(descriptor)
 

@@ -21,6 +21,7 @@ from kseg.change.plan.content import Fresh, Made, Span
 from kseg.change.plan.steps import Plan, Rename, Step, Truncate, Write
 from kseg.segment.errors import Refused
 from kseg.segment.json_line import json_line
+from kseg.segment.mounts import mounts
 from kseg.segment.values import dataclass
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -260,12 +261,4 @@ def _copies(directory: str) -> bool:
 def _is_of_copies(device: int) -> bool:
     """The same of a device; asked once a process, for all partitions on it."""
     wanted = f"{os.major(device)}:{os.minor(device)}"
-    with (
-        suppress(OSError, ValueError, IndexError),
-        open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts,
-    ):
-        for line in mounts:
-            fields = line.split()
-            if fields[2] == wanted:
-                return fields[fields.index("-") + 1] in _COPIES
-    return False
+    return any(mount.type in _COPIES for mount in mounts() if mount.device == wanted)

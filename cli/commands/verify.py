@@ -1,9 +1,7 @@
 """`kseg verify`: is what lies there sound? Findings, a summary, the next command to type."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from kseg.cli.option_schema import Option
 from kseg.cli.options import (
@@ -21,10 +19,6 @@ from kseg.cli.options import (
 )
 from kseg.cli.topic_evidence import MetadataPath
 from kseg.segment.errors import UsageError
-
-if TYPE_CHECKING:
-    from kseg.segment.findings import Finding
-    from kseg.segment.partition.targets import Target
 
 EXAMPLES = (
     ("Is this data directory sound?", "kseg verify /var/lib/kafka"),
@@ -64,14 +58,7 @@ def command(
     from kseg.cli.request import Request
     from kseg.cli.run import clock_ms, over_targets
     from kseg.cli.text.verify import VerifyReport
-    from kseg.cli.topic_evidence import (
-        finder_for,
-        replicas_missing,
-        strays_after_cut,
-        topic_identities,
-    )
-    from kseg.cli.verify_work import VerifyWithLoads
-    from kseg.recovery.broker_start.forecast import StartForecast
+    from kseg.cli.verify_work import Verification, VerifyWithLoads
     from kseg.recovery.verify.options import VerifyOptions
     from kseg.segment.partition.targets import Expansion
 
@@ -91,17 +78,7 @@ def command(
         verbose=verbose,
         words=lambda _: (),  # the report has them at its end
     )
-    forecast = StartForecast(strays_after_cut)
-
-    def look(
-        targets: "Sequence[Target]", options: VerifyOptions
-    ) -> "tuple[VerifyOptions, tuple[Finding, ...]]":
-        finder = finder_for(targets, metadata)
-        identities, told = topic_identities(targets, metadata, finder)
-        missing = tuple(chain.from_iterable(replicas_missing(targets, finder).values()))
-        forecast.add_metadata(identities, [finding.path for finding in missing])
-        return replace(options, identities=identities), (*told, *missing)
-
+    verification = Verification(metadata)
     return over_targets(
         VerifyWithLoads(),
         options,
@@ -113,6 +90,6 @@ def command(
         jobs=jobs,
         cluster=on.cluster(light=True),
         alone=lambda jobs: replace(options, jobs=jobs),
-        look=look,
-        through=forecast.through,
+        look=verification.look,
+        through=verification.through,
     )

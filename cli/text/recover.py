@@ -203,7 +203,7 @@ class RecoverReport(ChangeReport):
             return ""
         words = [_outcome(values)]
         if is_costly:
-            told = {policy: _short(costs[policy]) for policy in _POLICIES if policy in costs}
+            told = {policy: short_cost_words(costs[policy]) for policy in _POLICIES if policy in costs}
             if len(set(told.values())) == 1:
                 words.append(f"either policy {next(iter(told.values()))}")
             else:
@@ -275,7 +275,8 @@ class RecoverReport(ChangeReport):
         return words + ("; a broker would still not start" if self._is_start_doubtful else "")
 
 
-def _short(cost: Values) -> str:
+def short_cost_words(cost: Values) -> str:
+    """What one policy costs a partition, without a subject: `loses 3 records`."""
     if cost.get("dies_of"):
         return f"cannot load it ({cost['dies_of']})"
     records, offsets = cost.get("records", 0), int(cost.get("offsets", 0))

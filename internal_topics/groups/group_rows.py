@@ -26,6 +26,8 @@ from kseg.segment.values import dataclass
 
 RowValues = dict[str, object]
 
+BEYOND_LOG_END, BELOW_LOG_START = "beyond-log-end", "below-log-start"
+
 _SEQUENCE_END = 1 << 31  # of partition numbers
 
 
@@ -48,18 +50,26 @@ class AboutGroup:
 
 @dataclass(frozen=True, slots=True)
 class OffsetOfGroup(AboutGroup):
-    """The result of an offset row."""
+    """The result of an offset row. status: what a consumer that starts there meets, as in the row; None when nobody can tell."""
 
     topic: str
     partition: int
     offset: int
+    status: str | None = None
+
+    @property
+    def is_outside_log(self) -> bool:
+        return self.status in (BEYOND_LOG_END, BELOW_LOG_START)
 
 
 def result_of(row: RowValues) -> AboutGroup:
     """What a row of this module says, for code that goes on from it."""
     group, topic, partition, offset = (row.get(name) for name in ("group", "topic", "partition", "offset"))
     if row["type"] == "offset" and isinstance(partition, int) and isinstance(offset, int):
-        return OffsetOfGroup(str(group), str(topic), partition, offset)
+        status = row.get("status")
+        return OffsetOfGroup(
+            str(group), str(topic), partition, offset, status if isinstance(status, str) else None
+        )
     return AboutGroup(str(group))
 
 
@@ -214,8 +224,8 @@ def _status(commit: OffsetCommit, topic: str, names: TopicNames, ends: LogEnds |
     if ends is None:
         return None
     if commit.offset > ends.end_offset:
-        return "beyond-log-end"
-    return "below-log-start" if commit.offset < ends.start_offset else "ok"
+        return BEYOND_LOG_END
+    return BELOW_LOG_START if commit.offset < ends.start_offset else "ok"
 
 
 def pending_row(key: OffsetKey, record: CoordinatorRecord) -> RowValues:

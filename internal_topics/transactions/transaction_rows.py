@@ -47,6 +47,15 @@ class TransactionsOptions:
         return self.producer_ids is None or producer_id in self.producer_ids
 
 
+@dataclass(frozen=True, slots=True)
+class HangingTransaction:
+    """The result of a row: this transaction hangs, and the line that ends it, None when its topic has no name."""
+
+    topic: str | None
+    partition: int | None
+    abort_command: str | None
+
+
 def partition_transactions(target: LogTarget, options: TransactionsOptions) -> Iterator[Event]:
     """The rows of one partition. Raises UnreadableInput."""
     with PartitionLog(target) as log:
@@ -74,7 +83,7 @@ def partition_transactions(target: LogTarget, options: TransactionsOptions) -> I
                     is_decided=_is_decided(target, replay, found, options),
                 )
                 counts["hanging" if verdict.status == HANGING else "open"] += 1
-                yield Row(_open(found, place, verdict, replay.started_ms(found.first_offset)))
+                yield _open_row(_open(found, place, verdict, replay.started_ms(found.first_offset)))
         for found in replay.forgotten():
             if options.wants(found.producer_id):
                 counts["open"] += 1
@@ -202,6 +211,12 @@ def _open(
         "former_transactional_id": verdict.former_id,
         "deadline": verdict.deadline_ms,
     }
+
+
+def _open_row(values: Values) -> Row:
+    if values["status"] != HANGING:
+        return Row(values)
+    return Row(values, HangingTransaction(values["topic"], values["partition"], values["abort_command"]))
 
 
 def abort_command(place: Values, start_offset: int) -> str:

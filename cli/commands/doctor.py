@@ -1,0 +1,101 @@
+"""`kseg doctor`: one page about a broker's data directories, and what to do about it."""
+
+from dataclasses import replace
+from typing import Annotated
+
+from kseg.cli.option_schema import Option
+from kseg.cli.options import (
+    DropCache,
+    Jobs,
+    Json,
+    NoProgress,
+    Now,
+    OnCluster,
+    Partition,
+    Paths,
+    Quiet,
+    Topics,
+    Verbose,
+)
+from kseg.cli.topic_evidence import MetadataPath
+from kseg.segment.errors import UsageError
+
+EXAMPLES = (
+    ("What is wrong here, and what do I type?", "kseg doctor /var/lib/kafka"),
+    ("All data directories of a broker together", "kseg doctor /data1/kafka /data2/kafka"),
+    ("Headers and checksums only, as fast as the disk", "kseg doctor --quick /var/lib/kafka"),
+    ("For a script", "kseg doctor --json /var/lib/kafka"),
+)
+
+
+def command(
+    *,
+    paths: Paths,
+    quick: Annotated[bool, Option("--quick", help="Check only headers, checksums, names and sizes.")] = False,
+    deep: Annotated[bool, Option("--deep", help="Also decompress and decode every record.")] = False,
+    metadata: MetadataPath = None,
+    json: Json = False,
+    topics: Topics = (),
+    partition: Partition = None,
+    now: Now = None,
+    jobs: Jobs = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    no_progress: NoProgress = False,
+    drop_cache: DropCache = False,
+    on: OnCluster,
+) -> int:
+    """Say on one page what state a broker's data directories are in, and which commands to type, in which order.
+
+    Combines what other commands know: whether a broker runs and how its last stop ended, disks and mounts, `verify` with its
+    forecast of a broker's start, what each damaged partition costs (`recover`), hanging transactions, groups whose offsets are
+    not in the log, and what lies there that serves nobody any more. Never writes. The exit status is 1 when there is an error or
+    something is to be done.
+    """
+    if quick and deep:
+        raise UsageError("--quick and --deep are mutually exclusive")
+    from kseg.cli.doctor.examination import Examination
+    from kseg.cli.render import Style
+    from kseg.cli.request import Request
+    from kseg.cli.run import clock_ms, notice, over_targets, workers
+    from kseg.cli.text.doctor import DoctorReport
+    from kseg.cli.verify_work import VerifyWithLoads
+    from kseg.recovery.verify.options import VerifyOptions
+    from kseg.segment.partition.targets import Expansion
+
+    options = VerifyOptions(
+        level="quick" if quick else "deep" if deep else "default",
+        now_ms=clock_ms() if now is None else now,
+        drop_cache=drop_cache,
+    )
+    cluster = on.cluster(light=True)
+    given = {"--metadata": metadata}
+    request = Request(tuple(paths), tuple(topics), partition, cluster, given)
+    style = Style(
+        command="doctor",
+        json=json,
+        quiet=quiet,
+        progress=not no_progress,
+        findings_are_result=True,
+        report=DoctorReport(options.now_ms),
+        verbose=verbose,
+        words=lambda _: (),  # the report has them at its end
+        remains=lambda row: row.get("type") == "step" and bool(row["due"]),
+        errors_settle=True,
+        advice=lambda _: "",  # the steps say it
+    )
+    examination = Examination(request, metadata, workers(cluster, jobs, notice(style)), options.now_ms)
+    return over_targets(
+        VerifyWithLoads(),
+        options,
+        style,
+        expand=Expansion.VERIFY,
+        paths=paths,
+        topics=topics,
+        partition=partition,
+        jobs=jobs,
+        cluster=cluster,
+        alone=lambda jobs: replace(options, jobs=jobs),
+        look=examination.look,
+        through=examination.through,
+    )

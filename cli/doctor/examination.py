@@ -1,0 +1,311 @@
+"""The stream of events of `kseg doctor`: what several commands know about the same data directories, each asked once.
+
+1. The machine: is a broker running, was the last stop clean, what is free (`inspection.log_dir_host`).
+2. Which node this is, and which version wrote it (the metadata log).
+3. `verify`, with its forecast of a broker's start.
+4. Of each partition with an error what its repair costs under either policy (the plan of `recover`).
+5. Hanging transactions (`transactions`), and committed offsets outside their logs (`groups`).
+6. What serves nobody any more, and what is kept for `undo` (`inspection.disk_leftovers`, `undo --list`).
+7. The steps that follow (`next_steps`).
+
+Rows of other commands are passed on as those commands print them. What 4 and 5 find wrong with files has been told by 3.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from kseg.cli.doctor.next_steps import NextStep, Situation, next_steps
+from kseg.cli.request import Request
+from kseg.cli.topic_evidence import Asked, finder_for, log_dir_of, topic_settings
+from kseg.cli.verify_work import Verification
+from kseg.inspection.disk_leftovers import Leftover, LeftoverKind, leftovers
+from kseg.inspection.log_dir_host import LogDirHost, log_dir_host
+from kseg.internal_topics.metadata.cluster_names import metadata_version_name
+from kseg.jobs.events import Event, Failure, Row
+from kseg.segment.errors import KsegError
+from kseg.segment.findings import ERROR, Finding
+from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target
+from kseg.segment.values import dataclass
+
+if TYPE_CHECKING:
+    from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
+    from kseg.internal_topics.metadata.metadata_image import MetadataImage
+    from kseg.recovery.repair.options import RecoverOptions
+    from kseg.recovery.repair.rows import RecoverResult
+    from kseg.recovery.verify.options import VerifyOptions
+
+# the events of a work over targets, wherever it is done
+Over = Callable[..., Iterator[Event]]
+
+_EXAMPLES = 3
+_LOCAL_HOSTS = ("", "0.0.0.0", "::")
+
+
+@dataclass(slots=True)
+class _Damage:
+    """errors: how many of each kind a partition has."""
+
+    target: PartitionTarget
+    errors: dict[str, int] = field(default_factory=dict)
+
+
+class Examination:
+    """One run of `doctor`. request: what was asked for. over: who works on targets. now_ms: when."""
+
+    def __init__(self, request: Request, metadata: str | None, over: Over, now_ms: int) -> None:
+        self._request = request
+        self._metadata = metadata
+        self._over = over
+        self._now_ms = now_ms
+        self._verification = Verification(metadata)
+        self._targets: Sequence[Target] = ()
+        self._finder: MetadataFinder | None = None
+        self._options: VerifyOptions | None = None
+        self._damage: dict[str, _Damage] = {}
+        self._situation = Situation(request)
+
+    def look(
+        self, targets: Sequence[Target], options: "VerifyOptions"
+    ) -> "tuple[VerifyOptions, Sequence[Event]]":
+        """What is known before anything is verified: the rows of the data directories and their nodes first."""
+        self._targets = targets
+        self._finder = finder_for(targets, self._metadata)
+        self._options, told = self._verification.look(targets, options, self._finder)
+        return self._options, [*self._hosts(), *told]
+
+    def through(self, events: Iterator[Event]) -> Iterator[Event]:
+        """The events of the verification, and behind them everything else."""
+        partitions = {target.path: target for target in self._targets if isinstance(target, PartitionTarget)}
+        for event in self._verification.through(events):
+            if isinstance(event, Finding):
+                self._note(event, partitions)
+            yield event
+        yield from self._costs()
+        yield from self._hanging(partitions)
+        yield from self._stranded_offsets()
+        yield from self._left_over()
+        for number, step in enumerate(next_steps(self._situation), 1):
+            yield Row(_step_row(number, step))
+
+    # --- before
+
+    def _hosts(self) -> Iterator[Row]:
+        nodes: dict[str, Row] = {}
+        for log_dir in dict.fromkeys(map(_log_dir, self._targets)):
+            if log_dir is None:
+                continue
+            host = log_dir_host(log_dir)
+            self._situation.hosts.append(host)
+            yield Row(self._host_row(host))
+            assert self._finder is not None
+            image = self._finder.image_for(log_dir)
+            if image is not None:
+                node_id = self._finder.node_of(log_dir).node_id
+                self._note_node(image, node_id)
+                nodes.setdefault(image.path, Row(_node_row(image, node_id)))
+        yield from nodes.values()
+
+    def _host_row(self, host: LogDirHost) -> dict[str, object]:
+        assert self._finder is not None
+        node, mount = self._finder.node_of(host.path), host.mount
+        return {
+            "type": "log_dir",
+            "log_dir": host.path,
+            "node_id": node.node_id,
+            "cluster_id": node.cluster_id,
+            "directory_id": node.directory_id,
+            "broker_running": host.is_running,
+            "broker_process_id": host.broker_process_id or None,
+            "clean_shutdown": host.is_clean,
+            "mount_point": None if mount is None else mount.point,
+            "filesystem": None if mount is None else mount.type,
+            "mount_options": None if mount is None else list(mount.options),
+            "read_only": None if mount is None else mount.is_read_only,
+            "total_bytes": host.total_bytes,
+            "free_bytes": host.free_bytes,
+            "free_inodes": host.free_inodes,
+        }
+
+    def _note_node(self, image: "MetadataImage", node_id: int | None) -> None:
+        self._situation.node_id = node_id
+        self._situation.bootstrap_server = bootstrap_server(image, node_id)
+
+    # --- the verification
+
+    def _note(self, finding: Finding, partitions: Mapping[str, PartitionTarget]) -> None:
+        self._situation.note(finding)
+        if finding.severity != ERROR:
+            return
+        for path in (finding.path, os.path.dirname(finding.path)):
+            if path in partitions:
+                errors = self._damage.setdefault(path, _Damage(partitions[path])).errors
+                errors[finding.id] = errors.get(finding.id, 0) + 1
+                return
+
+    # --- what it costs
+
+    def _costs(self) -> Iterator[Row]:
+        from kseg.recovery.repair.recover import recover
+        from kseg.recovery.repair.rows import RecoverResult
+
+        damaged = [each.target for each in self._damage.values()]
+        if not damaged:
+            return
+        repairs: dict[str, RecoverResult] = {}
+        failures: dict[str, str] = {}
+        for event in self._over(recover, damaged, self._recover_options(damaged)):
+            if isinstance(event, Failure):
+                failures[event.path] = event.sentence
+            elif isinstance(event, Row) and isinstance(event.result, RecoverResult):
+                repairs[event.result.directory] = event.result
+        for path, damage in self._damage.items():
+            yield Row(_damage_row(damage, repairs.get(path), failures.get(path)))
+
+    def _recover_options(self, damaged: Sequence[Target]) -> "RecoverOptions":
+        from kseg.recovery.policy import LoadSettings
+        from kseg.recovery.repair.options import RecoverOptions
+
+        asked = Asked(metadata=self._metadata, assumes_defaults=True)
+        topics, _ = topic_settings(damaged, asked, self._finder)
+        identities = None if self._options is None else self._options.identities
+        return RecoverOptions(
+            settings=LoadSettings(now_ms=self._now_ms), identities=identities, topics=topics
+        )
+
+    # --- transactions and groups
+
+    def _hanging(self, partitions: Mapping[str, PartitionTarget]) -> Iterator[Event]:
+        from kseg.cli.coordinator_evidence import is_of_the_broker, transactions_seen
+        from kseg.internal_topics.transactions.transaction_rows import (
+            HangingTransaction,
+            TransactionsOptions,
+            partition_transactions,
+        )
+
+        seen = transactions_seen(self._request.paths)
+        if not seen.view.is_known:
+            return
+        options = TransactionsOptions(
+            now_ms=self._now_ms, ended=False, view=seen.view, replicas=seen.replicas
+        )
+        wanted = [target for target in partitions.values() if is_of_the_broker(target)]
+        for event in self._over(partition_transactions, wanted, options):
+            if isinstance(event, Row) and isinstance(event.result, HangingTransaction):
+                self._situation.hanging.append(event.result)
+                yield event
+
+    def _stranded_offsets(self) -> Iterator[Event]:
+        from kseg.cli.group_evidence import group_evidence
+        from kseg.internal_topics.groups.group_rows import OffsetOfGroup
+        from kseg.internal_topics.groups.groups import GroupsOptions, is_group_topic, list_groups
+
+        try:
+            evidence = group_evidence(self._request.paths, self._metadata)
+        except KsegError:
+            return
+        options = GroupsOptions(
+            names=evidence.names,
+            replicas=evidence.replicas,
+            topics=self._request.topics,
+            partition=self._request.partition,
+        )
+        targets = {target.path: target for each in evidence.replicas.values() for target in each}
+        wanted = [
+            target for path, target in targets.items() if path in evidence.chosen and is_group_topic(target)
+        ]
+        for event in self._over(list_groups, wanted, options) if wanted else ():
+            if (
+                isinstance(event, Row)
+                and isinstance(event.result, OffsetOfGroup)
+                and event.result.is_outside_log
+            ):
+                self._situation.stranded.append(event.result)
+                yield event
+
+    # --- leftovers
+
+    def _left_over(self) -> Iterator[Row]:
+        from kseg.change.run.undo_runs import runs_below
+
+        for target in self._targets:
+            if not isinstance(target, LogDirTarget):
+                continue
+            by_kind: dict[LeftoverKind, list[Leftover]] = {}
+            for each in leftovers(target):
+                by_kind.setdefault(each.kind, []).append(each)
+            for kind, found in by_kind.items():
+                self._situation.leftovers += found
+                held_bytes = sum(each.size_bytes for each in found)
+                yield Row(_leftovers_row(target.path, kind.value, [each.path for each in found], held_bytes))
+            try:
+                runs = runs_below(target.path)
+            except KsegError:  # verify says what is wrong with a journal
+                continue
+            if runs:
+                kept_bytes = sum(run.held_bytes() for run in runs)
+                self._situation.undo_bytes += kept_bytes
+                places = [journal.location.directory for run in runs for journal in run.journals]
+                yield Row(_leftovers_row(target.path, "kept for undo", places, kept_bytes))
+
+
+def bootstrap_server(image: "MetadataImage", node_id: int | None) -> str | None:
+    """HOST:PORT of a broker that clients can reach, of this node where it has one; None where none is registered. A listener that binds
+    all addresses is asked on this machine."""
+    brokers = sorted(
+        image.brokers.values(), key=lambda broker: (broker.id != node_id, broker.is_fenced, broker.id)
+    )
+    for broker in brokers:
+        for listener in sorted(broker.listeners, key=lambda each: each.security_protocol):
+            host = "localhost" if listener.host in _LOCAL_HOSTS else listener.host
+            return f"[{host}]:{listener.port}" if ":" in host else f"{host}:{listener.port}"
+    return None
+
+
+def _log_dir(target: Target) -> str | None:
+    if isinstance(target, LogDirTarget):
+        return target.path
+    return log_dir_of(target) if isinstance(target, PartitionTarget) else None
+
+
+def _node_row(image: "MetadataImage", node_id: int | None) -> dict[str, object]:
+    return {
+        "type": "node",
+        "node_id": node_id,
+        "cluster_id": image.cluster_id,
+        "metadata_version": metadata_version_name(image.features.get("metadata.version")),
+        "metadata_offset": image.end_offset - 1,
+        "metadata_timestamp": image.timestamp_ms,
+        "metadata_log": image.path,
+        "certain": image.is_certain,
+        "bootstrap_server": bootstrap_server(image, node_id),
+    }
+
+
+def _damage_row(damage: _Damage, repair: "RecoverResult | None", reason: str | None) -> dict[str, object]:
+    return {
+        "type": "damage",
+        "partition": os.path.basename(os.path.abspath(damage.target.path)),
+        "path": damage.target.path,
+        "errors": sum(damage.errors.values()),
+        "findings": damage.errors,
+        "costs": None if repair is None else repair.costs,
+        "doubt": None if repair is None else repair.doubt,
+        "reason": reason,
+    }
+
+
+def _leftovers_row(log_dir: str, kind: str, paths: Sequence[str], held_bytes: int) -> dict[str, object]:
+    return {
+        "type": "leftovers",
+        "log_dir": log_dir,
+        "kind": kind,
+        "count": len(paths),
+        "bytes": held_bytes,
+        "examples": list(paths[:_EXAMPLES]),
+    }
+
+
+def _step_row(number: int, step: NextStep) -> dict[str, object]:
+    return {"type": "step", "number": number, "why": step.why, "command": step.command, "due": step.is_due}

@@ -1,0 +1,181 @@
+"""What to do, in the order in which it has to be done, from what an examination has found: every step a command as it can be typed.
+
+1. While a broker runs: stop it, when anything is to be changed. What was read of a running broker's files may be half a moment old.
+2. What a killed kseg left half done is in the way of everything else: take it back, and look again.
+3. A full file system: free room first, repairs need some.
+4. Repair: the plan, then the same with --apply; where bytes cannot be read, a copy of the disk comes before.
+5. Look again.
+6. Once the broker runs: end hanging transactions, and set back groups that would meet an offset that is not in the log.
+
+Where nothing is to be repaired but something is suspicious, the one step is the command that looks closer.
+"""
+
+from collections.abc import Iterator
+from dataclasses import field, replace
+from typing import TYPE_CHECKING
+
+from kseg.cli.next_command import command_line, next_command
+from kseg.cli.request import Request
+from kseg.inspection.disk_leftovers import Leftover, LeftoverKind
+from kseg.inspection.log_dir_host import LogDirHost
+from kseg.segment.counted import counted
+from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.terminal import shell_quoted
+from kseg.segment.values import dataclass
+
+if TYPE_CHECKING:
+    from kseg.internal_topics.groups.group_rows import OffsetOfGroup
+    from kseg.internal_topics.transactions.transaction_rows import HangingTransaction
+
+_HINTED_PATHS = 8  # as `verify` hints at
+_LISTED = 5  # transactions and groups that have a step of their own
+_SCARCE_BYTES = 64 << 20  # less is not enough for the journals and side files of a repair
+_MARKED = (LeftoverKind.DELETED_FILES, LeftoverKind.UNFINISHED_CLEANING)
+_ANY_SERVER = "HOST:PORT"
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """why: one sentence. command: as it can be typed. is_due: False where nothing is wrong, only suspicious or untidy."""
+
+    why: str
+    command: str
+    is_due: bool = True
+
+
+@dataclass(slots=True)
+class Situation:
+    """What an examination has found, as far as steps depend on it. bootstrap_server: of the cluster, None where
+    the metadata log has no broker. undo_bytes: what is kept for `undo`."""
+
+    request: Request
+    node_id: int | None = None
+    bootstrap_server: str | None = None
+    hosts: list[LogDirHost] = field(default_factory=list)
+    hints: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    has_unreadable: bool = False
+    is_half_done: bool = False
+    leftovers: list[Leftover] = field(default_factory=list)
+    undo_bytes: int = 0
+    hanging: "list[HangingTransaction]" = field(default_factory=list)
+    stranded: "list[OffsetOfGroup]" = field(default_factory=list)
+
+    def note(self, finding: Finding) -> None:
+        """Take in what a finding advises."""
+        if finding.severity == INFO:
+            return
+        self.has_unreadable |= finding.id == "unreadable"
+        self.is_half_done |= finding.id == "half-done-journal"
+        paths = self.hints.setdefault(finding.severity, {}).setdefault(finding.kind.hint, [])
+        if len(paths) < _HINTED_PATHS and finding.path not in paths:
+            paths.append(finding.path)
+
+    @property
+    def advice(self) -> str:
+        """The command that the gravest findings advise; empty when there are none."""
+        hints = self.hints.get(ERROR) or self.hints.get(WARNING)
+        return next_command(hints, "doctor", self.request) if hints else ""
+
+
+def next_steps(situation: Situation) -> Iterator[NextStep]:
+    """The steps, in order; none where nothing is to be done but to start the broker."""
+    is_due = bool(situation.hints.get(ERROR))
+    for step in _mend_files(situation):
+        yield step if is_due else replace(step, is_due=False)
+    if not situation.is_half_done:
+        yield from _end_transactions(situation)
+        yield from _set_groups(situation)
+
+
+def _mend_files(situation: Situation) -> Iterator[NextStep]:
+    advice = situation.advice
+    is_change = advice.split()[1:2] in (["undo"], ["recover"], ["retain"])
+    if is_change and any(host.is_running for host in situation.hosts):
+        yield _stop(situation)
+    if situation.is_half_done:
+        yield NextStep(
+            "Take back what an interrupted change left half done; everything else waits for it.", advice
+        )
+        yield _again(situation)
+        return
+    if is_change:
+        yield from _make_room(situation)
+    if advice.startswith("kseg recover"):
+        yield from _repair(situation, advice)
+    elif advice:
+        yield NextStep("Look closer.", advice)
+
+
+def _stop(situation: Situation) -> NextStep:
+    node = "" if situation.node_id is None else f" --node-id {situation.node_id}"
+    return NextStep(
+        "Stop the broker: nothing is changed while it runs, and what it writes meanwhile can look like damage.",
+        f"kafka-server-stop.sh{node}",
+    )
+
+
+def _again(situation: Situation) -> NextStep:
+    return NextStep("Look again.", command_line("doctor", {}, situation.request))
+
+
+def _make_room(situation: Situation) -> Iterator[NextStep]:
+    if not any(host.free_bytes is not None and host.free_bytes < _SCARCE_BYTES for host in situation.hosts):
+        return
+    if any(each.kind in _MARKED for each in situation.leftovers):
+        yield NextStep(
+            "The disk is full: delete the files that the broker has marked for deletion (without --apply: the list of them).",
+            command_line("retain", {"--purge": True, "--apply": True}, situation.request),
+        )
+    if situation.undo_bytes:
+        yield NextStep(
+            "The disk is full: give up taking back earlier changes of kseg (without --apply: the list of them).",
+            command_line("undo", {"--forget": True, "--apply": True}, situation.request),
+        )
+
+
+def _repair(situation: Situation, advice: str) -> Iterator[NextStep]:
+    if situation.has_unreadable:
+        yield NextStep(
+            "The disk fails: every further read may cost more. Copy what can be read to another disk, repaired on the way.",
+            f"{advice} --output {shell_quoted('repaired')}",
+        )
+    yield NextStep("See what a repair would do; nothing is changed.", advice)
+    yield NextStep(
+        "Repair; `kseg undo` takes it back.", advice.replace("kseg recover", "kseg recover --apply", 1)
+    )
+    yield _again(situation)
+
+
+def _end_transactions(situation: Situation) -> Iterator[NextStep]:
+    for each in situation.hanging[:_LISTED]:
+        if each.abort_command is not None:
+            yield NextStep(
+                f"With the broker running: end the hanging transaction in {each.topic}-{each.partition}.",
+                each.abort_command.replace(_ANY_SERVER, situation.bootstrap_server or _ANY_SERVER),
+            )
+    if len(situation.hanging) > _LISTED:
+        more = counted(len(situation.hanging) - _LISTED, "more transaction")
+        yield NextStep(
+            f"There are {more} that hang; the line that ends each:",
+            command_line("transactions", {"--verbose": True}, situation.request),
+        )
+
+
+def _set_groups(situation: Situation) -> Iterator[NextStep]:
+    """A consumer whose offset is not in the log goes by auto.offset.reset, which may skip everything or read everything again."""
+    by_topic: dict[tuple[str, str], list[int]] = {}
+    for each in situation.stranded:
+        by_topic.setdefault((each.group, each.topic), []).append(each.partition)
+    server = situation.bootstrap_server or _ANY_SERVER
+    for (group, topic), numbers in list(by_topic.items())[:_LISTED]:
+        partitions = ",".join(map(str, sorted(numbers)))
+        yield NextStep(
+            f"With the broker running and the group's consumers stopped: see where {group} would go on in {topic}, then --execute.",
+            f"kafka-consumer-groups.sh --bootstrap-server {server} --group {shell_quoted(group)} "
+            f"--topic {topic}:{partitions} --reset-offsets --to-latest --dry-run",
+        )
+    if len(by_topic) > _LISTED:
+        yield NextStep(
+            "More groups have offsets that are not in their logs:",
+            command_line("groups", {}, situation.request),
+        )

@@ -1,0 +1,232 @@
+"""`kseg doctor` on one page: the verdict, the machine, a broker's next start, damage and its price, what else is wrong, the steps.
+
+Every section has at most a dozen lines, and one that has nothing to say is left out.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingGroups, Line
+from kseg.cli.run_summary import RunSummary
+from kseg.cli.text.amounts import size_words
+from kseg.cli.text.broker_start import broker_start_words
+from kseg.cli.text.recover import short_cost_words
+from kseg.cli.text.verify import looked_at_words
+from kseg.segment.counted import counted
+from kseg.segment.findings import ERROR, WARNING, Finding
+from kseg.segment.moments import moment
+from kseg.segment.terminal import shown_path, visible
+
+Values = Mapping[str, Any]
+
+_SHOWN = 8
+_NAMED_DIRS = 3
+_STARTS = {
+    "starts": "a broker starts",
+    "starts-with-offline-log-dirs": "a broker starts without some of its data directories",
+    "does-not-start": "a broker does not start",
+}
+
+
+class DoctorReport:
+    """A `Report` on the rows and findings of an examination. now_ms: when it was asked."""
+
+    streams_rows = False
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        self._groups = FindingGroups()
+        self._rows: dict[str, list[Values]] = {}
+        self._counts: dict[str, int] = {}
+        self._partitions = 0
+
+    def finding(self, finding: Finding) -> None:
+        self._groups.add(finding)
+
+    def row(self, values: Values) -> None:
+        kind = str(values.get("type"))
+        if kind == "verified":
+            self._partitions += values.get("kind") == "partition"
+            return
+        self._counts[kind] = self._counts.get(kind, 0) + 1
+        kept = self._rows.setdefault(kind, [])
+        if len(kept) <= _SHOWN or kind in ("step", "leftovers", "log_dir"):
+            kept.append(values)
+
+    def opening(self, summary: RunSummary) -> Iterator[Line]:
+        yield self._verdict(summary)
+        yield from _section("broker", [*self._broker(), *self._disks()])
+        yield from _section("next start", self._starts())
+        yield from self._findings()
+        yield from _section("what the damage costs", self._costs())
+        yield from _section("hanging transactions", self._hanging())
+        yield from _section("groups whose offset is not in the log", self._stranded())
+        yield from _section("not in use", self._leftovers())
+
+    def closing(self, summary: RunSummary) -> Iterator[Line]:
+        yield Line(looked_at_words(summary))
+        steps = self._rows.get("step", ())
+        if not steps and not summary.failed_paths:
+            yield Line("nothing to do")
+        elif steps:
+            yield Line("what to do:")
+        for step in steps:
+            yield Line(f"{step['number']:3}. {visible(str(step['why']))}")
+            yield Line(f"       {step['command']}")
+
+    # --- the verdict
+
+    def _verdict(self, summary: RunSummary) -> Line:
+        starts = {str(start["outcome"]) for start in self._rows.get("broker-start", ())}
+        start = next((words for outcome, words in _STARTS.items() if outcome in starts), "")
+        if "does-not-start" in starts:
+            start = _STARTS["does-not-start"]
+        clauses = [words for words in (start, self._hurt()) if words]
+        where = f" in {counted(self._partitions, 'partition')}" if self._partitions else ""
+        if summary.errors:
+            damaged = self._counts.get("damage", 0)
+            of_them = f" in {damaged:,} of {counted(self._partitions, 'partition')}" if damaged else ""
+            return Line("; ".join([f"DAMAGED: {counted(summary.errors, 'error')}{of_them}", *clauses]), ERROR)
+        if summary.failed_paths:
+            failed = f"{len(summary.failed_paths):,} of {counted(summary.targets, 'target')}"
+            return Line("; ".join([f"INCOMPLETE: {failed} could not be examined", *clauses]), ERROR)
+        if self._hurt():
+            return Line("; ".join([f"SOUND FILES{where}", *clauses]), WARNING)
+        warned = f", {counted(summary.warnings, 'warning')}" if summary.warnings else ""
+        return Line("; ".join([f"SOUND: no errors{where}{warned}", *clauses]), GOOD)
+
+    def _hurt(self) -> str:
+        """What clients notice though the files may be sound."""
+        words = []
+        if hanging := self._counts.get("transaction", 0):
+            words.append(f"{counted(hanging, 'hanging transaction')}")
+        if stranded := self._counts.get("offset", 0):
+            words.append(f"{counted(stranded, 'committed offset')} not in the log")
+        return ", ".join(words)
+
+    # --- the machine
+
+    def _broker(self) -> Iterator[Line]:
+        for node in self._rows.get("node", ()):
+            whose = "a node" if node["node_id"] is None else f"node {node['node_id']}"
+            cluster = "an unknown cluster" if node["cluster_id"] is None else f"cluster {node['cluster_id']}"
+            version = node["metadata_version"]
+            wrote = "" if version is None else f", metadata.version {version}"
+            last = (
+                ""
+                if node["metadata_timestamp"] is None
+                else f", last heard at {moment(node['metadata_timestamp'])}"
+            )
+            yield Line(visible(f"{whose} of {cluster}{wrote}{last}"))
+        log_dirs = self._rows.get("log_dir", ())
+        running = [each for each in log_dirs if each["broker_running"]]
+        if running:
+            process = next((each["broker_process_id"] for each in running if each["broker_process_id"]), None)
+            number = "" if process is None else f" (process {process})"
+            yield Line(
+                f"A BROKER IS RUNNING here{number}: what is said of its files may have changed already",
+                WARNING,
+            )
+        elif log_dirs:
+            unclean = [str(each["log_dir"]) for each in log_dirs if not each["clean_shutdown"]]
+            how = "clean" if not unclean else f"not clean ({visible(_listed(unclean))})"
+            yield Line(f"no broker is running; its last stop was {how}")
+
+    def _disks(self) -> Iterator[Line]:
+        for values in self._rows.get("log_dir", ())[:_SHOWN]:
+            mount = ""
+            if values["filesystem"] is not None:
+                options = ",".join(values["mount_options"][:4])
+                mount = f"; {values['filesystem']} at {values['mount_point']} ({options})"
+            total = values["total_bytes"]
+            if total is None:
+                yield Line(
+                    visible(f"{shown_path(values['log_dir'])}: the file system does not answer{mount}"),
+                    WARNING,
+                )
+                continue
+            free = values["free_bytes"]
+            share = 100 * free // total if total else 0
+            is_scarce = share < 5 or values["read_only"] or values["free_inodes"] == 0
+            files = ", and no file can be created" if values["free_inodes"] == 0 else ""
+            words = f"{shown_path(values['log_dir'])}: {size_words(free)} of {size_words(total)} free ({share} %){files}{mount}"
+            yield Line(visible(words), WARNING if is_scarce else "")
+
+    # --- what is wrong
+
+    def _starts(self) -> Iterator[Line]:
+        for start in self._rows.get("broker-start", ()):
+            tone = ERROR if start["outcome"] == "does-not-start" else ""
+            yield from (Line(words, tone) for words in broker_start_words(start))
+
+    def _findings(self) -> Iterator[Line]:
+        for severity in (ERROR, WARNING):
+            yield from self._groups.lines(severity)
+
+    def _costs(self) -> Iterator[Line]:
+        found = self._rows.get("damage", ())
+        for values in found[:_SHOWN]:
+            name = visible(str(values["partition"]))
+            if values["costs"] is None:
+                yield Line(
+                    f"{name}: not known: {visible(str(values['reason'] or 'it could not be planned'))}"
+                )
+                continue
+            costs = values["costs"]
+            salvage = short_cost_words(costs["salvage"]) if "salvage" in costs else "loses nothing"
+            broker = f"; a broker {short_cost_words(costs['kafka'])}" if "kafka" in costs else ""
+            yield Line(f"{name}: `recover` {salvage}{broker}")
+        yield from _more(self._counts.get("damage", 0), len(found[:_SHOWN]))
+
+    def _hanging(self) -> Iterator[Line]:
+        found = self._rows.get("transaction", ())
+        for values in found[:_SHOWN]:
+            yield Line(
+                visible(
+                    f"{values['topic']}-{values['partition']}: from offset {values['start_offset']}, producer {values['producer_id']}, last "
+                    f"written at {moment(values['last_timestamp'])}; consumers with read_committed stand still"
+                )
+            )
+        yield from _more(self._counts.get("transaction", 0), len(found[:_SHOWN]))
+
+    def _stranded(self) -> Iterator[Line]:
+        found = self._rows.get("offset", ())
+        for values in found[:_SHOWN]:
+            limit = (
+                f"behind the log end {values['log_end_offset']}"
+                if values["status"] == "beyond-log-end"
+                else f"below the log start {values['log_start_offset']}"
+            )
+            yield Line(
+                visible(
+                    f"{values['group']}: {values['topic']}-{values['partition']} at offset {values['offset']}, {limit}; its consumers go by "
+                    "auto.offset.reset"
+                )
+            )
+        yield from _more(self._counts.get("offset", 0), len(found[:_SHOWN]))
+
+    def _leftovers(self) -> Iterator[Line]:
+        by_kind: dict[str, tuple[int, int]] = {}
+        for values in self._rows.get("leftovers", ()):
+            count, held = by_kind.get(values["kind"], (0, 0))
+            by_kind[values["kind"]] = count + values["count"], held + values["bytes"]
+        for kind, (count, held) in by_kind.items():
+            yield Line(f"{kind}: {count:,}, {size_words(held)}")
+
+
+def _section(title: str, lines: Iterator[Line] | Sequence[Line]) -> Iterator[Line]:
+    """A heading and indented lines; nothing where there are none."""
+    body = [*lines]
+    if body:
+        yield Line(f"{title}:")
+        yield from (Line(f"  {line.text}", line.tone) for line in body)
+
+
+def _more(count: int, shown: int) -> Iterator[Line]:
+    if count > shown:
+        yield Line(f"… and {count - shown:,} more ({VERBOSE_SHOWS_ALL})")
+
+
+def _listed(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - _NAMED_DIRS:,} more" if len(paths) > _NAMED_DIRS else ""
+    return f"{', '.join(map(shown_path, paths[:_NAMED_DIRS]))}{more}"

@@ -1,0 +1,256 @@
+"""`kseg doctor`: what it says is what the commands say that it combines, and its steps work as they are printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.diseases import bad_crc, torn_tail
+from kseg.change.apply.lock import locked
+from kseg.cli.main import run
+from tests.cli.test_transactions import LATER, PID, STATE, _record, _state
+from tests.internal_topics import metadata_logs as metadata
+from tests.internal_topics.coordinator_logs import batch, data_batch, write_segment
+from tests.support import trees
+from tests.support.broker_dirs import broker_dir
+from tests.support.group_dirs import broker, commit
+from tests.support.lock_holders import child
+
+Rows = list[dict[str, Any]]
+NOW = ("--now", "1795250600000")
+FIRST, ACTIVE = f"{0:020d}.log", f"{297:020d}.log"
+PAGE = 60
+
+
+def rows_of(capfd: pytest.CaptureFixture[str], *words: object, status: int) -> Rows:
+    capfd.readouterr()
+    ended = run([*map(str, words)])
+    shown = capfd.readouterr()
+    assert ended == status, (ended, shown.err, shown.out)
+    return [json.loads(line) for line in shown.out.splitlines()]
+
+
+def doctor(capfd: pytest.CaptureFixture[str], *words: object, status: int) -> Rows:
+    return rows_of(capfd, "doctor", "--json", *NOW, *words, status=status)
+
+
+def of_type(rows: Rows, kind: str) -> Rows:
+    return [row for row in rows if row["type"] == kind]
+
+
+def text_of(capfd: pytest.CaptureFixture[str], *words: object) -> list[str]:
+    capfd.readouterr()
+    run(["doctor", *NOW, *map(str, words)])
+    return capfd.readouterr().out.splitlines()
+
+
+def commands(rows: Rows) -> list[str]:
+    return [row["command"] for row in of_type(rows, "step")]
+
+
+def test_of_a_sound_directory_nothing_is_to_be_done(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = broker_dir(tmp_path / "data", 2, 3, running=False)
+    with trees.unchanged(data):
+        rows = doctor(capfd, data, status=0)
+        text = text_of(capfd, data)
+    assert text[0].startswith("SOUND: no errors in 7 partitions") and text[0].endswith("a broker starts")
+    assert text[-1] == "nothing to do"
+    assert [row["type"] for row in rows[:2]] == ["log_dir", "node"]
+    assert rows[0]["clean_shutdown"] is True and rows[0]["broker_running"] is False
+    status = os.statvfs(data)
+    assert rows[0]["total_bytes"] == status.f_blocks * status.f_frsize
+    assert rows[0]["mount_point"] and os.path.ismount(rows[0]["mount_point"])
+    assert rows[1]["cluster_id"] == metadata.CLUSTER and rows[1]["node_id"] == 1
+    assert not of_type(rows, "step") and not of_type(rows, "damage")
+
+
+def _hurt(data: Path) -> None:
+    bad_crc(data / "orders.01-2" / FIRST)
+    torn_tail(data / "orders.00-1" / ACTIVE)
+
+
+def test_it_says_what_verify_and_recover_say(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    data = broker_dir(tmp_path / "data", 2, 3)
+    _hurt(data)
+    with trees.unchanged(data):
+        rows = doctor(capfd, data, status=1)
+        verified = rows_of(capfd, "verify", "--json", *NOW, data, status=1)
+        planned = rows_of(capfd, "recover", "--json", *NOW, data, status=1)
+    for kind in ("finding", "verified", "broker-start"):
+        assert of_type(rows, kind) == of_type(verified, kind)
+    costs = {row["partition"]: row["costs"] for row in of_type(planned, "result") if "partition" in row}
+    damage = {row["partition"]: row["costs"] for row in of_type(rows, "damage")}
+    assert damage == {name: costs[name] for name in ("orders.00-1", "orders.01-2")}
+    assert damage["orders.01-2"]["salvage"]["records"] > 0
+    counts = {row["partition"]: sum(row["findings"].values()) for row in of_type(rows, "damage")}
+    assert sum(counts.values()) == of_type(rows, "summary")[0]["errors"]
+
+
+def test_whoever_follows_its_steps_ends_with_nothing_to_do(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = broker_dir(tmp_path / "a data dir", 2, 3)
+    _hurt(data)
+    steps = commands(doctor(capfd, data, status=1))
+    assert [shlex.split(step)[:3] for step in steps] == [
+        ["kseg", "recover", str(data)],
+        ["kseg", "recover", "--apply"],
+        ["kseg", "doctor", str(data)],
+    ]
+    assert [run([*shlex.split(step)[1:], *NOW]) for step in steps] == [1, 0, 0]
+
+
+def test_while_a_broker_runs_it_is_to_be_stopped_first(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = broker_dir(tmp_path / "data", 1, 2)
+    bad_crc(data / "orders.00-1" / FIRST)
+
+    def hold(say: Callable[[str], None]) -> None:
+        with locked([str(data)]):
+            say("in")
+
+    with child(hold) as other:
+        process_id = other.pid
+        assert other.said() == "in"
+        rows = doctor(capfd, data, status=1)
+        text = "\n".join(text_of(capfd, data))
+    assert rows[0]["broker_running"] is True and rows[0]["broker_process_id"] == process_id
+    assert f"A BROKER IS RUNNING here (process {process_id})" in text
+    assert commands(rows)[0] == "kafka-server-stop.sh --node-id 1"
+    assert commands(doctor(capfd, data, status=1))[0].startswith("kseg recover")
+
+
+def test_a_half_done_change_comes_before_everything_else(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = broker_dir(tmp_path / "data", 1, 2)
+    bad_crc(data / "orders.00-1" / FIRST)
+    assert run(["recover", "--apply", "--quiet", *NOW, str(data / "orders.00-1")]) == 0
+    journals = list((data / "orders.00-1").rglob("journal*"))
+    assert len(journals) == 1
+    lines = journals[0].read_bytes().splitlines(keepends=True)
+    journals[0].write_bytes(b"".join(lines[:-1]))  # killed before its last line
+    rows = doctor(capfd, data, status=1)
+    words = [shlex.split(step)[:2] for step in commands(rows)]
+    assert words == [["kseg", "undo"], ["kseg", "doctor"]]
+
+
+def test_leftovers_are_counted_by_kind(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    data = broker_dir(tmp_path / "data", 1, 3, running=False)
+    partition = data / "orders.00-0"
+    for name, size in (
+        (f"{7:020}.log.deleted", 100),
+        (f"{7:020}.index.deleted", 8),
+        (f"{0:020}.log.cleaned", 5),
+    ):
+        (partition / name).write_bytes(bytes(size))
+    gone = data / f"gone-0.{'ab' * 16}-delete"
+    gone.mkdir()
+    (gone / FIRST).write_bytes(bytes(32))
+    stray = shutil.copytree(partition, data / f"orders.00-9.{'cd' * 16}-stray")
+    stray_bytes = sum(path.stat().st_size for path in stray.iterdir())
+    rows = doctor(capfd, "--quick", data, status=0)
+    assert {row["kind"]: (row["count"], row["bytes"]) for row in of_type(rows, "leftovers")} == {
+        "deleted files": (2, 108),
+        "unfinished cleaning": (1, 5),
+        "deleted partitions": (1, 32),
+        "stray partitions": (1, stray_bytes),
+    }
+
+
+def test_what_hangs_and_who_stands_outside_the_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The lines name a listener of the cluster, so that they work as printed."""
+    data = broker(tmp_path, batch(0, commit(4), commit(99, "late group")))
+    shutil.rmtree(data / "__cluster_metadata-0")
+    metadata.write_log(
+        data / "__cluster_metadata-0",
+        metadata.topic("fares", metadata.topic_id(5), 1),
+        metadata.topic("orders", metadata.topic_id(7), 1),
+        metadata.topic(STATE, metadata.topic_id(8), 1),
+        metadata.topic("__consumer_offsets", metadata.topic_id(6), 1),
+        [
+            metadata.record(
+                "RegisterBrokerRecord",
+                brokerId=1,
+                brokerEpoch=5,
+                endPoints=[
+                    {"name": "SSL", "host": "broker1", "port": 9093, "securityProtocol": 1},
+                    {"name": "PLAIN", "host": "broker1", "port": 9092, "securityProtocol": 0},
+                ],
+            )
+        ],
+    )
+    write_segment(data / "orders-0", batch(0, *[(b"k", b"v")] * 5), data_batch(5, PID, 0, count=2))
+    _state(data, _record("payments", partitions=[("fares", 0)]))
+    rows = rows_of(capfd, "doctor", "--json", "--now", LATER, data, status=1)
+    hanging = rows_of(capfd, "transactions", "--json", "--now", LATER, data, status=1)
+    hangs = [row for row in of_type(hanging, "transaction") if row["status"] == "hanging"]
+    assert len(hangs) == 1 and of_type(rows, "transaction") == hangs
+    offsets = of_type(rows, "offset")
+    assert [(row["group"], row["offset"], row["status"]) for row in offsets] == [
+        ("late group", 99, "beyond-log-end")
+    ]
+    assert of_type(rows, "node")[0]["bootstrap_server"] == "broker1:9092"
+    assert hangs[0]["abort_command"].replace("HOST:PORT", "broker1:9092") in commands(rows)
+    reset = shlex.split(commands(rows)[-1])
+    assert reset[0] == "kafka-consumer-groups.sh" and "late group" in reset and "fares:0" in reset
+
+
+def test_on_a_full_disk_room_is_made_first(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = broker_dir(tmp_path / "data", 1, 2)
+    bad_crc(data / "orders.00-1" / FIRST)
+    (data / "orders.00-0" / f"{0:020}.log.deleted").write_bytes(bytes(100))
+    real = os.statvfs
+
+    def full(path: str) -> os.statvfs_result:
+        values = list(real(path))
+        values[4] = 0
+        return os.statvfs_result(values)
+
+    monkeypatch.setattr(os, "statvfs", full)
+    rows = doctor(capfd, data, status=1)
+    assert rows[0]["free_bytes"] == 0
+    assert shlex.split(commands(rows)[0]) == ["kseg", "retain", "--purge", "--apply", str(data)]
+
+
+def test_it_is_one_page_however_much_is_wrong(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    data = broker_dir(tmp_path / "data", 4, 30)
+    for partition in sorted(data.glob("orders.0[12]-*")):
+        bad_crc(partition / FIRST)
+        (partition / "leader-epoch-checkpoint").unlink()
+    shutil.rmtree(data / "orders.03-7")
+    (data / "recovery-point-offset-checkpoint").write_bytes(b"no checkpoint")
+    text = text_of(capfd, data)
+    assert text[0].startswith("DAMAGED: ")
+    assert len(text) <= PAGE, len(text)
+    assert any("and 52 more" in line for line in text), "the others are counted"
+
+
+@pytest.mark.parametrize("kind", ["partition", "file"])
+def test_a_partition_or_a_file_is_enough(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str
+) -> None:
+    data = broker_dir(tmp_path / "data", 1, 2)
+    partition = data / "orders.00-1"
+    bad_crc(partition / FIRST)
+    rows = doctor(capfd, partition if kind == "partition" else partition / FIRST, status=1)
+    assert [row["id"] for row in of_type(rows, "finding") if row["severity"] == "error"] == ["bad-crc"]
+    assert commands(rows)[0] == f"kseg recover {partition}"
+
+
+def test_what_cannot_be_read_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", str(tmp_path / "nowhere")]) == 3
+    assert "No such file or directory" in capfd.readouterr().err
+    assert run(["doctor", "--quick", "--deep", str(tmp_path)]) == 2
