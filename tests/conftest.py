@@ -125,7 +125,7 @@ def marked_tests(pytestconfig: pytest.Config) -> Mapping[str, TestsById]:
     if suite is not None:
         return marks_of(suite)
     command = [sys.executable, "-m", "tests.support.marked_tests"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     marked: dict[str, TestsById] = json.loads(done.stdout)
     return marked

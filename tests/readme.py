@@ -33,7 +33,7 @@ def shown_by_demo() -> str:
         (place / ".venv").symlink_to(sys.prefix)
         (place / "fixtures").symlink_to(ROOT / "fixtures")
         done = subprocess.run(
-            [str(place / "demo")], capture_output=True, text=True, encoding="utf-8", timeout=300, check=True
+            [str(place / "demo")], capture_output=True, text=True, encoding="utf-8", timeout=1200, check=True
         )
     return done.stdout
 

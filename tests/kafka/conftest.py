@@ -31,6 +31,13 @@ def _absent(what: str) -> NoReturn:
     pytest.skip(what)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before any fixture starts a Java of its own."""
+    if item.get_closest_marker("kafka") is not None:
+        require_kafka()
+
+
 @pytest.fixture(scope="session")
 def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
     """The judge; one Java process per test worker."""

@@ -31,7 +31,7 @@ def kseg(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         env={**os.environ, **environment},
-        timeout=300,
+        timeout=1200,
         check=False,
     )
 
@@ -118,7 +118,7 @@ def test_ctrl_c_ends_the_jobs_and_java_with_130(capture_small: Path, after_s: fl
         time.sleep(0.05)
     time.sleep(after_s)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=120)  # Java has these pipes too: it has ended as well
+    _, err = process.communicate(timeout=600)  # Java has these pipes too: it has ended as well
     assert process.returncode == 130
     assert "interrupted" in err and "Traceback" not in err
 
@@ -158,10 +158,15 @@ def test_the_package_ships_itself_where_it_is_missing(
             PYSPARK_PYTHON=str(bare_python),
         )  # fmt: skip
     assert (said.returncode, said.stdout) == (alone.returncode, alone.stdout)
-    lines = said.stderr.splitlines()
+    lines = _beside_waiting(said.stderr)
     assert len(lines) == 1
     assert lines[0].startswith(f"kseg verify: kseg {__version__} is not installed on ")
     assert lines[0].endswith("it is shipped there as plain Python, which is many times slower than compiled")
+
+
+def _beside_waiting(stderr: str) -> list[str]:
+    """The lines without the one that a busy machine adds, whose executors take more than half a minute to come."""
+    return [line for line in stderr.splitlines() if "it has not provided any executors yet" not in line]
 
 
 def _without_kseg() -> dict[str, str]:
@@ -265,14 +270,15 @@ def test_a_node_that_does_not_see_the_files_is_named(capture_small: Path, tmp_pa
             [sys.executable, "-c", BLIND, cluster.url, *map(str, (data, tmp_path / "checkpoint", out))],
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=1200,
             check=True,
         )
     commands, *answers = source.stdout.splitlines()
     for status, stdout, stderr in json.loads(commands):
         assert (status, stdout) == (3, "")
-        assert stderr.startswith("kseg: the node ") and stderr.count("\n") == 1
-        assert f" does not see {data}/" in stderr and "failOnDataLoss" not in stderr
+        (line,) = _beside_waiting(stderr)
+        assert line.startswith("kseg: the node ")
+        assert f" does not see {data}/" in line and "failOnDataLoss" not in line
     assert not list(out.glob("_SUCCESS"))
     assert len(answers) == 5
     for answer in answers:

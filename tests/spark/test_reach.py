@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import socket
 import subprocess
@@ -16,6 +15,7 @@ from fixtures import healthy
 from kseg.segment.errors import UnreadableInput
 from kseg.spark import session, visibility
 from kseg.spark.session import NoCluster
+from tests.spark.conftest import require_spark
 
 
 @pytest.fixture
@@ -26,10 +26,10 @@ def port() -> Iterator[int]:
         yield one.getsockname()[1]
 
 
+@pytest.mark.spark
 def test_a_master_that_does_not_answer(port: int, tmp_path: Path) -> None:
-    """No Java is started for it. In processes of their own: a session that already exists would be used."""
-    if importlib.util.find_spec("pyspark") is None:
-        pytest.skip("pyspark is not installed")
+    """No Java is started for it, but looked for. In processes of their own: a session that already exists would be used."""
+    require_spark()
     directory = healthy.partition(tmp_path / "metro-0")
     for command in ("verify", "dump", "recover"):
         words = [command, "--spark", "--master", f"spark://127.0.0.1:{port}", str(directory)]

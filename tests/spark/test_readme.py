@@ -45,7 +45,7 @@ def test_the_commands_of_the_readme(
     shell = f'export SPARK_MASTER={standalone.url}; kseg() {{ "{sys.executable}" -m kseg "$@"; }}; '
     use_master(LOCAL)  # a standalone cluster gives all that it has to one
     first = subprocess.run(
-        ["sh", "-c", shell + lines[0]], capture_output=True, text=True, timeout=300, check=True
+        ["sh", "-c", shell + lines[0]], capture_output=True, text=True, timeout=1200, check=True
     )  # as it is typed; the others in one session
     assert first.stdout.endswith("0 errors, 0 warnings\n") and not first.stderr
     use_master(standalone.url)

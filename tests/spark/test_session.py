@@ -40,7 +40,7 @@ def told(temporary: Path, conf: dict[str, str], end: str = "") -> dict[str, obje
         capture_output=True,
         text=True,
         env={**os.environ, "TMPDIR": str(temporary)},
-        timeout=300,
+        timeout=1200,
         check=True,
     )
     answer: dict[str, object] = json.loads(said.stdout)

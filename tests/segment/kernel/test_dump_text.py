@@ -111,7 +111,7 @@ def test_a_whole_dump_on_interpreted_kernels_says_the_same(tmp_path: Path) -> No
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
         check=False,
     )
     assert other.returncode == 0, other.stderr[-3000:]
