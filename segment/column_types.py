@@ -12,6 +12,7 @@ own of them.
 """
 
 from dataclasses import replace
+from typing import Any
 
 from kseg.segment.values import dataclass
 
@@ -89,3 +90,36 @@ def merged(one: ColumnType, other: ColumnType) -> ColumnType:
         case MapOf(), MapOf():
             return MapOf(merged(one.value, other.value))
     return JSON_COLUMN
+
+
+def as_plain(kind: ColumnType) -> object:
+    """A type as values of JSON."""
+    match kind:
+        case Scalar(name):
+            return name
+        case DecimalOf(precision, scale):
+            return {"decimal": [precision, scale]}
+        case ListOf(element):
+            return {"list": as_plain(element)}
+        case MapOf(value):
+            return {"map": as_plain(value)}
+        case StructOf(fields):
+            return {"struct": [[name, as_plain(each)] for name, each in fields]}
+
+
+def from_plain(plain: Any) -> ColumnType:
+    """The type that `as_plain` has made this of. Raises ValueError for what it makes of none."""
+    match plain:
+        case str() if plain in SCALARS:
+            return Scalar(plain)
+        case {"decimal": [int(precision), int(scale)]}:
+            return DecimalOf(precision, scale)
+        case {"list": element}:
+            return ListOf(from_plain(element))
+        case {"map": value}:
+            return MapOf(from_plain(value))
+        case {"struct": [*fields]} if fields and all(
+            isinstance(each, list) and len(each) == 2 for each in fields
+        ):
+            return StructOf(tuple((str(name), from_plain(each)) for name, each in fields))
+    raise ValueError("this is no column type")

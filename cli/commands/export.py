@@ -153,10 +153,6 @@ def command(
         fail_on_damage=fail_on_damage,
         redactor=redactor_for((), show_secrets=show_secrets, connect_topics=connect_topics),
     )
-    if payloads.is_asked and cluster is not None:
-        raise UsageError(
-            "--key-format and --value-format do not go with --spark: export decodes on this machine only"
-        )
     if output == "-":
         O.require_pyarrow()
         from kseg.inspection.export.to_stdout import check_stream
@@ -200,10 +196,12 @@ def command(
         partition=partition,
         jobs=jobs,
         cluster=cluster,
-        at_once=partial(_by_spark, options),
+        at_once=partial(_by_spark, run),
         through=run.through if cluster is None else None,
         hold=run.held if cluster is None else None,
-        look=partial(_with_payloads, run, payloads, paths, quiet) if payloads.is_asked else None,
+        look=partial(_with_payloads, run, payloads, paths, quiet, cluster is not None)
+        if payloads.is_asked
+        else None,
     )
 
 
@@ -212,10 +210,12 @@ def _with_payloads(
     formats: PayloadFormats,
     paths: "Sequence[str]",
     quiet: bool,
+    is_one_table: bool,
     targets: "Sequence[Target]",
     options: "ExportOptions",
 ) -> "tuple[ExportOptions, Sequence[Event]]":
-    """The options with the columns of decoded payloads, for which all payloads are looked at once. Raises UsageError and UnreadableInput."""
+    """The options with the columns of decoded payloads, for which all payloads are looked at once. is_one_table: all topics have the same
+    columns, as Spark writes them. Raises UsageError and UnreadableInput."""
     from kseg.cli.payload_formats import decoder_and_notice
     from kseg.inspection.export.options import TEXT_FORMS
     from kseg.internal_topics.registry.payload_columns import PayloadColumns
@@ -224,9 +224,10 @@ def _with_payloads(
     if options.form in TEXT_FORMS:
         return run.decode(PayloadColumns(decoder)), ()
     columns = _surveyed(decoder, targets, options)
-    if columns.differ and options.partition_by[:1] != ("topic",):
+    if columns.differ and (is_one_table or options.partition_by[:1] != ("topic",)):
+        way_out = "" if is_one_table else ", or add --partition-by topic"
         raise UsageError(
-            f"the payloads of topics {columns.differ} have different columns: choose one with --topic, or add --partition-by topic"
+            f"the payloads of topics {columns.differ} have different columns: choose one with --topic{way_out}"
         )
     return run.decode(columns), ()
 
@@ -250,11 +251,11 @@ def _surveyed(
 
 
 def _by_spark(
-    options: "ExportOptions",
+    run: "ExportRun",
     targets: "Sequence[Target]",
     cluster: "ClusterOptions",
     say: "Callable[[str], None]",
 ) -> "Iterator[Event]":
     from kseg.spark.export.run import export
 
-    return export(targets, options, cluster, say)
+    return export(targets, run.options, cluster, say)

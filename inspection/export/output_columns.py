@@ -15,7 +15,7 @@ import pyarrow as pa
 from kseg.inspection.arrow.arrow_schema import META, META_FIELDS, RECORD_SCHEMA
 from kseg.inspection.export.json_writer import JSON_LINE, json_values
 from kseg.inspection.export.options import TEXT_FORMS, ExportOptions, Form
-from kseg.inspection.export.payload_types import arrow_type, headers_of
+from kseg.inspection.export.payload_types import arrow_type, decoded_arrays
 from kseg.inspection.export.text_columns import as_text, encodings
 from kseg.inspection.export.timestamps import times
 
@@ -57,18 +57,11 @@ class OutputColumns:
 
     def _decoded(self, name: str, batch: pa.RecordBatch) -> list[pa.Array]:
         assert self._payloads is not None
-        payloads = batch.column(name).to_pylist()
-        decoded = self._payloads.decoded(self._topic, name == "key", payloads, headers_of(batch))
-        fields = self._decoded_fields(name)
-        raw = pa.array(decoded.raw, pa.binary())
-        columns = [
-            pa.array(decoded.decoded, fields[0].type),
-            as_text(raw, self._mode) if self._is_csv else raw,
-        ]
-        columns.append(pa.array(decoded.errors, pa.string()))
-        if len(fields) > len(columns):
-            columns.append(pa.array(decoded.schema_ids, pa.int32()))
-        return columns
+        kind = self._decoded_fields(name)[0].type
+        arrays = decoded_arrays(self._payloads, self._topic, name, batch, kind)
+        if self._is_csv:
+            arrays[f"{name}_raw"] = as_text(arrays[f"{name}_raw"], self._mode)
+        return list(arrays.values())
 
     def _decoded_fields(self, name: str) -> list[pa.Field]:
         assert self._payloads is not None

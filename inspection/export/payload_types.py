@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from kseg.segment.column_types import ColumnType, DecimalOf, ListOf, MapOf, Scalar, StructOf
 from kseg.segment.model import Headers
+from kseg.segment.payload_table import PayloadTable
 
 _SCALARS: Final = {
     "bool": pa.bool_(),
@@ -45,6 +46,22 @@ def arrow_type(kind: ColumnType) -> pa.DataType:
             return pa.map_(pa.string(), arrow_type(value))
         case StructOf(fields):
             return pa.struct([pa.field(name, arrow_type(each)) for name, each in fields])
+
+
+def decoded_arrays(
+    payloads: PayloadTable, topic: str, name: str, batch: pa.RecordBatch, kind: pa.DataType
+) -> dict[str, pa.Array]:
+    """The columns that stand for `name` (key or value) of a batch when it is decoded, in their order. kind: of the decoded values."""
+    is_key = name == "key"
+    decoded = payloads.decoded(topic, is_key, batch.column(name).to_pylist(), headers_of(batch))
+    arrays = {
+        name: pa.array(decoded.decoded, kind),
+        f"{name}_raw": pa.array(decoded.raw, pa.binary()),
+        f"{name}_error": pa.array(decoded.errors, pa.string()),
+    }
+    if payloads.has_schemas(is_key):
+        arrays[f"{name}_schema_id"] = pa.array(decoded.schema_ids, pa.int32())
+    return arrays
 
 
 def headers_of(batch: pa.RecordBatch) -> list[Headers] | None:

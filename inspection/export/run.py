@@ -37,6 +37,11 @@ class ExportRun:
         self._options = options
         self._folder: OutputFolder | None = None
 
+    @property
+    def options(self) -> ExportOptions:
+        """What is asked, with what is known by now."""
+        return self._options
+
     def decode(self, payloads: PayloadTable) -> ExportOptions:
         """Decode keys and values from now on: the options with that in them."""
         self._options = replace(self._options, payloads=payloads)

@@ -65,6 +65,16 @@ class PayloadColumns:
             return _WITHOUT_SCHEMA[form]
         return self._types.get((topic, is_key), JSON_COLUMN)
 
+    def common_type(self, is_key: bool) -> ColumnType:
+        """What the values of all topics fit into where their columns do not `differ`."""
+        kinds = [kind for (_, of_key), kind in (self._types or {}).items() if of_key == is_key]
+        return self.type_of("", is_key) if not kinds else kinds[0]
+
+    @property
+    def decoder(self) -> PayloadDecoder:
+        """What decodes."""
+        return self._decoder
+
     @property
     def differ(self) -> str:
         """Two topics whose columns are not the same, "" where all are."""

@@ -11,16 +11,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kseg.inspection.export.options import ExportOptions
+from kseg.inspection.export.options import TEXT_FORMS, ExportOptions
 from kseg.inspection.record_filter import Selection
+from kseg.internal_topics.registry.payload_columns import PayloadColumns
 from kseg.internal_topics.secret_values import SecretValues
 from kseg.segment.findings import Finding
 from kseg.segment.partition.targets import Target
+from kseg.spark.source.options import COLUMNS, JSON
+from kseg.spark.source.payload_fields import SIDES, bytes_field, without_large_decimals
 from kseg.spark.source.source_schema import META, META_TYPE, RECORD_FIELDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
 
 def records(session: "SparkSession", targets: Sequence[Target], options: ExportOptions) -> "DataFrame":
@@ -36,7 +39,7 @@ def records(session: "SparkSession", targets: Sequence[Target], options: ExportO
     for name, bound in bounds.items():
         if bound is not None:
             reader = reader.option(name, bound)
-    frame = _asked(reader.load(), want)
+    frame = _asked(reader.load(), want, "key_bytes" if is_decoded(options, "key") else "key")
     return frame if want.limit is None else _limited(frame, want.limit)
 
 
@@ -79,10 +82,40 @@ def _reader(session: "SparkSession", options: ExportOptions) -> "DataFrameReader
         wishes["showSecrets"] = True
     elif isinstance(redactor, SecretValues) and redactor.connect_topics:
         wishes["connectTopics"] = ",".join(redactor.connect_topics)
+    if isinstance(options.payloads, PayloadColumns):
+        wishes |= _decoding(options.payloads, options)
     reader = session.read.format("kafka-log")
     for name, value in wishes.items():
         reader = reader.option(name, value)
     return reader.option("isolation.level", "read_committed" if committed else "read_uncommitted")
+
+
+def _decoding(payloads: PayloadColumns, options: ExportOptions) -> dict[str, bool | str]:
+    """The data source's options for what is to be decoded."""
+    decoder = payloads.decoder
+    wishes: dict[str, bool | str] = {
+        "keyFormat": str(decoder.format(is_key=True)),
+        "valueFormat": str(decoder.format(is_key=False)),
+        "decodedAs": JSON if options.form in TEXT_FORMS else COLUMNS,
+    }
+    if decoder.schemas is not None:
+        wishes["schemas"] = os.path.abspath(decoder.schemas.path)
+    return wishes
+
+
+def is_decoded(options: ExportOptions, name: str) -> bool:
+    """Whether a column is one of keys or values that are decoded."""
+    return name in SIDES and options.payloads is not None and options.payloads.is_decoded(name == "key")
+
+
+def decoded_fields(options: ExportOptions, side: str) -> "list[StructField]":
+    """The columns of the data source for a side that is decoded."""
+    from kseg.spark.source.payload_fields import fields_of
+
+    assert isinstance(options.payloads, PayloadColumns)
+    is_key = side == "key"
+    kind = without_large_decimals(options.payloads.common_type(is_key))
+    return fields_of(side, kind, has_schemas=options.payloads.has_schemas(is_key))
 
 
 def _paths(targets: Sequence[Target]) -> str:
@@ -98,18 +131,24 @@ def _schema(options: ExportOptions) -> "StructType":
     wanted = RowFilter(options).schema
     if options.selection.limit is not None and META not in wanted.names:
         wanted = RowFilter(replace(options, with_meta=True)).schema
+    needs_key = bool(options.selection.keys) or options.selection.key_regex is not None
     fields = []
     for field in RECORD_FIELDS:
         if field.name == META and META in wanted.names:
             members = {member.name for member in wanted.field(META).type}
             kept = [member for member in META_TYPE.fields if member.name in members]
             fields.append(StructField(META, StructType(kept), field.nullable))
-        elif field.name in wanted.names:
+        elif is_decoded(options, field.name):
+            fields += decoded_fields(options, field.name) if options.has(field.name) else []
+            if field.name == "key" and needs_key:
+                fields.append(bytes_field("key"))
+        elif field.name in wanted.names and (options.has(field.name) or field.name == "key"):
             fields.append(field)
     return StructType(fields)
 
 
-def _asked(frame: "DataFrame", want: Selection) -> "DataFrame":
+def _asked(frame: "DataFrame", want: Selection, key: str) -> "DataFrame":
+    """The records with the wanted members of `_meta` and keys. key: the column with their bytes."""
     from pyspark.sql.functions import col, lit, udf
 
     meta: Any = col(META)
@@ -120,10 +159,10 @@ def _asked(frame: "DataFrame", want: Selection) -> "DataFrame":
         if value is not None:
             frame = frame.where(meta.getField(name) == lit(value))
     if want.keys:
-        frame = frame.where(col("key").isin(*[lit(key) for key in want.keys]))
+        frame = frame.where(col(key).isin(*[lit(each) for each in want.keys]))
     if want.key_regex is not None:
         # without Arrow, which would ask for pandas
-        frame = frame.where(udf(_Search(want.key_regex), "boolean", useArrow=False)(col("key")))
+        frame = frame.where(udf(_Search(want.key_regex), "boolean", useArrow=False)(col(key)))
     return frame
 
 

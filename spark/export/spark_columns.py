@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from kseg.inspection.export.options import DERIVED, ExportOptions, Form
+from kseg.inspection.export.options import DERIVED, TEXT_FORMS, ExportOptions, Form
+from kseg.spark.export.records_frame import decoded_fields, is_decoded
 from kseg.spark.source.source_schema import META, META_TYPE, RECORD_FIELDS
 
 if TYPE_CHECKING:
@@ -20,12 +21,25 @@ def shaped(frame: "DataFrame", options: ExportOptions) -> "DataFrame":
         name = field.name
         if not options.has(name):
             continue
+        if is_decoded(options, name):
+            chosen += _decoded(name, options)
+            continue
         chosen += _as_csv(name, options) if options.form is Form.CSV else [_as_json(name, options)]
         if name in _ENCODED and options.has_encoding_column:
             chosen.append(_encoding(F.col(name)).alias(f"{name}_encoding"))
     made = {"date": F.to_date("timestamp"), "hour": F.hour("timestamp")}
     chosen += [made[name].alias(name) for name in options.partition_by if name in DERIVED]
     return frame.select(chosen)
+
+
+def _decoded(name: str, options: ExportOptions) -> "list[Column]":
+    """The columns of a decoded side; in JSON lines its value is JSON itself."""
+    chosen = {field.name: F.col(field.name) for field in decoded_fields(options, name)}
+    if options.form is Form.JSON:
+        chosen[name] = F.parse_json(F.col(name))
+    if options.form in TEXT_FORMS and not (options.form is Form.JSON and options.bytes_mode == "base64"):
+        chosen[f"{name}_raw"] = _as_text(F.col(f"{name}_raw"), options.bytes_mode)
+    return [column.alias(each) for each, column in chosen.items()]
 
 
 def _as_json(name: str, options: ExportOptions) -> "Column":

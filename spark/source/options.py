@@ -12,7 +12,7 @@ sentence. Nothing here looks at a file, and nothing here needs Spark.
 import re
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Final, Literal
+from typing import Final, Literal, TypedDict
 
 from kseg.segment.errors import UsageError
 from kseg.segment.layout import INT64_MAX
@@ -37,6 +37,11 @@ EARLIEST_OFFSET, LATEST_OFFSET = -2, -1  # as they are written in JSON
 READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
 RECORDS, FINDINGS = "records", "findings"
 FROM_LOG, FROM_INDEX = "log", "index"
+COLUMNS, JSON = "columns", "json"
+FORMATS: Final = (
+    *("bytes", "auto", "avro", "protobuf", "json-schema", "json", "string"),
+    *("short", "integer", "long", "float", "double"),
+)
 
 MIB: Final = 1 << 20
 DEFAULT_RECORDS_PER_BATCH = 32768
@@ -100,6 +105,8 @@ class SourceOptions:
     record reaches stands for (False: an error). include_deleted: also what lies below the log start.
     trust_transactions: which transactions were aborted is read from the transaction indexes, not from the log.
     check_headers: batches are judged beside their neighbours, as by `verify`.
+    key_format, value_format: how keys and values are written, "bytes" for not decoded. schemas: where the schemas are, None to look for them
+    in and beside the log dirs. decoded_as: COLUMNS of the schemas' types, or text that is JSON.
     show_secrets: values that hold secrets are given out. connect_topics: globs of topics that Kafka Connect keeps, beside those named so.
     wanted: of the records between the starting and ending offsets only those within.
     """
@@ -127,9 +134,22 @@ class SourceOptions:
     use_indexes: bool = True
     check_headers: bool = True
     trust_transactions: bool = False
+    key_format: str = FORMATS[0]
+    value_format: str = FORMATS[0]
+    schemas: str | None = None
+    decoded_as: str = COLUMNS
     show_secrets: bool = False
     connect_topics: tuple[str, ...] = ()
     table: str = RECORDS
+
+    def decodes(self, is_key: bool) -> bool:
+        """Whether keys, or values, are decoded."""
+        return (self.key_format if is_key else self.value_format) != FORMATS[0]
+
+    @property
+    def decodes_any(self) -> bool:
+        """Whether keys or values are decoded."""
+        return self.decodes(is_key=True) or self.decodes(is_key=False)
 
 
 # The names as they are written; what stands behind the first group are words of Spark's own source that only a
@@ -169,10 +189,15 @@ READ_NAMES: Final = (
     "useIndexes",
     "checkHeaders",
     "transactions",
+    "keyFormat",
+    "valueFormat",
+    "schemas",
+    "decodedAs",
     "showSecrets",
     "connectTopics",
     "table",
 )
+WITH_SCHEMAS: Final = FORMATS[1:5]  # they name schemas
 STREAM_NAMES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _UNLISTED: Final = (
     *INTERNAL_TOPICS,
@@ -216,10 +241,34 @@ def read_options(given: Mapping[str, str], *, streaming: bool = False) -> Source
         use_indexes=words.boolean("useIndexes", True),
         check_headers=words.boolean("checkHeaders", True),
         trust_transactions=words.choice("transactions", (FROM_LOG, FROM_INDEX)) == FROM_INDEX,
+        **_decoding(words, streaming),
         show_secrets=words.boolean("showSecrets", False),
         connect_topics=words.names("connectTopics"),
         table=words.choice("table", (RECORDS, FINDINGS)),
     )
+
+
+class _Decoding(TypedDict):
+    key_format: str
+    value_format: str
+    schemas: str | None
+    decoded_as: str
+
+
+def _decoding(words: Words, streaming: bool) -> _Decoding:
+    asked = _Decoding(
+        key_format=words.choice("keyFormat", FORMATS),
+        value_format=words.choice("valueFormat", FORMATS),
+        schemas=words.get("schemas"),
+        decoded_as=words.choice("decodedAs", (COLUMNS, JSON)),
+    )
+    decodes = (asked["key_format"], asked["value_format"]) != (FORMATS[0], FORMATS[0])
+    if decodes and streaming:
+        raise UsageError("keyFormat and valueFormat are for batch queries; a stream gives bytes")
+    for name in ("schemas", "decodedAs"):
+        if not decodes and words.get(name) is not None:
+            raise UsageError(f"the option {name} requires valueFormat or keyFormat")
+    return asked
 
 
 # --- partitions

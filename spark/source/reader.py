@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch, Schema
     from pyspark.sql.types import StructType
 
+    from kseg.internal_topics.registry.payload_decoder import PayloadDecoder
+    from kseg.spark.source.payload_fields import Kinds
+
 
 class LogPartition(InputPartition):
     """What one task reads, and what it must see of it: as the driver saw it when it planned."""
@@ -71,11 +74,20 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 class LogReader(DataSourceReader):
-    """Reads records, or findings when the options say so. schema: columns as `schema.check_schema` accepts them."""
+    """Reads records, or findings when the options say so. schema: columns as `source_schema.check_schema` accepts them. decoder, kinds:
+    where keys or values are decoded, what does it, and what they fit into."""
 
-    def __init__(self, options: SourceOptions, schema: "StructType") -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        schema: "StructType",
+        decoder: "PayloadDecoder | None" = None,
+        kinds: "Kinds | None" = None,
+    ) -> None:
         self.options = options
         self.schema = schema
+        self._decoder = decoder
+        self._kinds = kinds or {}
 
     def partitions(self) -> Sequence[InputPartition]:
         outlooks: dict[str, DirectorySample] = {}
@@ -93,16 +105,27 @@ class LogReader(DataSourceReader):
         partition.check()
         if self.options.table == FINDINGS:
             return findings_in(pieces, self.options, self.schema)
-        return records_in(pieces, self.options, self.schema)
+        if self._decoder is None:
+            return records_in(pieces, self.options, columns_of(self.schema))
+        return self._decoded(pieces, self._decoder)
+
+    def _decoded(self, pieces: Sequence[LogPiece], decoder: "PayloadDecoder") -> "Iterator[RecordBatch]":
+        from kseg.spark.source.payloads import DecodedBatches
+
+        topics = {piece.topic for piece in pieces}
+        batches = DecodedBatches(columns_of(self.schema), decoder, self._kinds, sorted(topics))
+        for piece in pieces:
+            for batch in records_in([piece], self.options, batches.columns):
+                yield batches.of(batch, piece.topic)
 
 
 def records_in(
-    pieces: Sequence[LogPiece], options: SourceOptions, schema: "StructType"
+    pieces: Sequence[LogPiece], options: SourceOptions, columns: "Schema"
 ) -> "Iterator[RecordBatch]":
     """The records of some pieces. Raises DataLoss at damage unless the options say to go on."""
     import pyarrow as pa
 
-    for result in _results(pieces, options, schema):
+    for result in _results(pieces, options, columns):
         if isinstance(result, pa.RecordBatch):
             yield result
         elif options.fail_on_data_loss and result.severity == ERROR:
@@ -123,7 +146,7 @@ def findings_in(
     for piece in pieces:
         may_hold_secrets = redactor is not None and redactor.concerns(piece.path)
         columns = StructType([offset, value] if may_hold_secrets else [offset])
-        for result in _results([piece], options, columns):
+        for result in _results([piece], options, columns_of(columns)):
             if isinstance(result, Finding):
                 row = finding_row(result, piece)
                 yield tuple(row[name] for name in schema.names)
@@ -166,9 +189,9 @@ def redactor_of(options: SourceOptions) -> SecretValues | None:
 
 
 def _results(
-    pieces: Sequence[LogPiece], options: SourceOptions, schema: "StructType"
+    pieces: Sequence[LogPiece], options: SourceOptions, columns: "Schema"
 ) -> "Iterator[RecordBatch | Finding]":
-    columns, reading = columns_of(schema), reading_of(options)
+    reading = reading_of(options)
     for piece in pieces:
         try:
             yield from results_of(piece, reading, columns, checks_headers=options.check_headers)

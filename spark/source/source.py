@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 )
 
 from kseg.segment.errors import UsageError
-from kseg.spark.source.options import SourceOptions, read_options
+from kseg.spark.source.options import RECORDS, SourceOptions, read_options
 from kseg.spark.source.source_schema import check_schema, default_schema
 
 if TYPE_CHECKING:
@@ -38,14 +38,26 @@ class KafkaLog(DataSource):
         return NAME
 
     def schema(self) -> "StructType":
-        return default_schema(_options_of_either(self.options))
+        options = _options_of_either(self.options)
+        if options.table != RECORDS or not options.decodes_any:
+            return default_schema(options)
+        from kseg.spark.source.payloads import decoder_of, kinds_of
+
+        return default_schema(options, kinds_of(options, decoder_of(options)))
 
     def reader(self, schema: "StructType") -> DataSourceReader:
         from kseg.spark.source.reader import LogReader
 
         options = read_options(self.options)
-        check_schema(schema, options)
-        return LogReader(options, schema)
+        if options.table != RECORDS or not options.decodes_any:
+            check_schema(schema, options)
+            return LogReader(options, schema)
+        from kseg.spark.source.payloads import decoder_of, kinds_of
+
+        decoder = decoder_of(options)
+        kinds = kinds_of(options, decoder, schema)
+        check_schema(schema, options, kinds)
+        return LogReader(options, schema, decoder, kinds)
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
         _need("4.2", "reading a stream of")

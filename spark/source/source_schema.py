@@ -26,7 +26,8 @@ from pyspark.sql.types import (
 )
 
 from kseg.segment.errors import UsageError
-from kseg.spark.source.options import FINDINGS, SourceOptions
+from kseg.spark.source.options import FINDINGS, WITH_SCHEMAS, SourceOptions
+from kseg.spark.source.payload_fields import Kinds, bytes_field, fields_of
 
 HEADERS_TYPE: Final = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -50,6 +51,7 @@ META_TYPE: Final = StructType(
     ]
 )
 META: Final = "_meta"
+_NO_KINDS: Final[Kinds] = {}
 
 RECORD_FIELDS: Final = (
     StructField("key", BinaryType()),
@@ -79,8 +81,8 @@ FINDING_FIELDS: Final = (
 )
 
 
-def default_schema(options: SourceOptions) -> StructType:
-    """The columns of a read whose schema the user did not name."""
+def default_schema(options: SourceOptions, kinds: Kinds = _NO_KINDS) -> StructType:
+    """The columns of a read whose schema the user did not name. kinds: of the sides that are decoded."""
     if options.table == FINDINGS:
         return StructType(list(FINDING_FIELDS))
     absent = {
@@ -89,12 +91,26 @@ def default_schema(options: SourceOptions) -> StructType:
         "headers": not options.include_headers,
         META: not options.include_meta,
     }
-    return StructType([each for each in RECORD_FIELDS if not absent.get(each.name, False)])
+    fields: list[StructField] = []
+    for each in RECORD_FIELDS:
+        if not absent.get(each.name, False):
+            fields += _decoded_fields(each.name, options, kinds) if each.name in kinds else [each]
+    return StructType(fields)
 
 
-def check_schema(schema: StructType, options: SourceOptions) -> None:
-    """Raises UsageError unless `schema` consists of columns there are, with the types that they have."""
-    known = {each.name: each for each in (FINDING_FIELDS if options.table == FINDINGS else RECORD_FIELDS)}
+def _decoded_fields(side: str, options: SourceOptions, kinds: Kinds) -> list[StructField]:
+    form = options.key_format if side == "key" else options.value_format
+    return fields_of(side, kinds[side], has_schemas=form in WITH_SCHEMAS)
+
+
+def check_schema(schema: StructType, options: SourceOptions, kinds: Kinds = _NO_KINDS) -> None:
+    """Raises UsageError unless `schema` consists of columns there are, with the types that they have. kinds: of the sides that are
+    decoded."""
+    fields = list(FINDING_FIELDS if options.table == FINDINGS else RECORD_FIELDS)
+    if options.table != FINDINGS:
+        for side in kinds:
+            fields += [*_decoded_fields(side, options, kinds), bytes_field(side)]  # the decoded one counts
+    known = {each.name: each for each in fields}
     for asked in schema.fields:
         there_is = known.get(asked.name)
         if there_is is None:

@@ -1,0 +1,128 @@
+"""Decoded keys and values as columns of Spark: those of an export (docs/payloads.md), in types that Spark has.
+
+    value             the decoded value, of the type that all schemas of the topic share, or text that is JSON
+    value_raw         the bytes of what does not decode         value_error        why
+    value_schema_id   the schema it was written with, where the format names one
+    value_bytes       the value as it lies in the log: only in a read that names it
+
+What Spark has no type for: unsigned numbers are wider ones, times of day are numbers, timestamps have microseconds, and decimals of more than
+38 digits are JSON. The type of the schemas travels in the metadata of the field, so that who reads need not look at all payloads again.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from kseg.segment.column_types import (
+    JSON_COLUMN,
+    ColumnType,
+    DecimalOf,
+    ListOf,
+    MapOf,
+    Scalar,
+    StructOf,
+    as_plain,
+    from_plain,
+)
+
+SIDES: Final = ("key", "value")
+Kinds = Mapping[str, ColumnType]  # of the sides that are decoded
+
+_METADATA = "kseg.columnType"
+_MAX_DIGITS = 38
+_UINT64 = DecimalType(20, 0)
+_SCALARS: Final[Mapping[str, DataType]] = {
+    "bool": BooleanType(),
+    "int32": IntegerType(),
+    "int64": LongType(),
+    "uint32": LongType(),
+    "uint64": _UINT64,
+    "float": FloatType(),
+    "double": DoubleType(),
+    "string": StringType(),
+    "bytes": BinaryType(),
+    "json": StringType(),
+    "date": DateType(),
+    "time-millis": IntegerType(),
+    "time-micros": LongType(),
+    **{f"timestamp-{unit}": TimestampType() for unit in ("millis", "micros", "nanos")},
+    **{f"local-timestamp-{unit}": TimestampNTZType() for unit in ("millis", "micros", "nanos")},
+}
+
+
+def without_large_decimals(kind: ColumnType) -> ColumnType:
+    """A type with JSON in the place of what Spark cannot hold."""
+    match kind:
+        case DecimalOf(precision, _) if precision > _MAX_DIGITS:
+            return JSON_COLUMN
+        case ListOf(element):
+            return ListOf(without_large_decimals(element))
+        case MapOf(value):
+            return MapOf(without_large_decimals(value))
+        case StructOf(fields):
+            return StructOf(tuple((name, without_large_decimals(each)) for name, each in fields))
+    return kind
+
+
+def spark_type(kind: ColumnType) -> DataType:
+    """The type of Spark that holds a column type `without_large_decimals`."""
+    match kind:
+        case Scalar(name):
+            return _SCALARS[name]
+        case DecimalOf(precision, scale):
+            return DecimalType(precision, scale)
+        case ListOf(element):
+            return ArrayType(spark_type(element))
+        case MapOf(value):
+            return MapType(StringType(), spark_type(value))
+        case StructOf(fields):
+            return StructType([StructField(name, spark_type(each)) for name, each in fields])
+
+
+def fields_of(side: str, kind: ColumnType, *, has_schemas: bool) -> list[StructField]:
+    """The columns in the place of a side that is decoded."""
+    metadata = {_METADATA: json.dumps(as_plain(kind))}
+    fields = [
+        StructField(side, spark_type(kind), metadata=metadata),
+        StructField(f"{side}_raw", BinaryType()),
+        StructField(f"{side}_error", StringType()),
+    ]
+    if has_schemas:
+        fields.append(StructField(f"{side}_schema_id", IntegerType()))
+    return fields
+
+
+def bytes_field(side: str) -> StructField:
+    """The column with the bytes of a side that is decoded."""
+    return StructField(f"{side}_bytes", BinaryType())
+
+
+def kind_in(schema: StructType, side: str) -> ColumnType | None:
+    """What the field of a side says that its values fit into; None where it says nothing, or something else than its type."""
+    if side not in schema.names:
+        return JSON_COLUMN  # nobody will see it
+    field = schema[side]
+    try:
+        kind = from_plain(json.loads(field.metadata[_METADATA]))
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return None
+    return kind if spark_type(kind) == field.dataType else None
