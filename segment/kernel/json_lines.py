@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 AUTO, TEXT = range(2)
 
 
-def put_escaped(out: Writable, o: int, byte: int) -> int:
-    # a quote, a backslash or a control character
+def put_escaped(out: Writable, o: int, byte: int, letters: int) -> int:
+    # a quote, a backslash or a control character; the hexadecimal digit n above 9 is the character letters + n
     out[o] = 92
     if byte == 34 or byte == 92:
         out[o + 1] = byte
@@ -43,12 +43,15 @@ def put_escaped(out: Writable, o: int, byte: int) -> int:
     o = buffer_access.put(out, o + 1, b"u00", 3)
     low = byte & 15
     out[o] = 48 + (byte >> 4)
-    out[o + 1] = 48 + low if low < 10 else 87 + low
+    out[o + 1] = 48 + low if low < 10 else letters + low
     return o + 2
 
 
-def put_string(buf: Readable, p: int, length: int, out: Writable, o: int) -> int:
-    """A JSON string of bytes decoded as Java does; needs 6 bytes of room a byte and 2 more."""
+def put_string(buf: Readable, p: int, length: int, out: Writable, o: int, letters: int) -> int:
+    """A JSON string of bytes decoded as Java does; needs 6 bytes of room a byte and 2 more.
+
+    letters: 87 for `\\u001f` as Python writes it, 55 for `\\u001F` as Jackson does.
+    """
     out[o] = 34
     o = o + 1
     end = p + length
@@ -66,7 +69,7 @@ def put_string(buf: Readable, p: int, length: int, out: Writable, o: int) -> int
                     p = p + 1
                     n = n - 1
         elif byte < 32 or byte == 34 or byte == 92:
-            o = put_escaped(out, o, byte)
+            o = put_escaped(out, o, byte, letters)
             p = p + 1
         else:
             out[o] = byte
@@ -119,7 +122,7 @@ def put_bytes(buf: Readable, p: int, length: int, mode: int, out: Writable, o: i
     if length < 0 or p < 0:
         return buffer_access.put(out, o, b"null", 4)
     if mode == 1 or is_utf8(buf, p, p + length):
-        return put_string(buf, p, length, out, o)
+        return put_string(buf, p, length, out, o, 87)
     return put_base64(buf, p, length, out, o)
 
 
@@ -143,7 +146,7 @@ def put_headers(buf: Readable, p: int, count: int, mode: int, out: Writable, o: 
         out[o] = 91
         length = dump_text.small_varint(buf, p)
         p = dump_text.skip_varint(buf, p)
-        o = put_string(buf, p, length, out, o + 1)
+        o = put_string(buf, p, length, out, o + 1, 87)
         out[o] = 44
         o = o + 1
         p = p + length

@@ -1,5 +1,5 @@
 cimport cython
-from kseg.segment.kernel cimport buffer_access, dump_text, message_values
+from kseg.segment.kernel cimport buffer_access, dump_text, json_lines, message_values
 
 cdef Py_ssize_t fail(long long* state, int error, long long a, long long b, Py_ssize_t field) noexcept
 

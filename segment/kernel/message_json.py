@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kseg.segment.kernel import buffer_access, dump_text, message_values
+from kseg.segment.kernel import buffer_access, dump_text, json_lines, message_values
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
@@ -175,9 +175,9 @@ def read_bytes(
     if 6 * length + 48 > limit - state[0]:
         return fail(state, 9, 0, 0, f)
     if is_text:
-        state[0] = message_values.put_json_string(buf, p, length, out, state[0])
+        state[0] = json_lines.put_string(buf, p, length, out, state[0], 55)
     else:
-        state[0] = message_values.put_json_base64(buf, p, length, out, state[0])
+        state[0] = json_lines.put_base64(buf, p, length, out, state[0])
     return p + length
 
 

@@ -1,8 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
-"""Values in the JSON text of Kafka's tools, as Jackson writes them: text, bytes, uuids and doubles.
+"""UUIDs and doubles in the JSON text of Kafka's tools, as Jackson writes them. Strings and bytes: `json_lines`.
 
-Jackson escapes control characters with upper-case digits (`\\u001F`) and nothing beyond ASCII. Bounds checks are off: who calls has
-checked the room.
+Bounds checks are off: the caller has checked the room.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import math
 import struct
 from typing import TYPE_CHECKING
 
-from kseg.segment.kernel import buffer_access, dump_text
+from kseg.segment.kernel import buffer_access
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
@@ -45,83 +44,6 @@ def double_text(high: int, low: int) -> bytes:
         at = max(point, 1)
         return sign + f"{padded[:at]}.{padded[at:] or '0'}".encode()
     return sign + f"{digits[0]}.{digits[1:] or '0'}E{point - 1}".encode()
-
-
-def put_json_escape(out: Writable, o: int, byte: int) -> int:
-    # a quote, a backslash or a control character, as Jackson escapes it
-    out[o] = 92
-    if byte == 34 or byte == 92:
-        out[o + 1] = byte
-        return o + 2
-    short = 0
-    if byte == 8:
-        short = 98
-    elif byte == 9:
-        short = 116
-    elif byte == 10:
-        short = 110
-    elif byte == 12:
-        short = 102
-    elif byte == 13:
-        short = 114
-    if short:
-        out[o + 1] = short
-        return o + 2
-    o = buffer_access.put(out, o + 1, b"u00", 3)
-    low = byte & 15
-    out[o] = 48 + (byte >> 4)
-    out[o + 1] = 48 + low if low < 10 else 55 + low
-    return o + 2
-
-
-def put_json_string(buf: Readable, p: int, length: int, out: Writable, o: int) -> int:
-    """A JSON string of bytes decoded as Java does; needs 6 bytes of room a byte and 2 more."""
-    out[o] = 34
-    o = o + 1
-    end = p + length
-    while p < end:
-        byte = buf[p]
-        if byte >= 128:
-            n = dump_text.sequence_length(buf, p, end)
-            if n < 0:
-                o = buffer_access.put(out, o, b"\xef\xbf\xbd", 3)
-                p = p - n
-            else:
-                while n > 0:
-                    out[o] = buf[p]
-                    o = o + 1
-                    p = p + 1
-                    n = n - 1
-        elif byte < 32 or byte == 34 or byte == 92:
-            o = put_json_escape(out, o, byte)
-            p = p + 1
-        else:
-            out[o] = byte
-            o = o + 1
-            p = p + 1
-    out[o] = 34
-    return o + 1
-
-
-def put_json_base64(buf: Readable, p: int, length: int, out: Writable, o: int) -> int:
-    alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-    out[o] = 34
-    o = o + 1
-    end = p + length
-    while p < end:
-        group = buf[p] << 16
-        if p + 1 < end:
-            group = group | buf[p + 1] << 8
-        if p + 2 < end:
-            group = group | buf[p + 2]
-        out[o] = alphabet[group >> 18]
-        out[o + 1] = alphabet[(group >> 12) & 63]
-        out[o + 2] = alphabet[(group >> 6) & 63] if p + 1 < end else 61
-        out[o + 3] = alphabet[group & 63] if p + 2 < end else 61
-        o = o + 4
-        p = p + 3
-    out[o] = 34
-    return o + 1
 
 
 def put_uuid(buf: Readable, p: int, out: Writable, o: int) -> int:
