@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kseg.cli.option_schema import Option
+from kseg.cli.options import directory_option
 from kseg.segment.errors import UsageError
 
 if TYPE_CHECKING:
     from kseg.change.apply.keeping import Keeping
     from kseg.change.run.run_lifecycle import RunLifecycle
     from kseg.change.run.shared_run import SharedRun
+    from kseg.cli.options import Shown
     from kseg.cli.render import Style, Words
     from kseg.cli.report import Report
     from kseg.cli.request import Request
@@ -39,22 +41,20 @@ FollowLinks = Annotated[
 ]
 Quarantine = Annotated[
     str | None,
-    Option(
+    directory_option(
         "--quarantine",
-        metavar="DIR",
-        help="Directory for copies of removed bytes, on any file system. Default: next to the journal, as hard links that take "
+        "Directory for copies of removed bytes, on any file system. Default: next to the journal, as hard links that take "
         "no space.",
-        panel=CHANGE,
+        CHANGE,
     ),
 ]
 JournalDir = Annotated[
     str | None,
-    Option(
+    directory_option(
         "--journal",
-        metavar="DIR",
-        help="Directory for the journal, on any file system, for instance when the disk is full. `kseg undo` finds it there. "
+        "Directory for the journal, on any file system, for instance when the disk is full. `kseg undo` finds it there. "
         "Default: .kseg in the partition directory.",
-        panel=CHANGE,
+        CHANGE,
     ),
 ]
 
@@ -106,12 +106,10 @@ def identity(
 
 def change_style(
     command: str,
-    request: "Request",
     *,
     json: bool,
-    quiet: bool,
-    no_progress: bool,
     verbose: bool,
+    shown: "Shown",
     words: "Words",
     report: "Report",
     remains: "Callable[[Mapping[str, Any]], bool]",
@@ -122,10 +120,8 @@ def change_style(
 
     return Style(
         command=command,
-        request=request,
         json=json,
-        quiet=quiet,
-        progress=not no_progress,
+        **shown,
         findings_are_result=True,
         words=words,
         report=report,
@@ -168,11 +164,8 @@ def change(
         run.options,
         style,
         expand=Expansion.VERIFY,
-        paths=request.paths,
-        topics=request.topics,
-        partition=request.partition,
+        request=request,
         jobs=jobs,
-        cluster=request.cluster,
         in_place=run.options.apply,
         through=run.through,
         grouped=groups_of,

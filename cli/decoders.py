@@ -59,9 +59,9 @@ def chosen_decoder(
 
 
 def row_decoder(
-    topics: Sequence[str],
+    topics: Sequence[str] = (),
     *,
-    is_plain: bool,
+    is_plain: bool = False,
     bytes_mode: str,
     show_secrets: bool,
     connect_topics: tuple[str, ...] = (),

@@ -4,10 +4,16 @@ import os
 from typing import Annotated, NamedTuple
 
 from kseg.cli.option_schema import FILTER, Option
-from kseg.cli.options import Isolation, KeyEncoding, key_bytes, read_count, read_epoch
+from kseg.cli.options import (
+    Isolation,
+    KeyEncoding,
+    count_option,
+    key_bytes,
+    read_epoch,
+    time_option,
+)
 from kseg.inspection.record_filter import Selection
 from kseg.segment.errors import UsageError
-from kseg.segment.quantities import read_time
 
 
 class Filters(NamedTuple):
@@ -21,17 +27,11 @@ class Filters(NamedTuple):
     ] = None
     from_time: Annotated[
         int | None,
-        Option(
-            "--from-time",
-            metavar="TIME",
-            read=read_time,
-            help="Only from this time on: epoch milliseconds or ISO 8601.",
-            panel=FILTER,
-        ),
+        time_option("--from-time", "Only from this time on: epoch milliseconds or ISO 8601.", FILTER),
     ] = None
     to_time: Annotated[
         int | None,
-        Option("--to-time", metavar="TIME", read=read_time, help="Only before this time.", panel=FILTER),
+        time_option("--to-time", "Only before this time.", FILTER),
     ] = None
     key: Annotated[
         tuple[str, ...],
@@ -84,7 +84,7 @@ class Filters(NamedTuple):
 
 def limited(help: str) -> Option:
     """`--limit`, which counts what the command shows."""
-    return Option("--limit", metavar="N", read=read_count, help=help, panel=FILTER)
+    return count_option("--limit", help, FILTER)
 
 
 def _regex(pattern: str | None) -> bytes | None:

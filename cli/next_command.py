@@ -4,7 +4,7 @@ carries a plan out. It works as it is printed."""
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kseg.cli.option_schema import parameters
 from kseg.cli.registry import COMMANDS, function_of
@@ -18,6 +18,22 @@ if TYPE_CHECKING:
 
 # What to look at when the catalogue's own advice is a command that this version does not have, or the one running.
 _INSTEAD = {"verify": "kseg dump {path}", "dump": "kseg verify --deep {path}"}
+# What is shown and where it goes; the targets are those of the request.
+_NOT_OF_THE_PLAN = frozenset(
+    [
+        "--apply",
+        "--output",
+        "--hard-link",
+        "--json",
+        "--quiet",
+        "--verbose",
+        "--no-progress",
+        "--jobs",
+        "--drop-cache",
+        "--top-keys",
+        "--what-if",
+    ]
+)
 # Of several hints the first of these counts: what is in the way of others, what repairs, what looks closer.
 _ORDER = ("undo", "recover", "verify", "dump", "retain", "list")
 
@@ -41,9 +57,21 @@ def next_command(hints: Mapping[str, Sequence[str]], running: str, request: Requ
     )
 
 
+def plan_options(command: str, values: Mapping[str, Any]) -> dict[str, object]:
+    """The options that a plan depends on, as they were given, by name; True for a flag. values: those of the command's parameters."""
+    given: dict[str, object] = {}
+    for each in parameters(function_of(command)):
+        if each.bundle is None and each.flags and each.flags[0] not in _NOT_OF_THE_PLAN:
+            value = values[each.name]
+            if each.shape == "pair" and value is not None:
+                given[each.flags[0 if value else 1]] = True
+            elif value != each.default:
+                given[each.flags[0]] = value
+    return given
+
+
 def apply_command(command: str, given: Mapping[str, object], request: Request) -> str:
-    """The command that carries out the plan that was shown, quoted for a shell. given: the options that the plan hangs
-    on, by name; True is a flag, None and False were not given."""
+    """The command that carries out the plan that was shown, quoted for a shell. given: as `plan_options` has them."""
     return command_line(command, {"--apply": True, **given}, request)
 
 

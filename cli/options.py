@@ -1,15 +1,17 @@
 """The option types and options that several commands share."""
 
 import os
+from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
 
-from kseg.cli.option_schema import CLUSTER, FILTER, INPUT, RUN, Argument, Option
+from kseg.cli.option_schema import CLUSTER, FILTER, INPUT, RESULT, RUN, Argument, Option
 from kseg.segment.errors import UsageError
 from kseg.segment.layout import INT32_MAX, INT64_MAX
 from kseg.segment.quantities import DURATIONS_MS, SIZES, amount, read_time
 
 if TYPE_CHECKING:
+    from kseg.cli.request import Request
     from kseg.spark.options import ClusterOptions
 
 
@@ -92,6 +94,38 @@ def _whole(text: str, least: int, most: int, complaint: str) -> int:
     return int(text)
 
 
+# --- options of one kind of value; panel: the heading of the help that they stand under
+
+
+def count_option(name: str, help: str, panel: str = RESULT) -> Option:
+    return Option(name, metavar="N", read=read_count, help=help, panel=panel)
+
+
+def offset_option(name: str, help: str, panel: str = RESULT) -> Option:
+    return Option(name, metavar="N", read=read_offset, help=help, panel=panel)
+
+
+def size_option(name: str, help: str, panel: str = RESULT) -> Option:
+    return Option(name, metavar="SIZE", read=read_size, help=help, panel=panel)
+
+
+def int_size_option(name: str, help: str, panel: str = RESULT) -> Option:
+    """A size that Kafka keeps in 32 bits."""
+    return Option(name, metavar="SIZE", read=read_size_of_int, help=help, panel=panel)
+
+
+def duration_option(name: str, help: str, panel: str = RESULT) -> Option:
+    return Option(name, metavar="DURATION", read=read_duration, help=help, panel=panel)
+
+
+def time_option(name: str, help: str, panel: str = RESULT) -> Option:
+    return Option(name, metavar="TIME", read=read_time, help=help, panel=panel)
+
+
+def directory_option(name: str, help: str, panel: str = RESULT) -> Option:
+    return Option(name, metavar="DIR", help=help, panel=panel)
+
+
 Paths = Annotated[
     tuple[str, ...],
     Argument(
@@ -132,44 +166,22 @@ NoProgress = Annotated[
 ]
 Jobs = Annotated[
     int | None,
-    Option(
-        "--jobs",
-        metavar="N",
-        read=read_count,
-        help="Process this many targets in parallel. Default: the number of cores.",
-        panel=RUN,
-    ),
+    count_option("--jobs", "Process this many targets in parallel. Default: the number of cores.", RUN),
 ]
 Now = Annotated[
     int | None,
-    Option(
-        "--now",
-        metavar="TIME",
-        read=read_time,
-        help="The current time, in epoch milliseconds or ISO 8601. Default: the clock.",
-        panel=RUN,
-    ),
+    time_option("--now", "The current time, in epoch milliseconds or ISO 8601. Default: the clock.", RUN),
 ]
 # Every command takes these, so that a script may give them to all; where they have nothing to say the help says so.
 NoNow = Annotated[
     int | None,
-    Option(
-        "--now",
-        metavar="TIME",
-        read=read_time,
-        help="Accepted by every command; the output of this one does not depend on the time.",
-        panel=RUN,
+    time_option(
+        "--now", "Accepted by every command; the output of this one does not depend on the time.", RUN
     ),
 ]
 NoJobs = Annotated[
     int | None,
-    Option(
-        "--jobs",
-        metavar="N",
-        read=read_count,
-        help="Accepted by every command; this one does not work in parallel.",
-        panel=RUN,
-    ),
+    count_option("--jobs", "Accepted by every command; this one does not work in parallel.", RUN),
 ]
 NoBar = Annotated[
     bool,
@@ -213,6 +225,37 @@ BytesMode = Annotated[
 
 def _names(name: str, help: str, metavar: str = "A,B") -> Option:
     return Option(name, metavar=metavar, read=read_names, help=f"{help} May be repeated.", panel=CLUSTER)
+
+
+class Shown(TypedDict):
+    """How a run is shown, as `cli.render.Style` takes it."""
+
+    quiet: bool
+    progress: bool
+
+
+class CommonOptions(NamedTuple):
+    """What nearly every command takes: which targets, how many at a time, and what is shown beside the result."""
+
+    topics: Topics = ()
+    partition: Partition = None
+    jobs: Jobs = None
+    quiet: Quiet = False
+    no_progress: NoProgress = False
+
+    def request(
+        self,
+        paths: Sequence[str],
+        cluster: "ClusterOptions | None" = None,
+        also: Mapping[str, object] | None = None,
+    ) -> "Request":
+        """What the run is to work on, and where. also: as `Request.also`."""
+        from kseg.cli.request import Request
+
+        return Request(tuple(paths), self.topics, self.partition, cluster, also or {})
+
+    def shown(self) -> Shown:
+        return {"quiet": self.quiet, "progress": not self.no_progress}
 
 
 class OnCluster(NamedTuple):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from kseg.cli.decoders import with_payloads
 from kseg.cli.option_schema import PAYLOADS, Option
+from kseg.cli.options import directory_option
 from kseg.cli.streams import complain
 from kseg.jobs.events import Event
 from kseg.segment.errors import UsageError
@@ -43,12 +44,11 @@ class PayloadFormats(NamedTuple):
     ] = "bytes"
     schemas: Annotated[
         str | None,
-        Option(
+        directory_option(
             "--schemas",
-            metavar="DIR",
-            help="Where the schemas are. A partition directory of _schemas, or files named by id (17.avsc, 17.proto, 17.json). "
+            "Where the schemas are. A partition directory of _schemas, or files named by id (17.avsc, 17.proto, 17.json). "
             "Default: _schemas-0 in the log dirs of PATH, or beside them.",
-            panel=PAYLOADS,
+            PAYLOADS,
         ),
     ] = None
 

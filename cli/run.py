@@ -43,11 +43,8 @@ def over_targets(
     style: Style,
     *,
     expand: Expansion,
-    paths: Sequence[str],
-    topics: Sequence[str] = (),
-    partition: int | None = None,
+    request: Request,
     jobs: int | None = None,
-    cluster: "ClusterOptions | None" = None,
     in_place: bool = False,
     at_once: "AtOnce | None" = None,
     alone: Callable[[int], object] | None = None,
@@ -57,9 +54,9 @@ def over_targets(
     look: "Callable[[Sequence[Target], Any], tuple[object, Sequence[Event]]] | None" = None,
     wanted: "Callable[[Target], bool] | None" = None,
 ) -> int:
-    """Run `work` over what the paths mean, show it, and return the exit status.
+    """Run `work` over what the paths of the request mean, show it, and return the exit status.
 
-    cluster: does the work instead of local processes. in_place: the work changes the files of its targets. at_once:
+    in_place: the work changes the files of its targets. at_once:
     does it on a cluster in a way of its own, for all targets together. alone: the options for one target that has all
     the jobs for itself; several are shared out among the processes. through: the last word on the stream of events
     before it is shown. hold: what is held while the targets are worked on (a lock), giving the options to work with
@@ -68,6 +65,7 @@ def over_targets(
     wanted: which targets are not left out. A path that cannot be read is a failure among others when there are several paths. Raises UsageError when no
     path was given or the narrowing leaves nothing.
     """
+    paths, cluster = request.paths, request.cluster
     if not paths:
         raise UsageError(f"kseg {style.command} needs at least one PATH")
     list_files = None
@@ -76,11 +74,11 @@ def over_targets(
 
         list_files = lister(cluster, notice(style))
     passed_over: list[str] = []
-    targets, failures = _resolve(paths, expand, topics, partition, list_files, passed_over)
+    targets, failures = _resolve(request, expand, list_files, passed_over)
     if wanted is not None:
         targets = [target for target in targets if wanted(target)]
     if not targets and not failures:
-        is_narrowed = bool(topics) or partition is not None
+        is_narrowed = bool(request.topics) or request.partition is not None
         why = "--topic or --partition match nothing" if is_narrowed else "no matching files"
         if passed_over:
             why = f"{passed_over[0]} is marked for deletion; name it to process it"
@@ -89,8 +87,7 @@ def over_targets(
     worked_on = [
         target for target in targets if grouped is None or not isinstance(target, LogDirTarget)
     ] or targets
-    also = {} if style.request is None else style.request.also
-    style = replace(style, request=Request(tuple(paths), tuple(topics), partition, cluster, also))
+    style = replace(style, request=request)
     tally = RunSummary(
         len(worked_on) + len(failures), errors_settle=style.errors_settle or style.remains is None
     )
@@ -181,29 +178,27 @@ def clock_ms() -> int:
 
 
 def _resolve(
-    paths: Sequence[str],
+    request: Request,
     expand: Expansion,
-    topics: Sequence[str],
-    partition: int | None,
     list_files: ListFiles | None,
     passed_over: list[str],
 ) -> tuple[list[Target], list[Failure]]:
     resolve = partial(
         resolve_targets,
-        topics=topics,
-        partition=partition,
+        topics=request.topics,
+        partition=request.partition,
         expand=expand,
         list_files=list_files,
         passed_over=passed_over,
     )
     try:
-        return resolve(paths), []
+        return resolve(request.paths), []
     except UnreadableInput:
-        if len(paths) == 1:
+        if len(request.paths) == 1:
             raise
     targets: list[Target] = []
     failures: list[Failure] = []
-    for path in paths:
+    for path in request.paths:
         try:
             targets += resolve([path])
         except KsegError as error:

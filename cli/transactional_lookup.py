@@ -6,10 +6,12 @@ partition of that topic is not at hand is unknown, which is not the same as abse
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kseg.cli.coordinator_evidence import TransactionEvidence, is_of_the_broker, transactions_seen
+from kseg.cli.options import Shown
 from kseg.cli.render import Style
+from kseg.cli.request import Request
 from kseg.cli.run import clock_ms, over_targets
 from kseg.cli.streams import complain
 from kseg.cli.text.transactions import transaction_words
@@ -23,29 +25,21 @@ from kseg.segment.counted import counted
 from kseg.segment.partition.targets import Expansion, Target
 from kseg.segment.terminal import visible
 
-if TYPE_CHECKING:
-    from kseg.spark.options import ClusterOptions
-
 
 def lookup_transactional_id(
     name: str,
     *,
-    paths: Sequence[str],
-    topics: Sequence[str],
-    partition: int | None,
-    json: bool,
-    quiet: bool,
-    no_progress: bool,
+    request: Request,
     jobs: int | None,
-    cluster: "ClusterOptions | None",
+    json: bool,
+    shown: Shown,
 ) -> int:
     """Show them, and return the exit status: 1 when there is none."""
     answer = _Answer(name)
     style = Style(
         command="lookup",
         json=json,
-        quiet=quiet,
-        progress=not no_progress,
+        **shown,
         words=_words,
         missed=lambda row: row.get("type") == "lookup" and row.get("found") is False,
     )
@@ -53,7 +47,7 @@ def lookup_transactional_id(
     def look(
         _targets: Sequence[Target], options: TransactionsOptions
     ) -> tuple[TransactionsOptions, Sequence[Event]]:
-        seen = transactions_seen(paths)
+        seen = transactions_seen(request.paths)
         told = answer.know(seen)
         producer_ids = frozenset(answer.producer_ids)
         return replace(options, view=seen.view, replicas=seen.replicas, producer_ids=producer_ids), told
@@ -63,11 +57,8 @@ def lookup_transactional_id(
         TransactionsOptions(now_ms=clock_ms()),
         style,
         expand=Expansion.PARTITIONS,
-        paths=paths,
-        topics=topics,
-        partition=partition,
+        request=request,
         jobs=jobs,
-        cluster=cluster,
         look=look,
         wanted=is_of_the_broker,
         through=answer.through,

@@ -11,11 +11,11 @@ from kseg.cli.options import (
     NoProgress,
     Now,
     Quiet,
-    read_count,
-    read_duration,
+    count_option,
+    duration_option,
+    int_size_option,
+    offset_option,
     read_epoch,
-    read_offset,
-    read_size_of_int,
 )
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.streams import complain
@@ -93,11 +93,8 @@ def command(
     ] = None,
     start_offset: Annotated[
         int | None,
-        Option(
-            "--start-offset",
-            metavar="N",
-            read=read_offset,
-            help="Start offset of a new partition. Default: the first offset of the lines.",
+        offset_option(
+            "--start-offset", "Start offset of a new partition. Default: the first offset of the lines."
         ),
     ] = None,
     codec: Annotated[
@@ -122,23 +119,11 @@ def command(
     ] = "2",
     batch_records: Annotated[
         int | None,
-        Option(
-            "--batch-records",
-            metavar="N",
-            read=read_count,
-            help="At most this many records per batch.",
-            panel=BATCHES,
-        ),
+        count_option("--batch-records", "At most this many records per batch.", BATCHES),
     ] = None,
     batch_bytes: Annotated[
         int,
-        Option(
-            "--batch-bytes",
-            metavar="SIZE",
-            read=read_size_of_int,
-            help="At most this many bytes per batch, before compression.",
-            panel=BATCHES,
-        ),
+        int_size_option("--batch-bytes", "At most this many bytes per batch, before compression.", BATCHES),
     ] = BATCH_BYTES,
     producer_id: Annotated[
         int, Option("--producer-id", metavar="N", help="An idempotent producer; -1 is none.", panel=BATCHES)
@@ -172,59 +157,27 @@ def command(
     ] = "commit",
     segment_bytes: Annotated[
         int,
-        Option(
-            "--segment-bytes",
-            metavar="SIZE",
-            read=read_size_of_int,
-            help="Kafka's segment.bytes.",
-            panel=ROLLS,
-        ),
+        int_size_option("--segment-bytes", "Kafka's segment.bytes.", ROLLS),
     ] = SEGMENT_BYTES,
     segment_ms: Annotated[
         int,
-        Option(
-            "--segment-ms", metavar="DURATION", read=read_duration, help="Kafka's segment.ms.", panel=ROLLS
-        ),
+        duration_option("--segment-ms", "Kafka's segment.ms.", ROLLS),
     ] = SEGMENT_MS,
     segment_index_bytes: Annotated[
         int,
-        Option(
-            "--segment-index-bytes",
-            metavar="SIZE",
-            read=read_size_of_int,
-            help="Kafka's segment.index.bytes.",
-            panel=ROLLS,
-        ),
+        int_size_option("--segment-index-bytes", "Kafka's segment.index.bytes.", ROLLS),
     ] = SEGMENT_INDEX_BYTES,
     index_interval_bytes: Annotated[
         int,
-        Option(
-            "--index-interval-bytes",
-            metavar="SIZE",
-            read=read_size_of_int,
-            help="Kafka's index.interval.bytes.",
-            panel=ROLLS,
-        ),
+        int_size_option("--index-interval-bytes", "Kafka's index.interval.bytes.", ROLLS),
     ] = INDEX_INTERVAL_BYTES,
     flush_messages: Annotated[
         int | None,
-        Option(
-            "--flush-messages",
-            metavar="N",
-            read=read_count,
-            help="Sync the log to disk after every N messages.",
-            panel=ROLLS,
-        ),
+        count_option("--flush-messages", "Sync the log to disk after every N messages.", ROLLS),
     ] = None,
     flush_ms: Annotated[
         int | None,
-        Option(
-            "--flush-ms",
-            metavar="DURATION",
-            read=read_duration,
-            help="Sync the log to disk after this much time.",
-            panel=ROLLS,
-        ),
+        duration_option("--flush-ms", "Sync the log to disk after this much time.", ROLLS),
     ] = None,
     apply: Apply = False,
     follow_links: FollowLinks = False,
@@ -254,12 +207,13 @@ def command(
     from kseg.change.append.options import AppendOptions
     from kseg.change.append.partition_writer import RollRules
     from kseg.change.apply.journal_location import new_run_id
-    from kseg.cli.next_command import apply_command
+    from kseg.cli.next_command import apply_command, plan_options
     from kseg.cli.render import Style, show
     from kseg.cli.request import Request
     from kseg.cli.run import clock_ms
     from kseg.jobs import fanout
 
+    plan = plan_options("append", locals())
     options = AppendOptions(
         source=source,
         apply=apply,
@@ -294,34 +248,6 @@ def command(
         kafka07=format == "0.7",
     )
     target = append_target(paths[0])
-    given = {
-        "--from": source,
-        "--keep-offsets": keep_offsets is True,
-        "--no-keep-offsets": keep_offsets is False,
-        "--partial-batches": partial_batches,
-        "--format": format if format != "auto" else None,
-        "--topic-id": topic_id,
-        "--start-offset": start_offset,
-        "--codec": codec,
-        "--leader-epoch": leader_epoch,
-        "--magic": magic if magic != "2" else None,
-        "--batch-records": batch_records,
-        "--batch-bytes": batch_bytes if batch_bytes != BATCH_BYTES else None,
-        "--producer-id": producer_id if producer_id != -1 else None,
-        "--producer-epoch": producer_epoch,
-        "--base-sequence": base_sequence,
-        "--transactional": transactional,
-        "--end": end if end != "commit" else None,
-        "--segment-bytes": segment_bytes if segment_bytes != SEGMENT_BYTES else None,
-        "--segment-ms": segment_ms if segment_ms != SEGMENT_MS else None,
-        "--segment-index-bytes": segment_index_bytes if segment_index_bytes != SEGMENT_INDEX_BYTES else None,
-        "--index-interval-bytes": index_interval_bytes if index_interval_bytes != INDEX_INTERVAL_BYTES else None,
-        "--flush-messages": flush_messages,
-        "--flush-ms": flush_ms,
-        "--quarantine": quarantine,
-        "--journal": journal,
-        "--now": now,
-    }  # fmt: skip
     style = Style(
         command="append",
         json=json,
@@ -329,7 +255,7 @@ def command(
         progress=not no_progress,
         words=_words,
         remains=_is_due,
-        advice=lambda tally: apply_command("append", given, Request(paths)) if tally.remaining else "",
+        advice=lambda tally: apply_command("append", plan, Request(paths)) if tally.remaining else "",
     )
     tally = RunSummary(1, errors_settle=False)
     events = fanout.run(append, [target], options, 1, tally.finish_target)

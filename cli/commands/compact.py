@@ -22,20 +22,18 @@ from kseg.cli.change_options import (
 )
 from kseg.cli.option_schema import Option
 from kseg.cli.options import (
-    Jobs,
+    CommonOptions,
     Json,
-    NoProgress,
     Now,
     OnCluster,
-    Partition,
     Paths,
-    Quiet,
-    Topics,
     Verbose,
-    read_count,
-    read_duration,
+    count_option,
+    directory_option,
+    duration_option,
+    offset_option,
     read_offset,
-    read_size,
+    size_option,
 )
 from kseg.cli.topic_evidence import CleanupPolicy, MetadataPath, ServerProperties, TopicProperties
 
@@ -99,22 +97,16 @@ def command(
     ] = None,
     min_compaction_lag_ms: Annotated[
         int | None,
-        Option(
-            "--min-compaction-lag-ms",
-            metavar="DURATION",
-            read=read_duration,
-            help="Segments with younger records are not cleaned. Default: 0.",
-            panel=WHAT,
+        duration_option(
+            "--min-compaction-lag-ms", "Segments with younger records are not cleaned. Default: 0.", WHAT
         ),
     ] = None,
     max_compaction_lag_ms: Annotated[
         int | None,
-        Option(
+        duration_option(
             "--max-compaction-lag-ms",
-            metavar="DURATION",
-            read=read_duration,
-            help="Clean regardless of the ratio when records have waited longer. Default: no limit.",
-            panel=WHAT,
+            "Clean regardless of the ratio when records have waited longer. Default: no limit.",
+            WHAT,
         ),
     ] = None,
     min_cleanable_dirty_ratio: Annotated[
@@ -148,73 +140,48 @@ def command(
     config: TopicProperties = None,
     delete_retention_ms: Annotated[
         int | None,
-        Option(
+        duration_option(
             "--delete-retention-ms",
-            metavar="DURATION",
-            read=read_duration,
-            help="How long to keep tombstones and markers after the first pass. Default: 86400000.",
-            panel=RESULT,
+            "How long to keep tombstones and markers after the first pass. Default: 86400000.",
+            RESULT,
         ),
     ] = None,
     segment_bytes: Annotated[
         int | None,
-        Option(
-            "--segment-bytes",
-            metavar="SIZE",
-            read=read_size,
-            help="Merge adjacent segments up to this size. Default: 1GiB.",
-            panel=RESULT,
-        ),
+        size_option("--segment-bytes", "Merge adjacent segments up to this size. Default: 1GiB.", RESULT),
     ] = None,
     segment_index_bytes: Annotated[
         int | None,
-        Option(
-            "--segment-index-bytes",
-            metavar="SIZE",
-            read=read_size,
-            help="Merge adjacent segments up to this index size. Default: 10MiB.",
-            panel=RESULT,
+        size_option(
+            "--segment-index-bytes", "Merge adjacent segments up to this index size. Default: 10MiB.", RESULT
         ),
     ] = None,
     index_interval_bytes: Annotated[
         int | None,
-        Option(
-            "--index-interval-bytes",
-            metavar="SIZE",
-            read=read_size,
-            help="Kafka's index.interval.bytes. Default: 4096.",
-            panel=RESULT,
-        ),
+        size_option("--index-interval-bytes", "Kafka's index.interval.bytes. Default: 4096.", RESULT),
     ] = None,
     map_memory: Annotated[
         int | None,
-        Option(
+        size_option(
             "--map-memory",
-            metavar="SIZE",
-            read=read_size,
-            help="For the keys of one pass, 24 bytes each; more keys take more passes, and a plan of several passes keeps "
+            "For the keys of one pass, 24 bytes each; more keys take more passes, and a plan of several passes keeps "
             "the log between them in $TMPDIR. Default: 128MiB.",
-            panel=RESULT,
+            RESULT,
         ),
     ] = None,
     top_keys: Annotated[
         int,
-        Option(
-            "--top-keys",
-            metavar="N",
-            read=read_count,
-            help="In a plan, list this many keys whose old values take the most space.",
-            panel=RESULT,
+        count_option(
+            "--top-keys", "In a plan, list this many keys whose old values take the most space.", RESULT
         ),
     ] = 10,
     apply: Apply = False,
     output: Annotated[
         str | None,
-        Option(
+        directory_option(
             "--output",
-            metavar="DIR",
-            help="Write a compacted copy of the partitions below this directory; the input does not change.",
-            panel=CHANGE,
+            "Write a compacted copy of the partitions below this directory; the input does not change.",
+            CHANGE,
         ),
     ] = None,
     hard_link: HardLink = False,
@@ -223,45 +190,35 @@ def command(
     accept_unreadable: AcceptUnreadable = False,
     log_start_offset: Annotated[
         int | None,
-        Option(
+        offset_option(
             "--log-start-offset",
-            metavar="N",
-            read=read_offset,
-            help="Where the log starts. Default: the data directory's checkpoint, else 0.",
-            panel=BROKER,
+            "Where the log starts. Default: the data directory's checkpoint, else 0.",
+            BROKER,
         ),
     ] = None,
     metadata: MetadataPath = None,
     server_properties: ServerProperties = None,
     high_watermark: Annotated[
         int | None,
-        Option(
+        offset_option(
             "--high-watermark",
-            metavar="N",
-            read=read_offset,
-            help="Nothing at or above it is cleaned. Default: the data directory's checkpoint, else the log end.",
-            panel=BROKER,
+            "Nothing at or above it is cleaned. Default: the data directory's checkpoint, else the log end.",
+            BROKER,
         ),
     ] = None,
     producer_id_expiration_ms: Annotated[
         int | None,
-        Option(
+        duration_option(
             "--producer-id-expiration-ms",
-            metavar="DURATION",
-            read=read_duration,
-            help="Keep the newest batch of producers that are younger, if only as a header. Default: 86400000.",
-            panel=BROKER,
+            "Keep the newest batch of producers that are younger, if only as a header. Default: 86400000.",
+            BROKER,
         ),
     ] = None,
     follow_links: FollowLinks = False,
     json: Json = False,
-    topics: Topics = (),
-    partition: Partition = None,
+    common: CommonOptions,
     now: Now = None,
-    jobs: Jobs = None,
-    quiet: Quiet = False,
     verbose: Verbose = False,
-    no_progress: NoProgress = False,
     on: OnCluster,
 ) -> int:
     """Keep the newest record of each key, as the broker's log cleaner does, offline: the plan first.
@@ -276,8 +233,7 @@ def command(
     """
     check_way(apply, output, hard_link)
     keeping = keeping_of(journal, quarantine, output)
-    from kseg.cli.next_command import apply_command
-    from kseg.cli.request import Request
+    from kseg.cli.next_command import apply_command, plan_options
     from kseg.cli.run import clock_ms
     from kseg.cli.streams import complain
     from kseg.cli.text.compact import CompactReport, compact_words, is_due
@@ -286,6 +242,7 @@ def command(
     from kseg.compaction.cleaner.options import CleanSettings, CompactOptions, Damaged
     from kseg.compaction.cleaner.run import CompactRun
 
+    plan = plan_options("compact", locals())
     now_ms = clock_ms() if now is None else now
     settings = CleanSettings(now_ms=now_ms)
     pairs: Mapping[str, str] = {}
@@ -297,7 +254,7 @@ def command(
         properties = TopicConfig.read(config)
         settings, pairs = configured(properties, settings), properties.pairs
         configured_limits(properties)  # what no broker takes is refused before anything is looked at
-        for note in notes_on(properties) if not quiet else ():
+        for note in notes_on(properties) if not common.quiet else ():
             complain(f"kseg compact: {note}")
     given: dict[str, Any] = {
         "delete_retention_ms": delete_retention_ms,
@@ -313,7 +270,7 @@ def command(
     settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
     settings.check()
     cluster = on.cluster()
-    request = Request(paths, topics, partition, cluster)
+    request = common.request(paths, cluster)
     run_id, shared = identity(apply, cluster, output)
     options = CompactOptions(
         settings=settings,
@@ -344,48 +301,21 @@ def command(
         config=pairs,
     )
 
-    said = {
-        "--first-dirty-offset": first_dirty_offset,
-        "--min-compaction-lag-ms": min_compaction_lag_ms,
-        "--max-compaction-lag-ms": max_compaction_lag_ms,
-        "--min-cleanable-dirty-ratio": min_cleanable_dirty_ratio,
-        "--include-active": include_active,
-        "--damaged": damaged if damaged != "refuse" else None,
-        "--cleanup-policy": cleanup_policy,
-        "--config": config,
-        "--metadata": metadata,
-        "--server-properties": server_properties,
-        "--delete-retention-ms": delete_retention_ms,
-        "--segment-bytes": segment_bytes,
-        "--segment-index-bytes": segment_index_bytes,
-        "--index-interval-bytes": index_interval_bytes,
-        "--map-memory": map_memory,
-        "--log-start-offset": log_start_offset,
-        "--high-watermark": high_watermark,
-        "--producer-id-expiration-ms": producer_id_expiration_ms,
-        "--follow-links": follow_links,
-        "--accept-unreadable": accept_unreadable,
-        "--quarantine": quarantine,
-        "--journal": journal,
-        "--now": now,
-    }
     style = change_style(
         "compact",
-        request,
         json=json,
-        quiet=quiet,
-        no_progress=no_progress,
         verbose=verbose,
+        shown=common.shown(),
         words=compact_words,
         report=CompactReport(),
         remains=is_due,
-        advice=lambda _tally: apply_command("compact", said, request) if run.is_due else "",
+        advice=lambda _tally: apply_command("compact", plan, request) if run.is_due else "",
     )
     return change(
         compact_group,
         run,
         style,
         request,
-        jobs=jobs,
+        jobs=common.jobs,
         look=look_at_settings(run, partial(topic_settings, asked=asked)),
     )

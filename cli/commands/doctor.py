@@ -5,16 +5,12 @@ from typing import Annotated
 
 from kseg.cli.option_schema import Option
 from kseg.cli.options import (
+    CommonOptions,
     DropCache,
-    Jobs,
     Json,
-    NoProgress,
     Now,
     OnCluster,
-    Partition,
     Paths,
-    Quiet,
-    Topics,
     Verbose,
 )
 from kseg.cli.topic_evidence import MetadataPath
@@ -35,13 +31,9 @@ def command(
     deep: Annotated[bool, Option("--deep", help="Also decompress and decode every record.")] = False,
     metadata: MetadataPath = None,
     json: Json = False,
-    topics: Topics = (),
-    partition: Partition = None,
+    common: CommonOptions,
     now: Now = None,
-    jobs: Jobs = None,
-    quiet: Quiet = False,
     verbose: Verbose = False,
-    no_progress: NoProgress = False,
     drop_cache: DropCache = False,
     on: OnCluster,
 ) -> int:
@@ -56,7 +48,6 @@ def command(
         raise UsageError("--quick and --deep are mutually exclusive")
     from kseg.cli.doctor.examination import Examination
     from kseg.cli.render import Style
-    from kseg.cli.request import Request
     from kseg.cli.run import clock_ms, notice, over_targets, workers
     from kseg.cli.text.doctor import DoctorReport
     from kseg.cli.verify_work import VerifyWithLoads
@@ -69,13 +60,11 @@ def command(
         drop_cache=drop_cache,
     )
     cluster = on.cluster(light=True)
-    given = {"--metadata": metadata}
-    request = Request(tuple(paths), tuple(topics), partition, cluster, given)
+    request = common.request(paths, cluster, {"--metadata": metadata})
     style = Style(
         command="doctor",
         json=json,
-        quiet=quiet,
-        progress=not no_progress,
+        **common.shown(),
         findings_are_result=True,
         report=DoctorReport(options.now_ms),
         verbose=verbose,
@@ -84,17 +73,14 @@ def command(
         errors_settle=True,
         advice=lambda _: "",  # the steps say it
     )
-    examination = Examination(request, metadata, workers(cluster, jobs, notice(style)), options.now_ms)
+    examination = Examination(request, metadata, workers(cluster, common.jobs, notice(style)), options.now_ms)
     return over_targets(
         VerifyWithLoads(),
         options,
         style,
         expand=Expansion.VERIFY,
-        paths=paths,
-        topics=topics,
-        partition=partition,
-        jobs=jobs,
-        cluster=cluster,
+        request=request,
+        jobs=common.jobs,
         alone=lambda jobs: replace(options, jobs=jobs),
         look=examination.look,
         through=examination.through,

@@ -17,17 +17,13 @@ from kseg.cli.filters import Filters, limited
 from kseg.cli.option_schema import KAFKA, Option
 from kseg.cli.options import (
     BytesMode,
+    CommonOptions,
     DropCache,
-    Jobs,
     Json,
     NoNow,
-    NoProgress,
     OnCluster,
-    Partition,
     Paths,
-    Quiet,
-    Topics,
-    read_size_of_int,
+    int_size_option,
 )
 from kseg.cli.payload_formats import PayloadFormats, decoding
 from kseg.segment.errors import UsageError
@@ -64,23 +60,11 @@ def command(
     ] = False,
     max_bytes: Annotated[
         int,
-        Option(
-            "--max-bytes",
-            metavar="SIZE",
-            read=read_size_of_int,
-            help="Read at most this many bytes of each .log file.",
-            panel=KAFKA,
-        ),
+        int_size_option("--max-bytes", "Read at most this many bytes of each .log file.", KAFKA),
     ] = INT32_MAX,
     max_message_size: Annotated[
         int,
-        Option(
-            "--max-message-size",
-            metavar="SIZE",
-            read=read_size_of_int,
-            help="The largest message that a check of an index reads.",
-            panel=KAFKA,
-        ),
+        int_size_option("--max-message-size", "The largest message that a check of an index reads.", KAFKA),
     ] = 5 * 1024 * 1024,
     verify_index_only: Annotated[
         bool,
@@ -157,12 +141,8 @@ def command(
     limit: Annotated[
         int | None, limited("Stop each file after this many records (or batches, when no records are shown).")
     ] = None,
-    topics: Topics = (),
-    partition: Partition = None,
+    common: CommonOptions,
     now: NoNow = None,
-    jobs: Jobs = None,
-    quiet: Quiet = False,
-    no_progress: NoProgress = False,
     drop_cache: DropCache = False,
     on: OnCluster,
 ) -> int:
@@ -238,8 +218,7 @@ def command(
         json=shown == "json",
         table=shown == "table",
         tabulated=RecordTable(not is_one_log(paths)) if shown == "table" else None,
-        quiet=quiet,
-        progress=not no_progress,
+        **common.shown(),
         summary=damage_words,
     )
     return over_targets(
@@ -247,13 +226,10 @@ def command(
         options,
         style,
         expand=Expansion.FILES,
-        paths=(*(files.split(",") if files else ()), *paths),
-        topics=topics,
-        partition=partition,
-        jobs=jobs,
-        cluster=on.cluster(light=True),
+        request=common.request((*(files.split(",") if files else ()), *paths), on.cluster(light=True)),
+        jobs=common.jobs,
         alone=(lambda jobs: replace(options, jobs=jobs)) if deep_iteration or print_data_log else None,
-        look=decoding(payloads, paths, "dump", quiet),
+        look=decoding(payloads, paths, "dump", common.quiet),
         wanted=(lambda target: target.path in paths or _has_records(target.path)) if only_records else None,
     )
 

@@ -8,15 +8,12 @@ from kseg.cli.decoders import ConnectTopics, ShowSecrets, redactor_for
 from kseg.cli.filters import Filters, limited
 from kseg.cli.option_schema import RESULT, Option
 from kseg.cli.options import (
-    Jobs,
+    CommonOptions,
     Json,
     NoNow,
-    NoProgress,
     OnCluster,
-    Partition,
     Paths,
-    Quiet,
-    Topics,
+    directory_option,
     read_names,
 )
 from kseg.cli.payload_formats import PayloadFormats
@@ -58,7 +55,7 @@ def command(
     ],
     output: Annotated[
         str,
-        Option("--output", metavar="DIR", help="The directory to write to; - writes json or csv to stdout."),
+        directory_option("--output", "The directory to write to; - writes json or csv to stdout."),
     ],
     mode: Annotated[
         str,
@@ -116,12 +113,8 @@ def command(
     json: Json = False,
     filters: Filters,
     limit: Annotated[int | None, limited("Stop each partition after this many records.")] = None,
-    topics: Topics = (),
-    partition: Partition = None,
+    common: CommonOptions,
     now: NoNow = None,
-    jobs: Jobs = None,
-    quiet: Quiet = False,
-    no_progress: NoProgress = False,
     on: OnCluster,
 ) -> int:
     """Write the records of logs as files that other tools read.
@@ -163,7 +156,7 @@ def command(
     if options.mode is Mode.IGNORE and is_taken(output):
         from kseg.cli.streams import complain
 
-        if not quiet:
+        if not common.quiet:
             complain(f"kseg export: {output} already exists: nothing was exported (--mode ignore)")
         return 0
     from kseg.cli.render import Style
@@ -175,8 +168,7 @@ def command(
     style = Style(
         command="export",
         json=json,
-        quiet=quiet,
-        progress=not no_progress,
+        **common.shown(),
         words=export_words,
         raw=output == "-",
         summary=partial(damage_words, noun="target"),
@@ -191,15 +183,12 @@ def command(
         options,
         style,
         expand=Expansion.PARTITIONS,
-        paths=paths,
-        topics=topics,
-        partition=partition,
-        jobs=jobs,
-        cluster=cluster,
+        request=common.request(paths, cluster),
+        jobs=common.jobs,
         at_once=partial(_by_spark, run),
         through=run.through if cluster is None else None,
         hold=run.held if cluster is None else None,
-        look=partial(_with_payloads, run, payloads, paths, quiet, cluster is not None)
+        look=partial(_with_payloads, run, payloads, paths, common.quiet, cluster is not None)
         if payloads.is_asked
         else None,
     )

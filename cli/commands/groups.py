@@ -5,20 +5,16 @@ from typing import Annotated
 
 from kseg.cli.option_schema import FILTER, Option
 from kseg.cli.options import (
-    Jobs,
+    CommonOptions,
     Json,
     NoNow,
-    NoProgress,
     OnCluster,
-    Partition,
     Paths,
-    Quiet,
-    Topics,
     Verbose,
+    time_option,
 )
 from kseg.cli.topic_evidence import MetadataPath
 from kseg.segment.errors import Refused, UsageError
-from kseg.segment.quantities import read_time
 
 EXAMPLES = (
     ("Which groups are there, and who lags", "kseg groups /var/lib/kafka"),
@@ -40,13 +36,11 @@ def command(
     ] = (),
     at: Annotated[
         int | None,
-        Option(
+        time_option(
             "--at",
-            metavar="TIME",
-            read=read_time,
-            help="The state at this time, in epoch milliseconds or ISO 8601: records of __consumer_offsets with a later timestamp do not "
+            "The state at this time, in epoch milliseconds or ISO 8601: records of __consumer_offsets with a later timestamp do not "
             "count. Default: the end of the log.",
-            panel=FILTER,
+            FILTER,
         ),
     ] = None,
     history: Annotated[
@@ -63,13 +57,9 @@ def command(
     ] = None,
     metadata: MetadataPath = None,
     json: Json = False,
-    topics: Topics = (),
-    partition: Partition = None,
+    common: CommonOptions,
     now: NoNow = None,
-    jobs: Jobs = None,
-    quiet: Quiet = False,
     verbose: Verbose = False,
-    no_progress: NoProgress = False,
     on: OnCluster,
 ) -> int:
     """Show groups as their coordinators have them after loading: members, committed offsets, lag, and what was deleted.
@@ -101,8 +91,8 @@ def command(
     options = GroupsOptions(
         at_ms=at,
         groups=frozenset(groups),
-        topics=topics,
-        partition=partition,
+        topics=common.topics,
+        partition=common.partition,
         with_history=history,
         names=evidence.names,
         replicas=evidence.replicas,
@@ -113,23 +103,20 @@ def command(
     style = Style(
         command="groups",
         json=json,
-        quiet=quiet,
-        progress=not no_progress,
+        **common.shown(),
         findings_are_result=True,
         words=groups_words,
         report=report,
         verbose=verbose,
         missed=(lambda row: row.get("type") == "missing_group") if asked else None,
-        request=Request((), also={"--metadata": metadata}),
     )
     status = over_targets(
         list_groups,
         options,
         style,
         expand=Expansion.PARTITIONS,
-        paths=paths,
-        jobs=jobs,
-        cluster=on.cluster(light=True),
+        request=Request(tuple(paths), cluster=on.cluster(light=True), also={"--metadata": metadata}),
+        jobs=common.jobs,
         wanted=lambda target: is_group_topic(target) and target.path in evidence.chosen,
         look=lambda _, options: (options, evidence.told),
         through=rows.through,
@@ -137,6 +124,6 @@ def command(
     if reset_csv is not None and rows.is_whole:
         data = as_csv(rows.offsets, is_one_group=len(asked) == 1)
         write_new_file(reset_csv, data)
-        if not quiet:
+        if not common.quiet:
             complain(f"kseg groups: {report.reset_words(reset_csv, rows.offsets, asked)}")
     return status

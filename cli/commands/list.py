@@ -5,14 +5,21 @@ from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 from kseg.cli.option_schema import Option
-from kseg.cli.options import Jobs, Json, NoProgress, Now, OnCluster, Partition, Paths, Quiet, Topics, Verbose
+from kseg.cli.options import (
+    CommonOptions,
+    Json,
+    Now,
+    OnCluster,
+    Paths,
+    Verbose,
+)
 from kseg.segment.errors import UsageError
 
 if TYPE_CHECKING:
+    from kseg.cli.request import Request
     from kseg.jobs.events import Event
     from kseg.segment.findings import Finding
     from kseg.segment.partition.targets import Target
-    from kseg.spark.options import ClusterOptions
 
 EXAMPLES = (
     ("What is in a data directory", "kseg list /var/lib/kafka"),
@@ -66,13 +73,9 @@ def command(
         ),
     ] = False,
     json: Json = False,
-    topics: Topics = (),
-    partition: Partition = None,
+    common: CommonOptions,
     now: Now = None,
-    jobs: Jobs = None,
-    quiet: Quiet = False,
     verbose: Verbose = False,
-    no_progress: NoProgress = False,
     on: OnCluster,
 ) -> int:
     """List what is there: a line for each topic, with its size, its records and its time range.
@@ -83,7 +86,7 @@ def command(
     if remote:
         if by_partition or sort != "name" or count is not None or groups:
             raise UsageError("--remote excludes --partitions, --sort, --count and --groups")
-        return _list_remote(paths, topics, partition, on.cluster(light=True), json, quiet, verbose)
+        return _list_remote(common.request(paths, on.cluster(light=True)), json, common.quiet, verbose)
     from kseg.cli.group_evidence import committed_offsets
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms, over_targets
@@ -108,8 +111,7 @@ def command(
     style = Style(
         command="list",
         json=json,
-        quiet=quiet,
-        progress=not no_progress,
+        **common.shown(),
         words=inventory_words,
         report=ListReport(by_partition, sort, options.count, terminal_columns()),
         verbose=verbose,
@@ -131,25 +133,14 @@ def command(
         options,
         style,
         expand=Expansion.INVENTORY,
-        paths=paths,
-        topics=topics,
-        partition=partition,
-        jobs=jobs,
-        cluster=on.cluster(light=True),
+        request=common.request(paths, on.cluster(light=True)),
+        jobs=common.jobs,
         through=through,
         look=look,
     )
 
 
-def _list_remote(
-    paths: Sequence[str],
-    topics: tuple[str, ...],
-    partition: int | None,
-    cluster: "ClusterOptions | None",
-    json: bool,
-    quiet: bool,
-    verbose: bool,
-) -> int:
+def _list_remote(request: "Request", json: bool, quiet: bool, verbose: bool) -> int:
     """What is in tiered storage."""
     from kseg.cli.render import Style, show
     from kseg.cli.run import notice, workers
@@ -158,6 +149,7 @@ def _list_remote(
     from kseg.internal_topics.broker_directories import find_broker_directories
     from kseg.internal_topics.remote_log.remote_listing import RemoteOptions, RemoteTarget, list_remote
 
+    paths = request.paths
     if not paths:
         raise UsageError("kseg list needs at least one PATH")
     style = Style(
@@ -173,8 +165,8 @@ def _list_remote(
     )
     tally = RunSummary(1)
     target = RemoteTarget(", ".join(paths), find_broker_directories(paths))
-    over = workers(cluster, 1, notice(style))
-    options = RemoteOptions(topics, partition)
+    over = workers(request.cluster, 1, notice(style))
+    options = RemoteOptions(request.topics, request.partition)
     return show(over(list_remote, [target], options, finished=tally.finish_target), style, paths, tally)
 
 

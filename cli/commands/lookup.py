@@ -7,23 +7,19 @@ from kseg.cli.decoders import ConnectTopics, ShowSecrets, row_decoder
 from kseg.cli.option_schema import FILTER, RUN, Option
 from kseg.cli.options import (
     BytesMode,
+    CommonOptions,
     Isolation,
-    Jobs,
     Json,
     KeyEncoding,
     NoNow,
-    NoProgress,
     OnCluster,
-    Partition,
     Paths,
-    Quiet,
-    Topics,
     key_bytes,
     read_epoch,
+    time_option,
 )
 from kseg.cli.payload_formats import PayloadFormats, decoding
 from kseg.segment.errors import UsageError
-from kseg.segment.quantities import read_time
 
 EXAMPLES = (
     ("The batch that holds an offset", "kseg lookup --offset 1234567 orders-0"),
@@ -50,12 +46,10 @@ def command(
     ] = None,
     timestamp: Annotated[
         int | None,
-        Option(
+        time_option(
             "--timestamp",
-            metavar="TIME",
-            read=read_time,
-            help="The first message at or after this time: epoch milliseconds or ISO 8601.",
-            panel=QUESTION,
+            "The first message at or after this time: epoch milliseconds or ISO 8601.",
+            QUESTION,
         ),
     ] = None,
     max_timestamp: Annotated[
@@ -115,12 +109,8 @@ def command(
     show_secrets: ShowSecrets = False,
     payloads: PayloadFormats,
     connect_topics: ConnectTopics = (),
-    topics: Topics = (),
-    partition: Partition = None,
+    common: CommonOptions,
     now: NoNow = None,
-    jobs: Jobs = None,
-    quiet: Quiet = False,
-    no_progress: NoProgress = False,
     on: OnCluster,
 ) -> int:
     """Find a message by offset, time, key or leader epoch, and say where it lies.
@@ -150,14 +140,10 @@ def command(
 
         return lookup_transactional_id(
             transactional_id,
-            paths=paths,
-            topics=topics,
-            partition=partition,
+            request=common.request(paths, on.cluster(light=True)),
+            jobs=common.jobs,
             json=json,
-            quiet=quiet,
-            no_progress=no_progress,
-            jobs=jobs,
-            cluster=on.cluster(light=True),
+            shown=common.shown(),
         )
     from kseg.cli.render import Style
     from kseg.cli.run import is_one_log, over_targets
@@ -179,19 +165,14 @@ def command(
         read_committed=isolation == "read_committed",
         bytes_mode=bytes_mode,
         row_decoder=row_decoder(
-            (),
-            is_plain=False,
-            bytes_mode=bytes_mode or "auto",
-            show_secrets=show_secrets,
-            connect_topics=connect_topics,
+            bytes_mode=bytes_mode, show_secrets=show_secrets, connect_topics=connect_topics
         ),
     )
     report = LookupReport(explain, only_hits=not is_one_log(paths))
     style = Style(
         command="lookup",
         json=json,
-        quiet=quiet,
-        progress=not no_progress,
+        **common.shown(),
         words=report.words,
         report=report,
         missed=lambda row: row.get("type") == "lookup" and row.get("found") is False,
@@ -201,10 +182,7 @@ def command(
         query,
         style,
         expand=Expansion.PARTITIONS,
-        paths=paths,
-        topics=topics,
-        partition=partition,
-        jobs=jobs,
-        cluster=on.cluster(light=True),
-        look=decoding(payloads, paths, "lookup", quiet),
+        request=common.request(paths, on.cluster(light=True)),
+        jobs=common.jobs,
+        look=decoding(payloads, paths, "lookup", common.quiet),
     )

@@ -15,11 +15,11 @@ from kseg.cli.options import (
     Quiet,
     Topics,
     Verbose,
-    read_offset,
+    offset_option,
     read_partition,
+    time_option,
 )
 from kseg.segment.errors import UsageError
-from kseg.segment.quantities import read_time
 
 EXAMPLES = (
     ("What should lie on this broker's disks, and what does", "kseg metadata /var/lib/kafka"),
@@ -39,23 +39,15 @@ def command(
     paths: Paths,
     at: Annotated[
         int | None,
-        Option(
+        time_option(
             "--at",
-            metavar="TIME",
-            read=read_time,
-            help="The state at this time: every batch with a timestamp up to it. Default: the end of the log.",
-            panel=FILTER,
+            "The state at this time: every batch with a timestamp up to it. Default: the end of the log.",
+            FILTER,
         ),
     ] = None,
     offset: Annotated[
         int | None,
-        Option(
-            "--offset",
-            metavar="N",
-            read=read_offset,
-            help="The state after the record with this offset of the metadata log.",
-            panel=FILTER,
-        ),
+        offset_option("--offset", "The state after the record with this offset of the metadata log.", FILTER),
     ] = None,
     history: Annotated[
         bool,

@@ -7,15 +7,11 @@ from kseg.cli.decoders import ConnectTopics, ShowSecrets, redactor_for, row_deco
 from kseg.cli.option_schema import RUN, Option
 from kseg.cli.options import (
     BytesMode,
-    Jobs,
+    CommonOptions,
     Json,
     NoNow,
-    NoProgress,
-    Partition,
     Paths,
-    Quiet,
-    Topics,
-    read_size_of_int,
+    int_size_option,
 )
 from kseg.cli.payload_formats import PayloadFormats, decoding
 from kseg.inspection.query import FRAMINGS
@@ -42,20 +38,12 @@ def command(
     ],
     max_bytes: Annotated[
         int,
-        Option(
-            "--max-bytes",
-            metavar="SIZE",
-            read=read_size_of_int,
-            help="Read at most this many bytes, in complete batches.",
-        ),
+        int_size_option("--max-bytes", "Read at most this many bytes, in complete batches."),
     ] = 1024 * 1024,
     max_message_bytes: Annotated[
         int,
-        Option(
-            "--max-message-bytes",
-            metavar="SIZE",
-            read=read_size_of_int,
-            help="Upper limit for doubling --max-bytes until a complete message fits.",
+        int_size_option(
+            "--max-message-bytes", "Upper limit for doubling --max-bytes until a complete message fits."
         ),
     ] = 64 * 1024 * 1024,
     no_grow: Annotated[
@@ -82,12 +70,8 @@ def command(
     show_secrets: ShowSecrets = False,
     payloads: PayloadFormats,
     connect_topics: ConnectTopics = (),
-    topics: Topics = (),
-    partition: Partition = None,
+    common: CommonOptions,
     now: NoNow = None,
-    jobs: Jobs = None,
-    quiet: Quiet = False,
-    no_progress: NoProgress = False,
 ) -> int:
     """Read what a broker's fetch would return: whole batches from the one holding an offset.
 
@@ -116,26 +100,20 @@ def command(
         use_index=not no_index,
         bytes_mode=bytes_mode,
         row_decoder=row_decoder(
-            (),
-            is_plain=False,
-            bytes_mode=bytes_mode or "auto",
-            show_secrets=show_secrets,
-            connect_topics=connect_topics,
+            bytes_mode=bytes_mode, show_secrets=show_secrets, connect_topics=connect_topics
         ),
         redactor=redactor_for((), show_secrets=show_secrets, connect_topics=connect_topics),
     )
-    style = Style(command="read", json=json, quiet=quiet, progress=not no_progress, words=read_words, raw=raw)
+    style = Style(command="read", json=json, **common.shown(), words=read_words, raw=raw)
     return over_targets(
         read,
         query,
         style,
         expand=Expansion.PARTITIONS,
-        paths=paths,
-        topics=topics,
-        partition=partition,
-        jobs=jobs,
+        request=common.request(paths),
+        jobs=common.jobs,
         through=_multi if framing == "multi" else None,
-        look=decoding(payloads, paths, "read", quiet),
+        look=decoding(payloads, paths, "read", common.quiet),
     )
 
 

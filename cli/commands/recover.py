@@ -21,20 +21,17 @@ from kseg.cli.change_options import (
 )
 from kseg.cli.option_schema import Option
 from kseg.cli.options import (
+    CommonOptions,
     DropCache,
-    Jobs,
     Json,
-    NoProgress,
     Now,
     OnCluster,
-    Partition,
     Paths,
-    Quiet,
-    Topics,
     Verbose,
-    read_duration,
-    read_offset,
-    read_size,
+    directory_option,
+    duration_option,
+    offset_option,
+    size_option,
 )
 from kseg.cli.topic_evidence import MetadataPath, ServerProperties
 
@@ -76,11 +73,10 @@ def command(
     apply: Apply = False,
     output: Annotated[
         str | None,
-        Option(
+        directory_option(
             "--output",
-            metavar="DIR",
-            help="Write a repaired copy of the partitions below this directory; the input does not change.",
-            panel=CHANGE,
+            "Write a repaired copy of the partitions below this directory; the input does not change.",
+            CHANGE,
         ),
     ] = None,
     hard_link: HardLink = False,
@@ -111,12 +107,10 @@ def command(
     server_properties: ServerProperties = None,
     node_id: Annotated[
         int | None,
-        Option(
+        offset_option(
             "--node-id",
-            metavar="N",
-            read=read_offset,
-            help="Write a lost meta.properties with this node id. Default: that of the other data directories.",
-            panel=CHANGE,
+            "Write a lost meta.properties with this node id. Default: that of the other data directories.",
+            CHANGE,
         ),
     ] = None,
     cluster_id: Annotated[
@@ -147,63 +141,49 @@ def command(
     ] = None,
     recovery_point: Annotated[
         int | None,
-        Option(
+        offset_option(
             "--recovery-point",
-            metavar="N",
-            read=read_offset,
-            help="The log is known to be on disk up to this offset. Default: the data directory's checkpoint, else 0.",
-            panel=BROKER,
+            "The log is known to be on disk up to this offset. Default: the data directory's checkpoint, else 0.",
+            BROKER,
         ),
     ] = None,
     log_start_offset: Annotated[
         int | None,
-        Option(
+        offset_option(
             "--log-start-offset",
-            metavar="N",
-            read=read_offset,
-            help="Where the log starts. Default: the data directory's checkpoint, else 0.",
-            panel=BROKER,
+            "Where the log starts. Default: the data directory's checkpoint, else 0.",
+            BROKER,
         ),
     ] = None,
     index_interval_bytes: Annotated[
         int | None,
-        Option(
+        size_option(
             "--index-interval-bytes",
-            metavar="SIZE",
-            read=read_size,
-            help="Kafka's index.interval.bytes. Default: what the topic is configured to, else 4096.",
-            panel=BROKER,
+            "Kafka's index.interval.bytes. Default: what the topic is configured to, else 4096.",
+            BROKER,
         ),
     ] = None,
     segment_index_bytes: Annotated[
         int | None,
-        Option(
+        size_option(
             "--segment-index-bytes",
-            metavar="SIZE",
-            read=read_size,
-            help="Kafka's segment.index.bytes. Default: what the topic is configured to, else 10MiB.",
-            panel=BROKER,
+            "Kafka's segment.index.bytes. Default: what the topic is configured to, else 10MiB.",
+            BROKER,
         ),
     ] = None,
     producer_id_expiration_ms: Annotated[
         int | None,
-        Option(
+        duration_option(
             "--producer-id-expiration-ms",
-            metavar="DURATION",
-            read=read_duration,
-            help="Kafka's producer.id.expiration.ms. Default: what the broker is configured to, else 86400000.",
-            panel=BROKER,
+            "Kafka's producer.id.expiration.ms. Default: what the broker is configured to, else 86400000.",
+            BROKER,
         ),
     ] = None,
     follow_links: FollowLinks = False,
     json: Json = False,
-    topics: Topics = (),
-    partition: Partition = None,
+    common: CommonOptions,
     now: Now = None,
-    jobs: Jobs = None,
-    quiet: Quiet = False,
     verbose: Verbose = False,
-    no_progress: NoProgress = False,
     drop_cache: DropCache = False,
     on: OnCluster,
 ) -> int:
@@ -216,8 +196,7 @@ def command(
     """
     check_way(apply, output, hard_link)
     keeping = keeping_of(journal, quarantine, output)
-    from kseg.cli.next_command import apply_command
-    from kseg.cli.request import Request
+    from kseg.cli.next_command import apply_command, plan_options
     from kseg.cli.run import clock_ms, workers
     from kseg.cli.text.recover import RecoverReport, is_due, is_planned, recover_words
     from kseg.cli.topic_evidence import (
@@ -234,6 +213,7 @@ def command(
     from kseg.recovery.repair.recover import recover_group
     from kseg.recovery.repair.run import RecoverRun
 
+    plan = plan_options("recover", locals())
     now_ms = clock_ms() if now is None else now
     load_options = {
         "index_interval_bytes": index_interval_bytes,
@@ -244,7 +224,7 @@ def command(
     identity_asked = RequestedIdentity(node_id, cluster_id, directory_id)
     identity_asked.check()
     cluster = on.cluster()
-    request = Request(paths, topics, partition, cluster)
+    request = common.request(paths, cluster)
     run_id, shared = identity(apply, cluster, output)
     options = RecoverOptions(
         settings=LoadSettings(now_ms=now_ms, **settings),
@@ -266,30 +246,7 @@ def command(
         drop_cache=drop_cache,
         shared=shared,
     )
-    given = {
-        "--policy": policy if policy != DEFAULT_POLICY else None,
-        "--accept-unreadable": accept_unreadable,
-        "--rebuild": rebuild,
-        "--mark-clean": mark_clean,
-        "--topic-id": topic_id,
-        "--metadata": metadata,
-        "--server-properties": server_properties,
-        "--node-id": node_id,
-        "--cluster-id": cluster_id,
-        "--directory-id": directory_id,
-        "--clean-shutdown": clean_shutdown is True,
-        "--unclean-shutdown": clean_shutdown is False,
-        "--recovery-point": recovery_point,
-        "--log-start-offset": log_start_offset,
-        "--index-interval-bytes": index_interval_bytes,
-        "--segment-index-bytes": segment_index_bytes,
-        "--producer-id-expiration-ms": producer_id_expiration_ms,
-        "--follow-links": follow_links,
-        "--quarantine": quarantine,
-        "--journal": journal,
-        "--now": now,
-    }
-    run = RecoverRun(options, workers(cluster, jobs), _registered)
+    run = RecoverRun(options, workers(cluster, common.jobs), _registered)
     asked = Asked(
         metadata=metadata,
         server_properties=server_properties,
@@ -313,17 +270,15 @@ def command(
 
     style = change_style(
         "recover",
-        request,
         json=json,
-        quiet=quiet,
-        no_progress=no_progress,
         verbose=verbose,
+        shown=common.shown(),
         words=recover_words,
         report=RecoverReport(),
         remains=remains,
-        advice=lambda tally: apply_command("recover", given | _acceptance(tally), request) if planned else "",
+        advice=lambda tally: apply_command("recover", plan | _acceptance(tally), request) if planned else "",
     )
-    return change(recover_group, run, style, request, jobs=jobs, look=look)
+    return change(recover_group, run, style, request, jobs=common.jobs, look=look)
 
 
 def _registered(log_dirs: Sequence[str]) -> Mapping[int, tuple[str, ...]]:

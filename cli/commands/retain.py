@@ -18,19 +18,17 @@ from kseg.cli.change_options import (
 )
 from kseg.cli.option_schema import Option
 from kseg.cli.options import (
-    Jobs,
+    CommonOptions,
     Json,
-    NoProgress,
     Now,
     OnCluster,
-    Partition,
     Paths,
-    Quiet,
-    Topics,
     Verbose,
+    duration_option,
+    offset_option,
     read_duration,
-    read_offset,
     read_size,
+    size_option,
 )
 from kseg.cli.topic_evidence import CleanupPolicy, MetadataPath, ServerProperties, TopicProperties
 from kseg.segment.errors import UsageError
@@ -102,26 +100,22 @@ def command(
     ] = None,
     log_start_offset: Annotated[
         int | None,
-        Option(
+        offset_option(
             "--log-start-offset",
-            metavar="N",
-            read=read_offset,
-            help="Raise the log start offset to N first; segments entirely below it are deleted.",
-            panel=LIMITS,
+            "Raise the log start offset to N first; segments entirely below it are deleted.",
+            LIMITS,
         ),
     ] = None,
     cleanup_policy: CleanupPolicy = None,
     config: TopicProperties = None,
     free: Annotated[
         int | None,
-        Option(
+        size_option(
             "--free",
-            metavar="SIZE",
-            read=read_size,
-            help="Choose what to delete so that each file system gains this much: over all topics that may be deleted from, the "
+            "Choose what to delete so that each file system gains this much: over all topics that may be deleted from, the "
             "oldest segments first, never active ones. Not with --spark: the choice needs the segments of all partitions at "
             "once, and each task of a cluster sees one.",
-            panel=LIMITS,
+            LIMITS,
         ),
     ] = None,
     what_if: Annotated[
@@ -139,12 +133,10 @@ def command(
     ] = False,
     file_delete_delay_ms: Annotated[
         int | None,
-        Option(
+        duration_option(
             "--file-delete-delay-ms",
-            metavar="DURATION",
-            read=read_duration,
-            help="How long a file must be marked before --purge deletes it. Default: 60000.",
-            panel=CHANGE,
+            "How long a file must be marked before --purge deletes it. Default: 60000.",
+            CHANGE,
         ),
     ] = None,
     unmark: Annotated[
@@ -157,23 +149,17 @@ def command(
     server_properties: ServerProperties = None,
     high_watermark: Annotated[
         int | None,
-        Option(
+        offset_option(
             "--high-watermark",
-            metavar="N",
-            read=read_offset,
-            help="Nothing at or above it is deleted. Default: the data directory's checkpoint, else the log end.",
-            panel=BROKER,
+            "Nothing at or above it is deleted. Default: the data directory's checkpoint, else the log end.",
+            BROKER,
         ),
     ] = None,
     follow_links: FollowLinks = False,
     json: Json = False,
-    topics: Topics = (),
-    partition: Partition = None,
+    common: CommonOptions,
     now: Now = None,
-    jobs: Jobs = None,
-    quiet: Quiet = False,
     verbose: Verbose = False,
-    no_progress: NoProgress = False,
     on: OnCluster,
 ) -> int:
     """Delete what a broker's retention would delete, offline: the plan first, with the reason for each segment.
@@ -192,8 +178,7 @@ def command(
         raise UsageError(
             "--free takes a positive number of bytes and excludes --unmark, --what-if and --log-start-offset"
         )
-    from kseg.cli.next_command import apply_command
-    from kseg.cli.request import Request
+    from kseg.cli.next_command import apply_command, plan_options
     from kseg.cli.run import clock_ms
     from kseg.cli.streams import complain
     from kseg.cli.text.retain import RetainReport, is_due, retain_words
@@ -209,6 +194,7 @@ def command(
     from kseg.compaction.retention.retain import retain_group
     from kseg.compaction.retention.run import RetainRun
 
+    plan = plan_options("retain", locals())
     pairs: Mapping[str, str] = {}
     if config is not None:
         from kseg.compaction.config import TopicConfig
@@ -217,13 +203,13 @@ def command(
         configured_limits(properties)  # what no broker takes is refused before anything is looked at
         configured_delay_ms(properties)
         pairs = properties.pairs
-        for note in notes_on(properties) if not quiet else ():
+        for note in notes_on(properties) if not common.quiet else ():
             complain(f"kseg retain: {note}")
     now_ms = clock_ms() if now is None else now
     cluster = on.cluster()
     if free is not None and cluster is not None:
         raise UsageError("--free chooses over all topics together, which --spark does not do")
-    request = Request(paths, topics, partition, cluster)
+    request = common.request(paths, cluster)
     run_id, shared = identity(apply, cluster)
     says_more = (
         free,
@@ -267,32 +253,12 @@ def command(
         config=pairs,
     )
 
-    given = {
-        "--retention-ms": retention_ms,
-        "--retention-bytes": retention_bytes,
-        "--log-start-offset": log_start_offset,
-        "--high-watermark": high_watermark,
-        "--cleanup-policy": cleanup_policy,
-        "--config": config,
-        "--metadata": metadata,
-        "--server-properties": server_properties,
-        "--file-delete-delay-ms": file_delete_delay_ms,
-        "--free": free,
-        "--purge": purge,
-        "--unmark": unmark,
-        "--follow-links": follow_links,
-        "--accept-unreadable": accept_unreadable,
-        "--quarantine": quarantine,
-        "--journal": journal,
-        "--now": now,
-    }
-
     def advice() -> str:
         if run.is_due:
             if run.choice is None:
-                return apply_command("retain", given, request)
+                return apply_command("retain", plan, request)
             can = run.choice.attainable_bytes
-            return apply_command("retain", {**given, "--free": can}, request) if can else ""
+            return apply_command("retain", {**plan, "--free": can}, request) if can else ""
         if run.choice is not None and not purge:
             of_purge = {"--purge": True, "--file-delete-delay-ms": "0"}
             return apply_command("retain", of_purge, request)
@@ -300,11 +266,9 @@ def command(
 
     style = change_style(
         "retain",
-        request,
         json=json,
-        quiet=quiet,
-        no_progress=no_progress,
         verbose=verbose,
+        shown=common.shown(),
         words=retain_words,
         report=RetainReport(),
         remains=is_due,
@@ -315,6 +279,6 @@ def command(
         run,
         style,
         request,
-        jobs=jobs,
+        jobs=common.jobs,
         look=look_at_settings(run, partial(topic_settings, asked=asked)),
     )

@@ -4,19 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-from kseg.cli.option_schema import Option
 from kseg.cli.options import (
-    Jobs,
+    CommonOptions,
     Json,
-    NoProgress,
     Now,
     OnCluster,
-    Partition,
     Paths,
-    Quiet,
-    Topics,
     Verbose,
-    read_duration,
+    duration_option,
 )
 
 if TYPE_CHECKING:
@@ -40,21 +35,15 @@ def command(
     paths: Paths,
     max_transaction_timeout_ms: Annotated[
         int,
-        Option(
+        duration_option(
             "--max-transaction-timeout-ms",
-            metavar="DURATION",
-            read=read_duration,
-            help="The brokers' transaction.max.timeout.ms: a transaction that wrote nothing for so long and that no coordinator knows of hangs.",
+            "The brokers' transaction.max.timeout.ms: a transaction that wrote nothing for so long and that no coordinator knows of hangs.",
         ),
     ] = 900_000,
     json: Json = False,
-    topics: Topics = (),
-    partition: Partition = None,
+    common: CommonOptions,
     now: Now = None,
-    jobs: Jobs = None,
-    quiet: Quiet = False,
     verbose: Verbose = False,
-    no_progress: NoProgress = False,
     on: OnCluster,
 ) -> int:
     """List open and hanging transactions, what holds the last stable offset, and the command that ends each.
@@ -81,8 +70,7 @@ def command(
     style = Style(
         command="transactions",
         json=json,
-        quiet=quiet,
-        progress=not no_progress,
+        **common.shown(),
         words=transaction_words,
         report=TransactionsReport(options.now_ms),
         verbose=verbose,
@@ -106,11 +94,8 @@ def command(
         options,
         style,
         expand=Expansion.PARTITIONS,
-        paths=paths,
-        topics=topics,
-        partition=partition,
-        jobs=jobs,
-        cluster=on.cluster(light=True),
+        request=common.request(paths, on.cluster(light=True)),
+        jobs=common.jobs,
         look=look,
         wanted=is_of_the_broker,
     )

@@ -5,16 +5,12 @@ from typing import Annotated
 
 from kseg.cli.option_schema import Option
 from kseg.cli.options import (
+    CommonOptions,
     DropCache,
-    Jobs,
     Json,
-    NoProgress,
     Now,
     OnCluster,
-    Partition,
     Paths,
-    Quiet,
-    Topics,
     Verbose,
 )
 from kseg.cli.topic_evidence import MetadataPath
@@ -35,13 +31,9 @@ def command(
     deep: Annotated[bool, Option("--deep", help="Also decompress and decode every record.")] = False,
     metadata: MetadataPath = None,
     json: Json = False,
-    topics: Topics = (),
-    partition: Partition = None,
+    common: CommonOptions,
     now: Now = None,
-    jobs: Jobs = None,
-    quiet: Quiet = False,
     verbose: Verbose = False,
-    no_progress: NoProgress = False,
     drop_cache: DropCache = False,
     on: OnCluster,
 ) -> int:
@@ -55,7 +47,6 @@ def command(
     if quick and deep:
         raise UsageError("--quick and --deep are mutually exclusive")
     from kseg.cli.render import Style
-    from kseg.cli.request import Request
     from kseg.cli.run import clock_ms, over_targets
     from kseg.cli.text.verify import VerifyReport
     from kseg.cli.verify_work import Verification, VerifyWithLoads
@@ -70,10 +61,8 @@ def command(
     style = Style(
         command="verify",
         json=json,
-        quiet=quiet,
-        progress=not no_progress,
+        **common.shown(),
         findings_are_result=True,
-        request=Request((), also={"--metadata": metadata}),
         report=VerifyReport(),
         verbose=verbose,
         words=lambda _: (),  # the report has them at its end
@@ -84,11 +73,8 @@ def command(
         options,
         style,
         expand=Expansion.VERIFY,
-        paths=paths,
-        topics=topics,
-        partition=partition,
-        jobs=jobs,
-        cluster=on.cluster(light=True),
+        request=common.request(paths, on.cluster(light=True), {"--metadata": metadata}),
+        jobs=common.jobs,
         alone=lambda jobs: replace(options, jobs=jobs),
         look=verification.look,
         through=verification.through,

@@ -17,6 +17,7 @@ from tests.support.stub_commands import toy_files
 SLOW = """
 import sys, time
 from kseg.cli.render import Style
+from kseg.cli.request import Request
 from kseg.cli.run import over_targets
 from kseg.jobs.events import Advance
 from kseg.segment.findings import Finding
@@ -30,7 +31,7 @@ def work(target, options):
 
 progress, jobs, *paths = sys.argv[1:]
 style = Style(command="verify", findings_are_result=True, progress=progress == "yes")
-sys.exit(over_targets(work, None, style, expand=Expansion.FILES, paths=paths, jobs=int(jobs)))
+sys.exit(over_targets(work, None, style, expand=Expansion.FILES, request=Request(tuple(paths)), jobs=int(jobs)))
 """
 
 
@@ -79,6 +80,7 @@ def test_no_bar_without_a_terminal_or_when_not_wanted(tmp_path: Path, progress: 
 STEADY = """
 import sys, time
 from kseg.cli.render import Style
+from kseg.cli.request import Request
 from kseg.cli.run import over_targets
 from kseg.cli.text.verify import VerifyReport
 from kseg.jobs.events import Row
@@ -92,7 +94,7 @@ def work(target, options):
 
 progress, jobs, *paths = sys.argv[1:]
 style = Style(command="verify", findings_are_result=True, progress=progress == "yes", report=VerifyReport())
-sys.exit(over_targets(work, None, style, expand=Expansion.FILES, paths=paths, jobs=int(jobs)))
+sys.exit(over_targets(work, None, style, expand=Expansion.FILES, request=Request(tuple(paths)), jobs=int(jobs)))
 """
 
 

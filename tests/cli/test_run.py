@@ -232,6 +232,7 @@ HANGING = """
 import os, sys, time
 from kseg.cli import main, run_summary
 from kseg.cli.render import Style
+from kseg.cli.request import Request
 from kseg.cli.run import over_targets
 from kseg.jobs.events import Text, Row
 from kseg.segment.findings import Finding
@@ -254,7 +255,7 @@ run_summary.RunSummary.finish_target = finish_target
 
 def command():
     style = Style(command="verify", findings_are_result=True, summary=lambda tally: f"{tally.errors} errors")
-    return over_targets(work, None, style, expand=Expansion.FILES, paths=sys.argv[2:], jobs=int(sys.argv[1]))
+    return over_targets(work, None, style, expand=Expansion.FILES, request=Request(tuple(sys.argv[2:])), jobs=int(sys.argv[1]))
 
 main._dispatch = lambda words: command()
 sys.exit(main.run([]))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kseg.cli.render import Style
+from kseg.cli.request import Request
 from kseg.cli.run import over_targets
 from kseg.jobs.events import Advance, Event, Row, Text
 from kseg.segment.errors import UnreadableInput
@@ -47,7 +48,7 @@ def toy_files(folder: Path, count: int) -> list[str]:
 
 
 def perform(script: Script, paths: list[str], style: Style, jobs: int = 1) -> int:
-    return over_targets(play, script, style, expand=Expansion.FILES, paths=paths, jobs=jobs)
+    return over_targets(play, script, style, expand=Expansion.FILES, request=Request(tuple(paths)), jobs=jobs)
 
 
 __all__ = ["Advance", "Finding", "Row", "Script", "Style", "Text", "perform", "toy_files"]
