@@ -20,7 +20,6 @@ from kseg.segment.counted import offsets_words
 from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
-from kseg.segment.kernel import verify_records
 from kseg.segment.model import Batch
 from kseg.segment.moments import moment
 from kseg.segment.scanning.batches import batch_at
@@ -61,33 +60,31 @@ class ProducerReplay:
         self.is_exact = is_exact
         self.aborted: list[AbortedTxn] = []
         self.markers: dict[int, tuple[int, bool]] = {}
-        self._opened_ms: dict[int, int] = {}
-        # producers whose transaction was open before the log's first batch: their next batch says since when at least
-        self._since_unknown = {opened.producer_id for opened in self.state.open_transactions}
         self._is_excused = False
         self._view = memoryview(b"")
         self._path = ""
-        self._decoder = Decoder(self._view, 16)
+        self._decoder: Decoder | None = None
         self._gaps = _Breaks()
         self._repeats = _Breaks()
 
     def begin(self, path: str, view: memoryview) -> None:
         self._path, self._view = path, view
-        self._decoder = Decoder(view, 16)
+        self._decoder = None
         self.aborted, self.markers = [], {}
         self._gaps, self._repeats = _Breaks(), _Breaks()
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
         row = first
-        while (row := self._follow(table, row, stop)) < stop:
+        while True:
+            row, markers = self.state.follow_transactions(self._view, table, row, stop)
+            for offset, producer_id, is_abort, first_offset, last_stable_offset in markers:
+                self.markers[offset] = producer_id, is_abort == 1
+                if is_abort and first_offset >= 0:
+                    self.aborted.append(AbortedTxn(0, producer_id, first_offset, offset, last_stable_offset))
+            if row >= stop:
+                return
             yield from self._apply(table, row)
             row += 1
-
-    def _follow(self, table: Columns, row: int, stop: int) -> int:
-        """Let batches pass that say nothing new; the first one that has to be applied, `stop` when none has."""
-        if not self._since_unknown:
-            return self.state.follow(table, row, stop)
-        return verify_records.next_producer(table.cells, table.capacity, row, stop)
 
     def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
         if (
@@ -117,16 +114,13 @@ class ProducerReplay:
                 return
             if marker is not None:
                 self.markers[batch.base_offset] = batch.producer_id, marker.is_abort
-                self._opened_ms.pop(batch.producer_id, None)
-                self._since_unknown.discard(batch.producer_id)
-        elif batch.is_transactional:
-            self._opened_ms.setdefault(batch.producer_id, batch.max_timestamp_ms)
-            self._since_unknown.discard(batch.producer_id)
         for event in self.state.apply(batch, marker):
             yield from self._event(batch, event)
 
     def _marker(self, table: Columns, row: int) -> EndTransactionMarker | None:
         """The marker in a control batch; None when it was emptied by the cleaner."""
+        if self._decoder is None:
+            self._decoder = Decoder(self._view, 16)
         for chunk in self._decoder.chunks(table, row, row + 1):
             if chunk.records.count:  # a broker reads the first record only
                 return end_transaction_marker(record_at(chunk, 0))
@@ -193,10 +187,9 @@ class ProducerReplay:
 
     def open_transactions(self, path: str) -> Iterator[Finding]:
         for opened in self.state.open_transactions:
-            since = self._opened_ms.get(opened.producer_id, opened.timestamp_ms)
             message = (
                 f"producer {opened.producer_id} (epoch {opened.producer_epoch}) has a transaction open from offset "
-                f"{opened.first_offset}, since {moment(since)}; read_committed consumers stop there"
+                f"{opened.first_offset}, since {moment(opened.since_ms)}; read_committed consumers stop there"
             )
             yield Finding(
                 "open-transaction",
@@ -207,7 +200,7 @@ class ProducerReplay:
                 numbers={
                     "producer_id": opened.producer_id,
                     "producer_epoch": opened.producer_epoch,
-                    "since_ms": since,
+                    "since_ms": opened.since_ms,
                     "last_written_ms": opened.timestamp_ms,
                 },
             )

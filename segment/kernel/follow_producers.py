@@ -1,15 +1,24 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""The producer map while nothing remarkable happens: a known producer goes on with its next sequence.
+"""The producer map while nothing remarkable happens: a known producer goes on, begins a transaction, and a marker ends it.
 
 Almost every batch of a log is such a one. The map's entries are columns of int64, a slot for each producer, so that a
-table of batches passes by without an object for each; what is more than going on (an unknown producer, another epoch,
-a transaction that opens, a marker, a broken sequence, a header that cannot be true) is left to the caller.
+table of batches passes by without an object for each; what is more than that (an unknown producer, a broken sequence,
+data outside an open transaction, a control batch that is no marker as brokers write it, a header that cannot be true) is left to the
+caller, one row at a time.
+
+Open transactions stand in a queue in the order of their first offsets, since a batch that opens one lies behind all others. Rows of
+those that ended stay until they come to the head or the queue is full: a marker passes over them only when its own transaction is at
+the head, and goes away with them, so that the time is linear.
+
+    record of a marker        length 16 │ attributes │ timestamp delta 0 │ offset delta 0 │ key length 4 │ int16 version 0 │
+                              int16 0 ABORT, 1 COMMIT │ value length 6 │ int16 version 0 │ int32 coordinator epoch │ 0 headers
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment.kernel import buffer_access
 from kseg.segment.kernel.arithmetic import add_sequence
 
 if TYPE_CHECKING:
@@ -22,15 +31,73 @@ if TYPE_CHECKING:
     OFFSET_DELTA,
     TIMESTAMP,
     COORDINATOR_EPOCH,
-    IS_OPEN,  # 1 while a transaction waits for its marker
+    IS_OPEN,  # 1 while a transaction waits for its marker; 2 when none of its batches was seen
     FIRST_OFFSET,  # of that transaction
 ) = range(8)
 WIDTH = 8
-S_LAST = 0  # the state's only place: the last offset of the newest batch of magic 2
-S_WIDTH = 1
+
+# columns of the queue of open transactions. O_IS_OPEN: 0 when it has ended. O_SINCE: the maximum timestamp of its first batch
+(O_FIRST, O_PRODUCER, O_SINCE, O_IS_OPEN) = range(4)
+OPEN_WIDTH = 4
+
+# columns of the table of markers. M_FIRST: of the transaction that it ended, -1 for none. M_STABLE: the last stable offset then
+(M_OFFSET, M_PRODUCER, M_IS_ABORT, M_FIRST, M_STABLE) = range(5)
+MARKER_WIDTH = 5
+
+S_LAST = 0  # the last offset of the newest batch of magic 2
+S_HEAD = 1  # of the queue: its first row that is open, and the end of its rows
+S_TAIL = 2
+S_MARKERS = 3  # rows in the table of markers
+S_WIDTH = 4
+
+
+def is_marker(source: Readable, p: int) -> int:
+    # whether the record at p is a marker as brokers write it; 17 bytes are there
+    if buffer_access.int_at(source, p) != 536870912 or source[p + 4] != 8:
+        return 0
+    if buffer_access.int_at(source, p + 5) > 1 or buffer_access.int_at(source, p + 5) < 0:
+        return 0
+    return source[p + 9] == 12 and buffer_access.short_at(source, p + 10) == 0 and source[p + 16] == 0
+
+
+def row_of_open(opened: Readable, room: int, head: int, tail: int, first: int, producer: int) -> int:
+    # the row of the open transaction of `producer` that begins at `first`, -1 when there is none
+    low = head
+    high = tail
+    while low < high:
+        middle = (low + high) // 2
+        if opened[middle] < first:
+            low = middle + 1
+        else:
+            high = middle
+    if low >= tail or opened[low] != first or opened[room + low] != producer or opened[3 * room + low] == 0:
+        return -1
+    return low
+
+
+def next_open(opened: Readable, room: int, row: int, tail: int) -> int:
+    # the first row from `row` on whose transaction is open, `tail` when there is none
+    while row < tail and opened[3 * room + row] == 0:
+        row = row + 1
+    return row
+
+
+def compacted(opened: Writable, room: int, head: int, tail: int) -> int:
+    # moves the rows that are open to the front of the queue; their number
+    kept = 0
+    while head < tail:
+        if opened[3 * room + head]:
+            opened[kept] = opened[head]
+            opened[room + kept] = opened[room + head]
+            opened[2 * room + kept] = opened[2 * room + head]
+            opened[3 * room + kept] = 1
+            kept = kept + 1
+        head = head + 1
+    return kept
 
 
 def follow(
+    buf: Readable,
     cells: Readable,
     capacity: int,
     row: int,
@@ -38,15 +105,39 @@ def follow(
     slot_of: dict[int, int],
     slots: Writable,
     room: int,
+    opened: Writable,
+    open_room: int,
+    markers: Writable,
+    most: int,
+    replicated: int,
     state: Writable,
 ) -> int:
     """Take in rows until one needs a closer look; that row, `stop` when none does.
 
-    slot_of: slot by producer id. slots: the columns named above, `room` slots each. state[S_LAST] is set by every
-    row of magic 2 that was taken in.
+    buf: the whole file. slot_of: slot by producer id. slots: the columns named above, `room` slots each. opened: the queue of
+    `open_room` rows; 0 leaves the start and the end of every transaction to the caller. markers: a table of `most` rows, filled from
+    row state[S_MARKERS] on; when it is full, the next marker is left. replicated: markers at or above this offset are left.
+    state[S_LAST] is set by every row of magic 2 that was taken in.
     """
+    size = len(buf)
+    source = buffer_access.bytes_in(buf)
     known = -1
     slot = -1
+    head = state[1]
+    tail = state[2]
+    done = state[3]
+    if (
+        len(opened) < 4 * open_room
+        or len(markers) < 5 * most
+        or len(cells) < 15 * capacity
+        or len(slots) < 8 * room
+        or stop > capacity
+        or head < 0
+        or tail > open_room
+        or head > tail
+        or done < 0
+    ):
+        raise ValueError("the tables are too small")
     while row < stop:
         if cells[2 * capacity + row] >= 2:
             base = cells[3 * capacity + row]
@@ -54,25 +145,91 @@ def follow(
             producer = cells[11 * capacity + row]
             if producer >= 0:
                 attributes = cells[6 * capacity + row]
-                if attributes & 32 or base < 0 or last < base or last - base > 2147483646:
+                if base < 0 or last < base or last - base > 2147483646:
                     break
                 if producer != known:
                     slot = slot_of.get(producer, -1)
                     known = producer
-                if slot < 0 or cells[12 * capacity + row] != slots[slot]:
+                if slot < 0:
                     break
-                if (attributes >> 4) & 1 != slots[6 * room + slot]:
-                    break
-                sequence = cells[13 * capacity + row]
-                former = slots[room + slot]
-                if sequence < -1 or (sequence >= 0 and former >= 0 and sequence != add_sequence(former, 1)):
-                    break
-                if sequence >= 0:
-                    sequence = add_sequence(sequence, last - base)
-                slots[room + slot] = sequence
-                slots[2 * room + slot] = last
-                slots[3 * room + slot] = last - base
-                slots[4 * room + slot] = cells[10 * capacity + row]
+                if attributes & 32:
+                    p = cells[row]
+                    if cells[capacity + row] != 78 or cells[5 * capacity + row] != 1 or attributes & 7:
+                        break
+                    if done >= most or p < 0 or p + 78 > size or not is_marker(source, p + 61):
+                        break
+                    first = -1
+                    stable = -1
+                    if slots[6 * room + slot]:
+                        first = slots[7 * room + slot]
+                        at = row_of_open(opened, open_room, head, tail, first, producer)
+                        if at < 0 or first < 0 or base >= replicated:
+                            break
+                        # the oldest of the others: a producer has one at most
+                        stable = base + 1
+                        other = head if at != head else next_open(opened, open_room, head + 1, tail)
+                        if other < tail:
+                            stable = opened[other]
+                        opened[3 * open_room + at] = 0
+                        if at == head:
+                            head = other
+                        if head == tail:
+                            head = 0
+                            tail = 0
+                        slots[6 * room + slot] = 0
+                        slots[7 * room + slot] = -1
+                    markers[done] = base
+                    markers[most + done] = producer
+                    markers[2 * most + done] = 1 - buffer_access.int_at(source, p + 66)
+                    markers[3 * most + done] = first
+                    markers[4 * most + done] = stable
+                    done = done + 1
+                    epoch = cells[12 * capacity + row]
+                    if epoch != slots[slot]:
+                        slots[slot] = epoch
+                        slots[room + slot] = -1
+                        slots[2 * room + slot] = -1
+                        slots[3 * room + slot] = 0
+                    timestamp = cells[10 * capacity + row] if attributes & 8 else cells[9 * capacity + row]
+                    slots[4 * room + slot] = timestamp
+                    slots[5 * room + slot] = buffer_access.int_at(source, p + 73)
+                else:
+                    sequence = cells[13 * capacity + row]
+                    former = slots[room + slot]
+                    if sequence < -1:
+                        break
+                    if cells[12 * capacity + row] == slots[slot]:
+                        if sequence >= 0 and former >= 0 and sequence != add_sequence(former, 1):
+                            break
+                    elif open_room == 0:
+                        break
+                    if (attributes >> 4) & 1 != slots[6 * room + slot]:
+                        if slots[6 * room + slot] or open_room == 0:
+                            break
+                        if tail == open_room:
+                            tail = compacted(opened, open_room, head, tail)
+                            head = 0
+                            if 2 * tail > open_room:
+                                break
+                        if tail > head and base <= opened[tail - 1]:
+                            break
+                        opened[tail] = base
+                        opened[open_room + tail] = producer
+                        opened[2 * open_room + tail] = cells[10 * capacity + row]
+                        opened[3 * open_room + tail] = 1
+                        tail = tail + 1
+                        slots[6 * room + slot] = 1
+                        slots[7 * room + slot] = base
+                    if sequence >= 0:
+                        sequence = add_sequence(sequence, last - base)
+                    slots[slot] = cells[12 * capacity + row]
+                    slots[room + slot] = sequence
+                    slots[2 * room + slot] = last
+                    slots[3 * room + slot] = last - base
+                    slots[4 * room + slot] = cells[10 * capacity + row]
             state[0] = last
         row = row + 1
+    state[1] = head
+    state[2] = tail
+    state[3] = done
     return row

@@ -10,8 +10,6 @@ cpdef Py_ssize_t next_suspect(const long long[::1] cells, Py_ssize_t capacity, P
 @cython.locals(magic=cython.longlong, base=cython.longlong, records=cython.longlong, timestamp=cython.longlong, largest=cython.longlong)
 cpdef int tally(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t count, long long now, long long[::1] state) except -1
 
-cpdef Py_ssize_t next_producer(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t count) except -1
-
 cpdef Py_ssize_t next_epoch(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t count, long long epoch) except -1
 
 cdef inline bint offset_entries_ordered(const unsigned char* entries, Py_ssize_t left, Py_ssize_t right) noexcept

@@ -145,13 +145,6 @@ def tally(cells: Readable, capacity: int, row: int, count: int, now: int, state:
     return 0
 
 
-def next_producer(cells: Readable, capacity: int, row: int, count: int) -> int:
-    """The first row from `row` on that has a producer id; `count` when there is none."""
-    while row < count and (cells[11 * capacity + row] < 0 or cells[2 * capacity + row] < 2):
-        row = row + 1
-    return row
-
-
 def next_epoch(cells: Readable, capacity: int, row: int, count: int, epoch: int) -> int:
     """The first row from `row` on that has a leader epoch other than `epoch` (−1 counts as none); else `count`."""
     while row < count:

@@ -1,52 +1,174 @@
 """The transactions that wait for their marker, ordered by their first offset (Kafka: a TreeMap).
 
-Every marker asks for the oldest transaction of *another* producer. A sorted list would make a log with many open
-transactions take quadratic time; so the offsets stand in a heap, those that ended stay there until they come up or
-outnumber the others, and every call takes logarithmic time on average.
+Every marker asks for the oldest transaction of *another* producer. A batch that begins a transaction lies behind all others, so the
+transactions stand in a queue of columns, which `kernel.follow_producers` goes on with. Only in a damaged log does one begin before
+another that began earlier: those stand in a heap, where ended ones stay until they come up or outnumber the others, so that
+every call takes logarithmic time on average there, too.
 """
 
 import heapq
+from array import array
+from bisect import bisect_left
+from typing import NamedTuple
+
+from kseg.segment import layout as L
+from kseg.segment.kernel.follow_producers import (
+    O_FIRST,
+    O_IS_OPEN,
+    O_PRODUCER,
+    O_SINCE,
+    OPEN_WIDTH,
+    S_HEAD,
+    S_TAIL,
+)
+
+UNSEEN_MS = -L.INT64_MAX - 1
+_FIRST_ROOM = 16
+
+
+class OpenPlace(NamedTuple):
+    """An open transaction. since_ms: the maximum timestamp of its first batch that was seen, UNSEEN_MS when none was."""
+
+    first_offset: int
+    producer_id: int
+    since_ms: int
 
 
 class OpenTransactions:
-    """Producer ids by the first offset of their open transaction."""
+    """Producers by the first offset of their open transaction. cells, room: the queue (columns `O_…` of the kernel), whose ends stand in
+    `state`. is_in_order: whether all are in the queue."""
 
-    __slots__ = ("_heap", "_producer_ids")
+    __slots__ = ("_heap", "_late", "_state", "cells", "room")
 
-    def __init__(self) -> None:
-        self._producer_ids: dict[int, int] = {}
+    def __init__(self, state: memoryview) -> None:
+        self._state = state
+        self.room = 0
+        self.cells = memoryview(array("q"))
+        self._late: dict[int, OpenPlace] = {}
         self._heap: list[int] = []
 
-    def add(self, first_offset: int, producer_id: int) -> None:
-        if first_offset not in self._producer_ids:
-            heapq.heappush(self._heap, first_offset)
-        self._producer_ids[first_offset] = producer_id
+    @property
+    def is_in_order(self) -> bool:
+        return not self._late
+
+    def reserve(self) -> None:
+        """Make room in the queue, more than half of it where it was full."""
+        head, tail, room = self._state[S_HEAD], self._state[S_TAIL], self.room
+        if tail < room:
+            return
+        rows = [row for row in range(head, tail) if self._cell(O_IS_OPEN, row)]
+        wider = max(_FIRST_ROOM, room if 2 * len(rows) <= room else 2 * room)
+        cells = memoryview(array("q", bytes(8 * OPEN_WIDTH * wider)))
+        for field in range(OPEN_WIDTH):
+            for at, row in enumerate(rows):
+                cells[field * wider + at] = self._cell(field, row)
+        self.cells, self.room = cells, wider
+        self._state[S_HEAD], self._state[S_TAIL] = 0, len(rows)
+
+    def add(self, first_offset: int, producer_id: int, since_ms: int = UNSEEN_MS) -> None:
+        """One that begins at the same offset takes the place of the other."""
+        head, tail = self._state[S_HEAD], self._state[S_TAIL]
+        row = self._row(first_offset)
+        if row is not None:
+            self._put(row, first_offset, producer_id, since_ms)
+        elif not self._late and (head == tail or first_offset > self._cell(O_FIRST, tail - 1)):
+            self.reserve()
+            row = self._state[S_TAIL]
+            self._put(row, first_offset, producer_id, since_ms)
+            self._state[S_TAIL] = row + 1
+        else:
+            if first_offset not in self._late:
+                heapq.heappush(self._heap, first_offset)
+            self._late[first_offset] = OpenPlace(first_offset, producer_id, since_ms)
+
+    def sort(self) -> None:
+        """Put all into the queue: those of a snapshot come in no order."""
+        if self._late:
+            places = self.in_order()
+            self._late, self._heap = {}, []
+            self._state[S_HEAD] = self._state[S_TAIL] = 0
+            for place in places:
+                self.add(*place)
+
+    def see(self, first_offset: int, since_ms: int) -> None:
+        """A batch of the transaction that begins at `first_offset`; only the first one that is seen counts."""
+        place = self.at(first_offset)
+        if place is not None and place.since_ms == UNSEEN_MS:
+            self.add(first_offset, place.producer_id, since_ms)
+
+    def at(self, first_offset: int) -> OpenPlace | None:
+        row = self._row(first_offset)
+        return self._late.get(first_offset) if row is None else self._place(row)
 
     def remove(self, first_offset: int) -> bool:
         """Whether there was one."""
-        if self._producer_ids.pop(first_offset, None) is None:
+        row = self._row(first_offset)
+        if row is not None:
+            self.cells[O_IS_OPEN * self.room + row] = 0
+            self._settle_head()
+            return True
+        if self._late.pop(first_offset, None) is None:
             return False
-        if len(self._heap) > 64 + 2 * len(self._producer_ids):
-            self._heap = list(self._producer_ids)
+        if len(self._heap) > 64 + 2 * len(self._late):
+            self._heap = list(self._late)
             heapq.heapify(self._heap)
         return True
 
     def first(self) -> int | None:
-        while self._heap and self._heap[0] not in self._producer_ids:
-            heapq.heappop(self._heap)
-        return self._heap[0] if self._heap else None
+        return self._first_but(None)
 
     def first_of_others(self, producer_id: int) -> int | None:
         """The smallest first offset of another producer; a producer has at most one."""
-        smallest = self.first()
-        if smallest is None or self._producer_ids[smallest] != producer_id:
-            return smallest
-        set_aside = heapq.heappop(self._heap)
-        while self._heap and self._heap[0] == set_aside:
-            heapq.heappop(self._heap)
-        second = self.first()
-        heapq.heappush(self._heap, set_aside)
+        return self._first_but(producer_id)
+
+    def _first_but(self, producer_id: int | None) -> int | None:
+        late = self._first_late(producer_id)
+        for row in range(self._state[S_HEAD], self._state[S_TAIL]):
+            if self._cell(O_IS_OPEN, row) and self._cell(O_PRODUCER, row) != producer_id:
+                queued = self._cell(O_FIRST, row)
+                return queued if late is None else min(queued, late)
+        return late
+
+    def _first_late(self, producer_id: int | None) -> int | None:
+        heap, late = self._heap, self._late
+        while heap and heap[0] not in late:
+            heapq.heappop(heap)
+        if not heap or late[heap[0]].producer_id != producer_id:
+            return heap[0] if heap else None
+        set_aside = heapq.heappop(heap)
+        while heap and (heap[0] == set_aside or heap[0] not in late):
+            heapq.heappop(heap)
+        second = heap[0] if heap else None
+        heapq.heappush(heap, set_aside)
         return second
 
-    def in_order(self) -> list[tuple[int, int]]:
-        return sorted(self._producer_ids.items())
+    def in_order(self) -> list[OpenPlace]:
+        rows = range(self._state[S_HEAD], self._state[S_TAIL])
+        queued = [self._place(row) for row in rows if self._cell(O_IS_OPEN, row)]
+        return sorted((*queued, *self._late.values()))
+
+    def _row(self, first_offset: int) -> int | None:
+        """The row of the queue that holds it."""
+        tail = self._state[S_TAIL]
+        column = self.cells[O_FIRST * self.room : O_FIRST * self.room + tail]
+        row = bisect_left(column, first_offset, self._state[S_HEAD])
+        is_there = row < tail and column[row] == first_offset and self._cell(O_IS_OPEN, row)
+        return row if is_there else None
+
+    def _settle_head(self) -> None:
+        """The first row of the queue is one that is open."""
+        head, tail = self._state[S_HEAD], self._state[S_TAIL]
+        while head < tail and not self._cell(O_IS_OPEN, head):
+            head += 1
+        self._state[S_HEAD], self._state[S_TAIL] = (0, 0) if head == tail else (head, tail)
+
+    def _cell(self, field: int, row: int) -> int:
+        value: int = self.cells[field * self.room + row]
+        return value
+
+    def _place(self, row: int) -> OpenPlace:
+        return OpenPlace(*(self._cell(field, row) for field in (O_FIRST, O_PRODUCER, O_SINCE)))
+
+    def _put(self, row: int, first_offset: int, producer_id: int, since_ms: int) -> None:
+        for field, value in enumerate((first_offset, producer_id, since_ms, 1)):
+            self.cells[field * self.room + row] = value

@@ -22,8 +22,9 @@ byte: by bucket of the hash, then by age. (A bucket of more than eight producers
 entries are the same.)
 """
 
+from array import array
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
@@ -32,16 +33,19 @@ from kseg.segment.kernel.follow_producers import (
     EPOCH,
     LAST_OFFSET,
     LAST_SEQUENCE,
+    MARKER_WIDTH,
     OFFSET_DELTA,
+    S_WIDTH,
     TIMESTAMP,
 )
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
 from kseg.segment.sidecar.txn_index import AbortedTxn
-from kseg.segment.state.open_transactions import OpenTransactions
+from kseg.segment.state.open_transactions import UNSEEN_MS, OpenPlace, OpenTransactions
 from kseg.segment.state.producer_table import ProducerTable
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import ReadableBuffer
     from kseg.segment.model import Batch
     from kseg.segment.state.control import EndTransactionMarker
 
@@ -50,6 +54,7 @@ GAP = "gap"
 DUPLICATE = "duplicate"
 
 _SEQUENCES = 2**31
+_MARKER_ROWS = 512
 _HASH_CAPACITY = 16  # of an empty java.util.HashMap; it doubles when more than three quarters full
 
 
@@ -113,18 +118,23 @@ class LostTransaction:
     last_offset: int
 
 
+# a marker that `follow_transactions` has taken in, a row of its table: offset, producer id, whether it aborts (1), the first offset of the
+# transaction that it ended (-1: none was open), and the last stable offset as a transaction index has it
+PassedMarker: TypeAlias = tuple[int, int, int, int, int]
 ReplayEvent = CompletedTransaction | SequenceBreak | OutsideTransaction | LostTransaction
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction without a marker so far. last_offset, timestamp_ms: of the producer's newest batch."""
+    """A transaction without a marker so far. last_offset, timestamp_ms: of the producer's newest batch. since_ms: the maximum timestamp of
+    the transaction's first batch that was seen; of the newest where a snapshot alone knows of it."""
 
     producer_id: int
     producer_epoch: int
     first_offset: int
     last_offset: int
     timestamp_ms: int
+    since_ms: int
 
 
 class ProducerState:
@@ -139,8 +149,10 @@ class ProducerState:
         "_first_unreplicated",
         "_hash_capacity",
         "_high_watermark",
+        "_markers",
         "_open",
         "_producers",
+        "_state",
         "end_offset",
     )
 
@@ -149,7 +161,9 @@ class ProducerState:
         self._high_watermark = high_watermark
         self._producers = ProducerTable()
         self._hash_capacity = _HASH_CAPACITY
-        self._open = OpenTransactions()
+        self._state = memoryview(array("q", bytes(8 * S_WIDTH)))
+        self._open = OpenTransactions(self._state)
+        self._markers: Columns | None = None
         self._first_unreplicated: int | None = None
 
     @classmethod
@@ -169,6 +183,7 @@ class ProducerState:
         state = cls(end_offset, high_watermark)
         for entry in entries:
             state._load_entry(entry, now_ms, expiration_ms)
+        state._open.sort()
         return state
 
     def apply(self, batch: "Batch", marker: "EndTransactionMarker | None" = None) -> tuple[ReplayEvent, ...]:
@@ -190,9 +205,34 @@ class ProducerState:
         return self._apply_marker(batch, marker, slot)
 
     def follow(self, table: Columns, first: int, stop: int) -> int:
-        """Take in rows of a table of batches, as by `apply`, while there is nothing to say about them and the map
-        need not change its shape; the first row that is left to `apply`, `stop` when none is."""
-        row, last_offset = self._producers.follow(table, first, stop)
+        """Take in rows of a table of batches, as by `apply`, while there is nothing to say about them, no transaction begins or ends, and
+        the map need not change its shape; the first row that is left to `apply`, `stop` when none is."""
+        return self._taken(*self._producers.follow(table, first, stop))
+
+    def follow_transactions(
+        self, view: "ReadableBuffer", table: Columns, first: int, stop: int
+    ) -> tuple[int, list[PassedMarker]]:
+        """The same with the transactions that begin and end. view: the bytes of the file. Returns the row that is left to `apply`, and the
+        markers that were passed before it."""
+        if not self._open.is_in_order:
+            return self.follow(table, first, stop), []
+        if self._markers is None:
+            self._markers = Columns(MARKER_WIDTH, _MARKER_ROWS)
+        self._open.reserve()
+        markers, passed, row = self._markers, list[PassedMarker](), first
+        replicated = L.INT64_MAX if self._high_watermark is None else self._high_watermark
+        while True:
+            markers.count = 0
+            row = self._taken(
+                *self._producers.follow_transactions(
+                    view, table, row, stop, self._open, markers, replicated, self._state
+                )
+            )
+            passed += zip(*(markers.column(field) for field in range(MARKER_WIDTH)), strict=True)
+            if markers.count < markers.capacity:
+                return row, passed
+
+    def _taken(self, row: int, last_offset: int | None) -> int:
         if last_offset is not None:
             self.end_offset = last_offset + 1
         return row
@@ -224,7 +264,7 @@ class ProducerState:
     @property
     def open_transactions(self) -> tuple[OpenTransaction, ...]:
         """By first offset."""
-        return tuple(self._open_transaction(*pair) for pair in self._open.in_order())
+        return tuple(self._open_transaction(place) for place in self._open.in_order())
 
     @property
     def first_undecided_offset(self) -> int | None:
@@ -271,8 +311,11 @@ class ProducerState:
         if first_offset is None:
             if batch.is_transactional:
                 known.set_transaction(slot, batch.base_offset)
-                self._open.add(batch.base_offset, batch.producer_id)
-        elif not batch.is_transactional:
+                self._open.add(batch.base_offset, batch.producer_id, batch.max_timestamp_ms)
+        elif batch.is_transactional:
+            known.set_transaction(slot, first_offset)
+            self._open.see(first_offset, batch.max_timestamp_ms)
+        else:
             events += (
                 OutsideTransaction(batch.producer_id, batch.base_offset, batch.last_offset, first_offset),
             )
@@ -317,7 +360,7 @@ class ProducerState:
         known.set(slot, EPOCH, entry.producer_epoch)
         known.set(slot, COORDINATOR_EPOCH, entry.coordinator_epoch)
         known.set(slot, TIMESTAMP, entry.timestamp_ms)
-        known.set_transaction(slot, first_offset)
+        known.set_transaction(slot, first_offset, is_seen=False)
         if entry.last_offset >= 0:
             known.set(slot, LAST_SEQUENCE, entry.last_sequence)
             known.set(slot, LAST_OFFSET, entry.last_offset)
@@ -338,14 +381,16 @@ class ProducerState:
             current_txn_first_offset=known.transaction_first_offset(slot),
         )
 
-    def _open_transaction(self, first_offset: int, producer_id: int) -> OpenTransaction:
-        known, slot = self._producers, self._producers.slot_of[producer_id]
+    def _open_transaction(self, place: OpenPlace) -> OpenTransaction:
+        known, slot = self._producers, self._producers.slot_of[place.producer_id]
+        timestamp_ms = known.get(slot, TIMESTAMP)
         return OpenTransaction(
-            producer_id,
+            place.producer_id,
             known.get(slot, EPOCH),
-            first_offset,
+            place.first_offset,
             known.get(slot, LAST_OFFSET),
-            known.get(slot, TIMESTAMP),
+            timestamp_ms,
+            timestamp_ms if place.since_ms == UNSEEN_MS else place.since_ms,
         )
 
     def _bucket(self, producer_id: int) -> int:

@@ -5,6 +5,7 @@ which producers became known, as Java's HashMap does within a bucket.
 """
 
 from array import array
+from typing import TYPE_CHECKING
 
 from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
@@ -20,16 +21,21 @@ from kseg.segment.kernel.follow_producers import (
     TIMESTAMP,
 )
 
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import ReadableBuffer
+    from kseg.segment.state.open_transactions import OpenTransactions
+
 NO_COORDINATOR_EPOCH = -1
 NO_OFFSET = -1
 
 _FIRST_ROOM = 16
+_UNSET = -L.INT64_MAX - 1
 
 
 class ProducerTable:
     """Slots by producer id, and the fields of each slot. width: how many; those above the kernel's begin at -1."""
 
-    __slots__ = ("_free", "_state", "_width", "cells", "room", "slot_of")
+    __slots__ = ("_free", "_width", "cells", "room", "slot_of")
 
     def __init__(self, width: int = P.WIDTH) -> None:
         self.slot_of: dict[int, int] = {}
@@ -37,7 +43,6 @@ class ProducerTable:
         self.room = _FIRST_ROOM
         self.cells = memoryview(array("q", bytes(8 * width * _FIRST_ROOM)))
         self._free = list(range(_FIRST_ROOM))
-        self._state = memoryview(array("q", bytes(8 * P.S_WIDTH)))
 
     def get(self, slot: int, field: int) -> int:
         value: int = self.cells[field * self.room + slot]
@@ -79,23 +84,69 @@ class ProducerTable:
         """Of the open transaction, None when none is open."""
         return self.get(slot, FIRST_OFFSET) if self.get(slot, IS_OPEN) else None
 
-    def set_transaction(self, slot: int, first_offset: int | None) -> None:
-        self.set(slot, IS_OPEN, 0 if first_offset is None else 1)
+    def set_transaction(self, slot: int, first_offset: int | None, *, is_seen: bool = True) -> None:
+        """is_seen: one of its batches was."""
+        self.set(slot, IS_OPEN, 0 if first_offset is None else 1 if is_seen else 2)
         self.set(slot, FIRST_OFFSET, NO_OFFSET if first_offset is None else first_offset)
 
     def follow(self, table: Columns, first: int, stop: int) -> tuple[int, int | None]:
-        """Let the rows of a table of batches pass while known producers simply go on.
+        """Let the rows of a table of batches pass while known producers simply go on; transactions begin and end with the caller.
 
         Returns the first row that needs a closer look (`stop` when none does) and the last offset of the newest batch
         of magic 2 before it, None when there was none.
         """
-        unset = -L.INT64_MAX - 1
-        self._state[P.S_LAST] = unset
+        state = memoryview(array("q", (_UNSET, *bytes(P.S_WIDTH - 1))))
         row = P.follow(
-            table.cells, table.capacity, first, stop, self.slot_of, self.cells, self.room, self._state
+            b"",
+            table.cells,
+            table.capacity,
+            first,
+            stop,
+            self.slot_of,
+            self.cells,
+            self.room,
+            state,
+            0,
+            state,
+            0,
+            0,
+            state,
         )
-        last = self._state[P.S_LAST]
-        return row, None if last == unset else last
+        last = state[P.S_LAST]
+        return row, None if last == _UNSET else last
+
+    def follow_transactions(
+        self,
+        view: "ReadableBuffer",
+        table: Columns,
+        first: int,
+        stop: int,
+        opened: "OpenTransactions",
+        markers: Columns,
+        replicated: int,
+        state: memoryview,
+    ) -> tuple[int, int | None]:
+        """The same with the transactions that begin and end. view: the whole file. opened: those that wait, with their ends in `state`.
+        markers: filled from row `markers.count` on (columns `M_…` of the kernel). replicated: those at or above it are left to the caller."""
+        state[P.S_LAST], state[P.S_MARKERS] = _UNSET, markers.count
+        row = P.follow(
+            view,
+            table.cells,
+            table.capacity,
+            first,
+            stop,
+            self.slot_of,
+            self.cells,
+            self.room,
+            opened.cells,
+            opened.room,
+            markers.cells,
+            markers.capacity,
+            replicated,
+            state,
+        )
+        last, markers.count = state[P.S_LAST], state[P.S_MARKERS]
+        return row, None if last == _UNSET else last
 
     def _grow(self) -> None:
         room = 2 * self.room

@@ -4,7 +4,7 @@ Only batches with a producer id take part; of control batches the first record i
 what it held cannot be replayed, and whoever reports damage reports it elsewhere.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kseg.segment import header_tables as C
 from kseg.segment.errors import FormatError
@@ -15,7 +15,7 @@ from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_marker
-from kseg.segment.state.producer import ProducerState, ReplayEvent
+from kseg.segment.state.producer import CompletedTransaction, PassedMarker, ProducerState, ReplayEvent
 
 
 def replay_segment(log: OpenFile, base_offset: int, state: ProducerState) -> Iterator[ReplayEvent]:
@@ -28,13 +28,24 @@ def replay_segment(log: OpenFile, base_offset: int, state: ProducerState) -> Ite
 
 def replay_table(decoder: Decoder, table: Columns, state: ProducerState) -> Iterator[ReplayEvent]:
     """Apply the rows of one table of valid batches, whose bytes are those of `decoder.view`."""
-    row = state.follow(table, 0, table.count)
-    while row < table.count:
+    row = 0
+    while True:
+        row, markers = state.follow_transactions(decoder.view, table, row, table.count)
+        yield from completed(markers)
+        if row >= table.count:
+            break
         batch = batch_at(table, row)
         yield from state.apply(batch, marker_of(decoder, table, row) if batch.is_control else None)
-        row = state.follow(table, row + 1, table.count)
+        row += 1
     if table.count:
         state.end_offset = max(state.end_offset, table.at(C.LAST_OFFSET, table.count - 1) + 1)
+
+
+def completed(markers: Iterable[PassedMarker]) -> Iterator[CompletedTransaction]:
+    """The transactions that markers ended which `ProducerState.follow_transactions` has passed."""
+    for offset, producer_id, is_abort, first_offset, last_stable_offset in markers:
+        if first_offset >= 0:
+            yield CompletedTransaction(producer_id, first_offset, offset, bool(is_abort), last_stable_offset)
 
 
 def marker_of(decoder: Decoder, table: Columns, row: int) -> EndTransactionMarker | None:

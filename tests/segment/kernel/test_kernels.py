@@ -378,7 +378,6 @@ def test_check(data: bytes, index: bytes, draws: st.DataObject) -> None:
         sums = array("q", bytes(8 * check.T_WIDTH))
         check.tally(table, 16, 0, count, 1_700_000_000_001, wrap(sums))
         found.append(sums.tolist())
-        found += [check.next_producer(table, 16, row, count) for row in range(count)]
         found += [check.next_epoch(table, 16, row, count, 0) for row in range(count)]
         for width, entries in ((8, check.next_offset_entry), (12, check.next_time_entry)):
             place = array("q", bytes(8 * check.I_WIDTH))

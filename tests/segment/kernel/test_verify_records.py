@@ -112,12 +112,6 @@ class TestRules:
         ) == (1, 9, 77)
         assert sums[verify_records.T_MAGICS] == 0b110
 
-    def test_the_next_batch_of_a_producer(self, kernel: ModuleType) -> None:
-        rows = [batch(at, 2 * at, 2 * at + 1, producer=7, sequence=2 * at) for at in range(4)]
-        rows += [batch(4, 8, 9, producer=7, sequence=20), batch(5, 10, 11), batch(6, 12, 12, producer=8)]
-        table = table_of(rows)
-        assert kernel.next_producer(table.cells, 7, 5, 7) == 6
-
     @pytest.mark.parametrize(
         ("entries", "wrong"),
         [
@@ -179,7 +173,6 @@ def test_compiled_equals_interpreted(
         said.append(sums.tolist())
         for at in range(count):
             said.append(kernel.next_epoch(table.cells, capacity, at, count, 0))
-            said.append(kernel.next_producer(table.cells, capacity, at, count))
         for walk, width in ((kernel.next_offset_entry, 8), (kernel.next_time_entry, 12)):
             place = state(0, 0, base - 1, width=verify_records.I_WIDTH)
             place[verify_records.I_FORMER_SLOT] = -1

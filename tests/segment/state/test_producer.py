@@ -154,7 +154,7 @@ def test_last_stable_offset() -> None:
     assert log.state.last_stable_offset(12) == 8
     assert log.state.last_stable_offset(5) == 5
     assert log.state.last_stable_offset(12, log_start_offset=10) == 10
-    assert log.state.open_transactions == (P.OpenTransaction(1, 0, 8, 11, TIME),)
+    assert log.state.open_transactions == (P.OpenTransaction(1, 0, 8, 11, TIME, TIME),)
 
 
 @pytest.mark.behaviour("X13")
