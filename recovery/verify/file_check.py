@@ -25,7 +25,7 @@ from kseg.segment.partition.names import (
     segment_file_name,
 )
 from kseg.segment.partition.targets import FileTarget
-from kseg.segment.scanning.prevalidated import skippable_spans
+from kseg.segment.scanning.prevalidated import ValidatedRecords, skippable_spans
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
 
 
@@ -61,10 +61,13 @@ def log_file(path: str, name: FileName, options: VerifyOptions, totals: Totals) 
     with MappedFile(path, options.drop_cache) as file:
         is_deep = options.level == "deep"
         skippable = skippable_spans(options.claims, file, with_records=is_deep)
-        records = RecordsCheck(path, file.view, skippable) if is_deep else None
+        validated = ValidatedRecords() if is_deep and skippable is None else None
+        records = RecordsCheck(path, file.view, skippable or validated) if is_deep else None
         base = name.base_offset
         consumers: list[Consumer] = [records] if records is not None else []
-        check = SegmentCheck(file, HeaderContext(path, base or 0), options, totals, consumers, skippable)
+        check = SegmentCheck(
+            file, HeaderContext(path, base or 0), options, totals, consumers, skippable, validated
+        )
         yield from check.events()
         if records is not None:
             totals.records += records.records - check.facts.records

@@ -14,10 +14,15 @@ helps: a separate process that reads and checks, and returns only tables of head
    damaged ranges, and the first batch of a part where the previous one extends far into it. So no verdict depends on
    where a helper started.
 4. A helper has SLOTS tables and waits when all are full. One that died sends no more tables.
+
+With `--deep` the records are most of the work. Then a helper checks those of its batches, too, and says in one more column of its
+tables which are sound (`scanning.record_validation`); this process looks at the others, and at those of its own parts. Both take as
+long for a part, so the parts are smaller and only the first one belongs to this process.
 """
 
 import os
 import struct
+from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
@@ -27,24 +32,50 @@ from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
 from kseg.segment.memory import shared_memory
 from kseg.segment.scanning.damage import Damage
+from kseg.segment.scanning.prevalidated import ValidatedRecords
 from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner
+from kseg.segment.values import dataclass
 
 PART_BYTES = 8 * 1024 * 1024
 SERIAL_PARTS = 4
+RECORDS_PART_BYTES = 2 * 1024 * 1024
+RECORDS_SERIAL_PARTS = 1
 SLOTS = 12
 # a smaller log is done before a helper has begun
 _MIN_PARTS = 3 * SERIAL_PARTS
-_TABLE_BYTES = 8 * C.BATCH_WIDTH * BATCHES_PER_TABLE
+# the column of a helper's tables that says whether the records of a batch are sound (1)
+_HAS_SOUND_RECORDS = C.BATCH_WIDTH
+_WIDTH = C.BATCH_WIDTH + 1
+_TABLE_BYTES = 8 * _WIDTH * BATCHES_PER_TABLE
 
 # number of the part, rows (0: no more of this part), position where they begin, and where they end
 _MESSAGE = struct.Struct("<qqqq")
 _END = L.INT64_MAX, 0, 0, 0
+_ONES = memoryview(array("q", [1]) * BATCHES_PER_TABLE)
 
 
-def blocks_by_many(scanner: Scanner, jobs: int) -> Iterator[Columns | Damage]:
-    """`scanner.blocks()` by up to `jobs` processes, where that can be done and pays; the tables may be smaller."""
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What helpers do, and how it is divided. records: to be told which records they found sound, None when they do not look."""
+
+    part_bytes: int
+    serial_parts: int
+    records: ValidatedRecords | None
+
+
+def blocks_by_many(
+    scanner: Scanner, jobs: int, records: ValidatedRecords | None = None
+) -> Iterator[Columns | Damage]:
+    """`scanner.blocks()` by up to `jobs` processes, where that can be done and pays; the tables may be smaller.
+
+    records: is told before a table is yielded which of its batches have sound records; None when nobody asks.
+    """
     end = len(scanner.view)
-    if jobs <= 1 or end < _MIN_PARTS * PART_BYTES or not can_fork():
+    if records is None:
+        work = _Work(PART_BYTES, SERIAL_PARTS, None)
+    else:
+        work = _Work(RECORDS_PART_BYTES, RECORDS_SERIAL_PARTS, records)
+    if jobs <= 1 or end < _MIN_PARTS * work.part_bytes or not can_fork():
         yield from scanner.blocks()
         return
     helpers: list[_ScanHelper] = []
@@ -53,21 +84,36 @@ def blocks_by_many(scanner: Scanner, jobs: int) -> Iterator[Columns | Damage]:
             OSError
         ):  # the system allows no more processes: this one takes the parts of those missing
             for number in range(1, jobs):
-                helpers.append(_ScanHelper(scanner, number, jobs, helpers))
+                helpers.append(_ScanHelper(scanner, work, number, jobs, helpers))
         position = 0
         while position < end:
-            part = position // PART_BYTES
+            part = position // work.part_bytes
             for helper in helpers:
                 for table in helper.tables(part, position):
                     scanner.remember_offsets(table)
                     position = _end_of(table)
+                    if records is not None:
+                        _tell(records, table)
                     yield table
-            for item in scanner.blocks(position, end, (part + 1) * PART_BYTES):
+            for item in scanner.blocks(position, end, (part + 1) * work.part_bytes):
                 position = _end_of(item)
                 yield item
     finally:
         for helper in helpers:
             helper.kill()
+
+
+def _tell(records: ValidatedRecords, table: Columns) -> None:
+    """Spans of the batches whose records a helper has found sound."""
+    positions = table.column(C.POSITION)
+    start, end = positions[0], _end_of(table)
+    for row, is_sound in enumerate(table.column(_HAS_SOUND_RECORDS).tolist()):
+        if not is_sound:
+            if positions[row] > start:
+                records.add(start, positions[row])
+            start = positions[row + 1] if row + 1 < table.count else end
+    if start < end:
+        records.add(start, end)
 
 
 def _end_of(item: Columns | Damage) -> int:
@@ -79,19 +125,21 @@ def _end_of(item: Columns | Damage) -> int:
 class _ScanHelper:
     """The helper that scans every `jobs`-th part from `number` on, seen from this side."""
 
-    def __init__(self, scanner: Scanner, number: int, jobs: int, others: "Sequence[_ScanHelper]") -> None:
+    def __init__(
+        self, scanner: Scanner, work: _Work, number: int, jobs: int, others: "Sequence[_ScanHelper]"
+    ) -> None:
         memory = shared_memory(SLOTS * _TABLE_BYTES)
         self._slots = [
-            Columns(C.BATCH_WIDTH, BATCHES_PER_TABLE, memory[at : at + _TABLE_BYTES].cast("q"))
+            Columns(_WIDTH, BATCHES_PER_TABLE, memory[at : at + _TABLE_BYTES].cast("q"))
             for at in range(0, len(memory), _TABLE_BYTES)
         ]
         self._taken = 0
-        parts = -(-len(scanner.view) // PART_BYTES)
-        first = number + -(-SERIAL_PARTS // jobs) * jobs
-        self._parts = range(first, parts - SERIAL_PARTS, jobs)
+        parts = -(-len(scanner.view) // work.part_bytes)
+        first = number + -(-(work.serial_parts - number) // jobs) * jobs
+        self._parts = range(first, parts - work.serial_parts, jobs)
 
         def life(reads: int, writes: int) -> None:
-            _scan_parts(scanner, self._slots, self._parts, reads, writes)
+            _scan_parts(scanner, work, self._slots, self._parts, reads, writes)
 
         self._helper: ForkedWorker = ForkedWorker(life, [other._helper for other in others])
 
@@ -122,14 +170,19 @@ class _ScanHelper:
 
 
 def _scan_parts(
-    scanner: Scanner, slots: Sequence[Columns], parts: Sequence[int], reads: int, writes: int
+    scanner: Scanner,
+    work: _Work,
+    slots: Sequence[Columns],
+    parts: Sequence[int],
+    reads: int,
+    writes: int,
 ) -> None:
     """A helper's life."""
     end = len(scanner.view)
     filled, free = 0, len(slots)
     for part in parts:
-        stop = min((part + 1) * PART_BYTES, end)
-        position = scanner.first_valid(part * PART_BYTES, stop)
+        stop = min((part + 1) * work.part_bytes, end)
+        position = scanner.first_valid(part * work.part_bytes, stop)
         is_whole = True
         while is_whole and position is not None and position < stop:
             if not free:
@@ -139,6 +192,20 @@ def _scan_parts(
             start, table = position, slots[filled % len(slots)]
             position, is_whole = scanner.fill_valid(table, start, end, stop)
             if table.count:
+                if work.records is not None:
+                    _check_records(scanner.view, table)
                 filled, free = filled + 1, free - 1
                 os.write(writes, _MESSAGE.pack(part, table.count, start, position))
         os.write(writes, _MESSAGE.pack(part, 0, 0, 0))
+
+
+def _check_records(view: memoryview, table: Columns) -> None:
+    from kseg.segment.scanning.record_validation import valid_until  # brings the codecs
+
+    verdicts, row = table.column(_HAS_SOUND_RECORDS), 0
+    while row < table.count:
+        sound = valid_until(view, table, row, table.count)
+        verdicts[row:sound] = _ONES[: sound - row]
+        if sound < table.count:
+            verdicts[sound] = 0
+        row = sound + 1

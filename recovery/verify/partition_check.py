@@ -35,7 +35,7 @@ from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
 from kseg.segment.partition.names import INTERNAL_TOPICS, Role
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.scanning.lost_offsets import UnreadBatch
-from kseg.segment.scanning.prevalidated import skippable_spans
+from kseg.segment.scanning.prevalidated import ValidatedRecords, skippable_spans
 from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot
 from kseg.segment.state.producer import ProducerState
@@ -169,7 +169,8 @@ class PartitionCheck:
             )
             is_deep = self._options.level == "deep"
             skippable = skippable_spans(self._options.claims, segment.log, with_records=is_deep)
-            records = RecordsCheck(segment.log.path, view, skippable) if is_deep else None
+            validated = ValidatedRecords() if is_deep and skippable is None else None
+            records = RecordsCheck(segment.log.path, view, skippable or validated) if is_deep else None
             if records is not None:
                 consumers.append(records)
             unread = UnreadRecords(segment.log.path, view, context.next_base, is_deep=is_deep)
@@ -177,7 +178,7 @@ class PartitionCheck:
                 consumers.append(unread)
             if self._collector_of is not None:
                 consumers.append(self._collector_of(segment))
-            check = SegmentCheck(file, context, self._options, self._totals, consumers, skippable)
+            check = SegmentCheck(file, context, self._options, self._totals, consumers, skippable, validated)
             yield from check.events()
             self.unread += unread.found
             if records is not None:

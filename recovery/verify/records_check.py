@@ -23,7 +23,7 @@ from kseg.segment.kernel import record_walk as R
 from kseg.segment.kernel import verify_records
 from kseg.segment.moments import moment
 from kseg.segment.scanning.decode import Chunk, Decoder, Problem, record_at
-from kseg.segment.scanning.prevalidated import SkippableSpans
+from kseg.segment.scanning.prevalidated import SkippableSpans, ValidatedRecords
 from kseg.segment.scanning.record_validation import valid_until
 from kseg.segment.state.control import parse_control_record
 
@@ -49,29 +49,29 @@ def _look_end(table: Columns, row: int, stop: int) -> int:
 
 
 class RecordsCheck:
-    """A `Consumer` that decodes. records: how many there were. trust: what need not be decoded again."""
+    """A `Consumer` that decodes. records: how many there were. validated: what need not be decoded again, since it was claimed
+    before the pass or another process has found it sound meanwhile."""
 
-    def __init__(self, path: str, view: memoryview, skippable: SkippableSpans | None = None) -> None:
+    def __init__(
+        self, path: str, view: memoryview, validated: SkippableSpans | ValidatedRecords | None = None
+    ) -> None:
         self.records = 0
         self._path = path
         self._view = view
-        self._trust = skippable
+        self._validated = validated or ValidatedRecords()
         self._decoder = Decoder(view)
         self._state = memoryview(array("q", bytes(8 * verify_records.R_STATE_WIDTH)))
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
-        if self._trust is None:
-            yield from self._decode(table, first, stop)
-            return
         row = first
         positions = table.column(C.POSITION)
         while row < stop:
-            trusted = min(stop, bisect_left(positions, self._trust.until(positions[row])))
+            trusted = min(stop, bisect_left(positions, self._validated.until(positions[row])))
             self.records += sum(table.column(C.COUNT)[row:trusted])
-            after = min(
-                stop, bisect_left(positions, self._trust.next_start(positions[max(row, trusted - 1)]))
-            )
-            yield from self._decode(table, trusted, after)
+            after = stop
+            if trusted < stop:
+                after = bisect_left(positions, self._validated.next_start(positions[trusted]))
+            yield from self._decode(table, trusted, min(stop, after))
             row = max(after, trusted)
 
     def _decode(self, table: Columns, row: int, stop: int) -> Iterator[Finding]:

@@ -32,8 +32,8 @@ from kseg.segment.moments import moment
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import damage_finding
 from kseg.segment.scanning.preallocated_tail import PREALLOCATED
-from kseg.segment.scanning.prevalidated import SkippableSpans
-from kseg.segment.scanning.scan import Scanner, rows_for
+from kseg.segment.scanning.prevalidated import SkippableSpans, ValidatedRecords
+from kseg.segment.scanning.scan import Scanner
 from kseg.segment.values import dataclass
 
 # A broker refuses records that are further ahead of its clock (message.timestamp.after.max.ms), so clocks that
@@ -113,7 +113,9 @@ class SegmentCheck:
         totals: Totals,
         consumers: Sequence[Consumer] = (),
         skippable: SkippableSpans | None = None,
+        records: ValidatedRecords | None = None,
     ) -> None:
+        """records: is told of records that another process found sound, in the deep level."""
         size_bytes = len(file.view)
         self.facts = SegmentFacts(context.path, context.base_offset, size_bytes)
         self.last_batch: PreviousBatch | None = None
@@ -123,7 +125,8 @@ class SegmentCheck:
         self._totals = totals
         self._consumers = consumers
         self._trust = skippable
-        self._chain = Chain(context, rows_for(size_bytes))
+        self._records = records
+        self._chain = Chain(context)
         self._sums = memoryview(array("q", bytes(8 * verify_records.T_WIDTH)))
         self._sums[verify_records.T_MAX_TIMESTAMP] = L.NO_TIMESTAMP
         self._seen_position = 0
@@ -138,7 +141,7 @@ class SegmentCheck:
             skippable=self._trust,
             next_base=lambda: self._context.next_base,
         )
-        for item in blocks_by_many(scanner, self._options.jobs):
+        for item in blocks_by_many(scanner, self._options.jobs, self._records):
             if isinstance(item, Damage):
                 yield from self._counted(chain.close(is_damaged=True))
                 yield from self._consume()

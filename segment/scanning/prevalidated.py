@@ -8,6 +8,7 @@ A span is used only if the file is unchanged: same size, same modification time.
 """
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -61,6 +62,29 @@ def join_spans(spans: list[Span], start: int, stop: int) -> None:
         spans[-1] = spans[-1][0], stop
     else:
         spans.append((start, stop))
+
+
+class ValidatedRecords:
+    """Spans of one file whose batches have sound records, told in order as they become known, for one pass that goes forward."""
+
+    def __init__(self) -> None:
+        self._spans: deque[Span] = deque()
+
+    def add(self, start: int, stop: int) -> None:
+        if self._spans and self._spans[-1][1] == start:
+            start, _ = self._spans.pop()
+        self._spans.append((start, stop))
+
+    def until(self, position: int) -> int:
+        """Where the sound batches end that begin at `position`; `position` when that one was not found sound."""
+        spans = self._spans
+        while spans and spans[0][1] <= position:
+            spans.popleft()
+        return spans[0][1] if spans and spans[0][0] <= position else position
+
+    def next_start(self, position: int) -> int:
+        """The next byte behind `position` that begins a span; call `until` for a position before."""
+        return next((start for start, _ in self._spans if start > position), INT64_MAX)
 
 
 class SkippableSpans:

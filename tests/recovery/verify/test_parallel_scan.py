@@ -13,9 +13,13 @@ import pytest
 from kseg.jobs.forked_worker import ForkedWorker
 from kseg.recovery.verify import parallel_scan
 from kseg.recovery.verify.parallel_scan import blocks_by_many
+from kseg.segment import crc
 from kseg.segment import header_tables as C
+from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
 from kseg.segment.scanning.damage import Damage
+from kseg.segment.scanning.prevalidated import ValidatedRecords
+from kseg.segment.scanning.record_validation import valid_until
 from kseg.segment.scanning.scan import Scanner
 from tests.support.scan_helpers import batch, file_of
 
@@ -26,6 +30,7 @@ PARTS = 40
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel_scan, "PART_BYTES", PART_BYTES)
+    monkeypatch.setattr(parallel_scan, "RECORDS_PART_BYTES", PART_BYTES)
     # the threads of a test runner wait for nothing of ours
     monkeypatch.setattr(parallel_scan, "can_fork", lambda: True)
 
@@ -117,6 +122,29 @@ def test_damage_is_the_same(seed: int) -> None:
     assert sum(piece.length if isinstance(piece, Damage) else piece[C.SIZE] for piece in found) == len(data)
 
 
+@pytest.mark.parametrize("codec", [L.NONE, L.LZ4])
+@pytest.mark.parametrize("seed", range(4))
+def test_records_that_helpers_found_sound(seed: int, codec: int) -> None:
+    """Every ninth body is altered and its checksum right. What is told of a table before it is given out is true, and told of half."""
+    dice = random.Random(seed)
+    batches = [bytearray(batch(3 * at, 3, dice.randbytes(300), codec=codec)) for at in range(500)]
+    for body in batches[::9]:
+        body[dice.randrange(61, len(body))] ^= 255
+        body[17:21] = crc.crc32c(body[21:]).to_bytes(4, "big")
+    data = b"".join(batches)
+    scanner, records, told = Scanner(data), ValidatedRecords(), 0
+    found = []
+    for table in blocks_by_many(scanner, 2, records):
+        assert isinstance(table, Columns)
+        found += pieces(iter([table]))
+        for row, position in enumerate(table.column(C.POSITION)):
+            if records.until(position) > position:
+                assert valid_until(scanner.view, table, row, row + 1) == row + 1
+                told += 1
+    assert found == pieces(Scanner(data).blocks())
+    assert told > 150
+
+
 @pytest.mark.parametrize("tail", [b"", bytes(5000), b"\x01\x02\x03", batch(10**6, 3, b"v" * 200)[:-1]])
 def test_ends_of_all_kinds(tail: bytes) -> None:
     assert_alike(log() + tail)
@@ -133,7 +161,7 @@ def test_batches_inside_of_values_are_no_batches() -> None:
 def test_more_tables_than_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel_scan, "SLOTS", 2)
     monkeypatch.setattr(parallel_scan, "BATCHES_PER_TABLE", 8)
-    monkeypatch.setattr(parallel_scan, "_TABLE_BYTES", 8 * C.BATCH_WIDTH * 8)
+    monkeypatch.setattr(parallel_scan, "_TABLE_BYTES", 8 * (C.BATCH_WIDTH + 1) * 8)
     assert_alike(log(1), 3)
 
 

@@ -14,7 +14,11 @@ from kseg.jobs.events import Advance, Event
 from kseg.recovery.verify import parallel_scan
 from kseg.recovery.verify.options import LEVELS, VerifyOptions
 from kseg.recovery.verify.verify import verify
+from kseg.segment import crc
+from kseg.segment.findings import Finding
+from kseg.segment.model import Batch
 from kseg.segment.partition.targets import Expansion, resolve_targets
+from kseg.segment.scanning.batches import scan
 from tests.support.trees import unchanged
 from tests.support.verify_helpers import NOW_MS
 
@@ -22,6 +26,7 @@ from tests.support.verify_helpers import NOW_MS
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel_scan, "PART_BYTES", 512)
+    monkeypatch.setattr(parallel_scan, "RECORDS_PART_BYTES", 128)
     # the threads of a test runner wait for nothing of ours
     monkeypatch.setattr(parallel_scan, "can_fork", lambda: True)
 
@@ -60,6 +65,23 @@ def hurt_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.fixture(scope="module")
+def odd_records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory in which every third batch has an altered body or header and a checksum that is right."""
+    root = healthy.log_dir(tmp_path_factory.mktemp("odd") / "data")
+    dice = random.Random(5)
+    for log in root.rglob("*.log"):
+        data = bytearray(log.read_bytes())
+        for found in [*scan(bytes(data))][::3]:
+            assert isinstance(found, Batch)
+            start, end = found.position, found.end_position
+            at = dice.choice([start + 3, start + 30, dice.randrange(start + 21, end)])
+            data[at] ^= 1 << dice.randrange(8)
+            data[start + 17 : start + 21] = crc.crc32c(data[start + 21 : end]).to_bytes(4, "big")
+        log.write_bytes(data)
+    return root
+
+
 def said(root: Path, level: str, jobs: int) -> tuple[list[Event], int]:
     """All events but progress, in order, and how many bytes of progress there were."""
     events = [
@@ -77,6 +99,18 @@ def test_the_verdict_is_that_of_one_process(hurt_logs: Path, level: str, forks: 
         alone = said(hurt_logs, level, 1)
         assert not forks
         assert said(hurt_logs, level, 3) == alone
+    assert len(forks) >= 2
+
+
+def test_the_verdict_on_records_is_that_of_one_process(odd_records: Path, forks: list[int]) -> None:
+    """The order of a header's findings and a record's within a log depends on where tables end."""
+    alone, done = said(odd_records, "deep", 1)
+    found = {event.id for event in alone if isinstance(event, Finding)}
+    assert {"undecodable-batch", "altered-base-offset", "max-timestamp-mismatch"} <= found
+    for jobs in (2, 3):
+        together, done_together = said(odd_records, "deep", jobs)
+        assert sorted(map(repr, together)) == sorted(map(repr, alone))
+        assert done_together == done
     assert len(forks) >= 2
 
 
