@@ -16,7 +16,6 @@ from kseg.segment.counted import counted, offsets_words
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import verify_records
-from kseg.segment.scanning.scan import BATCHES_PER_TABLE
 
 _CARRIED_ROWS = 2
 # Beyond this the segment is no log any more, and comparing each pair would be wasted time.
@@ -29,9 +28,9 @@ class Chain:
     is_gapless: set by the owner, whether nothing it has taken so far had a gap or a trace of cleaning.
     """
 
-    def __init__(self, context: HeaderContext, rows_per_block: int = BATCHES_PER_TABLE) -> None:
+    def __init__(self, context: HeaderContext) -> None:
         self.context = context
-        self.table = Columns(C.BATCH_WIDTH, rows_per_block + _CARRIED_ROWS)
+        self.table = Columns(C.BATCH_WIDTH, _CARRIED_ROWS)
         self.ready = 0
         self.is_gapless = True
         limit = context.base_offset + L.INT32_MAX + 1
@@ -65,6 +64,7 @@ class Chain:
 
     def feed(self, block: Columns) -> Iterator[Finding]:
         """Take in a block of valid batches."""
+        self._reserve(self.table.count + block.count)
         table, carried = self.table, self.table.count
         for field in range(C.BATCH_WIDTH):
             start = field * table.capacity + carried
@@ -73,6 +73,14 @@ class Chain:
         self._check_rows(table.count - 1)
         self.ready = max(0, table.count - _CARRIED_ROWS)
         return self._take_findings()
+
+    def _reserve(self, rows: int) -> None:
+        if rows > self.table.capacity:
+            wider = Columns(C.BATCH_WIDTH, max(rows, 2 * self.table.capacity))
+            wider.count = self.table.count
+            for field in range(C.BATCH_WIDTH):
+                wider.column(field)[:] = self.table.column(field)
+            self.table = wider
 
     def carry(self) -> None:
         """The ready rows are dealt with; keep the others for the next block."""

@@ -38,7 +38,7 @@ from kseg.segment.partition.bounds import Bounds
 from kseg.segment.partition.directory import PartitionDirectory, SegmentFiles, list_partition
 from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.scanning.damage import Damage
-from kseg.segment.scanning.scan import Scanner, rows_for
+from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.values import dataclass
 
@@ -99,7 +99,7 @@ class _LogPart:
         self._view, self._context = file.view, context
         self._begin, self._start, self._stop = part
         self._scanner = Scanner.over(file, context.base_offset)
-        self._chain = Chain(context, rows_for(file.size_bytes))
+        self._chain = Chain(context)
         self._spans: list[Span] = []
         self._sums = memoryview(array("q", bytes(8 * verify_records.T_WIDTH)))
 
@@ -266,7 +266,7 @@ def _last_batch(segment: SegmentFiles, next_base: int, evidence: SideFileEvidenc
         context = HeaderContext(
             segment.log.path, segment.base_offset, next_base, is_last=False, evidence=evidence
         )
-        chain = Chain(context, rows_for(size))
+        chain = Chain(context)
         for item in Scanner.over(file, segment.base_offset).blocks(start):
             if isinstance(item, Damage):
                 return None

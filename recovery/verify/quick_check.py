@@ -151,14 +151,15 @@ class _QuickCheck:
             _require(0 < size <= L.MAX_SEGMENT_BYTES)
             offsets = _Index(offset_index.view, L.OFFSET_INDEX_ENTRY, verify_records.next_offset_entry, base)
             times = _Index(time_index.view, L.TIME_INDEX_ENTRY, verify_records.next_time_entry, base)
-            scanner, position = Scanner.over(log, base), 0
+            scanner, position, fills = Scanner.over(log, base), 0, 0
             while position < size:
-                position, goes_on = scanner.fill_valid(scanner.table, position, size, size)
-                _require(scanner.table.count > 0 and (goes_on or position == size))
-                self._table(scanner.table, sums)
-                _require(_is_read_whole(log.view, scanner.table, is_end=is_last and position == size))
-                offsets.take(scanner.table)
-                times.take(scanner.table)
+                table, fills = scanner.table_of(fills), fills + 1
+                position, goes_on = scanner.fill_valid(table, position, size, size)
+                _require(table.count > 0 and (goes_on or position == size))
+                self._table(table, sums)
+                _require(_is_read_whole(log.view, table, is_end=is_last and position == size))
+                offsets.take(table)
+                times.take(table)
             offsets.end()
             times.end()
             is_running = is_last and not self._known.is_clean

@@ -9,6 +9,7 @@ behind it.
 
 from array import array
 from collections.abc import Generator, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kseg.segment import crc
@@ -75,11 +76,15 @@ class Decoder:
         self, view: "ReadableBuffer", capacity: int = RECORDS_PER_TABLE, limit_bytes: int = MAX_BODY_BYTES
     ) -> None:
         self.view = memoryview(view)
-        rows = min(capacity, _MIN_ROWS + len(self.view) // _BYTES_PER_ROW)
-        self.records = Columns(C.RECORD_WIDTH, rows)
+        self._rows = min(capacity, _MIN_ROWS + len(self.view) // _BYTES_PER_ROW)
         self.limit_bytes = limit_bytes
         self._state = memoryview(array("q", bytes(8 * R.STATE_WIDTH)))
         self._bodies = DecompressionBuffer()
+
+    @cached_property
+    def records(self) -> Columns:
+        """The table that is filled: made when the first record is decoded, since many who have a decoder need none."""
+        return Columns(C.RECORD_WIDTH, self._rows)
 
     def chunks(self, table: Columns, first: int = 0, stop: int | None = None) -> Iterator[Chunk]:
         """The records of rows first … stop − 1 of a table of batches, in order."""

@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from kseg.segment.unreadable import BadArea
 
 BATCHES_PER_TABLE = 4096
-# Rows of the tables behind damage, growing while nothing is wrong.
+# Rows of the first table of a file, which is all that most files need, and of the tables behind damage; they grow while nothing is wrong.
+FIRST_ROWS = 512
 ROWS_BEHIND_DAMAGE = (16, 256)
 # A small file gets a small table: many of them make a data directory, and memory costs as much as reading them.
 _MIN_ROWS = 16
@@ -94,8 +95,11 @@ class Scanner:
         self._damage_behind = -1, -1
         self.base_offset = base_offset
         capacity = min(capacity, rows_for(len(self.view)))
-        self.table = Columns(C.BATCH_WIDTH, capacity)
-        self._growing = [self.table]  # smaller ones come before it at the first damage
+        self._rows = sorted(
+            {min(FIRST_ROWS, capacity), capacity}
+        )  # of the tables; smaller ones come before them at the first damage
+        self._tables: dict[int, Columns] = {}
+        self.table = self.table_of(0)
         self.next_offset: int | None = None
         self._state = memoryview(array("q", [0, 0]))
         # the last wish (table, position, end, until) and why that walk stopped
@@ -121,8 +125,16 @@ class Scanner:
 
     def fill(self, position: int, end: int) -> int:
         """Walk from `position` into the table, as Kafka would, judging every checksum; returns why it stopped."""
-        self.table = self._growing[-1]
+        self.table = self.table_of(-1)
         return self._fill(self.table, position, end, -1)
+
+    def table_of(self, size: int) -> Columns:
+        """The table of a size, the smallest being 0, the largest the last; beyond it the largest."""
+        rows = self._rows[min(size, len(self._rows) - 1)]
+        table = self._tables.get(rows)
+        if table is None:
+            table = self._tables[rows] = Columns(C.BATCH_WIDTH, rows)
+        return table
 
     def _fill(self, table: Columns, position: int, end: int, until: int) -> int:
         wish = table, position, end, until
@@ -162,11 +174,11 @@ class Scanner:
         stop = len(self.view) if end is None else end
         limit = stop if until is None else min(until, stop)
         position = start
-        size = len(self._growing) - 1
+        size = 0 if start == 0 else len(self._rows) - 1
         while position < limit:
-            self.table = table = self._growing[size]
+            self.table = table = self.table_of(size)
             position, is_whole = self.fill_valid(table, position, stop, limit)
-            size = min(size + 1, len(self._growing) - 1)
+            size += 1
             if table.count:
                 self.remember_offsets(table)
                 yield table
@@ -193,10 +205,7 @@ class Scanner:
 
     def _prepare_small_tables(self) -> None:
         """Behind damage the walk begins with few rows: more damage may follow, and then the rest was in vain."""
-        if len(self._growing) == 1:
-            capacity = self._growing[0].capacity
-            sizes = sorted({min(rows, capacity) for rows in ROWS_BEHIND_DAMAGE} - {capacity})
-            self._growing[:0] = [Columns(C.BATCH_WIDTH, rows) for rows in sizes]
+        self._rows = sorted({self._rows[-1], *(min(rows, self._rows[-1]) for rows in ROWS_BEHIND_DAMAGE)})
 
     def resync(self, position: int, end: int) -> Damage:
         """The damage that begins at `position` (no valid batch starts there), up to the next believable batch.
