@@ -41,15 +41,12 @@ class Rows:
     stop: int
 
     @property
-    def records(self) -> tuple[memoryview, int, int, int]:
-        """Kernel arguments for records."""
-        records = self.chunk.records
-        return records.cells, records.capacity, self.first, self.stop
-
-    @property
-    def batches_and_records(self) -> tuple[memoryview, int, memoryview, int, int, int]:
-        """Kernel arguments for batches and their records."""
-        return self.table.cells, self.table.capacity, *self.records
+    def of_kernel(self) -> G.RecordRows:
+        """The same rows as the kernels take them."""
+        table, records = self.table, self.chunk.records
+        return G.RecordRows(
+            table.cells, table.capacity, records.cells, records.capacity, self.first, self.stop
+        )
 
 
 # how a kernel fills a column: the rows, the view, and how many are there already
@@ -146,7 +143,7 @@ class CodecColumn(Column):
 
     def __init__(self) -> None:
         self._numbers = NumberColumn(
-            pa.uint8(), "B", lambda rows, out, at: G.spread_codecs(*rows.batches_and_records, out, at)
+            pa.uint8(), "B", lambda rows, out, at: G.spread_codecs(rows.of_kernel, out, at)
         )
         self._names = pa.array([L.codec_name(codec) for codec in range(L.CODEC_MASK + 1)])
         self._same = [ConstantColumn(pa.string(), name) for name in self._names.to_pylist()]
@@ -182,7 +179,7 @@ class BytesColumn(Column):
     def append_rows(self, rows: Rows, at: int) -> None:
         self._filled = G.gather_bytes(
             rows.chunk.body,
-            *rows.records,
+            rows.of_kernel,
             self._field,
             self._view,
             self._filled,
@@ -204,7 +201,7 @@ def of_records(field: int, arrow_type: pa.DataType) -> NumberColumn:
     is_long = arrow_type == pa.int64()
     gather = G.gather_longs if is_long else G.gather_ints
     return NumberColumn(
-        arrow_type, "q" if is_long else "i", lambda rows, out, at: gather(*rows.records, field, out, at)
+        arrow_type, "q" if is_long else "i", lambda rows, out, at: gather(rows.of_kernel, field, out, at)
     )
 
 
@@ -215,32 +212,28 @@ def of_batches(field: int, arrow_type: pa.DataType) -> NumberColumn:
     return NumberColumn(
         arrow_type,
         "q" if is_long else "i",
-        lambda rows, out, at: spread(*rows.batches_and_records, field, out, at),
+        lambda rows, out, at: spread(rows.of_kernel, field, out, at),
     )
 
 
 def times(arrow_type: pa.DataType) -> NumberColumn:
-    return NumberColumn(arrow_type, "q", lambda rows, out, at: G.gather_times(*rows.records, out, at))
+    return NumberColumn(arrow_type, "q", lambda rows, out, at: G.gather_times(rows.of_kernel, out, at))
 
 
 def time_types() -> NumberColumn:
-    return NumberColumn(
-        pa.int32(), "i", lambda rows, out, at: G.spread_time_types(*rows.batches_and_records, out, at)
-    )
+    return NumberColumn(pa.int32(), "i", lambda rows, out, at: G.spread_time_types(rows.of_kernel, out, at))
 
 
 def checksums() -> NumberColumn:
-    return NumberColumn(
-        pa.int64(), "q", lambda rows, out, at: G.spread_checksums(*rows.batches_and_records, out, at)
-    )
+    return NumberColumn(pa.int64(), "q", lambda rows, out, at: G.spread_checksums(rows.of_kernel, out, at))
 
 
 def attribute(bit: int) -> BooleanColumn:
-    return BooleanColumn(lambda rows, out, at: G.spread_flags(*rows.batches_and_records, bit, out, at))
+    return BooleanColumn(lambda rows, out, at: G.spread_flags(rows.of_kernel, bit, out, at))
 
 
 def validity() -> BooleanColumn:
-    return BooleanColumn(lambda rows, out, at: G.spread_validity(*rows.batches_and_records, out, at))
+    return BooleanColumn(lambda rows, out, at: G.spread_validity(rows.of_kernel, out, at))
 
 
 def printable(text: str) -> str:

@@ -81,7 +81,7 @@ class BatchBuilder:
     def _within(self, rows: Rows) -> int:
         if self._headers is not None:
             rows = replace(rows, stop=self._headers.within(rows))
-        return G.rows_within(*rows.records, self._with_key, self._with_value, self._remaining_bytes)
+        return G.rows_within(rows.of_kernel, self._with_key, self._with_value, self._remaining_bytes)
 
     def _size_of(self, records: "Columns", row: int) -> int:
         key = max(0, records.at(C.R_KEY_LENGTH, row)) if self._with_key else 0

@@ -11,7 +11,7 @@ import pyarrow as pa
 from kseg.inspection.arrow.arrow_schema import HEADERS_TYPE
 from kseg.inspection.arrow.batch_columns import Column, Rows, allocate, allocate_zeroed
 from kseg.segment import header_tables as C
-from kseg.segment.kernel import arrow_gather as G
+from kseg.segment.kernel import arrow_headers as H
 from kseg.segment.layout import INT64_MAX
 
 
@@ -45,9 +45,9 @@ class HeadersColumn(Column):
         values, value_view = allocate(value_bytes)
         value_ends, value_end_view = allocate(4 * (count + 1))
         value_flags, value_flag_view = allocate_zeroed((count + 7) // 8)
-        G.gather_headers(
+        H.gather_headers(
             body,
-            *rows.records,
+            rows.of_kernel,
             end_view.cast("i"),
             name_view,
             name_end_view.cast("i"),
@@ -67,7 +67,7 @@ class HeadersColumn(Column):
         )
 
     def _measure(self, rows: Rows, max_bytes: int) -> int:
-        stop = G.measure_headers(rows.chunk.body, *rows.records, max_bytes, self._sums)
+        stop = H.measure_headers(rows.chunk.body, rows.of_kernel, max_bytes, self._sums)
         self._measured = rows.first, stop
         return stop
 

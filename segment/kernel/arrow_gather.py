@@ -4,11 +4,10 @@
     number column   one value a row, 8 or 4 bytes, native order
     flag column     one bit a row, the lowest bit of a byte first
     bytes column    flags (1 = not null) │ int32 ends: row n lies between ends[n] and ends[n + 1] │ the bytes themselves
-    headers         ends over the headers of all rows; of these a column of names and a column of values
 
-Every function appends rows first … stop − 1 of a table of records behind `at` rows that are there already; flag
-columns begin as zeros. What belongs to a record's batch is looked up in the table of batches by R_BATCH. Tables and
-buffers may come from anywhere: nothing outside of them is touched.
+Every function appends `RecordRows` behind `at` rows that are there already; flag columns begin as zeros. What belongs
+to a record's batch is looked up in the table of batches by R_BATCH. Tables and buffers may come from anywhere: nothing
+outside of them is touched. The headers of records: `arrow_headers`.
 """
 
 from __future__ import annotations
@@ -21,12 +20,40 @@ if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
 
 
-def check_rows(cells: Readable, capacity: int, first: int, stop: int, room: int, at: int) -> int:
+class RecordRows:
+    """Rows first … stop − 1 of a table of records, and the table of their batches. Raises ValueError when a table is too small."""
+
+    def __init__(
+        self,
+        batches: Readable,
+        batch_capacity: int,
+        cells: Readable,
+        capacity: int,
+        first: int,
+        stop: int,
+    ) -> None:
+        if batch_capacity < 0 or 15 * batch_capacity > len(batches):
+            raise ValueError("the table of batches is smaller than its capacity says")
+        if capacity < 0 or 12 * capacity > len(cells) or first < 0 or stop > capacity or first > stop:
+            raise ValueError("the rows lie outside the table of records")
+        self.batches = batches
+        self.batch_capacity = batch_capacity
+        self.cells = cells
+        self.capacity = capacity
+        self.first = first
+        self.stop = stop
+
+
+def check_room(rows: RecordRows, room: int, at: int) -> int:
     # room: for how many rows there is any, behind `at` that are there
-    if capacity < 0 or 12 * capacity > len(cells) or first < 0 or stop > capacity or first > stop:
-        raise ValueError("the rows lie outside the table of records")
-    if at < 0 or stop - first > room - at:
+    if at < 0 or rows.stop - rows.first > room - at:
         raise ValueError("the column has no room for the rows")
+    return 0
+
+
+def check_field(field: int, count: int) -> int:
+    if field < 0 or field >= count:
+        raise ValueError("there is no such column")
     return 0
 
 
@@ -35,27 +62,6 @@ def batch_of(cells: Readable, row: int, batch_capacity: int) -> int:
     if batch < 0 or batch >= batch_capacity:
         raise ValueError("a record's batch lies outside the table of batches")
     return batch
-
-
-def check_batches(batches: Readable, batch_capacity: int) -> int:
-    if batch_capacity < 0 or 15 * batch_capacity > len(batches):
-        raise ValueError("the table of batches is smaller than its capacity says")
-    return 0
-
-
-def check_spread(
-    batches: Readable,
-    batch_capacity: int,
-    cells: Readable,
-    capacity: int,
-    first: int,
-    stop: int,
-    room: int,
-    at: int,
-) -> int:
-    check_batches(batches, batch_capacity)
-    check_rows(cells, capacity, first, stop, room, at)
-    return 0
 
 
 # --- which rows
@@ -67,8 +73,7 @@ def wanted_until(batches: Readable, capacity: int, row: int, count: int, bounds:
     bounds: lowest offset, lowest offset that is too high, least timestamp, whether control batches are wanted. The
     first offset of a compressed set of an old format is not in its header: such a one is wanted when it may be.
     """
-    check_batches(batches, capacity)
-    if row < 0 or count > capacity or len(bounds) < 4:
+    if capacity < 0 or 15 * capacity > len(batches) or row < 0 or count > capacity or len(bounds) < 4:
         raise ValueError("the rows lie outside the table of batches")
     table = buffer_access.cells_in(batches)
     lowest = bounds[0]
@@ -90,9 +95,8 @@ def wanted_until(batches: Readable, capacity: int, row: int, count: int, bounds:
 def keep_rows(cells: Writable, capacity: int, count: int, bounds: Readable) -> int:
     """Move the rows that are within `bounds` (as in `wanted_until`, and behind them the least timestamp that is too
     high) to the front; returns how many they are. Rows whose value cannot be told (a length and no place) go, too."""
-    check_rows(cells, capacity, 0, count, count, 0)
-    if len(bounds) < 5:
-        raise ValueError("a bound is missing")
+    if capacity < 0 or 12 * capacity > len(cells) or count < 0 or count > capacity or len(bounds) < 5:
+        raise ValueError("the rows lie outside the table of records")
     table = buffer_access.table_in(cells)
     kept = 0
     row = 0
@@ -111,20 +115,19 @@ def keep_rows(cells: Writable, capacity: int, count: int, bounds: Readable) -> i
     return kept
 
 
-def rows_within(
-    cells: Readable, capacity: int, first: int, stop: int, keys: bool, values: bool, room: Writable
-) -> int:
-    """The end (exclusive) of the rows from `first` on whose keys and values together have at most room[0] bytes,
-    which they are taken off.
+def rows_within(rows: RecordRows, keys: bool, values: bool, room: Writable) -> int:
+    """The end (exclusive) of the first rows whose keys and values together have at most room[0] bytes, which they are
+    taken off.
 
     keys, values: whether each of them counts.
     """
-    check_rows(cells, capacity, first, stop, stop, 0)
     if len(room) < 1:
         raise ValueError("the room is missing")
-    table = buffer_access.cells_in(cells)
+    table = buffer_access.cells_in(rows.cells)
+    capacity = rows.capacity
     left = room[0]
-    row = first
+    row = rows.first
+    stop = rows.stop
     while row < stop:
         if keys and table[4 * capacity + row] > 0:
             left = left - table[4 * capacity + row]
@@ -137,15 +140,12 @@ def rows_within(
     return row
 
 
-# --- keys, values, headers
+# --- keys and values
 
 
 def gather_bytes(
     body: Readable,
-    cells: Readable,
-    capacity: int,
-    first: int,
-    stop: int,
+    rows: RecordRows,
     field: int,
     out: Writable,
     filled: int,
@@ -157,17 +157,20 @@ def gather_bytes(
 
     Returns how many bytes there are then.
     """
-    check_rows(cells, capacity, first, stop, len(ends) - 1, at)
-    if field < 0 or field > 10 or (at + stop - first + 7) >> 3 > len(flags):
+    check_room(rows, len(ends) - 1, at)
+    check_field(field, 11)
+    if (at + rows.stop - rows.first + 7) >> 3 > len(flags):
         raise ValueError("the column has no room for the rows")
     if filled < 0 or filled > len(out):
         raise ValueError("the column has no room for the bytes")
-    table = buffer_access.cells_in(cells)
+    table = buffer_access.cells_in(rows.cells)
+    capacity = rows.capacity
     source = buffer_access.bytes_in(body)
     target = buffer_access.room_in(out)
     size = len(body)
     room = len(out)
-    row = first
+    row = rows.first
+    stop = rows.stop
     while row < stop:
         length = table[(field + 1) * capacity + row]
         if length >= 0:
@@ -185,146 +188,18 @@ def gather_bytes(
     return filled
 
 
-def measure_headers(
-    body: Readable, cells: Readable, capacity: int, first: int, stop: int, most: int, sums: Writable
-) -> int:
-    """The end (exclusive) of the rows from `first` on whose headers have at most `most` bytes, and how much these
-    need: sums becomes headers, bytes of names, bytes of values."""
-    check_rows(cells, capacity, first, stop, stop, 0)
-    if len(sums) < 3:
-        raise ValueError("a sum is missing")
-    needed = buffer_access.table_in(sums)
-    needed[0] = 0
-    needed[1] = 0
-    needed[2] = 0
-    source = buffer_access.bytes_in(body)
-    size = len(body)
-    row = first
-    while row < stop:
-        p = cells[7 * capacity + row]
-        left = cells[8 * capacity + row]
-        if left > 0:
-            count = needed[0]
-            name_bytes = needed[1]
-            value_bytes = needed[2]
-            while left > 0:
-                p = header_at(source, p, size, needed)
-                left = left - 1
-            if needed[1] + needed[2] > most:
-                needed[0] = count
-                needed[1] = name_bytes
-                needed[2] = value_bytes
-                break
-        row = row + 1
-    return row
-
-
-def header_at(source: Readable, p: int, size: int, sums: Writable) -> int:
-    # adds one header to the sums; the position behind it
-    place = field_at(source, p, size)
-    if place < 0:
-        raise ValueError("a header lies outside its body")
-    sums[0] = sums[0] + 1
-    sums[1] = sums[1] + (place >> 4)
-    p = p + (place & 15) + (place >> 4)
-    place = field_at(source, p, size)
-    if place == -1:
-        raise ValueError("a header lies outside its body")
-    if place < 0:
-        return p - place - 16
-    sums[2] = sums[2] + (place >> 4)
-    return p + (place & 15) + (place >> 4)
-
-
-def field_at(source: Readable, p: int, size: int) -> int:
-    # a field with its length before it, as 16 × the length + the size of the length; −1: it leaves the body; a null
-    # as −16 − the size of the length
-    if p < 0:
-        return -1
-    packed = buffer_access.varint(source, p, size)
-    if packed == 0:
-        return -1
-    length = packed >> 4
-    if length < 0:
-        return -16 - (packed & 15)
-    if length > size - p - (packed & 15):
-        return -1
-    return packed
-
-
-def gather_headers(
-    body: Readable,
-    cells: Readable,
-    capacity: int,
-    first: int,
-    stop: int,
-    ends: Writable,
-    names: Writable,
-    name_ends: Writable,
-    values: Writable,
-    value_ends: Writable,
-    value_flags: Writable,
-) -> int:
-    """Lay out the headers of the rows in buffers of the sizes that `measure_headers` gave, from their beginning on.
-
-    ends: int32, one more than rows. flags of values as elsewhere; a name is never null.
-    """
-    check_rows(cells, capacity, first, stop, len(ends) - 1, 0)
-    source = buffer_access.bytes_in(body)
-    size = len(body)
-    count = 0
-    name_bytes = 0
-    value_bytes = 0
-    ends[0] = 0
-    name_ends[0] = 0
-    value_ends[0] = 0
-    row = first
-    while row < stop:
-        p = cells[7 * capacity + row]
-        left = cells[8 * capacity + row]
-        while left > 0:
-            place = field_at(source, p, size)
-            if place < 0 or place >> 4 > len(names) - name_bytes:
-                raise ValueError("a header lies outside its body")
-            buffer_access.copied(
-                buffer_access.room_in(names), name_bytes, source, p + (place & 15), place >> 4
-            )
-            name_bytes = name_bytes + (place >> 4)
-            p = p + (place & 15) + (place >> 4)
-            place = field_at(source, p, size)
-            if place == -1 or (place > 0 and place >> 4 > len(values) - value_bytes):
-                raise ValueError("a header lies outside its body")
-            if place >= 0:
-                buffer_access.copied(
-                    buffer_access.room_in(values), value_bytes, source, p + (place & 15), place >> 4
-                )
-                value_bytes = value_bytes + (place >> 4)
-                value_flags[count >> 3] = value_flags[count >> 3] | 1 << (count & 7)
-                p = p + (place & 15) + (place >> 4)
-            else:
-                p = p - place - 16
-            count = count + 1
-            name_ends[count] = name_bytes
-            value_ends[count] = value_bytes
-            left = left - 1
-        row = row + 1
-        ends[row - first] = count
-    return count
-
-
 # --- numbers of records
 
 
-def gather_longs(
-    cells: Readable, capacity: int, first: int, stop: int, field: int, out: Writable, at: int
-) -> int:
+def gather_longs(rows: RecordRows, field: int, out: Writable, at: int) -> int:
     """Append column `field` as 8-byte numbers."""
-    check_rows(cells, capacity, first, stop, len(out), at)
-    if field < 0 or field > 11:
-        raise ValueError("there is no such column")
-    source = buffer_access.cells_in(cells)
+    check_room(rows, len(out), at)
+    check_field(field, 12)
+    source = buffer_access.cells_in(rows.cells)
+    capacity = rows.capacity
     target = buffer_access.table_in(out)
-    row = first
+    row = rows.first
+    stop = rows.stop
     while row < stop:
         target[at] = source[field * capacity + row]
         at = at + 1
@@ -332,15 +207,14 @@ def gather_longs(
     return at
 
 
-def gather_ints(
-    cells: Readable, capacity: int, first: int, stop: int, field: int, out: Writable, at: int
-) -> int:
+def gather_ints(rows: RecordRows, field: int, out: Writable, at: int) -> int:
     """Append column `field` as 4-byte numbers; what is there must be one."""
-    check_rows(cells, capacity, first, stop, len(out), at)
-    if field < 0 or field > 11:
-        raise ValueError("there is no such column")
-    source = buffer_access.cells_in(cells)
-    row = first
+    check_room(rows, len(out), at)
+    check_field(field, 12)
+    source = buffer_access.cells_in(rows.cells)
+    capacity = rows.capacity
+    row = rows.first
+    stop = rows.stop
     while row < stop:
         out[at] = source[field * capacity + row]
         at = at + 1
@@ -348,16 +222,18 @@ def gather_ints(
     return at
 
 
-def gather_times(cells: Readable, capacity: int, first: int, stop: int, out: Writable, at: int) -> int:
+def gather_times(rows: RecordRows, out: Writable, at: int) -> int:
     """Append timestamps in microseconds; one that has none takes the nearest that there is."""
-    check_rows(cells, capacity, first, stop, len(out), at)
-    source = buffer_access.cells_in(cells)
+    check_room(rows, len(out), at)
+    source = buffer_access.cells_in(rows.cells)
+    capacity = rows.capacity
     target = buffer_access.table_in(out)
     # the most milliseconds whose microseconds are a long; a literal beyond 31 bits would be a Python object
     most = 0x7FFFFFFF
     most = (most << 16) | 0xFFFF
     most = ((most << 16) | 0xFFFF) // 1000
-    row = first
+    row = rows.first
+    stop = rows.stop
     while row < stop:
         time = source[2 * capacity + row]
         if time > most:
@@ -373,174 +249,120 @@ def gather_times(cells: Readable, capacity: int, first: int, stop: int, out: Wri
 # --- what batches say
 
 
-def spread_longs(
-    batches: Readable,
-    batch_capacity: int,
-    cells: Readable,
-    capacity: int,
-    first: int,
-    stop: int,
-    field: int,
-    out: Writable,
-    at: int,
-) -> int:
+def spread_longs(rows: RecordRows, field: int, out: Writable, at: int) -> int:
     """Append column `field` of each record's batch as 8-byte numbers."""
-    check_spread(batches, batch_capacity, cells, capacity, first, stop, len(out), at)
-    if field < 0 or field > 14:
-        raise ValueError("there is no such column")
-    source = buffer_access.cells_in(batches)
-    rows = buffer_access.cells_in(cells)
+    check_room(rows, len(out), at)
+    check_field(field, 15)
+    source = buffer_access.cells_in(rows.batches)
+    cells = buffer_access.cells_in(rows.cells)
+    capacity = rows.batch_capacity
     target = buffer_access.table_in(out)
-    row = first
+    row = rows.first
+    stop = rows.stop
     while row < stop:
-        target[at] = source[field * batch_capacity + batch_of(rows, row, batch_capacity)]
+        target[at] = source[field * capacity + batch_of(cells, row, capacity)]
         at = at + 1
         row = row + 1
     return at
 
 
-def spread_ints(
-    batches: Readable,
-    batch_capacity: int,
-    cells: Readable,
-    capacity: int,
-    first: int,
-    stop: int,
-    field: int,
-    out: Writable,
-    at: int,
-) -> int:
+def spread_ints(rows: RecordRows, field: int, out: Writable, at: int) -> int:
     """Append column `field` of each record's batch as 4-byte numbers; what is there must be one."""
-    check_spread(batches, batch_capacity, cells, capacity, first, stop, len(out), at)
-    if field < 0 or field > 14:
-        raise ValueError("there is no such column")
-    source = buffer_access.cells_in(batches)
-    rows = buffer_access.cells_in(cells)
-    row = first
+    check_room(rows, len(out), at)
+    check_field(field, 15)
+    source = buffer_access.cells_in(rows.batches)
+    cells = buffer_access.cells_in(rows.cells)
+    capacity = rows.batch_capacity
+    row = rows.first
+    stop = rows.stop
     while row < stop:
-        out[at] = source[field * batch_capacity + batch_of(rows, row, batch_capacity)]
+        out[at] = source[field * capacity + batch_of(cells, row, capacity)]
         at = at + 1
         row = row + 1
     return at
 
 
-def spread_time_types(
-    batches: Readable,
-    batch_capacity: int,
-    cells: Readable,
-    capacity: int,
-    first: int,
-    stop: int,
-    out: Writable,
-    at: int,
-) -> int:
+def spread_time_types(rows: RecordRows, out: Writable, at: int) -> int:
     """Append the kind of each record's timestamp by Kafka's numbers: −1 none, 0 CreateTime, 1 LogAppendTime."""
-    check_spread(batches, batch_capacity, cells, capacity, first, stop, len(out), at)
-    source = buffer_access.cells_in(batches)
-    rows = buffer_access.cells_in(cells)
-    row = first
+    check_room(rows, len(out), at)
+    source = buffer_access.cells_in(rows.batches)
+    cells = buffer_access.cells_in(rows.cells)
+    capacity = rows.batch_capacity
+    row = rows.first
+    stop = rows.stop
     while row < stop:
-        batch = batch_of(rows, row, batch_capacity)
-        if source[2 * batch_capacity + batch] == 0:
+        batch = batch_of(cells, row, capacity)
+        if source[2 * capacity + batch] == 0:
             out[at] = -1
         else:
-            out[at] = source[6 * batch_capacity + batch] >> 3 & 1
+            out[at] = source[6 * capacity + batch] >> 3 & 1
         at = at + 1
         row = row + 1
     return at
 
 
-def spread_codecs(
-    batches: Readable,
-    batch_capacity: int,
-    cells: Readable,
-    capacity: int,
-    first: int,
-    stop: int,
-    out: Writable,
-    at: int,
-) -> int:
+def spread_codecs(rows: RecordRows, out: Writable, at: int) -> int:
     """Append the codec's id of each record's batch, a byte each."""
-    check_spread(batches, batch_capacity, cells, capacity, first, stop, len(out), at)
-    source = buffer_access.cells_in(batches)
-    rows = buffer_access.cells_in(cells)
-    row = first
+    check_room(rows, len(out), at)
+    source = buffer_access.cells_in(rows.batches)
+    cells = buffer_access.cells_in(rows.cells)
+    capacity = rows.batch_capacity
+    row = rows.first
+    stop = rows.stop
     while row < stop:
-        out[at] = source[6 * batch_capacity + batch_of(rows, row, batch_capacity)] & 7
+        out[at] = source[6 * capacity + batch_of(cells, row, capacity)] & 7
         at = at + 1
         row = row + 1
     return at
 
 
-def spread_flags(
-    batches: Readable,
-    batch_capacity: int,
-    cells: Readable,
-    capacity: int,
-    first: int,
-    stop: int,
-    bit: int,
-    flags: Writable,
-    at: int,
-) -> int:
+def spread_flags(rows: RecordRows, bit: int, flags: Writable, at: int) -> int:
     """Append whether each record's batch has the attribute `bit`, which only magic 2 defines."""
-    check_spread(batches, batch_capacity, cells, capacity, first, stop, 8 * len(flags), at)
-    source = buffer_access.cells_in(batches)
-    rows = buffer_access.cells_in(cells)
-    row = first
+    check_room(rows, 8 * len(flags), at)
+    source = buffer_access.cells_in(rows.batches)
+    cells = buffer_access.cells_in(rows.cells)
+    capacity = rows.batch_capacity
+    row = rows.first
+    stop = rows.stop
     while row < stop:
-        batch = batch_of(rows, row, batch_capacity)
-        if source[2 * batch_capacity + batch] >= 2 and source[6 * batch_capacity + batch] & bit:
+        batch = batch_of(cells, row, capacity)
+        if source[2 * capacity + batch] >= 2 and source[6 * capacity + batch] & bit:
             flags[at >> 3] = flags[at >> 3] | 1 << (at & 7)
         at = at + 1
         row = row + 1
     return at
 
 
-def spread_validity(
-    batches: Readable,
-    batch_capacity: int,
-    cells: Readable,
-    capacity: int,
-    first: int,
-    stop: int,
-    flags: Writable,
-    at: int,
-) -> int:
+def spread_validity(rows: RecordRows, flags: Writable, at: int) -> int:
     """Append whether the checksums over each record are right: that of its batch, and its own if it has one."""
-    check_spread(batches, batch_capacity, cells, capacity, first, stop, 8 * len(flags), at)
-    source = buffer_access.cells_in(batches)
-    rows = buffer_access.cells_in(cells)
-    row = first
+    check_room(rows, 8 * len(flags), at)
+    source = buffer_access.cells_in(rows.batches)
+    cells = buffer_access.cells_in(rows.cells)
+    capacity = rows.batch_capacity
+    row = rows.first
+    stop = rows.stop
     while row < stop:
-        batch = batch_of(rows, row, batch_capacity)
-        if source[14 * batch_capacity + batch] == 1 and rows[11 * capacity + row] != 0:
+        batch = batch_of(cells, row, capacity)
+        if source[14 * capacity + batch] == 1 and cells[11 * rows.capacity + row] != 0:
             flags[at >> 3] = flags[at >> 3] | 1 << (at & 7)
         at = at + 1
         row = row + 1
     return at
 
 
-def spread_checksums(
-    batches: Readable,
-    batch_capacity: int,
-    cells: Readable,
-    capacity: int,
-    first: int,
-    stop: int,
-    out: Writable,
-    at: int,
-) -> int:
+def spread_checksums(rows: RecordRows, out: Writable, at: int) -> int:
     """Append the stored checksum of each record: its own in magic 0 and 1, else that of its batch."""
-    check_spread(batches, batch_capacity, cells, capacity, first, stop, len(out), at)
-    source = buffer_access.cells_in(batches)
-    rows = buffer_access.cells_in(cells)
+    check_room(rows, len(out), at)
+    source = buffer_access.cells_in(rows.batches)
+    cells = buffer_access.cells_in(rows.cells)
+    capacity = rows.batch_capacity
     target = buffer_access.table_in(out)
-    row = first
+    row = rows.first
+    stop = rows.stop
     while row < stop:
-        target[at] = rows[10 * capacity + row]
+        target[at] = cells[10 * rows.capacity + row]
         if target[at] < 0:
-            target[at] = source[8 * batch_capacity + batch_of(rows, row, batch_capacity)]
+            target[at] = source[8 * capacity + batch_of(cells, row, capacity)]
         at = at + 1
         row = row + 1
     return at

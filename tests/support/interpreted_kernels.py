@@ -25,6 +25,7 @@ _FIRST = [
     "arithmetic",
     "dump_text",
     "record_walk",
+    "arrow_gather",
     "json_lines",
     "message_values",
     "message_json",

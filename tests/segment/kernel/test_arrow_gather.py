@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import arrow_gather as G
+from kseg.segment.kernel import arrow_headers as H
 from tests.support.kernel_variants import COMPILED, both, buffers, numbers, outcome, read_rows, table_of
 from tests.support.raw_batches import field, record, sealed, varint
 
@@ -30,63 +31,58 @@ def laid_out(kernel: Kernel, wrap: Wrap, data: bytes, bounds: array[int], room: 
     batches, count = table_of(data)
     cells = array("q", bytes(8 * 12 * CAPACITY))
     state = read_rows(kernel, wrap, data, batches, count, cells)
-    rows = state[kernel["record_walk"].COUNT]
+    count_of_rows = state[kernel["record_walk"].COUNT]
     wanted = outcome(lambda: gather.wanted_until(wrap(batches), 16, 0, count, wrap(bounds)))
-    kept = outcome(lambda: gather.keep_rows(wrap(cells), CAPACITY, rows, wrap(bounds)))
+    kept = outcome(lambda: gather.keep_rows(wrap(cells), CAPACITY, count_of_rows, wrap(bounds)))
     if not isinstance(kept, int):
         return wanted, kept
     left = numbers(room)
-    fits = outcome(lambda: gather.rows_within(wrap(cells), CAPACITY, 0, kept, True, True, wrap(left)))
+    rows = gather.RecordRows(wrap(batches), 16, wrap(cells), CAPACITY, 0, kept)
+    fits = outcome(lambda: gather.rows_within(rows, True, True, wrap(left)))
     sums = numbers(0, 0, 0)
-    told = (wrap(data), wrap(cells), CAPACITY, 0, kept, room, wrap(sums))
-    measured = outcome(partial(gather.measure_headers, *told)), sums
-    return wanted, kept, fits, left, measured, columns(gather, wrap, data, batches, cells, kept)
+    told = (wrap(data), rows, room, wrap(sums))
+    measured = outcome(partial(kernel["arrow_headers"].measure_headers, *told)), sums
+    return wanted, kept, fits, left, measured, columns(kernel, wrap, data, rows)
 
 
-def columns(
-    gather: ModuleType, wrap: Wrap, data: bytes, batches: array[int], cells: array[int], rows: int
-) -> list[Any]:
+def columns(kernel: Kernel, wrap: Wrap, data: bytes, rows: Any) -> list[Any]:
+    gather = kernel["arrow_gather"]
     found: list[Any] = []
     for start in (C.R_KEY_START, C.R_VALUE_START):
         out, flags, ends = bytearray(ROOM), bytearray(9), array("i", [0] * 65)
-        told = (wrap(data), wrap(cells), CAPACITY, 0, rows, start, wrap(out), 0, wrap(ends), wrap(flags), 0)
+        told = (wrap(data), rows, start, wrap(out), 0, wrap(ends), wrap(flags), 0)
         filled = outcome(partial(gather.gather_bytes, *told))
         found.append((filled, bytes(out), flags, ends))
     longs, ints, flags = array("q", [0] * 65), array("i", [0] * 65), bytearray(9)
     codes = bytearray(65)
-    spread = (wrap(batches), 16, wrap(cells), CAPACITY, 0, rows)
     for call in (
-        lambda: gather.gather_longs(wrap(cells), CAPACITY, 0, rows, C.R_OFFSET, wrap(longs), 0),
-        lambda: gather.gather_times(wrap(cells), CAPACITY, 0, rows, wrap(longs), 0),
-        lambda: gather.gather_ints(wrap(cells), CAPACITY, 0, rows, C.R_SEQUENCE, wrap(ints), 0),
-        lambda: gather.spread_longs(*spread, C.POSITION, wrap(longs), 1),
-        lambda: gather.spread_ints(*spread, C.LEADER_EPOCH, wrap(ints), 1),
-        lambda: gather.spread_time_types(*spread, wrap(ints), 0),
-        lambda: gather.spread_checksums(*spread, wrap(longs), 0),
-        lambda: gather.spread_codecs(*spread, wrap(codes), 0),
-        lambda: gather.spread_flags(*spread, 16, wrap(flags), 3),
-        lambda: gather.spread_validity(*spread, wrap(flags), 2),
+        lambda: gather.gather_longs(rows, C.R_OFFSET, wrap(longs), 0),
+        lambda: gather.gather_times(rows, wrap(longs), 0),
+        lambda: gather.gather_ints(rows, C.R_SEQUENCE, wrap(ints), 0),
+        lambda: gather.spread_longs(rows, C.POSITION, wrap(longs), 1),
+        lambda: gather.spread_ints(rows, C.LEADER_EPOCH, wrap(ints), 1),
+        lambda: gather.spread_time_types(rows, wrap(ints), 0),
+        lambda: gather.spread_checksums(rows, wrap(longs), 0),
+        lambda: gather.spread_codecs(rows, wrap(codes), 0),
+        lambda: gather.spread_flags(rows, 16, wrap(flags), 3),
+        lambda: gather.spread_validity(rows, wrap(flags), 2),
     ):
         found.append((outcome(call), longs.tolist(), ints.tolist(), bytes(flags), bytes(codes)))
-    found.append(headers(gather, wrap, data, cells, rows))
+    found.append(headers(kernel["arrow_headers"], wrap, data, rows))
     return found
 
 
-def headers(gather: ModuleType, wrap: Wrap, data: bytes, cells: array[int], rows: int) -> Any:
+def headers(kernel: ModuleType, wrap: Wrap, data: bytes, rows: Any) -> Any:
     sums = numbers(0, 0, 0)
-    told = (wrap(data), wrap(cells), CAPACITY, 0, rows, MOST, wrap(sums))
-    said = outcome(partial(gather.measure_headers, *told))
-    if said != rows:
+    said = outcome(partial(kernel.measure_headers, wrap(data), rows, MOST, wrap(sums)))
+    if not isinstance(said, int):
         return said
     count, name_bytes, value_bytes = sums
     names, values, flags = bytearray(name_bytes), bytearray(value_bytes), bytearray(count // 8 + 1)
-    ends, name_ends, value_ends = (array("i", [0] * (size + 1)) for size in (rows, count, count))
+    ends, name_ends, value_ends = (array("i", [0] * (size + 1)) for size in (said, count, count))
     said = outcome(
-        lambda: gather.gather_headers(
+        lambda: kernel.gather_headers(
             wrap(data),
-            wrap(cells),
-            CAPACITY,
-            0,
             rows,
             wrap(ends),
             wrap(names),
@@ -127,18 +123,19 @@ def test_tables_that_lie(capacity: int, first: int, stop: int, at: int, cells: l
     def asked(kernel: Kernel, wrap: Wrap) -> list[Any]:
         gather, table = kernel["arrow_gather"], wrap(array("q", cells))
         out, flags, ends, longs = bytearray(30), bytearray(3), array("i", [0] * 12), array("q", [0] * 12)
-        spread = (wrap(batches), 4, table, capacity, first, stop)
+
+        def rows() -> Any:
+            return gather.RecordRows(wrap(batches), 4, table, capacity, first, stop)
+
         calls: list[Callable[[], Any]] = [
-            lambda: gather.gather_bytes(
-                wrap(data), table, capacity, first, stop, 3, wrap(out), at, wrap(ends), wrap(flags), at
-            ),
-            lambda: gather.gather_longs(table, capacity, first, stop, at, wrap(longs), at),
-            lambda: gather.gather_times(table, capacity, first, stop, wrap(longs), at),
-            lambda: gather.spread_longs(*spread, at, wrap(longs), at),
-            lambda: gather.spread_codecs(*spread, wrap(out), at),
-            lambda: gather.spread_validity(*spread, wrap(flags), at),
-            lambda: gather.measure_headers(wrap(data), table, capacity, first, stop, 30, wrap(longs)),
-            lambda: gather.rows_within(table, capacity, first, stop, True, True, wrap(longs)),
+            lambda: gather.gather_bytes(wrap(data), rows(), 3, wrap(out), at, wrap(ends), wrap(flags), at),
+            lambda: gather.gather_longs(rows(), at, wrap(longs), at),
+            lambda: gather.gather_times(rows(), wrap(longs), at),
+            lambda: gather.spread_longs(rows(), at, wrap(longs), at),
+            lambda: gather.spread_codecs(rows(), wrap(out), at),
+            lambda: gather.spread_validity(rows(), wrap(flags), at),
+            lambda: kernel["arrow_headers"].measure_headers(wrap(data), rows(), 30, wrap(longs)),
+            lambda: gather.rows_within(rows(), True, True, wrap(longs)),
             lambda: gather.keep_rows(table, capacity, stop, wrap(longs)),
             lambda: gather.wanted_until(wrap(batches), capacity, first, stop, wrap(longs)),
         ]
@@ -167,16 +164,16 @@ def test_a_batch_laid_out() -> None:
     state = read_rows(COMPILED or {}, memoryview, data, batches, count, cells) if COMPILED else None
     if state is None:
         pytest.skip("the kernels are not compiled")
-    table = memoryview(cells)
+    rows = G.RecordRows(memoryview(batches), 16, memoryview(cells), CAPACITY, 0, 3)
     out, flags, ends = bytearray(16), bytearray(1), array("i", [0] * 4)
     filled = G.gather_bytes(
-        data, table, CAPACITY, 0, 3, C.R_KEY_START, memoryview(out), 0, memoryview(ends), memoryview(flags), 0
+        data, rows, C.R_KEY_START, memoryview(out), 0, memoryview(ends), memoryview(flags), 0
     )
     assert (bytes(out[:filled]), ends.tolist(), flags[0]) == (b"first", [0, 5, 5, 5], 0b101)
     sums = memoryview(array("q", [0, 0, 0]))
     for most, stop, need in ((MOST, 3, [2, 1, 1]), (2, 3, [2, 1, 1]), (1, 1, [0, 0, 0])):
-        assert G.measure_headers(data, table, CAPACITY, 0, 3, most, sums) == stop
+        assert H.measure_headers(data, rows, most, sums) == stop
         assert sums.tolist() == need
     longs = memoryview(array("q", [0] * 3))
-    G.gather_longs(table, CAPACITY, 0, 3, C.R_OFFSET, longs, 0)
+    G.gather_longs(rows, C.R_OFFSET, longs, 0)
     assert longs.tolist() == [50, 51, 52]
