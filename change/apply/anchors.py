@@ -1,7 +1,7 @@
-"""Where a path may lead: the directories of the evidence are walked by descriptors, and no link in them is followed.
+"""Path resolution inside a changed directory: by descriptors, and without following links.
 
 Whoever could place files in a data directory could place links too, and could put one in the place of a directory while
-kseg is at work. So a path is never given to the system whole:
+kseg is at work. So a path is never passed to the system as a whole:
 
     an anchored directory     (`anchored`, as long as a change works on it) is open, and every path below it begins at its
                               descriptor, wherever its name leads by now
@@ -28,7 +28,7 @@ os.register_at_fork(after_in_child=_anchors.clear)
 
 @contextmanager
 def anchored(path: str, descriptor: int) -> Iterator[None]:
-    """From now on every path that begins with `path` begins in this open directory, for the whole process."""
+    """While open, resolve every path below `path` from this open directory, in the whole process."""
     key = _key(path)
     before = _anchors.get(key)
     _anchors[key] = descriptor
@@ -81,7 +81,7 @@ def parent_of(path: str, *, as_entry: bool = False) -> Iterator[tuple[int | None
     """(descriptor of the directory that a name lies in, the name to give to the system with it); a descriptor of None
     goes with the path as it is. Raises OSError.
 
-    An anchored directory is `.` in itself, unless it is meant as the entry of the directory around it (as_entry)."""
+    An anchored directory is `.` in itself, unless its entry in the parent directory is meant (as_entry)."""
     head, descriptor, steps = _route(path, as_entry)
     if descriptor is None:
         yield None, path
@@ -131,15 +131,15 @@ def _key(path: str) -> str:
 
 
 def refused_link(path: str, what: str) -> Refused:
-    """What to say of a directory that is a link."""
+    """The error for a directory that is a link."""
     with suppress(OSError):
         what = f"{what} ({os.readlink(_key(path))})"
     return Refused(f"{path} is a link to a directory elsewhere: {what}")
 
 
 def open_file(path: str, flags: int) -> int:
-    """A descriptor of a regular file; anything else, and a link, raises OSError and is not even opened: a pipe would wait,
-    a device could do anything."""
+    """A descriptor of a regular file. Raises OSError for anything else and for links, without opening them: opening a pipe
+    blocks, and a device may do anything."""
     with parent_of(path) as (folder, name):
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         _check_is_file(status, path)

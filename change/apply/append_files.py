@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class GrowingFile(Protocol):
-    """What a writer of a log needs of the file that grows."""
+    """What the writer of a log needs of a growing file."""
 
     size_bytes: int
 
@@ -31,7 +31,7 @@ class GrowingFile(Protocol):
 
 
 class NoFile:
-    """A log that grows by so many bytes in a rehearsal, which writes none of them."""
+    """Stands for a log in a dry run: counts the bytes and writes none."""
 
     def __init__(self, size_bytes: int = 0) -> None:
         self.size_bytes = size_bytes
@@ -47,7 +47,7 @@ class NoFile:
 
 
 class LogFile:
-    """A file that grows at its end by whole writes: one that fails is taken back, so no torn batch stays.
+    """A file that grows by complete writes: a failed write is truncated, so that no torn batch stays.
 
     is_new: it must not exist yet, and gets the owner of its directory; else it must exist. Raises Refused.
     """
@@ -83,7 +83,7 @@ class LogFile:
         self.size_bytes = size_bytes
 
     def sync(self) -> None:
-        """Return when the bytes are on the disk."""
+        """Sync the bytes to disk."""
         try:
             os.fdatasync(self._descriptor)
         except OSError as error:
@@ -96,7 +96,7 @@ class LogFile:
 
 
 def create_file(path: str | os.PathLike[str], data: "Buffer", fsync: bool = True) -> None:
-    """Make a file that must not exist yet, with the owner of its directory. Raises Refused."""
+    """Create a file with the owner of its directory. Raises Refused when it exists."""
     name = os.fspath(path)
     try:
         _write_new(name, data, fsync)
@@ -106,14 +106,14 @@ def create_file(path: str | os.PathLike[str], data: "Buffer", fsync: bool = True
 
 
 def temporary_name(name: str) -> str:
-    """Where the bytes of a file wait that is to be replaced, as in Kafka."""
+    """The name under which the replacement of a file is written, as in Kafka."""
     return f"{name}.tmp"
 
 
 def replace_file(path: str | os.PathLike[str], data: "Buffer", fsync: bool = True) -> None:
-    """Put `data` in the place of a file that exists, in one instant; it keeps its owner and permissions.
+    """Replace an existing file by `data` atomically; owner and permissions are kept.
 
-    The bytes wait under its `temporary_name`; what lay there goes. Raises Refused.
+    The bytes are written under its `temporary_name`, replacing any file of that name. Raises Refused.
     """
     name = os.fspath(path)
     temporary = temporary_name(name)

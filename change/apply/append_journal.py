@@ -6,9 +6,9 @@
 3. `done` records the final state of the changed files.
 
 Undo truncates files that grew, restores those that were replaced, and removes new ones. What a killed command wrote can also
-be kept: the journal is then closed with the directory as it is.
+be kept: the journal is then closed and the directory stays as it is.
 
-A file with a second name elsewhere (a hard link) is refused: what is written to it would appear there too.
+A file with a second hard link elsewhere is refused: what is written to it would appear there too.
 """
 
 import os
@@ -44,7 +44,7 @@ from kseg.segment.errors import KsegError, Refused
 class Guard:
     """The journal of one directory while a command writes into it; a context manager.
 
-    Left without `done` (an exception) it stays half done, and the user is told both ways. Raises Refused when the
+    If the body raises before `done`, the change stays incomplete, and the user is told how to finish or undo it. Raises Refused when the
     journal cannot be written; then nothing has changed yet, or the sentence says how to go on.
     """
 
@@ -152,13 +152,13 @@ class Guard:
             raise
 
     def will_create(self, name: str) -> None:
-        """Note a name before its file is made (also one that a replaced file is renamed to)."""
+        """Record a name before its file is created (or a replaced file is renamed to it)."""
         if name not in self._created:
             self._note({"type": "create", "name": name})
             self._created.add(name)
 
     def done(self) -> None:
-        """Everything is written and synced."""
+        """Record that everything is written and synced."""
         found = look(self.location.directory, self._disk)
         files = [[name, *numbers_of(seen)] for name, seen in found.items()]
         self._note({"type": "done", "files": files})
@@ -178,11 +178,11 @@ class Guard:
         self._stack.close()
 
     def release(self) -> None:
-        """Write no more: whoever undoes the journal of the data directory undoes this one too."""
+        """Close without `done`: undoing the data directory's journal undoes this one too."""
         self._stack.close()
 
     def roll_back(self) -> None:
-        """Undo everything at once, instead of leaving the journal half done."""
+        """Undo everything now, instead of leaving the change incomplete."""
         from kseg.change.apply.undo import undo
 
         self.release()
@@ -203,7 +203,7 @@ def _roll_back(location: JournalLocation, disk: Disk) -> None:
 
 
 def keep(journal: Journal, disk: Disk) -> None:
-    """Close a half-done journal with the directory as it lies. Needs the claim. Raises Refused."""
+    """Close the journal of an incomplete change and keep the directory as it is. The caller holds the claim. Raises Refused."""
     try:
         files = [[name, *numbers_of(seen)] for name, seen in look(journal.location.directory, disk).items()]
         append(journal, {"type": "done", "files": files}, disk)

@@ -1,6 +1,6 @@
 """The undo of an append: truncate the log to its former end, restore replaced files, remove new ones.
 
-What is truncated and removed was written by the append, if the journal tells the truth. A signed journal is believed; with an
+What is truncated and removed was written by the append, if the journal is genuine. A signed journal is trusted; with an
 unsigned one all of it is kept (module undo_quarantine).
 """
 
@@ -32,7 +32,7 @@ from kseg.segment.partition.names import parse_file_name
 
 
 def kept_path(location: JournalLocation, elsewhere: str | None, name: str) -> str:
-    """Where the copy of a file that is replaced lies."""
+    """The path of the copy of a replaced file."""
     return location.old(name) if elsewhere is None else os.path.join(elsewhere, name)
 
 
@@ -49,7 +49,7 @@ def _seen_by_name(rows: Iterable[Sequence[int]]) -> dict[str, ObservedFile]:
 
 
 class AppendUndo:
-    """The way back of what a guarded command wrote (the protocol `undo.DirectoryUndo`)."""
+    """Undo of an append (implements `undo.DirectoryUndo`)."""
 
     def __init__(self, journal: Journal, disk: Disk) -> None:
         self._journal = journal

@@ -44,8 +44,8 @@ _OWN_FILES = ".own-files"
 
 @dataclass(slots=True)
 class Copied:
-    """directory: the copy. Bytes by how they came: shared with the input's blocks, under a second name of the input's
-    files, copied, and made new."""
+    """directory: the copy. Its bytes by origin: blocks shared with the input, hard links to the input's files,
+    copied, and written new."""
 
     directory: str
     files: int = 0
@@ -63,11 +63,11 @@ def write_copy(
     journal: JournalLocation | None = None,
     disk: Disk = DISK,
 ) -> Copied:
-    """Make `target` what the planned directory would become; a plan without steps gives a plain copy.
+    """Write to `target` what the planned directory would become; a plan without steps gives a plain copy.
 
-    hard_link: files that stay as they are become second names of the input's files, so that writing to either writes
-    to both; where that cannot be (another file system) they are copied. Raises Refused when `target` is there and not
-    empty, the inputs changed, or the file system does not take it; then nothing stays behind.
+    hard_link: unchanged files become hard links to the input's files, so that writing to either writes
+    to both; across file systems they are copied. Raises Refused when `target` exists and is not
+    empty, the inputs changed, or the file system fails; then nothing stays behind.
     """
     target = os.path.abspath(target)
     try:
@@ -81,7 +81,7 @@ def write_copy(
 
 
 def is_copy(plan: Plan, target: str, disk: Disk = DISK) -> bool:
-    """Whether `target` looks like the planned directory already: names and sizes. Raises Refused."""
+    """Whether `target` already has the names and sizes of the planned directory. Raises Refused."""
     progress = StepProgress(plan.inputs, plan.steps)
     ours = {name for name in progress.inputs if parse_file_name(name).role in OURS}
     planned = {name: _size(progress, token) for name, token in progress.end.items() if name not in ours}
@@ -111,8 +111,8 @@ def write_files(
     journal: JournalLocation | None = None,
     disk: Disk = DISK,
 ) -> None:
-    """The files of a planned directory, as they would become, into `target`, which may hold the copies of its
-    sub-directories already. over: names that are replaced there; what lay there before the run is set aside. Raises
+    """Write the files of a planned directory into `target`, which may hold the copies of its
+    sub-directories already. over: names that are replaced there; files from before the run are set aside. Raises
     Refused when another name is taken, otherwise as `write_copy`."""
     target = os.path.abspath(target)
     folder = os.path.join(target, f"{_OWN_FILES}{aside(journal)}")

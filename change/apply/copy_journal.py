@@ -1,6 +1,6 @@
 """The journal of a run that makes changed copies (--output): the same command goes on with it, `undo` removes what it made.
 
-It lies in the output as that of a data directory does, and is there before anything else:
+It lies in the output directory, like the journal of a data directory, and is written before anything else:
 
     journal, staged   the command; whether the output, and which directories above it, were made for this
     copy              before a copy gets its name: that name, and by inode, size and time all that it is; of files in a
@@ -9,8 +9,8 @@ It lies in the output as that of a data directory does, and is there before anyt
     undoing, undone   as in every journal
 
 Copies are made by several processes at a time; each adds whole lines, one at a time. What is removed is what a line
-describes, and directories under the names that only this run gives while a copy is not complete. Where somebody has
-changed a copy since, nothing is removed.
+describes, and directories under the names that only this run gives while a copy is not complete. If
+a copy was changed since, nothing is removed.
 """
 
 import errno
@@ -41,7 +41,7 @@ _Row = tuple[str, int, int, int]
 
 
 def clear_begun(output: str, disk: Disk = DISK) -> list[str]:
-    """Remove what killed runs left of an output that has not come to be; what was removed. Raises OSError."""
+    """Remove what killed runs left of an output that was never completed; returns what was removed. Raises OSError."""
     output = os.path.abspath(output)
     made = missing_parents(output, disk)
     return (
@@ -50,8 +50,8 @@ def clear_begun(output: str, disk: Disk = DISK) -> list[str]:
 
 
 class BegunOutput:
-    """An output that is not there yet is made under another name, and gets its own together with its journal: a kill
-    between the two would leave a directory of which nobody knows whose it is. top: the outermost directory to be made."""
+    """A new output directory is created under another name and gets its own together with its journal: a kill
+    between the two would leave a directory of unknown origin. top: the outermost directory to be created."""
 
     def __init__(self, top: str, location: JournalLocation) -> None:
         self.top = top
@@ -59,11 +59,11 @@ class BegunOutput:
         self.folder = os.path.join(os.path.dirname(top), f".{os.path.basename(top)}{aside(location)}begun")
 
     def path(self, path: str) -> str:
-        """Where what will have this path lies meanwhile."""
+        """Where the directory of this final path is while incomplete."""
         return self.folder + path[len(self.top) :]
 
     def clear_others(self, disk: Disk) -> list[str]:
-        """Remove what killed runs left; what was removed. Raises OSError."""
+        """Remove what killed runs left; returns what was removed. Raises OSError."""
         parent = os.path.dirname(self.top)
         names = disk.names(parent)
         begun = [name for name in names if name.startswith(self._before) and name.endswith("-begun")]
@@ -85,14 +85,14 @@ class BegunOutput:
 
 
 def aside(location: JournalLocation | None) -> str:
-    """What is in the name of a copy that is not complete, behind its own name."""
+    """The suffix of the name of an incomplete copy."""
     return ".kseg-" if location is None else f".kseg-{location.id}-"
 
 
 def note_copy(
     location: JournalLocation, target: str, folder: str, names: Sequence[str] | None, disk: Disk
 ) -> None:
-    """A copy is complete in `folder`, and about to be called `target`; or only these files of it, in that directory.
+    """Record that a copy is complete in `folder` and about to be renamed to `target`; or only these files of it, in that directory.
     Raises OSError."""
     status = disk.status(folder)
     inode = 0 if status is None else status.st_ino
@@ -109,7 +109,7 @@ def note_copy(
 
 
 def set_aside(location: JournalLocation, target: str, names: Sequence[str], disk: Disk) -> None:
-    """Give the files that are about to be replaced in a directory a second name beside the journal. Raises OSError."""
+    """Hard-link the files that are about to be replaced in a directory beside the journal. Raises OSError."""
     for row in _found(location, target, names, disk):
         if disk.status(_kept(location, row)) is None:
             link_or_copy(disk, os.path.join(target, row[0]), _kept(location, row))
@@ -154,7 +154,7 @@ def _add_line(location: JournalLocation, line: Line, disk: Disk) -> None:
 
 
 def missing_parents(path: str, disk: Disk) -> list[str]:
-    """The directories that are not there, the innermost first."""
+    """The missing directories above a path, innermost first."""
     missing = []
     while disk.status(path) is None:
         missing.append(path)
@@ -167,7 +167,7 @@ def _known(lines: Sequence[Line], field: str = "files") -> set[_Row]:
 
 
 class CopyUndo:
-    """The way back of copies (the protocol `undo.DirectoryUndo`): they go."""
+    """Undo of --output (implements `undo.DirectoryUndo`): remove the copies."""
 
     def __init__(self, journal: Journal, disk: Disk) -> None:
         self._journal = journal

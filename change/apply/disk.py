@@ -1,9 +1,9 @@
 """Every file-system call of the executor, as the methods of one small object.
 
-The executor asks a `Disk` for everything, so that a test can put another in its place: one that dies at the n-th
-operation, or says that no space is left. Paths are as given, and lead nowhere but where they say (module anchors); a
-method that changes a name or a file is one system call for that, and raises OSError as the system does. What is asked
-about and is not there is None, not an error. Only regular files are opened.
+The executor calls a `Disk` for everything, so that a test can replace it: with one that dies at the n-th
+operation, or reports that no space is left. Paths are resolved by module anchors; a
+method that changes a name or a file makes one system call for it, and raises OSError as the system does. A query about
+a missing file returns None. Only regular files are opened.
 
 How bytes get from file to file, best first: shared blocks (FICLONE), copied inside the kernel (copy_file_range, which
 shares blocks as well where it can), read and written. Holes stay holes, and nobody reads them.
@@ -42,7 +42,7 @@ class Disk:
     # --- looking
 
     def status(self, path: str) -> os.stat_result | None:
-        """Of the name itself (a link is not followed); None when there is nothing of that name."""
+        """lstat: a link is not followed; None when there is nothing of that name."""
         try:
             with parent_of(path) as (folder, name):
                 return os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -50,7 +50,7 @@ class Disk:
             return None
 
     def names(self, path: str) -> list[str]:
-        """What a directory holds, sorted; nothing when it is not there."""
+        """The names in a directory, sorted; empty when it does not exist."""
         try:
             with _directory(path) as descriptor:
                 return sorted(os.listdir(descriptor))
@@ -108,11 +108,11 @@ class Disk:
         return open_file(path, os.O_RDWR)
 
     def write(self, descriptor: int, data: "Buffer", position: int) -> int:
-        """How many of the bytes were written, as the system has it."""
+        """Returns the number of bytes written, as pwrite does."""
         return unreadable.write(descriptor, data, position)
 
     def clone(self, source: int, target: int) -> bool:
-        """Make the empty file `target` share all blocks of `source`; False where that cannot be."""
+        """Make the empty file `target` share all blocks of `source` (FICLONE); False where the file system cannot."""
         try:
             fcntl.ioctl(target, _FICLONE, source)
         except OSError as error:
@@ -122,7 +122,7 @@ class Disk:
         return True
 
     def copy_range(self, source: int, position: int, count: int, target: int, target_position: int) -> int:
-        """Let the kernel copy bytes; how many it did, 0 where it cannot or `source` ends."""
+        """copy_file_range; returns the bytes copied, 0 where the system cannot or `source` ends."""
         if unreadable.is_known(source, position, count):
             return 0
         try:
@@ -136,11 +136,11 @@ class Disk:
         os.ftruncate(descriptor, size_bytes)
 
     def sync(self, descriptor: int) -> None:
-        """Return when the file is on the disk."""
+        """Sync a file to disk."""
         os.fsync(descriptor)
 
     def start_writeback(self, descriptor: int) -> None:
-        """Begin to write the file out, so that a `sync` later finds little to do."""
+        """Start writing the file out, so that a later `sync` has little to do."""
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def close(self, descriptor: int) -> None:
@@ -170,7 +170,7 @@ class Disk:
             os.link(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder, follow_symlinks=False)
 
     def give_name(self, descriptor: int, path: str) -> bool:
-        """Let an open file that has no name appear as `path`; False where that cannot be."""
+        """Link an open unnamed file as `path`; False where the system cannot."""
         try:
             folder = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
@@ -187,7 +187,7 @@ class Disk:
         return True
 
     def rename(self, path: str, new_path: str) -> None:
-        """One instant; what had the new name has it no longer."""
+        """Atomic; a file of the new name is replaced."""
         with (
             parent_of(path, as_entry=True) as (folder, name),
             parent_of(new_path, as_entry=True) as (new_folder, new_name),
@@ -207,7 +207,7 @@ class Disk:
             os.rmdir(name, dir_fd=folder)
 
     def sync_directory(self, path: str) -> None:
-        """Return when the names in a directory are on the disk."""
+        """Sync the names in a directory to disk."""
         with _directory(path) as descriptor:
             os.fsync(descriptor)
 
@@ -251,7 +251,7 @@ def _opened_to_change(path: str) -> int:
 
 
 def write_all(disk: Disk, descriptor: int, data: "Buffer", position: int) -> None:
-    """All of the bytes from `position` on."""
+    """Write all of the bytes from `position` on."""
     rest = memoryview(data).cast("B")
     while len(rest):
         written = disk.write(descriptor, rest, position)
@@ -259,8 +259,8 @@ def write_all(disk: Disk, descriptor: int, data: "Buffer", position: int) -> Non
 
 
 def copy(disk: Disk, source: int, position: int, count: int, target: int, target_position: int) -> None:
-    """Copy a range of one open file into another, which has nothing there yet. Raises OSError (EIO) when `source` ends
-    before it."""
+    """Copy a range of one open file into another that has no bytes there yet. Raises OSError (EIO) when `source` ends
+    within the range."""
     end = target_position + count
     for start, length in disk.data_extents(source, position, count):
         _copy_data(disk, source, start, length, target, target_position + start - position)
@@ -281,7 +281,7 @@ def _copy_data(disk: Disk, source: int, position: int, count: int, target: int, 
 
 
 def checksum(disk: Disk, descriptor: int, position: int, count: int, crc: int = 0) -> int:
-    """CRC-32C of a range of an open file, going on from `crc`. Raises OSError (EIO) when the file ends before it."""
+    """CRC-32C of a range of an open file, continuing `crc`. Raises OSError (EIO) when the file ends within the range."""
     from kseg.segment.crc import crc32c_of_zeros
 
     for start, length in disk.data_extents(descriptor, position, count):
@@ -324,7 +324,7 @@ def give_likeness(disk: Disk, path: str, like: os.stat_result) -> bool:
 
 
 def copy_file(disk: Disk, source_path: str, path: str) -> int:
-    """Make `path` a copy of a file, attributes included, on the disk; its CRC-32C, which was compared. Raises OSError."""
+    """Copy a file to `path` with its attributes, sync it, and compare; returns the CRC-32C. Raises OSError."""
     like = disk.status(source_path)
     source = disk.open_to_read(source_path)
     try:
@@ -346,7 +346,7 @@ def copy_file(disk: Disk, source_path: str, path: str) -> int:
 
 
 def link_or_copy(disk: Disk, source_path: str, path: str) -> int:
-    """Give a file a second name, or where the file system has no links, make a copy; the inode of `path`."""
+    """Hard-link a file, or copy it where the file system has no links; returns the inode of `path`."""
     try:
         disk.link(source_path, path)
     except OSError as error:
@@ -360,7 +360,7 @@ def link_or_copy(disk: Disk, source_path: str, path: str) -> int:
 
 
 def make_directories(path: str, disk: Disk) -> None:
-    """Make a directory and those above it that are missing, durably. Raises OSError."""
+    """Create a directory and its missing parents, and sync them. Raises OSError."""
     if disk.status(path) is not None:
         return
     parent = os.path.dirname(path)
@@ -373,7 +373,7 @@ def make_directories(path: str, disk: Disk) -> None:
 
 
 def remove_if_empty(disk: Disk, path: str) -> None:
-    """Remove a directory, unless it is gone already or something lies in it. Raises other OSErrors."""
+    """Remove a directory unless it is missing or not empty. Raises other OSErrors."""
     try:
         disk.remove_directory(path)
     except OSError as error:
@@ -382,13 +382,13 @@ def remove_if_empty(disk: Disk, path: str) -> None:
 
 
 def remove_quietly(disk: Disk, path: str) -> None:
-    """Unlink, unless it is gone already."""
+    """Unlink a file if it exists."""
     with suppress(FileNotFoundError):
         disk.unlink(path)
 
 
 def remove_with_files(disk: Disk, directory: str) -> None:
-    """Remove a directory that holds nothing but files, or what is left of it."""
+    """Remove a directory of files only; a missing one is no error."""
     for name in disk.names(directory):
         remove_quietly(disk, os.path.join(directory, name))
     with suppress(FileNotFoundError):

@@ -1,10 +1,10 @@
-"""Journals and quarantines that lie elsewhere (`--journal DIR`, `--quarantine DIR`): for a disk that is full, or must not be written.
+"""Journals and quarantines in another directory (`--journal DIR`, `--quarantine DIR`): for a disk that is full or must not be written.
 
     <DIR>/kseg-<id>/<directory name>.<inode>/journal.jsonl      the journal of one directory
     <DIR>/kseg-<id>/<directory name>.<inode>/<file name>        what a change has taken out of it
 
-A directory whose journal lies elsewhere says so by the name of an empty file in it, its pointer, and so `undo` and whoever comes
-next find the journal:
+A directory whose journal is elsewhere has an empty file, the pointer, whose name says where; so `undo` and later commands
+find the journal:
 
     kseg-journal-<id>-at-<DIR, percent-encoded>.open            the change is not done; later `.done`
 
@@ -13,10 +13,10 @@ the blocks of the directory and of the inodes have. (XFS and Btrfs may need a bl
 anything has moved.) The second names of files that move lie beside the pointer for the same reason, where others make a directory.
 New files cannot lie elsewhere, since they become part of the directory by a rename.
 
-The journal is there before its pointer and goes behind it, so a pointer without a journal means that DIR is not mounted: an
-open one is in the way of every change, one that is done is not. (A kill between the two can leave a journal in DIR to which nothing
-points: it was not decided yet, or all was taken back, and nobody reads it.) A pointer may have been planted: it is followed through no link,
-to a name that only kseg gives and that is made of this directory's inode, and what lies there is believed as little as any journal.
+The journal is created before its pointer and removed after it, so a pointer without a journal means that DIR is not mounted: an
+open pointer blocks every change, a done one does not. (A kill between the two can leave a journal in DIR to which nothing
+points: it had not committed, or was undone, and is never read.) A pointer may be forged: no link is followed, the name must
+be one that kseg makes from this directory's inode, and what is found there is trusted no more than any journal.
 """
 
 import os
@@ -35,7 +35,7 @@ _NAME_BYTES = 255
 
 
 def home(around: str, journal_id: str, directory: str, inode: int) -> str:
-    """The directory below `around` that is for this one, however many have its name."""
+    """The directory below `around` for this one; unique by its inode, since several directories can have the same name."""
     name = f"{os.path.basename(os.path.abspath(directory))}.{inode:x}"
     return os.path.join(os.path.realpath(around), f"kseg-{journal_id}", name)
 
@@ -54,13 +54,13 @@ def is_home(path: str, journal_id: str, inode: int) -> bool:
 
 
 def pointer_name(path: str, journal_id: str) -> str:
-    """Of the pointer to a journal in this home, without its last part."""
+    """The name of the pointer to a journal in this home, without its suffix."""
     around = os.path.dirname(os.path.dirname(path))
     return f"{PREFIX}{journal_id}{_AT}{quote_from_bytes(os.fsencode(around), safe='')}"
 
 
 def read_pointer(name: str) -> tuple[str, str] | None:
-    """(id, DIR) of the pointer that has this name; None for another file."""
+    """(id, DIR) of a pointer of this name; None for any other file."""
     suffix = next((each for each in (OPEN, DONE) if name.endswith(each)), None)
     journal_id, at, quoted = name.removeprefix(PREFIX).removesuffix(suffix or "").partition(_AT)
     if suffix is None or not at or not is_id(journal_id):
@@ -72,8 +72,8 @@ def read_pointer(name: str) -> tuple[str, str] | None:
 
 
 def check_place(path: str, directory: str, what: str) -> None:
-    """what: a journal or a quarantine of `directory`. Raises Refused when it may not lie there, because a broker would die of it,
-    and when it cannot, below something that is no directory."""
+    """what: a journal or a quarantine of `directory`. Raises Refused where it would keep a broker from starting, and below
+    something that is not a directory."""
     inside = os.path.realpath(path)
     there = inside
     while not os.path.lexists(there):
@@ -90,7 +90,7 @@ def check_place(path: str, directory: str, what: str) -> None:
 
 
 def check_pointer(path: str, journal_id: str) -> None:
-    """Raises Refused for a home that no name of a file can point to."""
+    """Raises Refused for a home whose path is too long for the name of a pointer."""
     if len(os.fsencode(pointer_name(path, journal_id))) + len(OPEN) > _NAME_BYTES:
         around = os.path.dirname(os.path.dirname(path))
         raise Refused(

@@ -1,16 +1,16 @@
-"""Carry out a plan, such that a kill at any instant loses nothing and leaves a way on and a way back.
+"""Apply a plan, so that a kill at any instant loses nothing and the change can be finished or undone.
 
-1. Check that the directory is as the planner found it, that no half-done change lies there, and that there is room (module
-   room).
+1. Check that the directory is as the planner found it, that it has no incomplete change, and that the disk space suffices
+   (module room).
 2. Begin the journal: the whole plan and the files as found.
-3. Stage (module staging): make all new files, give all files that will move a second name in the quarantine, copy
-   what will be cut off. Check the inputs once more.
-4. Write the line `staged`. Until now nothing in the directory has changed, and whatever fails is cleared away;
-   from now on `finish` goes on and `undo` goes back.
-5. Take the steps in order. Each is one rename, unlink or truncation; how many are done is seen on the disk (module
-   course), so a killed change goes on where it stopped.
-6. Check the directory against the planned end, drop the second names of files that are still in the directory (they
-   would keep their space from being freed one day), and write the line `done`.
+3. Stage (module staging): write all new files, hard-link all files that will move into the quarantine, copy
+   what will be truncated. Check the inputs once more.
+4. Write the line `staged`. Until then nothing in the directory has changed, and a failure is cleaned up;
+   from then on `finish` completes the change and `undo` reverts it.
+5. Take the steps in order. Each is one rename, unlink or truncation; the disk shows how many are done (module
+   step_progress), so a killed change continues where it stopped.
+6. Check the directory against the planned end, drop the hard links of files that are still in the directory (they
+   would keep space from being freed later), and write the line `done`.
 """
 
 import errno
@@ -90,8 +90,8 @@ def apply_plan(
 
 
 def finish(location: JournalLocation, disk: Disk = DISK) -> list[Applied]:
-    """Go on with a half-done change, and with those in partitions that its journal names; what is done stays as it
-    is, what was never decided is cleared away, what an `append` wrote is kept.
+    """Complete an incomplete change, and those in partitions that its journal names; a complete one stays as it
+    is, one that did not commit is cleared away, what an `append` wrote is kept.
 
     The lock of the data directory is the caller's. Raises Refused when there is no such journal, a directory changed
     since, or an undo has begun.
@@ -176,7 +176,7 @@ def _location_of(error: OSError, otherwise: str) -> str:
 
 
 def finish_claimed(journal: Journal, disk: Disk) -> Applied | None:
-    """`finish` of one directory, for whoever has claimed it already."""
+    """`finish` for one directory that the caller has claimed."""
     if journal.state is JournalState.ABANDONED:
         abandon(journal, disk)
         return None

@@ -1,17 +1,17 @@
-"""Reads the journal of a change, and tells from its lines how far the change has come.
+"""Read the journal of a change, and the state of the change from it.
 
 Lines, each one JSON object, in this order:
 
     journal   version, id, kind, command, directory; the files as found, the steps, the findings that led here
               (of an attempt on a cluster also the events emitted so far: module attempts); a nonce (module journal_signature)
-    staged    the new files (inode, size, time, CRC-32C) and what is in quarantine: the change is decided from here on
+    staged    the new files (inode, size, time, CRC-32C) and what is in quarantine: the change is committed from here on
     done      all steps are done and checked
-    undoing   the undo is decided
-    undone    everything is back; what is left to do is to remove journal and quarantine
+    undoing   the undo is committed
+    undone    everything is restored; journal and quarantine are left to remove
 
-A journal ends with a whole line: what a kill left of another is ignored, and cut off by the next write. Without `staged` nothing
+A journal ends with a complete line: the rest of a torn one is ignored, and truncated by the next write. Without `staged` nothing
 has changed yet. `append` writes another kind of journal (module append_journal), and `--output` a third (copy_journal), with the
-same first and last lines. Module journal_lines says what a valid line is; a journal with any other is not followed.
+same first and last lines. Module journal_lines defines valid lines; a journal with any other is not followed.
 """
 
 import errno
@@ -33,7 +33,7 @@ NOT_OURS = (errno.ELOOP, errno.ENOTDIR, errno.EINVAL, errno.EISDIR)  # a link, o
 
 
 class JournalState(StrEnum):
-    """How far a change has come."""
+    """The state of a change."""
 
     ABANDONED = "abandoned"  # nothing has happened yet, the staging is waste
     APPLYING = "applying"  # decided and not done
@@ -46,7 +46,7 @@ class JournalState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """A journal as it lies there. header: its first line; lines: the others. fault: why it cannot be followed. is_signed: whether
+    """A journal as read. header: its first line; lines: the others. fault: why it cannot be followed. is_signed: whether
     this user has written all of it on this machine (module journal_signature)."""
 
     location: JournalLocation
@@ -84,12 +84,12 @@ class Journal:
 
     @property
     def holders(self) -> dict[str, int]:
-        """By name as found, the inode that an undo gives it; empty before that is decided."""
+        """By name as found, the inode that an undo restores; empty before the undo is committed."""
         line = self.line("undoing") or {}
         return {str(name): int(inode) for name, inode in line.get("holders", {}).items()}
 
     def elsewhere(self, disk: Disk) -> str | None:
-        """Where a quarantine elsewhere lies. Raises FormatError for a directory that kseg has not made for this one."""
+        """The quarantine in another directory. Raises FormatError for a directory that kseg has not made for this one."""
         path = self.header.get("quarantine")
         if path is None:
             return None
@@ -99,7 +99,7 @@ class Journal:
 
 
 def read_journal(location: JournalLocation, disk: Disk = DISK) -> Journal:
-    """A journal from the disk; one that is not there is like one that was not begun. Raises UnreadableInput."""
+    """Read a journal; a missing one is like one that was not begun. Raises UnreadableInput."""
     try:
         try:
             if location.home is not None:
@@ -157,7 +157,7 @@ def partition_locations(journal: Journal, disk: Disk = DISK) -> list[JournalLoca
 
 
 def spend_journal(journal: Journal, disk: Disk = DISK) -> None:
-    """Note that a journal is over, before it is removed: a copy of it that comes back is not believed any more."""
+    """Record that a journal is spent, before it is removed: a copy of it that is put back is no longer trusted."""
     with suppress(OSError, ValueError):
         spend(whole_lines(disk, journal.path))
 
@@ -168,7 +168,7 @@ def state_of(lines: Iterable[Line]) -> JournalState:
 
 
 def whole_lines(disk: Disk, path: str) -> bytes:
-    """The whole lines of a journal. Raises ValueError when it is larger than any."""
+    """The complete lines of a journal. Raises ValueError when it is larger than kseg writes."""
     descriptor = disk.open_to_read(path)
     try:
         size_bytes = os.fstat(descriptor).st_size
@@ -181,7 +181,7 @@ def whole_lines(disk: Disk, path: str) -> bytes:
 
 
 def is_there(location: JournalLocation, disk: Disk) -> bool:
-    """Whether there is a journal at its place. Raises UnreadableInput when nobody can tell."""
+    """Whether the journal exists. Raises UnreadableInput when that cannot be determined."""
     try:
         return disk.status(location.journal) is not None
     except OSError as error:
@@ -189,7 +189,7 @@ def is_there(location: JournalLocation, disk: Disk) -> bool:
 
 
 def has_traces(location: JournalLocation, disk: Disk) -> bool:
-    """Whether there is a journal, or what a kill left of its removal. Raises UnreadableInput when nobody can tell."""
+    """Whether there is a journal, or the rest of an interrupted removal. Raises UnreadableInput when that cannot be determined."""
     try:
         if any(disk.status(path) is not None for path in (location.journal, *location.directories[1:])):
             return True

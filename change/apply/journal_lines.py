@@ -1,4 +1,4 @@
-"""The lines of a journal: written with a sum, and believed only when every sum, kind, field and order is right.
+"""The lines of a journal: written with a checksum, and accepted only if every checksum, kind, field and order is right.
 
 A journal lies among the evidence, so anybody can have written it, and a disk can have spoilt it. What is checked here
 needs nothing but its bytes:
@@ -8,7 +8,7 @@ needs nothing but its bytes:
     sum       the last field: of the line and of the sum before it, so that no line can be lost, moved or changed unnoticed
     values    numbers in the range of what they count, names that name a file in a directory and nothing of kseg's
 
-A sum shows an accident, and is no proof of who wrote the line; a signature is (module journal_signature). So nothing that an
+A checksum detects accidents and does not prove who wrote the line; a signature does (module journal_signature). So nothing that an
 unsigned journal says is carried out unless what lies on the disk proves that no byte is lost by it (modules proof, undo_quarantine).
 """
 
@@ -48,12 +48,12 @@ Line = Mapping[str, Any]
 
 
 def is_id(text: str) -> bool:
-    """Whether a journal may be called that: in a data directory its files are told from others by it."""
+    """Whether this is a valid id of a journal; in a data directory it distinguishes the journal's files from others."""
     return _ID.fullmatch(text) is not None and not any(each in text for each in ("-new-", "-old-", "-at-"))
 
 
 def encoded(line: Line, before: bytes, is_signed: bool = False) -> bytes:
-    """A line with its sum and, before that, its signature; the first line has a nonce too, which makes it that of no other journal. before: the
+    """A line with its signature and checksum; the first line also has a nonce, which makes it unique to its journal. before: the
     bytes of the lines before it."""
     plain = json_line(line)
     head = plain.removesuffix(b"}\n")
@@ -65,7 +65,7 @@ def encoded(line: Line, before: bytes, is_signed: bool = False) -> bytes:
 
 
 def is_too_large(data: bytes, share: float = 1) -> bool:
-    """Whether nobody would read a journal of these bytes, or more than a share of what would be read."""
+    """Whether a journal of these bytes would be too large to be read, or above a share of that limit."""
     values = data.count(b",") + data.count(b"[") + data.count(b"{")
     return len(data) > share * LIMIT_BYTES or values > share * _MOST_VALUES
 
@@ -191,7 +191,7 @@ def _check_grows(names: Iterable[str], grows: Sequence[str], replaces: Sequence[
 
 
 def last_log(names: Iterable[str]) -> str | None:
-    """Of the files of a partition: the log that an append extends."""
+    """The log that an append extends, among the files of a partition."""
     logs = [(parse_file_name(name), name) for name in names]
     live = [
         (parsed.base_offset, name)
@@ -307,7 +307,7 @@ def text(line: Line, field: str) -> str:
 
 
 def listed(value: object) -> Sequence[Any]:
-    """Raises TypeError for what is no list."""
+    """A field that holds a list. Raises TypeError."""
     if not isinstance(value, list):
         raise TypeError("a list is missing")
     return value

@@ -1,4 +1,4 @@
-"""Where the journal of a directory lies, and the files that belong to it.
+"""The location of a directory's journal and of the files that belong to it.
 
 A broker dies of unknown directories in a data directory, but leaves sub-directories of a partition and unknown regular files alone:
 
@@ -30,7 +30,7 @@ _KEPT = ".kept"  # a broker takes no file of this name for one of a log
 
 
 def new_run_id(now_ms: int) -> str:
-    """An id that sorts by time and that nobody else has: one for all directories that a run of a command changes."""
+    """A unique id that sorts by time: one for all directories that a run changes."""
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_ms // 1000))
     return f"{moment}-{os.urandom(4).hex()}"
 
@@ -47,7 +47,7 @@ class JournalLocation:
 
     @property
     def is_flat(self) -> bool:
-        """Whether everything that lies here are regular files of the directory."""
+        """Whether journal and quarantine are regular files of the directory itself."""
         return self.in_log_dir or self.home is not None
 
     @property
@@ -64,19 +64,19 @@ class JournalLocation:
 
     @property
     def quarantine(self) -> str:
-        """As told to the user: the directory, or how the names of its files begin."""
+        """As shown to the user: the directory, or the prefix of its files."""
         return f"{self._base}-old-" if self.is_flat else os.path.join(self._base, "old")
 
     @property
     def pointers(self) -> tuple[str, str]:
-        """What says in the directory that its journal lies elsewhere: before the change is done, and behind that."""
+        """The pointers in the directory to a journal elsewhere: before the change is done, and after."""
         assert self.home is not None
         path = self.target(elsewhere.pointer_name(self.home, self.id))
         return f"{path}{OPEN}", f"{path}{DONE}"
 
     @property
     def beginnings(self) -> tuple[str, str]:
-        """How the paths of new files and of those taken out begin."""
+        """The prefixes of the paths of new files and of removed ones."""
         if self.is_flat:
             return f"{self._base}-new-", f"{self._base}-old-"
         return self._part("new", ""), self._part("old", "")
@@ -93,7 +93,7 @@ class JournalLocation:
         return os.path.join(self._base, kind, name)
 
     def kept_name(self, path: str) -> str:
-        """Of which file of the directory what lies at `path` is kept, when `path` is one that `old` gives."""
+        """The name of the file that is kept at `path`, if `path` is one that `old` gives."""
         name = os.path.basename(path)
         if self.is_flat:
             name = name.removeprefix(os.path.basename(self.beginnings[1]))
@@ -105,7 +105,7 @@ class JournalLocation:
 
     @property
     def directories(self) -> tuple[str, ...]:
-        """Those here that belong to the journal, outermost first; none in a data directory."""
+        """The journal's directories in this directory, outermost first; none in a data directory."""
         if self.is_flat:
             return ()
         parts = (os.path.join(self._base, part) for part in ("new", "old"))
@@ -117,16 +117,16 @@ class JournalLocation:
         return () if self.home is None else (os.path.dirname(self.home), self.home)
 
     def elsewhere(self, around: str, disk: Disk) -> str:
-        """The directory below one elsewhere that is for this one."""
+        """This directory's home below another directory."""
         return elsewhere.home(around, self.id, self.directory, self.inode(disk))
 
     def pointer(self, disk: Disk) -> str | None:
-        """The pointer that lies in the directory, when one does."""
+        """The pointer in the directory, if there is one."""
         there = () if self.home is None else self.pointers
         return next((path for path in there if disk.status(path) is not None), None)
 
     def inode(self, disk: Disk) -> int:
-        """Of the directory."""
+        """The inode of the directory."""
         status = disk.status(self.directory)
         if status is not None and stat.S_ISLNK(status.st_mode):
             status = disk.status(os.path.realpath(self.directory))
@@ -150,8 +150,8 @@ class JournalLocation:
 def location_for(
     directory: str, journal_id: str, journal_dir: str | None = None, disk: Disk = DISK
 ) -> JournalLocation:
-    """Where the journal of a change to `directory` belongs. journal_dir: the directory elsewhere that was asked for. Raises
-    Refused when it may not lie there."""
+    """The location of the journal of a change to `directory`. journal_dir: the value of --journal. Raises
+    Refused when a journal is not allowed there."""
     is_partition = is_partition_directory(directory) or (
         not is_log_directory(directory) and isinstance(list_directory(directory), PartitionDirectory)
     )
@@ -161,7 +161,7 @@ def location_for(
 
 
 def put_elsewhere(location: JournalLocation, journal_dir: str | None, disk: Disk) -> JournalLocation:
-    """The place with its journal below `journal_dir`, when there is one. Raises Refused when it may not lie there."""
+    """The location with the journal below `journal_dir`, if that is given. Raises Refused when a journal is not allowed there."""
     if journal_dir is None:
         return location
     elsewhere.check_place(journal_dir, location.directory, "journal")
@@ -174,7 +174,7 @@ def put_elsewhere(location: JournalLocation, journal_dir: str | None, disk: Disk
 
 
 def as_pointed(location: JournalLocation, disk: Disk) -> JournalLocation:
-    """The place, with its journal elsewhere where a pointer says so. Raises UnreadableInput."""
+    """The location, with the journal elsewhere if a pointer says so. Raises UnreadableInput."""
     try:
         for found in filter(None, map(elsewhere.read_pointer, disk.names(location.directory))):
             if found[0] == location.id:

@@ -1,4 +1,4 @@
-"""Whether there are traces of kseg next to the targets of a command: one look each, without importing anything else.
+"""Check for journals next to the targets of a command: one look each, without importing anything else.
 
 Almost always there are none, and then this is all that the check costs.
 """
@@ -16,7 +16,7 @@ _PREFIX = "kseg-journal-"
 
 
 def half_done_around(targets: Sequence[Target]) -> Iterator[Finding]:
-    """A finding for each half-done change of the directories that targets lie in, and of their data directories."""
+    """A finding for each incomplete change of the directories of targets, and of their data directories."""
     for directory in _directories(targets):
         from kseg.change.apply.unfinished import half_done_findings
 
@@ -45,12 +45,12 @@ def _directories(targets: Sequence[Target]) -> Iterator[str]:
 
 
 def is_known_to_kseg(partition_path: str) -> bool:
-    """Whether a partition directory has a place for journals, or points to one elsewhere: only then there can be one."""
+    """Whether a partition directory has a .kseg, or a pointer to a journal elsewhere: without either it has no journal."""
     return os.path.lexists(os.path.join(partition_path, KSEG_DIRECTORY)) or has_journal(partition_path)
 
 
 def has_journal(log_dir: str) -> bool:
-    """Whether a journal lies in a data directory, of a change that is done or not."""
+    """Whether a data directory has a journal, of a complete change or not."""
     with suppress(OSError), os.scandir(log_dir) as entries:  # whoever reads it says why it cannot be read
         return any(entry.name.startswith(_PREFIX) for entry in entries)
     return False

@@ -22,8 +22,8 @@ def journals_in(directory: str, disk: Disk = DISK) -> list[Journal]:
 
 
 def unfinished_in(directory: str, disk: Disk = DISK) -> list[Journal]:
-    """The journals in a directory but for those of changes that are done, oldest first: of those only the end is read,
-    since many can lie there. Raises UnreadableInput."""
+    """The journals of incomplete changes in a directory, oldest first. Of complete ones only the end is read,
+    since there can be many. Raises UnreadableInput."""
     locations = [location for location in locations_in(directory, disk) if not _ends_done(location, disk)]
     return [
         journal
@@ -33,8 +33,8 @@ def unfinished_in(directory: str, disk: Disk = DISK) -> list[Journal]:
 
 
 def locations_in(directory: str, disk: Disk = DISK) -> list[JournalLocation]:
-    """Where they lie, oldest first; none is opened. Raises UnreadableInput when the directory cannot be listed, Refused
-    when the place of journals is none."""
+    """Their locations, oldest first; none is opened. Raises UnreadableInput when the directory cannot be listed, Refused
+    when .kseg is not a directory."""
     try:
         locations = [
             JournalLocation(directory, name, in_log_dir=False) for name in _partition_ids(directory, disk)
@@ -107,8 +107,8 @@ def _log_dir_ids(names: list[str]) -> set[str]:
 
 
 def location_of(path: str) -> JournalLocation | None:
-    """The place that the path of a journal, or of the directory around it, means; None when it means none. Raises Refused for
-    a journal elsewhere whose directory is not there."""
+    """The location for the path of a journal or of the directory around it; None for any other path. Raises Refused for
+    a journal elsewhere whose directory is missing."""
     around = os.path.dirname(path) if os.path.basename(path) == JOURNAL_FILE else path
     if os.path.basename(os.path.dirname(os.path.abspath(around))).startswith("kseg-"):
         return _location_elsewhere(os.path.realpath(around))

@@ -1,7 +1,7 @@
 """Signs the lines of a journal, so that a later undo can tell its own journals from planted ones.
 
-The sums of a journal show accidents; anybody can compute them (module journal_lines). What an undo cuts off or removes is nowhere
-else, because the change itself had written it. Only a signed journal is believed when it says so; with any other journal an undo
+The sums of a journal show accidents; anybody can compute them (module journal_lines). What an undo truncates or removes exists nowhere
+else, because the change itself wrote it. Only a signed journal is trusted with that; with any other journal an undo
 keeps those bytes (module undo_quarantine).
 
     key        32 random bytes in $XDG_STATE_HOME/kseg/journal-key (default ~/.local/state), readable by its owner only, made
@@ -9,12 +9,12 @@ keeps those bytes (module undo_quarantine).
     nonce      8 random bytes in the first line: the same change of the same run, made again after an undo, has other signatures
     signature  HMAC-SHA-256 over the line and the signature of the line before it; the last field before the sum
 
-A signature does not get old: whoever has kept a copy of a journal could put it back after it was undone or forgotten, when the same bytes may
-be those of a later change. So the first signature of a journal that is over is noted beside the key (`spent-journals`, a line of
+A signature does not expire: somebody could put a copy of a journal back after it was undone or forgotten, when the same bytes may
+belong to a later change. So the first signature of a journal that is over is noted beside the key (`spent-journals`, a line of
 it each), and a journal whose signature is there counts as unsigned.
 
 Another user, another machine or a new container has another key, and so does a process that cannot store one. Their journals are
-followed all the same, as those of strangers.
+followed too, as unsigned ones.
 """
 
 import os
@@ -38,7 +38,7 @@ def new_nonce() -> bytes:
 
 
 def signature(head: bytes, before: bytes) -> bytes:
-    """Of a line without its last fields. before: the bytes of the lines before it."""
+    """The signature of a line without its last fields. before: the bytes of the lines before it."""
     match = _SIGNATURE.fullmatch(before.removesuffix(b"\n").rpartition(b"\n")[2])
     return _signature(_key(), b"" if match is None else match[2], head)
 
@@ -60,7 +60,7 @@ def is_signed(data: bytes) -> bool:
 
 
 def spend(data: bytes) -> None:
-    """Note that a journal is over; nothing where there is no place for that. data: its lines."""
+    """Record that a journal is spent, if there is a place for that. data: its lines."""
     first = _first(data)
     if not first or not is_signed(data):
         return

@@ -22,8 +22,8 @@ from kseg.change.apply.journal_location import JournalLocation
 
 
 def begin(location: JournalLocation, header: Line, disk: Disk) -> Journal:
-    """Write a journal's first line, durably, with the directories that belong to it (whose names the caller syncs
-    before he decides: losing them sooner loses nothing). Raises OSError, and then nothing of it is left.
+    """Write and sync a journal's first line and its directories (whose names the caller syncs
+    before the commit: losing them earlier loses nothing). Raises OSError, and then nothing of it is left.
 
     The first name that comes into the directory is that of a whole first line, which tells the directory's time as it
     was found: killed at any moment, `abandon` knows what to give back. So where `.kseg` is yet to be made, the journal
@@ -87,7 +87,7 @@ def _withdraw(
 
 
 def write_at_once(path: str, data: bytes, like: os.stat_result | None, disk: Disk) -> None:
-    """Make a file that has all its bytes from the moment it has its name, where the file system can do that."""
+    """Create a file that has all its bytes as soon as it has its name, where the file system can."""
     descriptor = disk.create_nameless(os.path.dirname(path) or os.curdir)
     is_named = descriptor is None
     if descriptor is None:
@@ -118,13 +118,13 @@ def _first_line(header: Line, path: str) -> bytes:
 
 
 def sync_names(location: JournalLocation, disk: Disk) -> None:
-    """Return when all names around a journal are on the disk. Raises OSError."""
+    """Sync all names around a journal to disk. Raises OSError."""
     for path in (*reversed(location.directories), location.directory):
         disk.sync_directory(path)
 
 
 def append(journal: Journal, line: Line, disk: Disk) -> Journal:
-    """Add a line, durably; the journal with it. Raises OSError; the line is taken back then, if that is possible."""
+    """Append a line and sync it; returns the journal with it. Raises OSError, after truncating the line if possible."""
     if line["type"] != "done":
         _point(journal.location, OPEN, disk)
     try:
@@ -164,7 +164,7 @@ def _point(location: JournalLocation, how: str, disk: Disk) -> None:
 
 
 def discard(location: JournalLocation, disk: Disk) -> None:
-    """Remove a journal and all that belongs to it, the journal last. Raises OSError."""
+    """Remove a journal with its files, the journal last. Raises OSError."""
     pointer = location.pointer(disk)
     for path in location.files(disk):
         if path == location.journal and pointer is not None:

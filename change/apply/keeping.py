@@ -5,7 +5,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """Directories that were asked for (module elsewhere); None: beside what changes."""
+    """The directories of --journal and --quarantine (module elsewhere); None: beside the changed files."""
 
     journal_dir: str | None = None
     quarantine: str | None = None

@@ -1,14 +1,13 @@
-"""Nobody else at work: the broker's lock on a data directory, and kseg's own on a directory that changes.
+"""Mutual exclusion: the broker's lock on a data directory, and kseg's own lock on a directory that it changes.
 
 A broker takes `.lock` of each of its data directories (Kafka: FileLock; Java's FileChannel.tryLock is the POSIX record
 lock over the whole file). `locked` takes the same lock, so that it refuses while a broker runs and a broker refuses
-to start meanwhile. A `.lock` that was not there is removed again. What POSIX says about such locks, and this module
-minds: they belong to the process; children do not inherit them (the parent of worker processes holds them); and they
-are lost as soon as the process closes *any* descriptor of the file, so nothing in kseg opens a `.lock` but this.
+to start meanwhile. A `.lock` that was not there is removed again. POSIX record locks belong to the process; children do not inherit them (the parent of worker processes holds them); and they
+are lost as soon as the process closes *any* descriptor of the file, so nothing else in kseg opens a `.lock`.
 
 A node of KRaft that has its metadata log in a data directory opens and writes `__cluster_metadata-0` before it asks for
 the lock of that directory (observed with 4.3.1): a node that is started while kseg works there refuses to start, but has
-added to that one log. So a change of that partition rests on the check of its files just before the decision.
+added to that one log. So a change of that partition relies on the check of its files just before the commit.
 
 A run whose attempts work in other processes (a cluster) leaves a part of the lock to them: `partition_lock` says how.
 
@@ -45,7 +44,7 @@ PART_BYTES = 1 << 31
 
 
 def part_of(run_id: str) -> int:
-    """The first byte of a run's part of a lock. Never the first byte of all, which the run's own process keeps."""
+    """The first byte of a run's part of a lock; never byte 0, which the run's own process keeps."""
     return (1 + zlib.crc32(run_id.encode()) % (1 << 30)) * PART_BYTES
 
 
@@ -66,8 +65,8 @@ def locked(log_dirs: Iterable[str]) -> Iterator[None]:
 
 @contextmanager
 def locked_files(paths: Iterable[str], part_for: str = "") -> Iterator[None]:
-    """The same for lock files wherever they lie. part_for: the id of a run whose part of each lock is left free, once
-    all of it was had."""
+    """The same for lock files at any path. part_for: the id of a run whose part of each lock is released again, after
+    the whole lock was held."""
     with ExitStack() as stack:
         for path in sorted(set(paths)):
             stack.enter_context(_locked(path, part_for))
@@ -115,13 +114,13 @@ def _set_mtime(path: str, mtime_ns: int | None) -> None:
 
 
 def is_locked(log_dir: str) -> bool:
-    """Whether another process holds the broker's lock on a data directory at this moment; False where nobody can tell."""
+    """Whether another process holds the broker's lock on a data directory at this moment; False where that cannot be determined."""
     return lock_holder(log_dir) is not None
 
 
 def lock_holder(log_dir: str) -> int | None:
-    """The process that holds the broker's lock on a data directory at this moment, 0 when it is out of sight (another container's); None
-    where nobody holds it, or nobody can tell. Only asks (F_GETLK), so that a broker that starts meanwhile is not disturbed."""
+    """The process that holds the broker's lock on a data directory at this moment, 0 when it is not visible from here (another container's); None
+    where nobody holds it, or that cannot be determined. Only queries (F_GETLK), so that a broker that starts meanwhile is not disturbed."""
     path = lock_path(log_dir)
     if sys.platform != "linux" or is_held(
         path
@@ -142,7 +141,7 @@ def lock_holder(log_dir: str) -> int | None:
 
 
 def is_held(path: str) -> bool:
-    """Whether this very process holds the lock."""
+    """Whether this process holds the lock."""
     try:
         status = os.stat(path)
     except OSError:
@@ -194,15 +193,15 @@ def _is_still(path: str, descriptor: int) -> bool:
 
 
 def claimed_by_command(directory: str, follow_links: bool) -> AbstractContextManager[None]:
-    """`claimed` for the directory that a command is about. follow_links: whether the user said so (--follow-links)."""
+    """`claimed` for the directory that a command changes. follow_links: the option --follow-links."""
     return claimed(directory, follow_link=follow_links or _may_be_link(directory))
 
 
 @contextmanager
 def claimed(directory: str, *, follow_link: bool = False) -> Iterator[None]:
-    """Be the only kseg that changes `directory`, and meanwhile lead every path below it to the directory that it is now.
+    """Be the only kseg that changes `directory`, and meanwhile resolve every path below it from the directory that is open now.
 
-    follow_link: whether its name may be a link. Raises Refused when another kseg is at it, or it cannot be opened.
+    follow_link: whether its name may be a link. Raises Refused when another kseg has claimed it, or it cannot be opened.
     """
     try:
         descriptor = open_directory(directory, follow_link=follow_link)
@@ -227,7 +226,7 @@ def _may_be_link(directory: str) -> bool:
 
 
 def is_claimed(directory: str) -> bool:
-    """Whether a kseg is changing `directory` at this moment; False when nobody can tell."""
+    """Whether a kseg is changing `directory` at this moment; False where that cannot be determined."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:

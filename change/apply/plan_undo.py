@@ -1,4 +1,4 @@
-"""The undo of a planned change: every touched file comes back under its original name, and what the steps made goes."""
+"""Undo of a planned change: restore every file under its original name, and remove what the steps made."""
 
 import os
 import stat
@@ -21,7 +21,7 @@ from kseg.segment.errors import Refused
 
 
 class PlanUndo:
-    """The way back of a planned change."""
+    """Undo of a planned change (implements `undo.DirectoryUndo`)."""
 
     def __init__(self, journal: Journal, disk: Disk) -> None:
         change = change_of(journal, disk)

@@ -1,4 +1,4 @@
-"""That no byte is lost, proved by what lies on the disk: a journal can have been written by anybody (module journal_lines).
+"""Prove from the files on disk that no byte will be lost: a journal can be forged (module journal_lines).
 
     what is cleared away    each file in `old` must be in the directory too: a second name of a file there, or a copy of its
                             bytes; each in `new` must be one that the steps write
@@ -32,7 +32,7 @@ Copy = tuple[
 
 
 def check_disposable(journal: Journal, disk: Disk) -> None:
-    """Raises Refused when something that belongs to a journal is no waste: it is of no kind that a change makes, or its
+    """Raises Refused when a file of a journal must not be removed: it is of no kind that a change makes, or its
     bytes are nowhere in the directory."""
     location = journal.location
     new = {location.new(number) for number in _writes(journal)}
@@ -51,7 +51,7 @@ def check_disposable(journal: Journal, disk: Disk) -> None:
 
 
 def check_copies(location: JournalLocation, copies: Iterable[Copy], disk: Disk) -> None:
-    """The same of copies in a quarantine elsewhere, those of them that are there."""
+    """The same for the existing copies in a quarantine elsewhere."""
     for copy in copies:
         if disk.status(copy[0]) is not None:
             _check_second_hand(location, copy[0], [copy], disk)
@@ -104,8 +104,8 @@ def _is_foreign(location: JournalLocation, name: str) -> bool:
 
 
 def is_copy(path: str, original: str, position: int, disk: Disk) -> bool:
-    """Whether a file repeats bytes of another, as far as it goes; where a machine died while it was written, zeros stand
-    for them."""
+    """Whether a file has the same bytes as another, up to its own size; zeros count as equal where the machine died while
+    it was written."""
     status = disk.status(original)
     if status is None or not stat.S_ISREG(status.st_mode):
         return False
@@ -159,8 +159,8 @@ def check_steps(
     done: int,
     disk: Disk,
 ) -> None:
-    """Before a half-done change goes on behind its first `done` steps. Raises Refused when what they take out is kept
-    nowhere, or what they put in is not what was made for them."""
+    """Called before an incomplete change continues after its first `done` steps. Raises Refused when what they take out is kept
+    nowhere, or what they put in is not what was staged for them."""
     for number in range(done, len(progress.steps)):
         if number in staged.files and not is_made(location.new(number), staged, number, disk):
             raise Refused(
@@ -192,8 +192,8 @@ def check_steps(
 
 
 def is_second_name(location: JournalLocation, name: str, now: str, disk: Disk) -> bool:
-    """Whether what is kept of a file that stayed, and is called `now`, repeats it: the same file, or a copy made before a
-    part was cut off, which is kept as well."""
+    """Whether the kept version of a file that stayed (as `now`) duplicates it: the same file, or a copy made before a
+    truncation whose tail is kept too."""
     path, target = location.old(name), location.target(now)
     status, there = disk.status(path), disk.status(target)
     if status is None or there is None or not stat.S_ISREG(status.st_mode):
@@ -202,7 +202,7 @@ def is_second_name(location: JournalLocation, name: str, now: str, disk: Disk) -
 
 
 def is_made(path: str, staged: Staged, number: int, disk: Disk) -> bool:
-    """Whether a file is the one that was made for a step, and has this name alone."""
+    """Whether a file is the one staged for a step, and has no other name."""
     status = disk.status(path)
     if status is None or not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
         return False
@@ -211,7 +211,7 @@ def is_made(path: str, staged: Staged, number: int, disk: Disk) -> bool:
 
 
 def has_checksum(path: str, size_bytes: int, crc: int, disk: Disk) -> bool:
-    """Whether the first bytes of a file sum up to that."""
+    """Whether the first bytes of a file have this checksum."""
     descriptor = disk.open_to_read(path)
     try:
         return os.fstat(descriptor).st_size >= size_bytes and checksum(disk, descriptor, 0, size_bytes) == crc
@@ -220,7 +220,7 @@ def has_checksum(path: str, size_bytes: int, crc: int, disk: Disk) -> bool:
 
 
 def has_other_names(path: str, known: Iterable[str], disk: Disk) -> bool:
-    """Whether a file can be reached by a name that is neither `path` nor known."""
+    """Whether a file has a hard link that is neither `path` nor known."""
     status = disk.status(path)
     if status is None:
         return False
@@ -232,8 +232,8 @@ def has_other_names(path: str, known: Iterable[str], disk: Disk) -> bool:
 def check_removable(
     location: JournalLocation, progress: StepProgress, staged: Staged, holders: Mapping[str, int], disk: Disk
 ) -> None:
-    """Before an undo puts files back. holders: as it knows them. Raises Refused when a file is not there to be put back,
-    or a name that is emptied or filled holds neither a file that is kept nor one that the change has made."""
+    """Called before an undo restores files. holders: inodes by name. Raises Refused when a file to be restored is missing,
+    or a name to be freed or restored holds a file that is neither kept nor made by the change."""
     kept = set()
     for name, inode in holders.items():
         held = [disk.status(path) for path in (location.old(name), location.target(name))]
@@ -279,7 +279,7 @@ def _holds_part_of(path: str, kept: str, disk: Disk) -> bool:
 
 
 def may_grow(path: str, tail: str, position: int, disk: Disk) -> bool:
-    """Whether what was cut off a file at `position` can be written there: nothing else already exists."""
+    """Whether the truncated tail of a file can be written back at `position`: nothing else was written there."""
     file = disk.open_to_read(path)
     try:
         rest = disk.open_to_read(tail)

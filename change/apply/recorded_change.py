@@ -24,7 +24,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """journal: where it is told. course: its steps. staged: what was made for them, None before it is decided.
+    """journal: its journal. course: its steps. staged: the files made for them, None before the commit.
     elsewhere: the directory of this change in a quarantine elsewhere."""
 
     journal: Journal
@@ -33,8 +33,8 @@ class Change:
     elsewhere: str | None
 
     def files_elsewhere(self) -> Iterator[tuple[str, str, int]]:
-        """Every file that the change puts into a quarantine elsewhere: its path, and of which file as found it is a
-        copy, from which position on."""
+        """Every file that the change puts into a quarantine elsewhere: its path, the file as found that it is a
+        copy of, and from which position on."""
         if self.elsewhere is not None:
             for name in self.progress.lost:
                 yield os.path.join(self.elsewhere, name), name, 0
@@ -44,11 +44,11 @@ class Change:
                     yield path, tail.name, tail.position
 
     def quarantine_elsewhere(self) -> AbstractContextManager[bool]:
-        """With the quarantine elsewhere open, no link leading to it; whether there is one. Raises Refused."""
+        """Open the quarantine elsewhere without following links; yields whether there is one. Raises Refused."""
         return quarantine_open(self.journal, self.elsewhere)
 
     def clear(self, disk: Disk) -> None:
-        """Remove journal, staging and quarantine. Only when the directory is as found: what is removed must be there
+        """Remove journal, staging and quarantine. Only when the directory is as found: the removed bytes must exist there
         (module proof). Raises OSError and Refused."""
         check_disposable(self.journal, disk)
         _clear_elsewhere(self.journal, self.elsewhere, list(self.files_elsewhere()), disk)
@@ -57,7 +57,7 @@ class Change:
 
 @contextmanager
 def quarantine_open(journal: Journal, elsewhere: str | None) -> Iterator[bool]:
-    """With a quarantine elsewhere open, no link leading to it; whether there is one. Raises Refused."""
+    """Open a quarantine elsewhere without following links; yields whether there is one. Raises Refused."""
     if elsewhere is None:
         yield False
         return
@@ -91,7 +91,7 @@ def _clear_elsewhere(
 
 
 def clear_guard(journal: Journal, disk: Disk) -> None:
-    """Remove the journal of an append that is not to be, and what it kept; the directory is as found. Raises OSError and
+    """Remove the journal of an append that did not commit, and what it kept; the directory is as found. Raises OSError and
     Refused."""
     try:
         elsewhere = journal.elsewhere(disk)
@@ -107,7 +107,7 @@ def clear_guard(journal: Journal, disk: Disk) -> None:
 def header_of(
     plan: Plan, steps: Sequence[Step], inputs: Sequence[FileIdentity], mtime_ns: int
 ) -> dict[str, object]:
-    """The first line of a plan's journal, but for what the journal itself adds."""
+    """The first line of a plan's journal, without what the journal itself adds."""
     return {
         "kind": PLAN,
         "command": plan.command,
@@ -120,7 +120,7 @@ def header_of(
 
 
 def change_of(journal: Journal, disk: Disk) -> Change:
-    """The change that a plan's journal tells. Raises Refused when the journal makes no sense."""
+    """The change that a plan's journal records. Raises Refused when the journal is inconsistent."""
     try:
         inputs = [FileIdentity(n, s, m, i) for n, s, m, i in journal.header["inputs"]]
         progress = StepProgress(inputs, [_step(row) for row in journal.header["steps"]])
@@ -174,12 +174,12 @@ def _step(row: Mapping[str, Any]) -> Step:
 
 
 def undo_command(path: str, finish: bool = False) -> str:
-    """What to type to go back, or on."""
+    """The command that undoes the change, or finishes it."""
     return f"kseg undo {'--finish ' if finish else ''}{shell_quoted(path)}"
 
 
 def half_done_sentence(journal: Journal) -> str:
-    """What a journal in the way is, and both ways out."""
+    """The sentence about an incomplete change, with the commands that finish and undo it."""
     path = journal.path
     if journal.state is JournalState.OUT_OF_REACH:
         directory, pointer = journal.location.directory, journal.location.pointer(DISK) or path
@@ -211,7 +211,7 @@ def half_done_sentence(journal: Journal) -> str:
 
 
 def clear_the_way(directory: str, disk: Disk) -> None:
-    """Remove what was never decided. Raises Refused when a half-done change lies there. Needs the claim."""
+    """Remove changes that did not commit. Raises Refused when there is an incomplete change. The caller holds the claim."""
     for journal in unfinished_in(directory, disk):
         if journal.is_half_done:
             raise Refused(half_done_sentence(journal))
@@ -220,8 +220,8 @@ def clear_the_way(directory: str, disk: Disk) -> None:
 
 
 def abandon(journal: Journal, disk: Disk) -> None:
-    """Clear away a change that was not decided: journal, staging, copies; the directory has its time again. Raises
-    Refused when that cannot be done, or something lies there that is nowhere else."""
+    """Clean up a change that did not commit: journal, staging, copies; restores the directory's modification time. Raises
+    Refused when that fails, or a file there exists nowhere else."""
     try:
         if journal.header and journal.kind == PLAN:
             change_of(journal, disk).clear(disk)
@@ -239,8 +239,8 @@ def abandon(journal: Journal, disk: Disk) -> None:
 
 
 def give_back_time(journal: Journal, disk: Disk) -> None:
-    """The modification time of a directory as it was found, the last thing to give back: the journal is gone, so nobody
-    could go on where that cannot be."""
+    """Restore the modification time of a directory, as the last step: the journal is gone, so a failure
+    here is ignored."""
     mtime_ns = journal.header.get("directory_mtime_ns")
     if isinstance(mtime_ns, int):
         with suppress(OSError):

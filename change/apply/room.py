@@ -1,7 +1,7 @@
-"""How much room a change needs on each file system before it begins, and how much there is.
+"""The disk space that a change needs on each file system, checked before it begins.
 
 Counted in whole blocks: the journal and the directories around it, new files, copies of what is cut off, and with a quarantine
-elsewhere of all that is taken out. Second names take none. Files that were made while the change was planned have theirs already; a
+elsewhere of all that is taken out. Hard links take none. Files that were made while the change was planned have theirs already; a
 plan that is only shown counts them, for they are gone when it is carried out. Bytes that a new file takes over from another count as far as they are no hole, and only where the file system cannot
 share blocks (`_COPIES`). So a change may need less than this, and what a directory itself grows by comes on top: where the system
 runs out of room all the same, what was begun is cleared away and the sentence is the same.
@@ -35,7 +35,7 @@ _SECTOR_BYTES = 512  # of st_blocks
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """On one file system. path: a directory on it that the user knows."""
+    """Needed and free space on one file system. path: a directory on it that the user knows."""
 
     path: str
     needed_bytes: int
@@ -51,8 +51,8 @@ class Room:
 
 
 def rooms_of(plan: Plan, keeping: Keeping, steps: Sequence[Step] | None = None) -> tuple[Room, ...]:
-    """What carrying out a plan needs. steps: those that are taken now; None: the plan is only shown. A file system that says
-    nothing of itself is left out."""
+    """The space that a plan needs, by file system. steps: those that are taken now; None: the plan is only shown. A file system
+    whose free space is unknown is left out."""
     taken = plan.steps if steps is None else steps
     journal_at = keeping.journal_dir or plan.directory
     kept_at = keeping.quarantine or plan.directory
@@ -98,7 +98,7 @@ def _can_be_had(room: Room) -> bool:
 
 
 def advice(keeping: Keeping) -> str:
-    """What helps."""
+    """The sentence that suggests what to do."""
     options = [
         name
         for name, value in (("--journal DIR", keeping.journal_dir), ("--quarantine DIR", keeping.quarantine))
@@ -109,7 +109,7 @@ def advice(keeping: Keeping) -> str:
 
 
 def out_of_room(error: OSError, rooms: Iterable[Room], keeping: Keeping) -> str:
-    """What to add to the sentence about an error of the system, when it is that there is no room."""
+    """The addition to the sentence about an OSError when the file system is full; else empty."""
     if error.errno not in _NO_ROOM:
         return ""
     needed = "".join(f"; {_sentence(room)}" for room in rooms)
@@ -117,7 +117,7 @@ def out_of_room(error: OSError, rooms: Iterable[Room], keeping: Keeping) -> str:
 
 
 def out_of_room_writing(error: OSError, path: str, least_bytes: int) -> str:
-    """The same of a file that is written while a change is planned. least_bytes: what it needs at least."""
+    """The same for a file that is written while a change is planned. least_bytes: what it needs at least."""
     if error.errno not in _NO_ROOM:
         return ""
     rooms = rooms_for([(path, least_bytes)])
@@ -212,7 +212,7 @@ def _occupied(directory: str, name: str, most: int) -> int:
 
 
 def rooms_for(needs: Iterable[tuple[str, int]]) -> tuple[Room, ...]:
-    """By file system, what files of these lengths need in directories."""
+    """The space that files of these lengths need in directories, by file system."""
     lengths: dict[str, list[int]] = {}
     for path, length in needs:
         if length:
@@ -237,7 +237,7 @@ class FileSystem:
 
 
 def file_system_of(path: str) -> FileSystem | None:
-    """On which file system a path lies, or will lie once it is made; None where that says nothing of itself."""
+    """The file system of a path that exists or will be created; None where its free space is unknown."""
     with suppress(OSError):
         try:
             status = os.statvfs(path)

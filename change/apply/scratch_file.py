@@ -1,11 +1,11 @@
-"""New files that are too large to wait in memory: written while a change is planned, nameless until it is made.
+"""New files that are too large for memory: written while a change is planned, unnamed until it is applied.
 
-A scratch file has no name (O_TMPFILE), so nothing of it stays when the process ends, however that is. It lies on the
-file system of a directory, and staging gives it a name there, without a byte being moved. Where a file system cannot
-do that, a named file is made and unlinked at once, and staging copies.
+A scratch file has no name (O_TMPFILE), so it is gone when the process ends in any way. It is on the
+file system of the directory, and staging gives it a name there without moving a byte. Where a file system does not
+support that, a named file is created and unlinked at once, and staging copies it.
 
-What another process makes for the planner has a name, since it must be found: it is written under one, left with it (`leave`),
-and `found` there; it loses that name when whoever found it closes it.
+A file that another process makes for the planner needs a name: it is written under one, left (`leave`)
+and `found` by it, and unlinked when the finder closes it.
 """
 
 import errno
@@ -29,7 +29,7 @@ _NO_NAMELESS = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 
 
 class ScratchFile:
-    """One nameless file, written from front to back, then looked at or made a piece of a plan.
+    """One unnamed file, written sequentially, then read or made a piece of a plan.
 
     directory: on whose file system it lies; None where the system keeps temporary files. Raises Refused when it cannot
     be made or written.
@@ -53,7 +53,7 @@ class ScratchFile:
 
     @classmethod
     def found(cls, path: str, size_bytes: int, crc: int, disk: Disk = DISK) -> Self:
-        """A file that another process has written and left. Raises Refused when it is not there as it was left."""
+        """A file that another process has written and left. Raises Refused when it is missing or changed."""
         self = cls.__new__(cls)
         self._where, self._disk, self._name = os.path.dirname(path), disk, path
         self._map, self._source, self._source_path = None, -1, ""
@@ -69,7 +69,7 @@ class ScratchFile:
         return self
 
     def leave(self) -> None:
-        """Close a file that has a name, on the disk, for whoever finds it. Raises Refused."""
+        """Sync and close a named file for the process that will find it. Raises Refused."""
         self._name = None
         try:
             self._disk.sync(self._descriptor)
@@ -111,7 +111,7 @@ class ScratchFile:
             self._source_path = path
 
     def release(self) -> None:
-        """Close the file that was copied from last."""
+        """Close the file that was last copied from."""
         if self._source >= 0:
             self._disk.close(self._source)
         self._source, self._source_path = -1, ""
@@ -122,12 +122,12 @@ class ScratchFile:
 
     @property
     def path(self) -> str:
-        """By which this process can open it again."""
+        """A path by which this process can reopen it."""
         return f"{_OPEN_FILES}{self._descriptor}"
 
     @property
     def view(self) -> memoryview:
-        """What was written; to be asked for when it is complete."""
+        """The bytes written; valid once the file is complete."""
         if not self.size_bytes:
             return memoryview(b"")
         if self._map is None:
@@ -136,11 +136,11 @@ class ScratchFile:
 
     @property
     def piece(self) -> Made:
-        """The whole content, for a plan."""
+        """The whole content as a piece of a plan."""
         return Made(self._descriptor, self.size_bytes, self.crc)
 
     def close(self) -> None:
-        """The bytes are gone with this, unless they were given a name."""
+        """Discard the bytes, unless staging gave them a name."""
         self.release()
         self._map = None  # lives as long as somebody looks at it
         if self._descriptor >= 0:
@@ -159,7 +159,7 @@ class ScratchFile:
 
 
 def temporary_directory() -> str:
-    """Where large temporary files go: $TMPDIR, else /var/tmp, which is on a disk where /tmp is often memory."""
+    """Where large temporary files go: $TMPDIR, else /var/tmp, since /tmp is often in memory."""
     import tempfile  # and shutil, and what that knows of archives
 
     is_chosen = tempfile.tempdir is not None or any(

@@ -1,4 +1,4 @@
-"""Signals that ask the process to end wait until what must not be left half done is done, which takes moments.
+"""Defer termination signals while an operation must not be interrupted; that takes moments.
 
 To mask them in this thread is not enough: where the process has another (a library's, a test runner's) the system hands
 the signal to that one, and Python runs the handler here all the same. So the handlers are exchanged, for those who need
@@ -15,7 +15,7 @@ _Former = Callable[[int, FrameType | None], object] | int
 
 
 class _DeferredSignals:
-    """former: the handlers whose place is taken. depth: of the bodies that must not be disturbed. came: meanwhile."""
+    """former: the replaced handlers. depth: of nested bodies. came: the signals received meanwhile."""
 
     def __init__(self) -> None:
         self.former: dict[int, _Former] = {}
@@ -60,7 +60,7 @@ _DEFERRED = _DeferredSignals()
 
 @contextmanager
 def handling_signals() -> Iterator[None]:
-    """Around many bodies that must not be disturbed; between them signals come as ever."""
+    """Install the handlers once around many deferring bodies; between the bodies signals act as usual."""
     if _DEFERRED.former:
         yield
         return
@@ -76,7 +76,7 @@ def handling_signals() -> Iterator[None]:
 
 @contextmanager
 def deferring_signals() -> Iterator[None]:
-    """Ctrl-C, SIGTERM and SIGHUP come when the body is left. May be nested."""
+    """Ctrl-C, SIGTERM and SIGHUP take effect when the body is left. May be nested."""
     with handling_signals():
         _DEFERRED.depth += 1
         try:

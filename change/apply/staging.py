@@ -1,8 +1,8 @@
-"""The first half of a change: make everything that will be needed, touch nothing that is there.
+"""The first half of a change: write everything that will be needed, change nothing that exists.
 
 1. Every file that the plan writes is made in full under a number, with the attributes of the file it is like, and
    read back: length and CRC-32C must be those of the pieces.
-2. Every file that will be lost, renamed or cut gets a second name in the quarantine (a hard link: no bytes move). What
+2. Every file that will be removed, renamed or truncated gets a hard link in the quarantine (no bytes move). What
    a truncation will cut off is copied. With a quarantine elsewhere, what will be lost is copied there and compared.
 3. All of that is synced.
 

@@ -1,10 +1,10 @@
-"""What a file is made of: spans of files that are there, fresh bytes, and bytes that were made ahead.
+"""The content of a planned file: spans of existing files, fresh bytes, and bytes written ahead.
 
 A plan never holds the bytes of a log. The content of a planned file is a sequence of pieces:
 
-    Span    bytes of a file as it was *found* (before any step of the plan), by name, position and length
-    Fresh   bytes that are on no disk yet: an index, a snapshot, a checkpoint
-    Made    bytes that the planner has written to a nameless file, because they are many (`apply.scratch_file`)
+    Span    bytes of a file as *found* (before any step of the plan): name, position, length
+    Fresh   bytes that exist in memory only: an index, a snapshot, a checkpoint
+    Made    bytes that the planner wrote to an unnamed file because they are too many for memory (`apply.scratch_file`)
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """Bytes that the plan brings along."""
+    """Bytes that are part of the plan itself."""
 
     data: bytes
 
@@ -42,8 +42,8 @@ class Fresh:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """All bytes of a file that this process has open and that has no name. descriptor: of that file, as long as whoever
-    planned keeps it open. crc: CRC-32C of the bytes; two pieces are equal when length and checksum are."""
+    """All bytes of an unnamed file that this process has open. descriptor: of that file; valid while the planner keeps
+    it open. crc: CRC-32C of the bytes; two pieces are equal when length and checksum are."""
 
     descriptor: int = field(compare=False)
     length: int
@@ -55,7 +55,7 @@ Content = tuple[Piece, ...]
 
 
 def content_of(pieces: Iterable[Piece]) -> Content:
-    """The shortest form of a content: no empty pieces, neighbouring spans of a file joined, so that equal contents
+    """The shortest form of a content: no empty pieces, adjacent spans of a file joined, so that equal contents
     made of spans compare equal."""
     joined: list[Piece] = []
     for piece in pieces:
@@ -74,5 +74,5 @@ def content_of(pieces: Iterable[Piece]) -> Content:
 
 
 def length_of(content: Content) -> int:
-    """Bytes of the file."""
+    """Size of the file in bytes."""
     return sum(piece.length for piece in content)

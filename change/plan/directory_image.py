@@ -1,14 +1,14 @@
-"""A directory as it would be: planners work on the image, nothing on disk moves.
+"""A directory as a plan would leave it: planners change the image, nothing on disk moves.
 
-An image maps names to contents. It starts as the directory is found, every file being one span of itself; operations
+An image maps names to contents. It starts as the directory was found, each file being one span of itself; its operations
 are those of a file system. The difference between the first image and the last is the plan:
 
 1. Files that are gone are removed, side files before logs, unless all of their bytes live on under one other name:
-   then the file is renamed (and cut, if only its beginning lives on).
-2. Files that are a beginning of what they were are cut in place: no byte is copied.
+   then the file is renamed (and truncated, if only its beginning lives on).
+2. Files that shrink to a prefix of what they were are truncated in place: no byte is copied.
 3. Everything else is written anew: logs first, then their indexes and snapshots, checkpoints last.
 
-In between a broker sees logs without side files, which it rebuilds, never side files that belong to other bytes.
+Between two steps a broker sees logs without side files, which it rebuilds, and never side files of other log contents.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -58,7 +58,7 @@ class DirectoryImage:
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     def content(self, name: str) -> Content:
-        """KeyError when there is no such file."""
+        """The content of a file. Raises KeyError when there is none of that name."""
         return self._files[name]
 
     def size_bytes(self, name: str) -> int:
@@ -109,7 +109,7 @@ class DirectoryImage:
 
 
 def steps_between(before: DirectoryImage, after: DirectoryImage, why: Mapping[str, str]) -> tuple[Step, ...]:
-    """The steps that turn one image into the other (module plan).
+    """The steps that turn one image into the other (`change.plan.steps`).
 
     before: as found. why: a reason for each name that goes, comes or changes; for a rename that of either name.
     """

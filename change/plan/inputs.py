@@ -1,4 +1,4 @@
-"""The files of a directory as the planner found them, which the executor compares before it touches anything."""
+"""The files of a directory as the planner found them; the executor compares them before it changes anything."""
 
 import os
 import stat
@@ -9,8 +9,8 @@ from kseg.segment.partition.names import Role, parse_file_name
 
 
 def inputs_of(directory: str) -> tuple[FileIdentity, ...]:
-    """All regular files of a directory (not of those below it), by name. To be asked before the files are read, so
-    that whatever changes while they are read is noticed.
+    """All regular files of a directory (not of those below it), by name. Call it before the files are read, so
+    that a change during the reading is noticed.
 
     A broker follows links, a rename replaces them: a plan that left linked files out would take them for lost.
     Raises UnreadableInput when the directory cannot be listed, Refused where one of Kafka's files is a link."""
@@ -32,7 +32,7 @@ def inputs_of(directory: str) -> tuple[FileIdentity, ...]:
 
 
 def identity(name: str, status: os.stat_result) -> FileIdentity:
-    """What a file is known by, from its status."""
+    """The identity of a file, from its stat result."""
     return FileIdentity(name, status.st_size, status.st_mtime_ns, status.st_ino)
 
 

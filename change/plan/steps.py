@@ -1,8 +1,8 @@
-"""A plan: which whole files change, in which order, and why. A value: it can be printed, compared, put into JSON.
+"""A plan: which files change, in which order, and why. It is a value that can be printed, compared and put into JSON.
 
-The meaning of a plan, which every executor keeps:
+What every executor of a plan guarantees:
 
-1. `inputs` are the files as they were when the evidence was gathered. When one of them has changed since, nothing
+1. `inputs` are the files as they were when the evidence was gathered. If one of them has changed since, nothing
    is done.
 2. All new contents are made first, from the files as found; so a `Span` names a file by the name it had then.
 3. The steps follow one by one in their order, each naming files as they are called at that moment. A step whose
@@ -23,7 +23,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """By which a changed file is known. inode: of the file system, so that a replaced file is seen as well."""
+    """What identifies an unchanged file. inode: so that a replaced file is recognised too."""
 
     name: str
     size_bytes: int
@@ -33,7 +33,7 @@ class FileIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Make the file `name` with this content; one that is there is replaced in one instant. like: the file (by its
+    """Write the file `name` with this content; an existing one is replaced atomically. like: the file (by its
     name as found) whose owner, permissions and modification time it takes; None gives what a new file gets."""
 
     name: str
@@ -44,7 +44,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Cut the file to `size_bytes`; what lies behind goes to the quarantine. Its modification time stays."""
+    """Truncate the file to `size_bytes`; the rest goes to the quarantine. The modification time is kept."""
 
     name: str
     size_bytes: int
@@ -62,7 +62,7 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Take the file out of the directory, into the quarantine."""
+    """Move the file from the directory to the quarantine."""
 
     name: str
     why: str
@@ -75,7 +75,7 @@ Step = Write | Truncate | Rename | Remove
 class Plan:
     """What a command would change in one directory.
 
-    command: who planned it ("recover"). directory: as shown to the user. inputs: all files of it, by name. steps: in
+    command: the one that planned it ("recover"). directory: as shown to the user. inputs: all files of it, by name. steps: in
     order. reasons: the findings that led here.
     """
 
@@ -103,7 +103,7 @@ def step_rows(partition: str, plan: Plan) -> Iterator[dict[str, object]]:
 
 
 def step_words(step: Step) -> str:
-    """One line for a human."""
+    """One line of text."""
     match step:
         case Write():
             fresh = sum(piece.length for piece in step.content if not isinstance(piece, Span))

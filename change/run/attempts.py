@@ -1,14 +1,14 @@
 """Changes that may be attempted more than once: by a process that took over from a lost one, or by two at the same time.
 
-On a cluster any process can be lost in the middle of a change; its work is given to another, and nobody knows whether the first is
+On a cluster any process can be lost in the middle of a change; its work is given to another, and it is unknown whether the first is
 really gone. The output must be that of one undisturbed attempt, and the directory must change once.
 
 Planning everything first and applying the plans in a second round would not help: the plan of a compaction is gigabytes of new files
 on the machine that made them, and the second round can be lost in the middle as well. So there is one round, and an attempt
 
 1. takes the lock of its directory (`partition_lock`): it waits for an attempt that works there, and keeps a broker out;
-2. looks for the journal of its run. If there is one, the change was decided: it is finished, and the journal has the events that were
-   emitted before. (A change that was begun and not decided is cleared away, as always.)
+2. looks for the journal of its run. If there is one, the change was committed: the attempt completes it, and the journal has the events
+   that were emitted before. (A change that began and did not commit is cleared away, as always.)
 3. otherwise plans, and stores the events so far with the plan in the first line of the journal.
 
 An attempt that had nothing to change left no journal: repeated, it gives the same output. Neither does a copy (--output). A copy
@@ -50,8 +50,8 @@ R = TypeVar("R", bound=KeptResult)
 
 @dataclass(frozen=True, slots=True)
 class EarlierAttempt(Generic[R]):
-    """A change that an earlier attempt has decided, and that is done now. events: what it said before. prepared: what is
-    left to be said."""
+    """A change that an earlier attempt committed and that is complete now. events: what that attempt emitted. prepared: what
+    is left to emit."""
 
     events: tuple[Event, ...]
     prepared: Prepared[R]
@@ -60,9 +60,9 @@ class EarlierAttempt(Generic[R]):
 def earlier_attempt(
     directory: str, journal_id: str, about: str, kind: type[R], disk: Disk = DISK
 ) -> EarlierAttempt[R] | None:
-    """What an earlier attempt at the same has changed, brought to its end; None when nothing was decided.
+    """Complete the change that an earlier attempt committed, and return it; None if there is none.
 
-    about: the target, as the attempt called it in `told`. kind: of its result. Raises Refused when the change cannot be brought to its end.
+    about: the target, as the attempt called it in `told`. kind: of its result. Raises Refused when it cannot be completed.
     """
     location = as_pointed(location_for(directory, journal_id), disk)
     if not is_there(location, disk):
@@ -88,7 +88,7 @@ def earlier_attempt(
 
 
 def told(about: str, events: Iterable[Event], result: KeptResult) -> dict[str, object]:
-    """What an attempt leaves in its journal for those after it."""
+    """What an attempt stores in its journal for later attempts."""
     events_so_far = [_line(event) for event in events if not isinstance(event, Advance)]
     return {"about": about, "events": events_so_far, "result": result.as_row()}
 
@@ -137,7 +137,7 @@ def _not_followed(journal: Journal) -> Refused:
 
 
 def recorded(work: Generator[Event, None, V], events_so_far: list[Event]) -> Generator[Event, None, V]:
-    """The events of `work`, noted in `events_so_far` on their way, and its value."""
+    """Pass on the events of `work`, appending each to `events_so_far`; returns its value."""
     while True:
         try:
             event = next(work)

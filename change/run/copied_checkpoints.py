@@ -2,7 +2,7 @@
 
 They are in files of the data directory, one line per partition; a partition directory alone has none of them. A broker that is given
 only the directory begins at the base offset of the first segment, and records deleted below the log start are back. So the
-directory of the copies gets checkpoint files with the lines of these partitions. Lines of copies that are already there stay.
+output directory gets checkpoint files with the lines of these partitions. Lines of copies that were there before stay.
 """
 
 import os
@@ -29,7 +29,7 @@ Carried = dict[Role, dict[Key, int]]  # by topic and partition
 
 
 def entries_of(log_dir: str, partitions: Iterable[Key]) -> Carried:
-    """What the checkpoints of a data directory say of some partitions. One that cannot be read says nothing."""
+    """The checkpoint entries of some partitions of a data directory. An unreadable checkpoint has none."""
     wanted = set(partitions)
     carried: Carried = {}
     for role in OFFSET_CHECKPOINT_ROLES:
@@ -48,7 +48,7 @@ def carry(
     output: str,
     journal: JournalLocation | None,
 ) -> None:
-    """Write checkpoint files beside copies of partitions. journal: of the run (`copy_journal`). Raises Refused when one that lies there cannot be read or
+    """Write checkpoint files beside copies of partitions. journal: of the run (`copy_journal`). Raises Refused when an existing one cannot be read or
     written."""
     copied = dict.fromkeys(partitions)
     lying = tuple(file for file in inputs_of(output) if parse_file_name(file.name).role not in OURS)
@@ -73,7 +73,7 @@ def carry(
 
 
 def carried_row(carried: Mapping[Role, Mapping[Key, int]]) -> dict[str, dict[str, int]]:
-    """By name of the file and partition the offset, as results have it."""
+    """The offset by file name and partition, as in results."""
     return {
         NAME_BY_ROLE[role]: {f"{topic}-{number}": offset for (topic, number), offset in entries.items()}
         for role, entries in carried.items()

@@ -16,8 +16,8 @@ from kseg.segment.errors import Refused
 
 
 def begin_copies(output: str, command: str, run_id: str, disk: Disk = DISK) -> JournalLocation:
-    """Before the first copy: what a run of the same command left half done in `output` goes, and the journal of this run
-    is there. Raises Refused when another half-done change is in the way, or nothing can be written."""
+    """Before the first copy: remove what an earlier run of the same command left incomplete in `output`, and begin this run's
+    journal. Raises Refused when another incomplete change is in the way, or the output is not writable."""
     from kseg.change.apply.undo import undo
 
     output = os.path.abspath(output)
@@ -63,7 +63,7 @@ def begin_copies(output: str, command: str, run_id: str, disk: Disk = DISK) -> J
 
 
 def end_copies(location: JournalLocation, is_complete: bool, disk: Disk = DISK) -> None:
-    """Behind the last copy. A run that was not complete and made nothing leaves nothing. Raises Refused."""
+    """After the last copy. An incomplete run without any copy leaves nothing behind. Raises Refused."""
     from kseg.change.apply.undo import undo
 
     journal = read_journal(location, disk)
@@ -81,6 +81,6 @@ def end_copies(location: JournalLocation, is_complete: bool, disk: Disk = DISK) 
 
 
 def unfinished_sentence(location: JournalLocation, disk: Disk = DISK) -> str:
-    """How to go on with copies of which some are there; empty when none is. Raises UnreadableInput."""
+    """How to continue when some of the copies exist; empty when none does. Raises UnreadableInput."""
     journal = read_journal(location, disk)
     return half_done_sentence(journal) if any(line["type"] == "copy" for line in journal.lines) else ""

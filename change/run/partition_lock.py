@@ -1,20 +1,19 @@
 """The broker's lock for one run in many processes: attempts at the same work, on machines that share the disk.
 
-A POSIX lock covers bytes of a file, which need not exist, and a broker wants all of them. So one lock file tells who else is there:
+A POSIX lock covers a range of bytes, which need not exist, and a broker locks all of them. So one lock file serves both:
 
       0                      part_of(run)                    + PART_BYTES
       ├────── the run ───────┼──── the attempts of the run ──┼────── the run ───────►
-             exclusive         one byte for each directory     exclusive
-                               that is worked on
+             exclusive         one byte per directory in work  exclusive
 
-1. The driver holds everything but its run's part, from before the work until after it (`lock`). It had all of it at first:
-   there was no broker, no other kseg, and no attempt of an earlier run.
+1. The driver holds everything but its run's part, from before the work until after it (`lock`). It held all of it at first:
+   no broker was running, no other kseg, and no attempt of an earlier run.
 2. An attempt locks the byte of its directory before it reads it, and keeps it until the directory is as planned.
    If the byte is locked it waits: two attempts at the same work run one after the other, wherever they are.
 3. Whoever holds a byte checks that the rest of the file is locked. If it is not, the run is over, or the file system does not share
-   locks between machines; either way nobody knows what else is running, and nothing may be changed.
-4. A process that dies releases its byte with all other locks, and not before: as long as anything can still change, a
-   broker is refused on every machine where a lock of that file has effect, even after the driver is gone.
+   locks between machines; either way something else may be running, and nothing may be changed.
+4. A process releases its byte when it dies, and not before: as long as anything can still change, a
+   broker is refused on every machine that sees the lock, even after the driver is gone.
 
 Closing any descriptor of the file loses all locks (see `lock`), so a process has one descriptor for all its bytes.
 """
@@ -39,8 +38,8 @@ _Key = tuple[int, int]  # device and inode of a lock file
 
 
 class _LockFile:
-    """What this process has of one lock file: the descriptor, None where the process holds the whole lock anyway, and
-    the bytes that are taken."""
+    """What this process holds of one lock file: the descriptor (None where the process holds the whole lock anyway) and
+    the locked bytes."""
 
     def __init__(self, descriptor: int | None) -> None:
         self.descriptor = descriptor
@@ -54,10 +53,10 @@ os.register_at_fork(after_in_child=_lock_files.clear)
 
 @contextmanager
 def partition_locked(path: str, run_id: str, name: str) -> Iterator[None]:
-    """Have the seat of `name` in the lock file at `path`; waits for another attempt that has it.
+    """Hold the byte of `name` in the lock file at `path`; waits for another attempt that holds it.
 
     name: what is worked on; the same for every attempt, whatever the path to it. Raises Refused when the run that the
-    attempt belongs to is not there, or somebody else is.
+    attempt belongs to is over, or another process holds the lock.
     """
     lock_byte = part_of(run_id) + zlib.crc32(name.encode()) % _LOCK_BYTES
     wait_seconds = _FIRST_WAIT_SECONDS

@@ -1,8 +1,8 @@
 """Plan and apply many changes at a time in one process: while the disk syncs one, the next is planned.
 
 Applying a plan is mostly waiting: every journal, staged file and directory is synced. So the targets of a group are planned one after
-the other, threads apply the plans behind that, and the events still come in the order of the targets. A file system that is
-asked to sync by many threads commits them together.
+another, threads apply the plans meanwhile, and events keep the order of the targets. A file system commits the syncs of several
+threads together.
 """
 
 from collections import deque
@@ -43,12 +43,12 @@ class TargetGroup:
 
     @property
     def path(self) -> str:
-        """Of the first."""
+        """The path of the first target."""
         return self.targets[0].path
 
 
 def groups_of(targets: Sequence[Target], jobs: int) -> list[TargetGroup]:
-    """Neighbours together, several groups for each of `jobs` processes as far as there are enough targets."""
+    """Adjacent targets in groups: several groups for each of `jobs` processes if there are enough targets."""
     logs = [target for target in targets if not isinstance(target, LogDirTarget)]
     size = max(1, min(_MOST_IN_A_GROUP, len(logs) // (4 * jobs)))
     return [TargetGroup(tuple(logs[at : at + size])) for at in range(0, len(logs), size)]
@@ -57,10 +57,10 @@ def groups_of(targets: Sequence[Target], jobs: int) -> list[TargetGroup]:
 def work_together(
     group: TargetGroup, options: O, plan: "Plan[O, R]", write: "Write[R, O]", kind: type[R]
 ) -> Iterator[Event]:
-    """The work on each target of the group; what one raises becomes its Failure and stops no other.
+    """Work on each target of the group; an exception becomes the Failure of its target and does not stop the others.
 
-    plan: the first half of the work, which changes nothing; returns what the second half goes by. write: the second
-    half, called in a thread when there is something to wait for. kind: of the results.
+    plan: the first half of the work, which changes nothing; returns what the second half needs. write: the second
+    half, called in a thread when it has to wait for the disk. kind: of the results.
     """
     if len(group.targets) > 1 and (options.apply or options.output is not None):
         yield from _overlapped(group, options, plan, write, kind)
@@ -106,12 +106,12 @@ class _Halves(Generic[O, R]):
         yield from self._write(self._prepared, options)
 
     def release(self) -> None:
-        """Nothing is done any more."""
+        """Stop: start nothing new."""
 
 
 class _Attempt(_Halves[O, R]):
-    """The same where others may try the same (`attempts`): with the seat of the target from before the one until after
-    the other, and with what an earlier attempt has done already."""
+    """The same for a run with several attempts (`attempts`): holds the lock of the target around both halves, and takes over
+    what an earlier attempt has done."""
 
     def __init__(self, plan: "Plan[O, R]", write: "Write[R, O]", kind: type[R], shared: "SharedRun") -> None:
         super().__init__(plan, write)

@@ -1,7 +1,7 @@
-"""A change of one directory in two phases, planned and carried out; the same for every command that plans.
+"""A change of one directory in two phases, plan and apply, shared by all commands that plan.
 
 1. `prepare` of a command reads the evidence, reports findings and the plan, and returns a `Prepared`.
-2. `carried_out` applies the plan or writes the changed copy, as far as the options ask for it.
+2. `carried_out` applies the plan or writes the changed copy, if the options say so.
 """
 
 import os
@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 
 class ChangeOptions(Protocol):
-    """What is asked of the options of every such command.
+    """What the options of every such command have in common.
 
     apply: change the directories; run_id: names the journals of this run. output: make changed copies below this directory
     instead. follow_links: a directory to be changed may be a link. accept_unreadable: bytes that cannot be read count as lost, and are no reason to refuse a change in place.
@@ -59,18 +59,18 @@ class ChangeOptions(Protocol):
 
 
 class Closeable(Protocol):
-    """Something that is to be let go."""
+    """A resource to be released."""
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared(Generic[R]):
-    """A change that was planned and not yet carried out.
+    """A planned change that is not yet carried out.
 
     result: so far. copy: where the changed copy goes, None for a change in place; hard_link: unchanged files of
-    it are links. sources: what the plan takes bytes
-    from and keeps open. told: what the journal shall remember for a later attempt. done: the change, when an earlier
+    it are links. sources: open files that the plan takes bytes
+    from. told: what the journal stores for a later attempt. done: the change, when an earlier
     attempt has made it.
     """
 
@@ -94,8 +94,8 @@ def copy_path(output: str, directory: str) -> str:
 
 
 def complete_or_refuse(directory: str, command: str, options: ChangeOptions) -> bool:
-    """Before `command` plans: what it left half done itself is brought to its end when it is to write (--apply), all else
-    that is half done is in the way. Gives whether something was brought to its end. Raises Refused."""
+    """Before `command` plans: with --apply, complete what an earlier run of the same command left incomplete; any other
+    incomplete change is refused. Returns whether something was completed. Raises Refused."""
     if not options.apply and not is_known_to_kseg(directory):
         return False
     from kseg.change.apply.unfinished import complete_unfinished, refuse_half_done
@@ -109,8 +109,8 @@ def complete_or_refuse(directory: str, command: str, options: ChangeOptions) -> 
 
 
 def refuse_unreadable(directory: str, found: Sequence[Finding]) -> None:
-    """Raises Refused when bytes of a directory that is to change cannot be read: they may be read with better means, as
-    long as nobody has written to that disk."""
+    """Raises Refused when bytes of the directory to be changed cannot be read: other tools may still recover them, as
+    long as nothing is written to that disk."""
     if not found:
         return
     lost_bytes = sum(finding.length or 0 for finding in found)
@@ -125,7 +125,7 @@ def refuse_unreadable(directory: str, found: Sequence[Finding]) -> None:
 
 
 def carried_out(prepared: Prepared[R], options: ChangeOptions) -> ChangeOutcome:
-    """Carry out the plan, as far as the options say so. Raises Refused."""
+    """Carry out the plan if the options say so. Raises Refused."""
     try:
         if prepared.done is not None:
             return _applied(prepared.done)

@@ -1,4 +1,4 @@
-"""The result of a command for one directory, as a value. It becomes JSON where it is printed and where a journal keeps it.
+"""The result of a command for one directory, as a value. It becomes JSON where it is printed or stored in a journal.
 
 Each command has its own class, a frozen dataclass with the fields of its row of type `result`, in the order of docs/json.md.
 """
@@ -16,8 +16,8 @@ Rows = tuple[Mapping[str, object], ...]
 
 @dataclass(frozen=True, slots=True)
 class ChangeOutcome:
-    """What became of a plan. applied: the change was made, in place or as a copy. output: where the copy lies. rooms: rows about the room
-    that a change would need which was only planned, None for all others."""
+    """What became of a plan. applied: the change was made, in place or as a copy. output: where the copy lies. rooms: for a change that
+    was only planned, the rows about the disk space it needs; else None."""
 
     applied: bool = False
     journal: str | None = None
@@ -27,7 +27,7 @@ class ChangeOutcome:
 
 
 class ChangeResult:
-    """The base of the results. command: whose. optional: fields that the row does not have while they are None."""
+    """Base class of the results. command: its name. optional: fields that the row omits when they are None."""
 
     __slots__ = ()
     command: ClassVar[str]
@@ -43,7 +43,7 @@ class ChangeResult:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """Read back what `as_row` gave. Raises TypeError when it is anything else."""
+        """The inverse of `as_row`. Raises TypeError for any other value."""
         values = {name: value for name, value in row.items() if name not in ("type", "command")}
         for field in fields(cls):  # type: ignore[arg-type]
             value = values.get(field.name)

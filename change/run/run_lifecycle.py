@@ -28,7 +28,7 @@ O = TypeVar("O", bound=ChangeOptions)
 
 
 class RunLifecycle(ABC, Generic[O]):
-    """One run over many targets. command: whose."""
+    """One run over many targets. command: the name of the command."""
 
     command: ClassVar[str]
 
@@ -42,26 +42,26 @@ class RunLifecycle(ABC, Generic[O]):
 
     @abstractmethod
     def note(self, event: Event) -> None:
-        """An event of the partitions passes by."""
+        """Called with each event of the partitions."""
 
     @abstractmethod
     def close(self, log_dir: str) -> Iterator[Event]:
-        """The partitions are done: the files of a data directory. Raises KsegError."""
+        """Called when the partitions are done: update the data directory's own files. Raises KsegError."""
 
     def partial_log_dirs(self) -> Sequence[str]:
-        """Once the partitions are done: data directories of which only a part was worked on, but which `close_partial_log_dir`
-        has something to do for."""
+        """Data directories of which only some partitions were processed, and for which `close_partial_log_dir`
+        has something to do."""
         return ()
 
     def close_partial_log_dir(self, log_dir: str) -> Iterator[Event]:
-        """What is done for one of them. Raises KsegError."""
+        """The work for one of them. Raises KsegError."""
         yield from ()
 
     def begin(self, targets: Sequence[Target]) -> None:
-        """All is held, nothing has changed. Raises Refused."""
+        """Called when all locks are held, before anything changes. Raises Refused."""
 
     def copy_of(self, target: Target) -> str | None:
-        """Where the copy of a target goes, None when there is none to be made."""
+        """Where the copy of a target goes; None without --output."""
         return None
 
     def log_dirs_of(self, targets: Sequence[Target]) -> list[str]:
@@ -81,7 +81,7 @@ class RunLifecycle(ABC, Generic[O]):
 
     @contextmanager
     def held(self, targets: Sequence[Target]) -> Iterator[O]:
-        """Everything that must be so while the targets are worked on, and the options to work with. Raises Refused
+        """Hold the locks while the targets are processed; yields the options to work with. Raises Refused
         when a broker is running."""
         self.log_dirs = self.log_dirs_of(targets)
         # the journal of copies comes first: it says whether their directory was made for them
@@ -113,11 +113,11 @@ class RunLifecycle(ABC, Generic[O]):
             end_copies(location, self._is_complete)
 
     def options_for_work(self) -> O:
-        """What the partitions are worked on with."""
+        """The options with which partitions are processed."""
         return self.options
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
-        """The events of the partitions, and behind them those of their data directories."""
+        """The events of the partitions, followed by those of their data directories."""
         yield from self.told
         for path in self.links:
             yield linked_directory(path)
@@ -173,7 +173,7 @@ class RunLifecycle(ABC, Generic[O]):
 
 
 def around_files(targets: Sequence[Target]) -> dict[str, list[FileTarget]]:
-    """The data directories in which single segments lie, each with these."""
+    """The data directories of targets that are single segments, each with its segments."""
     found: dict[str, list[FileTarget]] = {}
     for target in targets:
         if isinstance(target, FileTarget):

@@ -15,14 +15,14 @@ _BROKERS = NAME_BY_ROLE[Role.LOCK]
 @dataclass(frozen=True, slots=True)
 class SharedRun:
     """id: of the run. output: the directory of --output, None when the change is made in place. there_before: the copies
-    that lay there when the run began."""
+    that existed when the run began."""
 
     id: str
     output: str | None = None
     there_before: frozenset[str] = frozenset()
 
     def lock_file(self, target: Target) -> str:
-        """The file whose lock the run holds while the target is worked on."""
+        """The file whose lock the run holds while the target is processed."""
         if self.output is not None:
             return self.lock_of_copies(self.output)
         if isinstance(target, PartitionTarget) and target.log_dir is not None:
@@ -35,7 +35,7 @@ class SharedRun:
         return os.path.join(output, SHARED_LOCK)
 
     def lock_partition(self, target: Target) -> AbstractContextManager[None]:
-        """Be the only attempt at a target, as long as it takes. Raises Refused on entry."""
+        """Context manager: be the only attempt at a target. Raises Refused on entry."""
         from kseg.change.run.partition_lock import partition_locked
 
         directory = os.path.abspath(directory_of(target))

@@ -40,7 +40,7 @@ _END = "-end"  # of the second journal that a run leaves in a data directory
 
 @dataclass(frozen=True, slots=True)
 class ChangeRun:
-    """The journals of one run below a path, those of data directories first, the last one that was written before the others."""
+    """The journals of one run below a path: those of data directories first, the newest before the others."""
 
     id: str
     journals: tuple[Journal, ...]
@@ -59,17 +59,17 @@ class ChangeRun:
 
     @property
     def changed_at_ns(self) -> int:
-        """When a journal was last written."""
+        """When its journal was last written."""
         found = (DISK.status(journal.path) for journal in self.journals)
         return max((status.st_mtime_ns for status in found if status is not None), default=0)
 
     def held_bytes(self) -> int:
-        """The room on the disk that is there again when the run is forgotten."""
+        """The disk space that forgetting the run frees."""
         paths = {path for journal in self.journals for path in _all_files(journal)}
         return sum(map(_occupied, paths))
 
     def row(self) -> dict[str, object]:
-        """What is told of it."""
+        """The row of type `run`."""
         return {
             "command": COMMAND,
             "run": self.id,
@@ -83,7 +83,7 @@ class ChangeRun:
 
 
 def runs_below(path: str) -> list[ChangeRun]:
-    """The runs that left journals in what a path stands for, oldest first. Raises UnreadableInput and Refused."""
+    """The runs with journals in what a path stands for, oldest first. Raises UnreadableInput and Refused."""
     found: dict[str, list[Journal]] = {}
     for directory in _directories(path):
         for journal in journals_in(directory):
@@ -112,8 +112,8 @@ def _directories(path: str) -> Iterator[str]:
 
 
 def undo_paths(paths: Sequence[str], go_on: bool, follow_links: bool = False) -> Iterator[Event]:
-    """The same for what was given to one command. Where several directories are, their newest run is meant, not the newest of
-    each: so the same command goes on with an undo that was interrupted, and takes nothing further back."""
+    """The same for what was given to one command. Of several directories, the newest run of all is undone, not the newest of
+    each: so the same command continues an interrupted undo, and undoes nothing else."""
     folders = [path for path in paths if _is_folder(path)]
     if len(folders) < 2:
         for path in paths:
@@ -141,7 +141,7 @@ def undo_paths(paths: Sequence[str], go_on: bool, follow_links: bool = False) ->
 
 
 def undo_units(paths: Sequence[str]) -> int:
-    """Into how many things that succeed or fail by themselves paths fall: the directories are one."""
+    """The number of units that succeed or fail separately; all directories are one."""
     folders = sum(map(_is_folder, paths))
     return len(paths) - folders + min(1, folders)
 
@@ -166,8 +166,8 @@ def _meant(runs: Sequence[ChangeRun]) -> ChangeRun | None:
 
 
 def undo_path(path: str, go_on: bool, follow_links: bool = False) -> Iterator[Event]:
-    """Take back the newest run below a directory, or what a journal tells of; with `go_on` finish it. What cannot be is a
-    Failure."""
+    """Undo the newest run below a directory, or the run of a journal; with `go_on` finish it instead. What cannot be done is
+    a Failure."""
     given = path.rstrip(os.sep) or path
     try:
         is_journal = os.path.basename(given) == KSEG_DIRECTORY or location_of(path) is not None
@@ -261,7 +261,7 @@ def list_runs(path: str) -> Iterator[Event]:
 
 
 def forget_runs(path: str, apply: bool, follow_links: bool = False) -> Iterator[Event]:
-    """Remove what would be needed to take back the runs below a path, or the one run of a journal. A row for each run."""
+    """Remove what undo needs: for all runs below a path, or for the one run of a journal. A row for each run."""
     try:
         location = location_of(path)
         directory = path if location is None else location.directory

@@ -6,7 +6,7 @@ cdef class RecordRows:
     cdef const long long[::1] cells
     cdef Py_ssize_t batch_capacity, capacity, first, stop
 
-cdef int check_room(RecordRows rows, Py_ssize_t room, Py_ssize_t at) except -1
+cpdef int check_room(RecordRows rows, Py_ssize_t room, Py_ssize_t at) except -1
 cdef int check_field(Py_ssize_t field, Py_ssize_t count) except -1
 
 @cython.locals(batch=cython.longlong)

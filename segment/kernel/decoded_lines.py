@@ -21,6 +21,7 @@ from kseg.segment.kernel.message_json import STATE_WIDTH as _MESSAGE_STATE
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
+    from kseg.segment.kernel.message_json import MessageReader
 
 COORDINATOR, FRAMED = range(2)
 TYPE_WIDTH = 6
@@ -48,8 +49,8 @@ STATE_WIDTH = _MESSAGE_STATE + 5
 IS_TRUNCATED, IS_TOO_LARGE = 1, 2
 
 
-def stop_at(state: Writable, stage: int) -> int:
-    state[136] = stage
+def stop_at(r: MessageReader, stage: int) -> int:
+    r.state[136] = stage
     return -1
 
 
@@ -59,112 +60,106 @@ def put_prefix(out: Writable, o: int, text: Readable, length: int, number: int) 
     return buffer_access.put(out, o, b'","data":', 9)
 
 
-def put_coordinator_key(
-    ops: Readable, names: Readable, buf: Readable, p: int, length: int, out: Writable, o: int, limit: int, state: Writable
-) -> int:  # fmt: skip
+def put_coordinator_key(r: MessageReader, p: int, length: int, o: int) -> int:
     if length < 0:
-        return stop_at(state, 1)
+        return stop_at(r, 1)
     if length < 2:
-        return stop_at(state, 2)
-    kind = buffer_access.short_at(buf, p)
-    state[137] = kind
-    if kind < 0 or kind >= ops[1] or not ops[ops[2] + 6 * kind]:
-        return stop_at(state, 3)
-    if limit - o < 96:
-        state[1] = 9
-        return stop_at(state, 4)
-    state[0] = put_prefix(out, o, b'{"type":"', 9, kind)
-    s = ops[ops[2] + 6 * kind]
-    if message_json.read_struct(ops, s, buf, p + 2, p + length, names, out, limit, state, 0, 1) < 0:
-        return stop_at(state, 4)
-    out[state[0]] = 125
-    return state[0] + 1
+        return stop_at(r, 2)
+    kind = buffer_access.short_at(r.buf, p)
+    r.state[137] = kind
+    if kind < 0 or kind >= r.ops[1] or not r.ops[r.ops[2] + 6 * kind]:
+        return stop_at(r, 3)
+    if r.limit - o < 96:
+        r.state[1] = 9
+        return stop_at(r, 4)
+    r.state[0] = put_prefix(r.out, o, b'{"type":"', 9, kind)
+    s = r.ops[r.ops[2] + 6 * kind]
+    if message_json.read_struct(r, s, p + 2, p + length, 0, 1) < 0:
+        return stop_at(r, 4)
+    r.out[r.state[0]] = 125
+    return r.state[0] + 1
 
 
-def put_coordinator_value(
-    ops: Readable, names: Readable, buf: Readable, p: int, length: int, out: Writable, o: int, limit: int, state: Writable
-) -> int:  # fmt: skip
+def put_coordinator_value(r: MessageReader, p: int, length: int, o: int) -> int:
     # of the type that the key has said
-    if limit - o < 96:
-        state[1] = 9
-        return stop_at(state, 7)
+    if r.limit - o < 96:
+        r.state[1] = 9
+        return stop_at(r, 7)
     if length < 0:
-        return buffer_access.put(out, o, b"<DELETE>", 8)
+        return buffer_access.put(r.out, o, b"<DELETE>", 8)
     if length < 2:
-        return stop_at(state, 5)
-    entry = ops[2] + 6 * state[137]
-    version = buffer_access.short_at(buf, p)
-    state[138] = version
-    if version < ops[entry + 1] or version > ops[entry + 2]:
-        return stop_at(state, 6)
-    state[0] = put_prefix(out, o, b'{"version":"', 12, version)
-    s = ops[ops[entry + 3] + version - ops[entry + 1]]
-    end = message_json.read_struct(ops, s, buf, p + 2, p + length, names, out, limit, state, 0, 1)
+        return stop_at(r, 5)
+    entry = r.ops[2] + 6 * r.state[137]
+    version = buffer_access.short_at(r.buf, p)
+    r.state[138] = version
+    if version < r.ops[entry + 1] or version > r.ops[entry + 2]:
+        return stop_at(r, 6)
+    r.state[0] = put_prefix(r.out, o, b'{"version":"', 12, version)
+    s = r.ops[r.ops[entry + 3] + version - r.ops[entry + 1]]
+    end = message_json.read_struct(r, s, p + 2, p + length, 0, 1)
     if end < 0:
-        return stop_at(state, 7)
-    state[139] = p + length - end
-    out[state[0]] = 125
-    return state[0] + 1
+        return stop_at(r, 7)
+    r.state[139] = p + length - end
+    r.out[r.state[0]] = 125
+    return r.state[0] + 1
 
 
-def frame_number(buf: Readable, p: int, end: int, state: Writable) -> int:
-    # a varint as a Java short in state[VALUE]
-    p = message_json.uvarint(buf, p, end, state)
+def frame_number(r: MessageReader, p: int, end: int) -> int:
+    # a varint as a Java short in r.state[VALUE]
+    p = message_json.uvarint(r, p, end)
     if p < 0:
-        state[1] = 1
+        r.state[1] = 1
         return -1
-    if state[5] > 32767:
-        state[1] = 2
+    if r.state[5] > 32767:
+        r.state[1] = 2
         return -1
-    value = state[5] & 65535
-    state[5] = value - 65536 if value > 32767 else value
+    value = r.state[5] & 65535
+    r.state[5] = value - 65536 if value > 32767 else value
     return p
 
 
-def put_framed(
-    ops: Readable, names: Readable, buf: Readable, p: int, length: int, out: Writable, o: int, limit: int, state: Writable
-) -> int:  # fmt: skip
+def put_framed(r: MessageReader, p: int, length: int, o: int) -> int:
     end = p + length if length > 0 else p
-    p = frame_number(buf, p, end, state)
+    p = frame_number(r, p, end)
     if p < 0:
-        return stop_at(state, 8)
-    if state[5] != 1:
-        state[2] = state[5]
-        return stop_at(state, 9)
-    p = frame_number(buf, p, end, state)
+        return stop_at(r, 8)
+    if r.state[5] != 1:
+        r.state[2] = r.state[5]
+        return stop_at(r, 9)
+    p = frame_number(r, p, end)
     if p < 0:
-        return stop_at(state, 10)
-    kind = state[5]
-    state[137] = kind
-    p = frame_number(buf, p, end, state)
+        return stop_at(r, 10)
+    kind = r.state[5]
+    r.state[137] = kind
+    p = frame_number(r, p, end)
     if p < 0:
-        return stop_at(state, 11)
-    version = state[5]
-    state[138] = version
-    if kind < 0 or kind >= ops[1] or not ops[ops[2] + 6 * kind]:
-        return stop_at(state, 3)
-    if limit - o < 160:
-        state[1] = 9
-        return stop_at(state, 7)
-    entry = ops[2] + 6 * kind
-    o = buffer_access.put(out, o, b'{"type":"', 9)
-    buffer_access.copied(out, o, names, ops[entry + 4], ops[entry + 5])
-    o = buffer_access.put(out, o + ops[entry + 5], b'","version":', 12)
-    o = dump_text.put_number(out, o, version)
-    state[0] = buffer_access.put(out, o, b',"data":', 8)
-    if version < ops[entry + 1]:
-        version = ops[entry + 1]
-    if version > ops[entry + 2]:
-        version = ops[entry + 2] + 1
-    s = ops[ops[entry + 3] + version - ops[entry + 1]]
-    p = message_json.read_struct(ops, s, buf, p, end, names, out, limit, state, 0, 1)
+        return stop_at(r, 11)
+    version = r.state[5]
+    r.state[138] = version
+    if kind < 0 or kind >= r.ops[1] or not r.ops[r.ops[2] + 6 * kind]:
+        return stop_at(r, 3)
+    if r.limit - o < 160:
+        r.state[1] = 9
+        return stop_at(r, 7)
+    entry = r.ops[2] + 6 * kind
+    o = buffer_access.put(r.out, o, b'{"type":"', 9)
+    buffer_access.copied(r.out, o, r.names, r.ops[entry + 4], r.ops[entry + 5])
+    o = buffer_access.put(r.out, o + r.ops[entry + 5], b'","version":', 12)
+    o = dump_text.put_number(r.out, o, version)
+    r.state[0] = buffer_access.put(r.out, o, b',"data":', 8)
+    if version < r.ops[entry + 1]:
+        version = r.ops[entry + 1]
+    if version > r.ops[entry + 2]:
+        version = r.ops[entry + 2] + 1
+    s = r.ops[r.ops[entry + 3] + version - r.ops[entry + 1]]
+    p = message_json.read_struct(r, s, p, end, 0, 1)
     if p < 0:
-        return stop_at(state, 7)
-    state[139] = end - p
+        return stop_at(r, 7)
+    r.state[139] = end - p
     if p < end:
-        return stop_at(state, 12)
-    out[state[0]] = 125
-    return state[0] + 1
+        return stop_at(r, 12)
+    r.out[r.state[0]] = 125
+    return r.state[0] + 1
 
 
 def format_parts(
@@ -181,24 +176,19 @@ def format_parts(
     """The text of a key, up to state[KEY_END], and of a value behind it, at the start of `out`; a FRAMED record has no key. Returns where it
     ends, −1 when the record cannot be read: state[STAGE] and state[ERROR] say why (NO_ROOM: `out` is too small).
     """
-    program = buffer_access.cells_in(ops)
-    body = buffer_access.bytes_in(buf)
-    text = buffer_access.room_in(out)
-    pool = buffer_access.bytes_in(names)
-    numbers = buffer_access.table_in(state)
-    limit = len(out)
     if len(state) < 141 or key_start + key_length > len(buf) or value_start + value_length > len(buf):
         raise ValueError("a key or value is outside the buffer")
     state[136] = 0
     state[1] = 0
     state[140] = 0
-    if program[0] == 1:
-        return put_framed(program, pool, body, value_start, value_length, text, 0, limit, numbers)
-    o = put_coordinator_key(program, pool, body, key_start, key_length, text, 0, limit, numbers)
+    r = message_json.reader_of(ops, names, buf, out, state)
+    if r.ops[0] == 1:
+        return put_framed(r, value_start, value_length, 0)
+    o = put_coordinator_key(r, key_start, key_length, 0)
     if o < 0:
         return -1
     state[140] = o
-    return put_coordinator_value(program, pool, body, value_start, value_length, text, o, limit, numbers)
+    return put_coordinator_value(r, value_start, value_length, o)
 
 
 def format_decoded(
@@ -225,14 +215,12 @@ def format_decoded(
         raise ValueError("the table of batches is too small")
     if capacity * 12 > len(cells) or len(message_state) < 141:
         raise ValueError("the table of records is too small")
-    program = buffer_access.cells_in(ops)
-    pool = buffer_access.bytes_in(names)
+    r = message_json.reader_of(ops, names, buf, out, message_state)
     body = buffer_access.bytes_in(buf)
     rows = buffer_access.cells_in(batches)
     table = buffer_access.cells_in(cells)
     text = buffer_access.room_in(out)
-    numbers = buffer_access.table_in(message_state)
-    framed = program[0]
+    framed = r.ops[0]
     skip = flags & 4
     message_state[136] = 0
     message_state[1] = 0
@@ -258,24 +246,18 @@ def format_decoded(
                     end = end + 1
                 length = table[6 * capacity + at]
                 if table[5 * capacity + at] < 0 and length >= 0:
-                    stop_at(numbers, 7)  # a legacy value that leaves its message
+                    stop_at(r, 7)  # a legacy value that leaves its message
                     break
                 if not framed:
                     end = buffer_access.put(text, end, b" key: ", 6)
-                    end = put_coordinator_key(
-                        program, pool, body, table[3 * capacity + at], table[4 * capacity + at], text, end, limit, numbers
-                    )  # fmt: skip
+                    end = put_coordinator_key(r, table[3 * capacity + at], table[4 * capacity + at], end)
                     if end < 0 or limit - end < 32:
                         break
                     end = buffer_access.put(text, end, b" payload: ", 10)
-                    end = put_coordinator_value(
-                        program, pool, body, table[5 * capacity + at], length, text, end, limit, numbers
-                    )  # fmt: skip
+                    end = put_coordinator_value(r, table[5 * capacity + at], length, end)
                 else:
                     end = buffer_access.put(text, end, b" payload: ", 10)
-                    end = put_framed(
-                        program, pool, body, table[5 * capacity + at], length, text, end, limit, numbers
-                    )  # fmt: skip
+                    end = put_framed(r, table[5 * capacity + at], length, end)
                 if end < 0 or limit - end < 2:
                     break
             text[end] = 10
