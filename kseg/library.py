@@ -1,0 +1,381 @@
+"""kseg as a library: what lies on a broker's disk, as Python values. `import kseg` gives these names; docs/library.md has examples.
+
+    kseg.open(path, …)  →  Logs  →  partitions  →  batches, records, findings, Arrow tables
+
+Read-only: nothing here writes, and nothing needs a broker. Damage does not end an iteration: what cannot be read goes to `on_finding`,
+and the iteration goes on behind it, as the commands do. Only what is exported here is promised to stay (docs/library.md);
+the rooms below are not.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, Self
+
+from kseg.segment import layout as L
+from kseg.segment.errors import KsegError, OutOfResources, Refused, UnreadableInput, UsageError
+from kseg.segment.findings import Finding
+from kseg.segment.model import Batch, Record
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.names import PartitionName, PartitionState
+from kseg.segment.partition.targets import (
+    Expansion,
+    FileTarget,
+    LogDirTarget,
+    PartitionTarget,
+    Target,
+    directory_of,
+    is_selected,
+    resolve_targets,
+)
+from kseg.segment.values import dataclass
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from kseg.inspection.arrow.log_ranges import LogPiece
+    from kseg.segment.partition.partition_log import PartitionLog
+
+__all__ = [
+    "Batch",
+    "Finding",
+    "KsegError",
+    "Logs",
+    "OutOfResources",
+    "Partition",
+    "Record",
+    "Refused",
+    "Segment",
+    "UnreadableInput",
+    "UsageError",
+    "open_logs",
+]
+
+Level = Literal["quick", "default", "deep"]
+OnFinding = Callable[[Finding], object]
+
+_LATEST = L.INT64_MAX
+
+
+def open_logs(*paths: str | os.PathLike[str]) -> "Logs":
+    """What lies under paths: segments (`.log`), partition directories, data directories, or parents of several. Known as `kseg.open`.
+
+    Only directories are listed; files are opened when something is read. Raises UnreadableInput when a path cannot be read, UsageError
+    when none was given.
+    """
+    if not paths:
+        raise UsageError("kseg.open needs at least one path")
+    return Logs([os.fspath(path) for path in paths])
+
+
+class Logs:
+    """Partitions and data directories on a disk; a context manager that closes the partitions that were opened."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._targets = resolve_targets(paths, expand=Expansion.VERIFY)
+        self._open: list[Partition] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of all files."""
+        for partition in self._open:
+            partition.close()
+        self._open.clear()
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        """Paths of the data directories."""
+        return tuple(target.path for target in self._targets if isinstance(target, LogDirTarget))
+
+    def partitions(self, topic: str = "*", number: int | None = None) -> "Iterator[Partition]":
+        """The partitions by name, each to be used before the next one is asked for, unless it is kept open by `with`. topic: a glob.
+        number: only this partition. Directories with a suffix (`-stray`, `-future`) have their `state`."""
+        for target in self._targets:
+            if isinstance(target, LogDirTarget):
+                continue
+            name = own_partition_name(directory_of(target))
+            if (topic != "*" or number is not None) and (
+                name is None or not is_selected(name, (topic,), number)
+            ):
+                continue
+            partition = Partition(target)
+            self._open.append(partition)
+            try:
+                yield partition
+            finally:
+                partition.close()
+                self._open.remove(partition)
+
+    def partition(self, topic: str, number: int) -> "Partition":
+        """One live partition; of several replicas the first. Raises UnreadableInput when there is none."""
+        for target in self._targets:
+            name = None if isinstance(target, LogDirTarget) else own_partition_name(directory_of(target))
+            if name == PartitionName(topic, number):
+                partition = Partition(target)
+                self._open.append(partition)
+                return partition
+        raise UnreadableInput(f"there is no partition {topic}-{number} among the given paths")
+
+    def verify(self, level: Level = "default", now_ms: int | None = None) -> Iterator[Finding]:
+        """What is wrong, or worth knowing, of everything: the findings of `kseg verify`, but for those that compare several log dirs with the
+        cluster's metadata. level: as that command's. now_ms: the clock for rules that need one."""
+        for target in self._targets:
+            yield from _findings(target, level, now_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One segment of a log. path: of its `.log`."""
+
+    base_offset: int
+    path: str
+    size_bytes: int
+
+
+class Partition:
+    """The log of one partition (or of a single segment that was named by itself); a context manager.
+
+    Offsets, timestamps (epoch milliseconds) and sizes are integers. Every method that reads raises UnreadableInput when a file cannot
+    be opened; `on_finding` is told of damage, and without it damage is passed over in silence.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._name = own_partition_name(directory_of(target))
+        self._opened: PartitionLog | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Partition({self.path!r})"
+
+    def close(self) -> None:
+        """Let go of its files; reading again opens them again."""
+        if self._opened is not None:
+            self._opened.__exit__(None, None, None)
+            self._opened = None
+
+    @property
+    def _log(self) -> "PartitionLog":
+        if self._opened is None:
+            from kseg.segment.partition.partition_log import PartitionLog
+
+            assert isinstance(self._target, PartitionTarget | FileTarget)
+            self._opened = PartitionLog(self._target)
+        return self._opened
+
+    # --- what it is
+
+    @property
+    def path(self) -> str:
+        """As given, or the given directory joined with its name."""
+        return self._target.path
+
+    @property
+    def topic(self) -> str | None:
+        """None where the directory is not named like a partition."""
+        return None if self._name is None else self._name.topic
+
+    @property
+    def number(self) -> int | None:
+        """The number of the partition; None as for `topic`."""
+        return None if self._name is None else self._name.partition
+
+    @property
+    def state(self) -> str:
+        """`live`, `delete`, `stray` or `future`: what the suffix of the directory says."""
+        return str(PartitionState.LIVE if self._name is None else self._name.state)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """By base offset; empty for a log of Kafka 0.7, which has no segments in this sense."""
+        return tuple(
+            Segment(each.base_offset, each.path, os.stat(each.path).st_size) for each in self._log.segments
+        )
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._log.start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record."""
+        return self._log.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """As checkpointed, which may be seconds old; the log end where no checkpoint says it."""
+        return self._log.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where readers of committed data stop."""
+        from kseg.segment.partition.derived_state import last_stable_offset
+
+        return last_stable_offset(self._log)
+
+    # --- what is in it
+
+    def batches(
+        self, start: int = 0, end: int | None = None, *, on_finding: OnFinding | None = None
+    ) -> Iterator[Batch]:
+        """The sound batches that hold offsets from `start` up to before `end`, by position. Raises UsageError for a log of Kafka 0.7."""
+        log = self._log
+        if log.is_kafka07:
+            raise UsageError(f"{self.path} is a log of Kafka 0.7, which has no batches; read its records")
+        stop = _LATEST if end is None else end
+        told = len(log.findings)
+        for segment in log.from_floor(max(start, 0)):
+            if segment.base_offset >= stop:
+                return
+            for batch in segment.reaching(start):
+                if batch.base_offset >= stop:
+                    break
+                yield batch
+                told = _tell(log, told, on_finding)
+            told = _tell(log, told, on_finding)
+
+    def records(
+        self,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        start_ms: int | None = None,
+        end_ms: int | None = None,
+        committed: bool = False,
+        on_finding: OnFinding | None = None,
+    ) -> Iterator[Record]:
+        """The records with start ≤ offset < end and start_ms ≤ timestamp < end_ms, in order, without control records and without what
+        lies below the log start. committed: only those that a reader of committed data gets."""
+        from kseg.library_records import records_of_piece
+
+        for piece in self._pieces(start, end, start_ms, end_ms, committed):
+            yield from records_of_piece(piece, on_finding or _ignore)
+
+    def record(self, offset: int) -> Record | None:
+        """The record with an offset; None where there is none (compacted away, a control record, damaged, not there)."""
+        return next(self.records(offset, offset + 1), None)
+
+    def offset_for_time(self, timestamp_ms: int) -> int | None:
+        """The offset of the first record with at least this timestamp; None when all are older (Kafka: ListOffsets)."""
+        return next((record.offset for record in self.records(start_ms=timestamp_ms)), None)
+
+    def verify(self, level: Level = "default", now_ms: int | None = None) -> Iterator[Finding]:
+        """The findings of `kseg verify` on this partition."""
+        yield from _findings(self._target, level, now_ms)
+
+    # --- as a table
+
+    def arrow_batches(
+        self,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        start_ms: int | None = None,
+        end_ms: int | None = None,
+        columns: Sequence[str] | None = None,
+        committed: bool = False,
+        on_finding: OnFinding | None = None,
+    ) -> "Iterator[pyarrow.RecordBatch]":
+        """The records as Arrow batches, with the columns of `kseg export` (docs/export.md), or those named, in that order. Needs
+        `kseg[export]`. Raises UsageError for a column that there is not."""
+        import pyarrow as pa
+
+        from kseg.inspection.arrow.arrow_schema import RECORD_SCHEMA
+        from kseg.inspection.arrow.log_ranges import Reading
+        from kseg.inspection.arrow.record_batches import read_piece
+
+        schema = RECORD_SCHEMA
+        if columns is not None:
+            unknown = [name for name in columns if name not in schema.names]
+            if unknown:
+                raise UsageError(f"there is no column {unknown[0]}; there are {', '.join(schema.names)}")
+            schema = pa.schema([schema.field(name) for name in columns])
+        tell = on_finding or _ignore
+        for piece in self._pieces(start, end, start_ms, end_ms, committed):
+            for item in read_piece(piece, Reading(), schema):
+                if isinstance(item, Finding):
+                    tell(item)
+                else:
+                    yield item
+
+    def to_arrow(
+        self,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        start_ms: int | None = None,
+        end_ms: int | None = None,
+        columns: Sequence[str] | None = None,
+        committed: bool = False,
+        on_finding: OnFinding | None = None,
+    ) -> "pyarrow.Table":
+        """The same as one table, which has to fit into memory; `to_arrow().to_pandas()` is a DataFrame of pandas."""
+        import pyarrow as pa
+
+        from kseg.inspection.arrow.arrow_schema import RECORD_SCHEMA
+
+        batches = list(
+            self.arrow_batches(
+                start,
+                end,
+                start_ms=start_ms,
+                end_ms=end_ms,
+                columns=columns,
+                committed=committed,
+                on_finding=on_finding,
+            )
+        )
+        names = RECORD_SCHEMA.names if columns is None else columns
+        schema = batches[0].schema if batches else pa.schema([RECORD_SCHEMA.field(name) for name in names])
+        return pa.Table.from_batches(batches, schema)
+
+    def _pieces(
+        self, start: int, end: int | None, start_ms: int | None, end_ms: int | None, committed: bool
+    ) -> "Iterator[LogPiece]":
+        """The stretches of its files that hold what is asked for."""
+        from kseg.inspection.export.export_ranges import pieces_of
+        from kseg.inspection.record_filter import Selection
+
+        assert isinstance(self._target, PartitionTarget | FileTarget)
+        if isinstance(self._target, PartitionTarget):
+            start = max(start, self._log.start_offset)
+        selection = Selection(
+            from_offset=start,
+            to_offset=end,
+            from_time_ms=start_ms,
+            to_time_ms=end_ms,
+            read_committed=committed,
+        )
+        yield from pieces_of(self._target, selection)
+
+
+def _findings(target: Target, level: Level, now_ms: int | None) -> Iterator[Finding]:
+    from kseg.recovery.verify.options import VerifyOptions
+    from kseg.recovery.verify.verify import verify
+
+    clock_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    for event in verify(target, VerifyOptions(level=level, now_ms=clock_ms)):
+        if isinstance(event, Finding):
+            yield event
+
+
+def _tell(log: "PartitionLog", told: int, on_finding: OnFinding | None) -> int:
+    """Hand on what was found since; gives how many were told of by now."""
+    for finding in log.findings[told:] if on_finding is not None else ():
+        assert on_finding is not None
+        on_finding(finding)
+    return len(log.findings)
+
+
+def _ignore(_finding: Finding) -> None:
+    return None

@@ -1,0 +1,77 @@
+"""The records of a stretch of a log as objects: what `Partition.records` yields."""
+
+from collections.abc import Callable, Iterator
+
+from kseg.inspection.arrow.log_ranges import LogPiece
+from kseg.segment.errors import FormatError
+from kseg.segment.files import MappedFile
+from kseg.segment.findings import Finding
+from kseg.segment.kafka07.messages07 import Damage07, messages, walk
+from kseg.segment.model import Batch, Record
+from kseg.segment.partition.bounds import Bounds
+from kseg.segment.scanning.batches import batch_at
+from kseg.segment.scanning.damage import Damage
+from kseg.segment.scanning.damage_findings import damage_finding, undecodable
+from kseg.segment.scanning.decode import Decoder, record_at
+from kseg.segment.scanning.scan import Scanner
+
+Tell = Callable[[Finding], object]
+
+
+def records_of_piece(piece: LogPiece, tell: Tell) -> Iterator[Record]:
+    """The records within the bounds of a piece, without control records and aborted ones. tell: is told of damage. Raises UnreadableInput."""
+    if piece.bounds.is_empty:
+        return
+    with MappedFile(piece.path) as file:
+        found = _kafka07(file, piece, tell) if piece.is_kafka07 else _records(file, piece, tell)
+        bounds = piece.bounds
+        for record in found:
+            if _is_within(record, bounds):
+                yield record
+
+
+def _records(file: MappedFile, piece: LogPiece, tell: Tell) -> Iterator[Record]:
+    scanner, decoder = Scanner.over(file, piece.base_offset), Decoder(file.view)
+    for block in scanner.blocks(piece.start, None, piece.stop):
+        if isinstance(block, Damage):
+            tell(damage_finding(piece.path, block))
+            continue
+        decoder.note_sets(block)
+        for row in range(block.count):
+            batch = batch_at(block, row)
+            if not batch.crc_valid or batch.is_control or _is_aborted(batch, piece):
+                continue
+            if batch.last_offset < piece.bounds.from_offset:
+                continue
+            for chunk in decoder.chunks(block, row, row + 1):
+                yield from (record_at(chunk, at) for at in range(chunk.records.count))
+                if chunk.problem is not None:
+                    tell(undecodable(piece.path, block, chunk.problem))
+
+
+def _kafka07(file: MappedFile, piece: LogPiece, tell: Tell) -> Iterator[Record]:
+    for item in walk(file.view, 0, extents=file.extents):
+        if isinstance(item, Damage07):
+            sentence = f"{item.length} bytes at position {item.position} are no message"
+            tell(Finding(item.kind, piece.path, sentence, item.position, item.length))
+            continue
+        try:
+            for message in messages(file.view, item, piece.base_offset):
+                yield Record(offset=message.offset, timestamp_ms=-1, key=None, value=bytes(message.payload))
+        except FormatError as error:
+            sentence = f"the message set at position {item.position} cannot be decoded: {error}"
+            tell(Finding("undecodable-batch", piece.path, sentence, item.position, item.size_bytes))
+
+
+def _is_within(record: Record, bounds: Bounds) -> bool:
+    return (
+        bounds.from_offset <= record.offset < bounds.to_offset
+        and bounds.from_ms <= record.timestamp_ms < bounds.to_ms
+    )
+
+
+def _is_aborted(batch: Batch, piece: LogPiece) -> bool:
+    return batch.is_transactional and any(
+        each.producer_id == batch.producer_id and each.first_offset <= batch.base_offset <= each.marker_offset
+        for each in piece.aborted
+    )
