@@ -2,7 +2,7 @@
 
 Start-up is `kseg verify --quick` of an empty segment. How the programs are called: bench/tools.py; the rows about
 repair: bench/recover_rows.py; about compaction: bench/compact_rows.py; about retention: bench/retain_rows.py; about
-internal topics: bench/decode_rows.py; about the
+internal topics: bench/decode_rows.py; about several processors and exports: bench/job_rows.py; about the
 data source: bench/source_rows.py; about other work with Spark: bench/spark_rows.py.
 """
 
@@ -15,6 +15,7 @@ from bench import measure, sparse
 from bench.compact_rows import compact_rows
 from bench.contest import RECORDED, SECONDS, SHARE, TIMES, Limit, Row
 from bench.decode_rows import decode_rows
+from bench.job_rows import job_rows
 from bench.measure import MIB
 from bench.recover_rows import recover_rows
 from bench.retain_rows import retain_rows
@@ -32,6 +33,7 @@ def rows(tools: Tools) -> Iterator[Row]:
     """All rows, in the order of the table."""
     yield from _dumps(tools)
     yield from decode_rows(tools)
+    yield from job_rows(tools)
     yield from _one_record_a_batch(tools)
     yield from _quick_rows(tools)
     yield from _deep_rows(tools)

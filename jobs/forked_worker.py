@@ -24,6 +24,21 @@ def can_fork() -> bool:
     return hasattr(os, "fork") and (threading is None or threading.active_count() == 1)
 
 
+def waiting_for_processors() -> int:
+    """How many other tasks of this machine run or wait for a processor at the moment; 0 where the system does not say."""
+    try:
+        with open("/proc/loadavg") as file:
+            return max(0, int(file.read().split()[3].partition("/")[0]) - 1)
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def has_free_processor() -> bool:
+    """Whether other work leaves a processor for a second process or thread. Where it does not, that would share the time which the system
+    gives to this program, and cost some of it."""
+    return waiting_for_processors() < (os.cpu_count() or 1)
+
+
 class ForkedWorker:
     """life: what the process does, given the descriptors it reads from and writes to; others: helpers that live already.
 

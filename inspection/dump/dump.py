@@ -146,7 +146,7 @@ def _in_parallel(
     batch_filter: BatchFilter,
     seen: HeaderContinuity,
 ) -> Iterator[Event]:
-    from kseg.inspection.dump.parallel import in_parts
+    from kseg.jobs.log_parts import in_parts
 
     def make() -> "LogText | LogRows":
         return dumper(options.format)(path, scanner_of(path, log, base_offset), options, batch_filter)

@@ -17,6 +17,7 @@ from kseg.inspection.arrow.record_batches import read_piece
 from kseg.inspection.export.export_ranges import identity, pieces_of
 from kseg.inspection.export.options import ExportOptions
 from kseg.inspection.export.row_filter import RowFilter
+from kseg.inspection.export.text_parts import SharedText, can_be_shared
 from kseg.inspection.export.to_stdout import STDOUT, StreamWriter
 from kseg.inspection.export.writers import Writers
 from kseg.jobs.events import Advance, Event, Row, Text
@@ -78,7 +79,7 @@ class _PartitionExport:
 
     def _piece(self, piece: LogPiece) -> Iterator[Event]:
         damaged_to = 0  # several things can be wrong with the same bytes
-        for item in read_piece(piece, self._reading, self._row_filter.schema):
+        for item in self._written(piece):
             if isinstance(item, Finding):
                 if item.severity == ERROR and item.position is not None:
                     end = item.position + (item.length or 0)
@@ -86,13 +87,34 @@ class _PartitionExport:
                     damaged_to = max(damaged_to, end)
                 yield item
                 continue
-            rows = self._row_filter.filter_rows(item)
-            self._records += rows.num_rows
-            self._writers.write(rows)
+            self._records += item
             if data := self._writers.taken():
                 yield Text(data)
             if self._row_filter.is_exhausted:
                 return
+
+    def _written(self, piece: LogPiece) -> Iterator[int | Finding]:
+        """Write the wanted rows: how many there were each time, and findings."""
+        if can_be_shared(self._options, piece):
+            shared = SharedText(self._options, identity(directory_of(self._target))[0], piece, self._rows)
+            for block in shared.blocks():
+                if isinstance(block, Finding):
+                    yield block
+                else:
+                    self._writers.append_text(block[0])
+                    yield block[1]
+            return
+        for item in self._rows(piece):
+            if isinstance(item, Finding):
+                yield item
+            else:
+                self._writers.write(item)
+                yield item.num_rows
+
+    def _rows(self, piece: LogPiece) -> Iterator[pa.RecordBatch | Finding]:
+        """The wanted rows of a piece, and findings."""
+        for item in read_piece(piece, self._reading, self._row_filter.schema):
+            yield item if isinstance(item, Finding) else self._row_filter.filter_rows(item)
 
     def result(self) -> dict[str, object]:
         topic, partition = identity(directory_of(self._target))

@@ -63,6 +63,7 @@ class ExportOptions:
     stream. bytes_mode: how keys, values and header values become
     text, "" where they stay bytes. compression: one of the form's. with_*: which columns; with_control: also control
     records. fail_on_damage: the first damage ends it, and nothing is handed over. payloads: decodes keys and values, None leaves them as they are.
+    jobs: how many processes may share one large log.
     redactor: keeps secrets out of values, None exports them.
 
     folder, run_id: where this run makes its files, and what sets their names apart from those of others.
@@ -83,6 +84,7 @@ class ExportOptions:
     with_control: bool = False
     fail_on_damage: bool = False
     drop_cache: bool = False
+    jobs: int = 1
     payloads: PayloadTable | None = None
     redactor: Redactor | None = None
     folder: str = ""

@@ -42,6 +42,11 @@ class ExportRun:
         """What is asked, with what is known by now."""
         return self._options
 
+    def use_jobs(self, jobs: int) -> ExportOptions:
+        """Let several processes share one log: the options with that in them."""
+        self._options = replace(self._options, jobs=jobs)
+        return self._options
+
     def decode(self, payloads: PayloadTable) -> ExportOptions:
         """Decode keys and values from now on: the options with that in them."""
         self._options = replace(self._options, payloads=payloads)

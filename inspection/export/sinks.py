@@ -1,16 +1,19 @@
 """Writers of one export file: record batches in, bytes out to the file layer.
 
 Rows for a Parquet file wait until there are enough of them for a row group, or until memory is wanted for others
-(`flush`): readers skip and fetch by row groups, so they should be neither small nor more than memory bears.
+(`flush`): readers skip and fetch by row groups, so they should be neither small nor more than memory bears. With more than one job a thread
+encodes a row group while the rows of the next are read.
 """
 
 from abc import ABC, abstractmethod
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from kseg.inspection.export.json_writer import json_lines
 from kseg.inspection.export.options import ExportOptions, Form
+from kseg.jobs.forked_worker import has_free_processor
 
 ROW_GROUP_ROWS = 1 << 20
 _SUFFIXES = {"none": "", "gzip": ".gz", "bzip2": ".bz2"}
@@ -75,6 +78,10 @@ class Sink(ABC):
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows."""
 
+    def append_text(self, text: bytes) -> None:
+        """Append rows as text already, in the forms that are text."""
+        raise NotImplementedError
+
     def flush(self) -> None:
         """Write what waits."""
         return
@@ -83,11 +90,17 @@ class Sink(ABC):
     def close(self) -> None:
         """Write what waits and what a file of its form ends with."""
 
+    def abandon(self) -> None:
+        """Write nothing more. When this returns nobody is writing."""
+        return
+
 
 class _Parquet(Sink):
-    def __init__(self, stream: Stream, schema: pa.Schema, compression: str) -> None:
+    def __init__(self, stream: Stream, schema: pa.Schema, compression: str, jobs: int) -> None:
         from pyarrow.parquet import ParquetWriter
 
+        self._encoder = ThreadPoolExecutor(1) if jobs > 1 and has_free_processor() else None
+        self._encoding: Future[None] | None = None
         self._schema = schema
         self._writer = ParquetWriter(stream, schema, compression=compression, version="2.6")
         self._waiting: list[pa.RecordBatch] = []
@@ -102,13 +115,31 @@ class _Parquet(Sink):
 
     def flush(self) -> None:
         if self._rows:
+            self._wait()
             rows = pa.Table.from_batches(self._waiting, self._schema)
-            self._writer.write_table(rows, row_group_size=self._rows)
+            if self._encoder is None:
+                self._writer.write_table(rows, row_group_size=self._rows)
+            else:
+                self._encoding = self._encoder.submit(
+                    self._writer.write_table, rows, row_group_size=self._rows
+                )
         self._waiting, self._rows, self.waiting_bytes = [], 0, 0
 
     def close(self) -> None:
         self.flush()
+        self._wait()
         self._writer.close()
+        self.abandon()
+
+    def abandon(self) -> None:
+        if self._encoder is not None:
+            self._encoder.shutdown()
+
+    def _wait(self) -> None:
+        """Until the row group before is written. Raises what went wrong with it."""
+        if self._encoding is not None:
+            encoding, self._encoding = self._encoding, None
+            encoding.result()
 
 
 class _Arrow(Sink):
@@ -133,6 +164,9 @@ class _Text(Sink):
         self._out: Any = pa.PythonFile(stream, mode="w")
         if compression != "none":
             self._out = pa.CompressedOutputStream(self._out, _STREAMS[compression])
+
+    def append_text(self, text: bytes) -> None:
+        self._out.write(text)
 
     def close(self) -> None:
         self._out.close()
@@ -168,7 +202,7 @@ def open_sink(stream: Stream, schema: pa.Schema, options: ExportOptions, *, has_
     """A sink of the form that `options` name. has_header: CSV begins with the names of the columns."""
     match options.form:
         case Form.PARQUET:
-            return _Parquet(stream, schema, options.compression)
+            return _Parquet(stream, schema, options.compression, options.jobs)
         case Form.ARROW:
             return _Arrow(stream, schema, options.compression)
         case Form.JSON:

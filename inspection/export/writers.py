@@ -42,14 +42,12 @@ class Writers:
     def write(self, batch: pa.RecordBatch) -> None:
         """Rows with all columns that were read."""
         for directory, rows in split(batch, self._options.partition_by):
-            place = self._open_files.pop(directory, None)
-            if place is None:
-                if len(self._open_files) == MAX_OPEN_FILES:
-                    self._finish(next(iter(self._open_files)))
-                place = self._begin(directory)
-            self._open_files[directory] = place
-            place.sink.write(self._output_columns.of(rows))
+            self._place(directory).sink.write(self._output_columns.of(rows))
             self._flush_largest()
+
+    def append_text(self, text: bytes) -> None:
+        """Rows as text already, where all go to one file."""
+        self._place("").sink.append_text(text)
 
     def taken(self) -> bytes:
         """Nothing: all bytes go to files."""
@@ -68,8 +66,19 @@ class Writers:
         """Close open files without reporting them."""
         for place in self._open_files.values():
             place.stream.is_abandoned = True
+            place.sink.abandon()
             place.file.close()
         self._open_files.clear()
+
+    def _place(self, directory: str) -> _OpenFile:
+        """The open file of a directory, the one written to last from now on."""
+        place = self._open_files.pop(directory, None)
+        if place is None:
+            if len(self._open_files) == MAX_OPEN_FILES:
+                self._finish(next(iter(self._open_files)))
+            place = self._begin(directory)
+        self._open_files[directory] = place
+        return place
 
     def _begin(self, directory: str) -> _OpenFile:
         options = self._options

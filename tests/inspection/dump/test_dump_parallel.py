@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
+from io import StringIO
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kseg.inspection.dump import parallel, text_worker
 from kseg.inspection.dump.dump import dump
 from kseg.inspection.dump.options import DumpOptions
+from kseg.jobs import forked_worker, log_parts, text_worker
 from kseg.jobs.events import Event, Text
 from kseg.segment import layout as L
 from kseg.segment.encoding.batch import encode_batch
@@ -19,15 +23,19 @@ from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.targets import FileTarget
 
 BATCHES = 120
+IS_READY = text_worker.TextWorker.is_ready
 PART_BYTES = 4096
 
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "PART_BYTES", PART_BYTES)
-    monkeypatch.setattr(parallel, "_starts_compressed", lambda view: True)
+    monkeypatch.setattr(log_parts, "PART_BYTES", PART_BYTES)
+    monkeypatch.setattr(log_parts, "_starts_compressed", lambda view: True)
     # the threads of a test runner wait for nothing of ours
-    monkeypatch.setattr(parallel, "can_fork", lambda: True)
+    monkeypatch.setattr(log_parts, "can_fork", lambda: True)
+    monkeypatch.setattr(log_parts, "has_free_processor", lambda: True)
+    # parts as small as these are made before a helper has begun: here they are waited for
+    monkeypatch.setattr(text_worker.TextWorker, "is_ready", lambda _worker: True)
 
 
 def log(codec: int = L.NONE) -> bytearray:
@@ -65,7 +73,7 @@ def write(directory: Path, data: bytes | bytearray) -> Path:
 def test_parts_are_put_together_in_order(tmp_path: Path, codec: int, jobs: int, shape: str) -> None:
     path = write(tmp_path, log(codec))
     if codec == L.NONE:
-        assert len(parallel.boundaries(memoryview(path.read_bytes()))) >= parallel.MIN_PARTS
+        assert len(log_parts.boundaries(memoryview(path.read_bytes()))) >= log_parts.MIN_PARTS
     text, findings = dumped(path, jobs, shape)
     assert (text, findings) == dumped(path, 1, shape)
     assert text.count(b'"type":"record"' if shape == "json" else b"\n| offset: ") == BATCHES * 10
@@ -89,7 +97,7 @@ def test_damage_is_told_as_by_one_process(tmp_path: Path, at: int, jobs: int, sh
 
 def test_a_torn_log_stays_whole(tmp_path: Path) -> None:
     path = write(tmp_path, log()[:-5])
-    assert parallel.boundaries(memoryview(path.read_bytes())) == []
+    assert log_parts.boundaries(memoryview(path.read_bytes())) == []
     text, findings = dumped(path, 2)
     assert (text, findings) == dumped(path, 1)
     assert [finding.id for finding in findings] == ["torn-tail"]
@@ -100,7 +108,7 @@ def test_a_part_of_too_much_text_is_left_to_one_process(
 ) -> None:
     path = write(tmp_path, log())
     expected = dumped(path, 1)
-    monkeypatch.setattr(parallel, "MAX_TEXT_BYTES", 100)
+    monkeypatch.setattr(log_parts, "MAX_TEXT_BYTES", 100)
     assert dumped(path, 2) == expected
 
 
@@ -113,6 +121,84 @@ def test_a_helper_that_dies_costs_nothing_but_time(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(text_worker._WorkerSide, "_put", die)
     assert dumped(path, 2) == expected
+
+
+def test_no_helper_is_started_where_other_work_has_all_processors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, log())
+    expected = dumped(path, 1)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a helper was started")
+
+    monkeypatch.setattr(log_parts, "TextWorker", refuse)
+    monkeypatch.setattr(log_parts, "has_free_processor", lambda: False)
+    assert dumped(path, 2) == expected
+    lulls = iter((False, True))  # it was busy for a moment
+    monkeypatch.setattr(log_parts, "has_free_processor", lambda: next(lulls))
+    with pytest.raises(AssertionError, match="a helper was started"):
+        dumped(path, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "waiting"),
+    [("9.1 8.2 7.3 5/360 123\n", 4), ("0.0 0.0 0.0 1/2 3\n", 0), ("", 0), ("a b c d\n", 0), (None, 0)],
+)
+def test_how_busy_the_machine_is(monkeypatch: pytest.MonkeyPatch, text: str | None, waiting: int) -> None:
+    def opened(_name: str) -> StringIO:
+        if text is None:
+            raise FileNotFoundError
+        return StringIO(text)
+
+    monkeypatch.setattr(forked_worker, "open", opened, raising=False)
+    assert forked_worker.waiting_for_processors() == waiting
+    monkeypatch.setattr(os, "cpu_count", lambda: waiting)
+    assert forked_worker.has_free_processor() == (waiting == 0)  # the count of an unknown machine is 1
+
+
+@pytest.mark.parametrize("jobs", [2, 3])
+def test_nobody_waits_for_a_helper_that_gets_no_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    path = write(tmp_path, log())
+    monkeypatch.setattr(text_worker.TextWorker, "is_ready", IS_READY)
+    expected = dumped(path, 1)
+    begin = text_worker._WorkerSide.serve
+
+    def sleep(self: Any, make: Any) -> None:
+        if jobs == 3 and next(numbers):  # the second one works
+            begin(self, make)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    numbers = count()
+    monkeypatch.setattr(text_worker._WorkerSide, "serve", sleep)
+    assert dumped(path, jobs) == expected
+
+
+def test_a_helper_that_is_late_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stops with a part half made, goes on when the others are done, and what it brings then is nobody's."""
+    path = write(tmp_path, log())
+    monkeypatch.setattr(text_worker.TextWorker, "is_ready", IS_READY)
+    expected = dumped(path, 1)
+    monkeypatch.setattr(log_parts, "AHEAD", 1)
+    put = text_worker._WorkerSide._put
+    dropped: list[int] = []
+    drop = text_worker.TextWorker.drop
+
+    def put_late(self: Any, text: bytes) -> None:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        put(self, text)
+
+    def wake(self: Any, part: int) -> None:
+        dropped.append(part)
+        drop(self, part)
+        os.kill(self._process._pid, signal.SIGCONT)
+
+    monkeypatch.setattr(text_worker._WorkerSide, "_put", put_late)
+    monkeypatch.setattr(text_worker.TextWorker, "drop", wake)
+    assert dumped(path, 2) == expected
+    assert dropped
 
 
 @pytest.mark.parametrize("slot_bytes", [100, 3000, 8192])
@@ -152,9 +238,9 @@ def test_where_no_helper_can_be_started_one_process_does_it_all(
 
 def test_only_magic_2_with_a_codec_counts_as_compressed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert not parallel._starts_compressed(memoryview(log()))
-    assert parallel._starts_compressed(memoryview(log(L.LZ4)))
-    assert not parallel._starts_compressed(memoryview(b"short"))
+    assert not log_parts._starts_compressed(memoryview(log()))
+    assert log_parts._starts_compressed(memoryview(log(L.LZ4)))
+    assert not log_parts._starts_compressed(memoryview(b"short"))
 
 
 def test_helpers_end_with_a_dump_that_is_left(tmp_path: Path) -> None:

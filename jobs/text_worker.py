@@ -4,7 +4,8 @@
     reports  pipe from it: bytes in the next slot, and whether the part goes on (MORE), is over or was given up
 
 The memory is SLOTS slots, filled and emptied in turn; a part mostly fits into one, so a report mostly means that a part
-is there as a whole. A worker without free slots waits for orders. How it is started and ended: `forked_worker`.
+is there as a whole. Behind them stands the number of the first part that is still wanted: a worker that is late does not begin one
+before it. A worker without free slots waits for orders. How it is started and ended: `forked_worker`.
 """
 
 import mmap
@@ -26,6 +27,7 @@ TAKEN = -1
 MORE, OVER, GIVEN_UP = range(3)
 _ORDER = struct.Struct("<q")
 _REPORT = struct.Struct("<qq")
+_NUMBER = struct.Struct("<q")
 
 # the text of a part by its number, in whole lines; raises CannotSplit
 Make = Callable[[int], Iterator[bytes]]
@@ -34,14 +36,15 @@ Make = Callable[[int], Iterator[bytes]]
 class TextWorker:
     """The helper as the process sees it that started it. earlier_workers: helpers that were started before.
 
-    pending: how many parts were ordered and not yet received.
+    pending: the parts that were ordered and not yet received, in order.
     Raises OSError when the system has no memory, pipe or process to give.
     """
 
     def __init__(self, make: Make, earlier_workers: "Sequence[TextWorker]") -> None:
-        self.pending = 0
+        self.pending: deque[int] = deque()
+        self._dropped: set[int] = set()
         self._slot = 0
-        self._memory = mmap.mmap(-1, SLOTS * SLOT_BYTES)
+        self._memory = mmap.mmap(-1, SLOTS * SLOT_BYTES + _NUMBER.size)
         self._process: forked_worker.ForkedWorker = forked_worker.ForkedWorker(
             lambda orders, reports: _WorkerSide(orders, reports, self._memory).serve(make),
             [worker._process for worker in earlier_workers],
@@ -49,15 +52,32 @@ class TextWorker:
 
     def order(self, part: int) -> None:
         self._send(part)
-        self.pending += 1
+        self.pending.append(part)
+
+    def drop(self, part: int) -> None:
+        """Want a part no more, nor any before it."""
+        self._dropped.add(part)
+        _NUMBER.pack_into(self._memory, SLOTS * SLOT_BYTES, part + 1)
 
     def is_ready(self) -> bool:
-        """Whether something has arrived of the part ordered first; mostly all of it."""
-        return bool(select.select((self._process.reads,), (), (), 0)[0])
+        """Whether something has arrived of the first part that is wanted; mostly all of it."""
+        while self._has_arrived():
+            if self.pending[0] not in self._dropped:
+                return True
+            self._receive()
+        return False
 
     def receive(self) -> list[bytes] | None:
-        """The part ordered first, in pieces; None when it was given up or the helper is gone. Waits for it."""
-        self.pending -= 1
+        """The first part that is wanted, in pieces; None when it was given up or the helper is gone. Waits for it."""
+        while self.pending[0] in self._dropped:
+            self._receive()
+        return self._receive()
+
+    def _has_arrived(self) -> bool:
+        return bool(self.pending) and bool(select.select((self._process.reads,), (), (), 0)[0])
+
+    def _receive(self) -> list[bytes] | None:
+        self._dropped.discard(self.pending.popleft())
         pieces: list[bytes] = []
         state = MORE
         while state == MORE:
@@ -103,11 +123,17 @@ class _WorkerSide:
             while True:
                 while not self._parts:
                     self._read_order()
-                for text in make(self._parts.popleft()):
-                    self._put(text)
+                part = self._parts.popleft()
+                if part >= self._first_wanted():
+                    for text in make(part):
+                        self._put(text)
                 self._report(OVER)
         except CannotSplit:
             self._report(GIVEN_UP)
+
+    def _first_wanted(self) -> int:
+        (part,) = _NUMBER.unpack_from(self._room, SLOTS * SLOT_BYTES)
+        return int(part)
 
     def _put(self, text: bytes) -> None:
         """Text that does not fit into what is left of the slot goes into the next; into several when it must."""

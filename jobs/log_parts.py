@@ -1,4 +1,4 @@
-"""Dump one large log in several processes, in parts cut at batch boundaries.
+"""Make text of one large log in several processes, in parts cut at batch boundaries: for `dump`, and `export` to text.
 
 To take over text costs this process nearly as much as to make it from plain batches, so that those are shared out only
 where a line costs more; decompression always pays.
@@ -6,7 +6,9 @@ where a line costs more; decompression always pays.
 1. Follow the length fields from header to header. Where they do not lead to the exact end of the file, it is not split.
 2. Cut it at batches about PART_BYTES apart and fork a helper for each process more than this one.
 3. Each helper has up to QUEUED parts to make. This process makes parts too, and gives all of them out in order: when
-   the next one is not there yet, it goes on with a later one, up to AHEAD of them. So no one waits for another.
+   the next one is not there yet, it goes on with a later one, up to AHEAD of them; and when it is not there then either, it makes
+   that one itself. So it waits for nobody: a helper that gets no processor costs no time. Where other work has all processors as it begins, no helper
+   is started: the time that the system gives to this program would only be shared.
 4. A part is finished before it is given out. A finding in it means that lines may depend on what came before, and
    text beyond MAX_TEXT_BYTES that memory is at stake: then the helpers are dismissed and this process alone goes on
    from where that part begins, as if there had been no parts. A helper that dies counts as one that met a finding.
@@ -15,10 +17,10 @@ where a line costs more; decompression always pays.
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 
-from kseg.inspection.dump.text_worker import TextWorker
 from kseg.jobs.events import Event, Text
-from kseg.jobs.forked_worker import can_fork
+from kseg.jobs.forked_worker import can_fork, has_free_processor
 from kseg.jobs.log_splitting import CannotSplit
+from kseg.jobs.text_worker import TextWorker
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
@@ -33,31 +35,32 @@ AHEAD = 3
 _HEADERS_PER_WALK = 1024
 
 # the events of the bytes from a position up to another, None = of all the rest, as if no part had been asked for
-Dump = Callable[[int, int | None], Iterator[Event]]
+MakeText = Callable[[int, int | None], Iterator[Event]]
 
 
 def in_parts(
     view: memoryview,
-    dump: Dump,
+    make: MakeText,
     jobs: int,
     *,
     include_uncompressed: bool,
     seen: HeaderContinuity | None = None,
 ) -> Iterator[Event]:
-    """The events of `dump(0, None)`, by `jobs` processes when that can be done and pays.
+    """The events of `make(0, None)`, by `jobs` processes when that can be done and pays.
 
     include_uncompressed: also split logs that need no decompression. seen: collects the batch headers during the walk.
     """
     is_worthwhile = include_uncompressed or _starts_compressed(view)
+    was_free = has_free_processor()
     cuts = (
         boundaries(view, seen)
         if is_worthwhile and jobs > 1 and len(view) >= MIN_PARTS * PART_BYTES and can_fork()
         else []
     )
-    if len(cuts) < MIN_PARTS:
-        yield from dump(0, None)
+    if len(cuts) < MIN_PARTS or not (was_free or has_free_processor()):
+        yield from make(0, None)
         return
-    pool = _WorkerPool(dump, [*cuts, len(view)])
+    pool = _WorkerPool(make, [*cuts, len(view)])
     done = 0
     try:
         pool.start_workers(jobs - 1)
@@ -67,7 +70,7 @@ def in_parts(
     finally:
         pool.kill()
     if done < len(cuts):
-        yield from dump(cuts[done], None)
+        yield from make(cuts[done], None)
 
 
 def _starts_compressed(view: memoryview) -> bool:
@@ -99,8 +102,8 @@ def boundaries(view: memoryview, seen: HeaderContinuity | None = None) -> list[i
 class _WorkerPool:
     """Assigns parts to workers. cuts: where each part begins, and where the last one ends."""
 
-    def __init__(self, dump: Dump, cuts: Sequence[int]) -> None:
-        self._dump = dump
+    def __init__(self, make: MakeText, cuts: Sequence[int]) -> None:
+        self._make = make
         self._cuts = cuts
         self._count = len(cuts) - 1
         self._workers: list[TextWorker] = []
@@ -120,10 +123,13 @@ class _WorkerPool:
         """The text of a part, in order; None when its worker gave up."""
         while part not in self._own_texts:
             worker = self._worker_of_part.get(part)
-            if worker is not None and (worker.is_ready() or not self._may_run_ahead()):
+            if worker is not None and worker.is_ready():
                 texts = worker.receive()
                 self._assign_parts()
                 return texts
+            if worker is not None and not self._may_run_ahead():
+                worker.drop(part)
+                return self._produce(part)
             own_part = self._next
             self._next += 1
             self._assign_parts()
@@ -143,7 +149,7 @@ class _WorkerPool:
     def _assign_parts(self) -> None:
         for _ in range(QUEUED):
             for worker in self._workers:
-                if worker.pending < QUEUED and self._next < self._count:
+                if len(worker.pending) < QUEUED and self._next < self._count:
                     worker.order(self._next)
                     self._worker_of_part[self._next] = worker
                     self._next += 1
@@ -156,7 +162,7 @@ class _WorkerPool:
 
     def _texts(self, part: int) -> Iterator[bytes]:
         size_bytes = 0
-        for event in self._dump(self._cuts[part], self._cuts[part + 1]):
+        for event in self._make(self._cuts[part], self._cuts[part + 1]):
             if not isinstance(event, Text) or size_bytes > MAX_TEXT_BYTES:
                 raise CannotSplit
             yield event.data
