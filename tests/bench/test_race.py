@@ -10,7 +10,8 @@ from typing import cast
 
 import pytest
 
-from bench import report, sparse
+from bench import report, retain_rows, sparse
+from bench.compact_rows import SERIES
 from bench.contest import RECORDED, SECONDS, SHARE, TIMES, Limit, Result, Row, Turn, Turns, race
 from bench.measure import Failed, Machine, Sample, anonymous_bytes, run, warm
 from bench.rows import FEW_BATCHES, rows
@@ -155,7 +156,9 @@ def test_every_row_runs_on_a_tiny_corpus_with_a_fake_tool(
 ) -> None:
     corpus, scratch = tmp_path / "corpus", tmp_path / "scratch"
     scratch.mkdir()
-    for name in ("big", *(f"{c}-{n}" for c in ("plain", "lz4", "zstd", "snappy", "gzip") for n in (1, 100))):
+    keyed = ("keyed-plain", "keyed-lz4", *(f"keyed-{share:g}" for share in SERIES))
+    codecs = ("plain", "lz4", "zstd", "snappy", "gzip")
+    for name in ("big", *keyed, *(f"{codec}-{batch}" for codec in codecs for batch in (1, 100))):
         place = corpus / name / "bench-0"
         place.mkdir(parents=True)
         (place / "00000000000000000000.log").write_bytes(
@@ -172,6 +175,7 @@ def test_every_row_runs_on_a_tiny_corpus_with_a_fake_tool(
     java.chmod(0o755)
     contestants = Tools(fake_kseg(tmp_path), java, {}, corpus, scratch)
     monkeypatch.setattr(sparse, "make", lambda directory: directory)
+    monkeypatch.setattr(retain_rows, "SEGMENTS", 20)
     in_sessions = ("source", "spark")  # rows whose turns are sessions of Spark
     raced = [each for each in rows(contestants) if not each.name.startswith(in_sessions)]
     results = [race(each, 1, Failed) for each in raced]

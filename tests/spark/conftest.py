@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -97,7 +98,7 @@ def use_master() -> Iterator[Use]:
 
     from tests.spark.standalone import with_tests
 
-    before = dict(os.environ)
+    before, on_interrupt = dict(os.environ), signal.getsignal(signal.SIGINT)
     os.environ.update(with_tests(before))  # the JVM is started once, wherever a test stands then
     current = ""
 
@@ -119,6 +120,7 @@ def use_master() -> Iterator[Use]:
         gateway.proc.stdin.close()
         gateway.proc.wait(300)
         SparkContext._gateway = SparkContext._jvm = None
+    signal.signal(signal.SIGINT, on_interrupt)  # a context cancels its jobs, also once it is gone
     os.environ.clear()
     os.environ.update(before)
 

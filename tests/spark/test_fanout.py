@@ -61,7 +61,7 @@ def test_small_targets_make_few_tasks(local_spark: SparkSession, tmp_path: Path,
     list(cluster_fanout.run(echo, targets, Asked(str(diary)), CLUSTER))
     assert not tracker.getActiveJobsIds()
     processes = {entry.read_text() for entry in diary.iterdir()}
-    assert len(processes) <= 2  # Python workers are used again
+    assert len(processes) < 2 * scheduling.SHARES_PER_CORE, "Python workers are used again"
 
 
 def test_relative_paths_are_the_drivers(
