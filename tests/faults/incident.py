@@ -97,9 +97,9 @@ class Bench:
         struck = self._run(root, self.case.words, fault)
         wrong = self._wrong_with(struck, fault, root) if struck.struck else []
         anew = {os.path.relpath(path, root) for path in _UNREADABLE_INDEX.findall(struck.said)}
-        now, planned = _without_content(contents(root), anew), _without_content(self.planned, anew)
-        if struck.status == 0 and now != planned:
-            wrong.append(f"status 0, and not as planned: {_first(now, planned)}")
+        result, planned = _without_content(contents(root), anew), _without_content(self.planned, anew)
+        if struck.status == 0 and result != planned:
+            wrong.append(f"status 0, and not as planned: {_first(result, planned)}")
         wrong += self._unsound(root, anew)
         wrong += self._lost(root)
         if self.case.has_output and (now := _input(state(root))) != _input(self.found):

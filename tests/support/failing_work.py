@@ -16,7 +16,7 @@ from kseg.jobs.events import Event
 from tests.support.failing_disks import Stopped
 from tests.support.retried_changes import GroupWork, die, ending
 
-_PATIENCE_SECONDS = 60
+_PATIENCE_SECONDS = 600
 
 
 class End(StrEnum):
