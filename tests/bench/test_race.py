@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from bench import report, retain_rows, sparse
+from bench import decode_rows, report, retain_rows, sparse
 from bench.compact_rows import SERIES
 from bench.contest import RECORDED, SECONDS, SHARE, TIMES, Limit, Result, Row, Turn, Turns, race
 from bench.measure import Failed, Machine, Sample, anonymous_bytes, run, warm
@@ -176,6 +176,7 @@ def test_every_row_runs_on_a_tiny_corpus_with_a_fake_tool(
     contestants = Tools(fake_kseg(tmp_path), java, {}, corpus, scratch)
     monkeypatch.setattr(sparse, "make", lambda directory: directory)
     monkeypatch.setattr(retain_rows, "SEGMENTS", 20)
+    monkeypatch.setattr(decode_rows, "SIZE_BYTES", 1 << 16)
     in_sessions = ("source", "spark")  # rows whose turns are sessions of Spark
     raced = [each for each in rows(contestants) if not each.name.startswith(in_sessions)]
     results = [race(each, 1, Failed) for each in raced]
