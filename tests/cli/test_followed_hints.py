@@ -1,5 +1,8 @@
 """Every `next:` line that a command prints works as it is printed, and concerns all that was asked; whoever follows them from
-`verify` on ends with a directory in which nothing is left that `recover` can repair."""
+`verify` on ends with a directory in which nothing is left that `recover` can repair.
+
+Every command about every disease is some hundred commands, and as many hints: half a minute of processor time, and so `slow`.
+"""
 
 from __future__ import annotations
 
@@ -88,6 +91,7 @@ def shell(capfd: pytest.CaptureFixture[str]) -> Shell:
     return Shell(capfd)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hurt", CASES.values(), ids=CASES.keys())
 def test_every_hint_of_every_command_works(data: Path, hurt: Hurt, shell: Shell, tmp_path: Path) -> None:
     hurt(data)

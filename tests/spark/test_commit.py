@@ -379,6 +379,7 @@ def visible(log_dir: Path) -> dict[str, list[bytes | None]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replaces", [False, True], ids=["append", "overwrite"])
 def test_killed_anywhere_it_is_taken_back_by_the_next_or_by_undo(tmp_path: Path, replaces: bool) -> None:
     found = broker_dir(tmp_path)
