@@ -106,6 +106,7 @@ def test_every_hint_of_every_command_works(data: Path, hurt: Hurt, shell: Shell,
             break  # the others were asked before it
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hurt", CASES.values(), ids=CASES.keys())
 def test_the_hints_lead_to_a_repair(data: Path, hurt: Hurt, shell: Shell) -> None:
     hurt(data)

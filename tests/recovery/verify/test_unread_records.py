@@ -1,5 +1,8 @@
 """Headers that contradict their records under a right checksum: found without decoding every record, and priced as the real
-consumer behaves (`tests/kafka/test_price_by_consumers.py` asks it about the same kinds of damage)."""
+consumer behaves (`tests/kafka/test_price_by_consumers.py` asks it about the same kinds of damage).
+
+Each kind in each codec and place is a few hundred damaged logs: twenty seconds of processor time, and so `slow`.
+"""
 
 from __future__ import annotations
 
@@ -60,6 +63,7 @@ def costs(capfd: pytest.CaptureFixture[str], place: Path, *words: str) -> dict[s
     return dict(result["costs"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [0, 2, BATCHES - 1], ids=["first", "inside", "last"])
 @pytest.mark.parametrize("codec", range(len(L.CODEC_NAMES)), ids=L.CODEC_NAMES)
 @pytest.mark.parametrize("kind", SEALED_KINDS, ids=[kind.name for kind in SEALED_KINDS])
