@@ -25,7 +25,7 @@ from kseg.segment.errors import FormatError, KsegError, Refused, UsageError
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
-from kseg.segment.json_rows import batch_row, record_row
+from kseg.segment.json_rows import LogRowDecoder, batch_row, record_row
 from kseg.segment.kafka07.fetch_response import OFFSET_OUT_OF_RANGE, message_set_header
 from kseg.segment.kafka07.log07 import Log07
 from kseg.segment.kafka07.messages07 import Damage07, Entry07, entry_at, messages, walk
@@ -215,6 +215,7 @@ def _whole_end(segment: LogSegment, start: int, limit: int) -> int:
 
 def _rows(segment: LogSegment, extent: _Extent, query: ReadQuery) -> Iterator[Event]:
     decoder = Decoder(segment.file.view)
+    row_decoder = None if query.row_decoder is None else query.row_decoder.for_log(segment.path)
     end = extent.end if not extent.is_cut else _whole_end(segment, extent.start, extent.end)
     scanner = Scanner.over(segment.file, segment.base_offset, next_base=segment.following_base)
     for block in scanner.blocks(extent.start, end):
@@ -223,16 +224,18 @@ def _rows(segment: LogSegment, extent: _Extent, query: ReadQuery) -> Iterator[Ev
             continue
         decoder.note_sets(block)
         for row in range(block.count):
-            yield from _batch_rows(segment.path, decoder, block, row, query)
+            yield from _batch_rows(segment.path, decoder, block, row, query.bytes_mode, row_decoder)
 
 
-def _batch_rows(path: str, decoder: Decoder, table: Columns, row: int, query: ReadQuery) -> Iterator[Event]:
+def _batch_rows(
+    path: str, decoder: Decoder, table: Columns, row: int, bytes_mode: str, row_decoder: LogRowDecoder | None
+) -> Iterator[Event]:
     batch = batch_at(table, row)
     yield Row(batch_row(path, batch))
     for chunk in decoder.chunks(table, row, row + 1):
         for at in range(chunk.records.count):
             record = record_at(chunk, at)
-            yield Row(record_row(path, batch, record, query.bytes_mode, query.row_decoder))
+            yield Row(record_row(path, batch, record, bytes_mode, row_decoder))
         if chunk.problem is not None:
             yield undecodable(path, table, chunk.problem)
 

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from kseg.internal_topics.registry.json_text import read_json
 from kseg.segment.errors import FormatError
-from kseg.segment.json_rows import RowDecoder
+from kseg.segment.json_rows import LogRowDecoder, RowDecoder
 from kseg.segment.model import Record
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.redaction import REDACTED
@@ -60,27 +60,25 @@ _WITH_TASK: Final = ("task", "task-status")
 
 @dataclass(frozen=True, slots=True)
 class ConnectRows:
-    """A `RowDecoder`. names: globs of further topics that Connect keeps. as_bytes: decode nothing. otherwise: for the logs of other
-    topics. Secrets stay in: `topic_recognition` takes them out."""
+    """A `RowDecoder`, and that of each log that it knows. names: globs of further topics that Connect keeps. as_bytes: decode nothing.
+    otherwise: for the logs of other topics. Secrets stay in: `topic_recognition` takes them out."""
 
     names: tuple[str, ...] = ()
     as_bytes: bool = False
     otherwise: RowDecoder | None = None
 
-    def concerns(self, path: str) -> bool:
+    def for_log(self, path: str) -> LogRowDecoder | None:
         """See `RowDecoder`."""
-        if self._is_connects(path):
-            return not self.as_bytes
-        return self.otherwise is not None and self.otherwise.concerns(path)
+        if not self._is_connects(path):
+            return None if self.otherwise is None else self.otherwise.for_log(path)
+        return None if self.as_bytes else self
 
     def amend(self, row: MutableMapping[str, object], record: Record) -> None:
-        """See `RowDecoder`."""
-        if not self._is_connects(str(row["file"])):
-            if self.otherwise is not None:
-                self.otherwise.amend(row, record)
-            return
-        if not self.as_bytes:
-            _amend(row, record)
+        """See `LogRowDecoder`."""
+        _amend(row, record)
+
+    def program(self) -> None:
+        """See `LogRowDecoder`."""
 
     def _is_connects(self, path: str) -> bool:
         name = own_partition_name(os.path.dirname(path) or os.curdir)

@@ -139,7 +139,7 @@ def _reader(known: Message, version: int) -> _Read:
 
 def _struct_reader(fields: tuple[Field, ...], version: int, is_flexible: bool) -> _Read:
     present = [field for field in fields if version in field.versions or version in field.tagged]
-    template = {field.name: _default(field, version) for field in present}
+    template = {field.name: default_value(field, version) for field in present}
     plain = [
         (field.name, _field_reader(field, version, is_flexible))
         for field in present
@@ -182,14 +182,14 @@ def _struct_reader(fields: tuple[Field, ...], version: int, is_flexible: bool) -
     return read
 
 
-def _default(field: Field, version: int) -> Any:
-    """What a fresh object has in a field."""
+def default_value(field: Field, version: int) -> Any:
+    """What a fresh object of Kafka's has in a field, as `Decoded.values` has it."""
     if field.default == "null":
         return None
     if field.is_array:
         return ()
     if field.fields:
-        return {each.name: _default(each, version) for each in field.fields if version in each.versions}
+        return {each.name: default_value(each, version) for each in field.fields if version in each.versions}
     text = field.default
     match field.type:
         case "string":

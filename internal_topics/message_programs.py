@@ -1,4 +1,5 @@
-"""From schemas to programs: what the kernel needs to print the messages of one topic (`kernel.message_json`, `kernel.decoded_lines`).
+"""From schemas to programs: what the kernel needs to print the messages of one topic (`kernel.message_json`, `kernel.decoded_lines`); those for
+rows are made in `row_programs`.
 
 A message gets one struct for each of its versions and one for any version above, where Kafka's generated readers go on as with the last
 version but refuse structs inside; a version below the first is read like the first. Structs that are used several times are
@@ -6,6 +7,7 @@ written several times: a program has a few thousand numbers.
 """
 
 from array import array
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from kseg.internal_topics.schemas import Field, Message, messages
@@ -46,36 +48,56 @@ class MessageProgram:
 @cache
 def program_of(topic: str) -> MessageProgram:
     """The program of an internal topic. Raises KeyError for a topic without schemas."""
-    return _Writer().program(topic)
+    return ProgramWriter().program(topic)
 
 
-class _Writer:
+class ProgramWriter:
+    """Writes one program."""
+
     def __init__(self) -> None:
-        self._ops: list[int] = []
-        self._names = bytearray()
+        self.ops: list[int] = []
+        self.names = bytearray()
         self._places: dict[bytes, int] = {}
         self._fields: dict[int, str] = {}
 
     def program(self, topic: str) -> MessageProgram:
+        """The program of an internal topic."""
         of_topic = [each for each in messages() if each.topic == topic and each.type is not None]
-        values = {each.type: each for each in of_topic if each.kind != "key"}
-        keys = {each.type: each for each in of_topic if each.kind == "key"}
-        count = 1 + max(each.type or 0 for each in of_topic)
-        self._ops = [D.COORDINATOR if keys else D.FRAMED, count, 3] + [0] * (D.TYPE_WIDTH * count)
+        values = {each.type or 0: each for each in of_topic if each.kind != "key"}
+        keys = {each.type or 0: each for each in of_topic if each.kind == "key"}
+        self.write_types(keys, values, 1 + max(values))
+        return MessageProgram(memoryview(array("q", self.ops)), bytes(self.names), self._fields)
+
+    def write_types(self, keys: Mapping[int, Message], values: Mapping[int, Message], count: int) -> None:
+        """The head of the program and the structs of all types."""
+        self.ops = [D.COORDINATOR if keys else D.FRAMED, count, 3] + [0] * (D.TYPE_WIDTH * count)
         for type_id, value in values.items():
-            assert type_id is not None
-            key = self._struct(keys[type_id], 0) if keys else 1
             name = _type_name(value.name).encode()
             entry = 3 + D.TYPE_WIDTH * type_id
-            self._ops[entry : entry + D.TYPE_WIDTH] = [
-                key,
-                value.versions.first,
-                value.last_version,
-                self._versions(value),
-                self._text(name),
-                len(name),
+            self.ops[entry : entry + D.TYPE_WIDTH] = [
+                *self.structs(keys.get(type_id), value),
+                *self.text(name),
             ]
-        return MessageProgram(memoryview(array("q", self._ops)), bytes(self._names), self._fields)
+
+    def structs(self, key: Message | None, value: Message) -> tuple[int, int, int, int]:
+        """Of a type: the struct of the key (1 where records have none), first and last version of the value, and where its structs stand."""
+        place = 1 if key is None else self._struct(key, 0)
+        return place, value.versions.first, value.last_version, self._versions(value)
+
+    def names_of(self, message: Message, field: Field, siblings: Sequence[str]) -> int:
+        """Where the table of names for the values of a field stands, 0 without any. siblings: the fields of the same struct."""
+        return 0
+
+    def default_of(self, message: Message, field: Field, version: int, siblings: Sequence[str]) -> bytes:
+        """The text of a tagged field that has its default."""
+        return _default_text(field, version).encode()
+
+    def text(self, text: bytes) -> tuple[int, int]:
+        """Where a text stands in the pool, and its length."""
+        if text not in self._places:
+            self._places[text] = len(self.names)
+            self.names += text
+        return self._places[text], len(text)
 
     def _versions(self, message: Message) -> int:
         """Where the structs of a message stand, one for each version and one for what is above."""
@@ -83,8 +105,8 @@ class _Writer:
             self._struct(message, version)
             for version in range(message.versions.first, message.last_version + 2)
         ]
-        at = len(self._ops)
-        self._ops += structs
+        at = len(self.ops)
+        self.ops += structs
         return at
 
     def _protocol(self, name: str) -> int:
@@ -94,8 +116,8 @@ class _Writer:
             self._struct(message, version, depth=2)
             for version in range(message.versions.first, message.last_version + 2)
         ]
-        at = len(self._ops)
-        self._ops += [message.versions.first, message.last_version, *structs]
+        at = len(self.ops)
+        self.ops += [message.versions.first, message.last_version, *structs]
         return at
 
     def _struct(self, message: Message, version: int, depth: int = 0) -> int:
@@ -113,48 +135,54 @@ class _Writer:
             for each in fields
             if version in each.versions or version in each.tagged or (is_flexible and each.tag is not None)
         ]
-        of_fields = [self._field(message, each, version, is_newer, depth) for each in present]
+        siblings = tuple(each.name for each in present if version in each.versions or version in each.tagged)
+        of_fields = [self._field(message, each, version, is_newer, depth, siblings) for each in present]
         tagged = [bool(numbers[1] & J.TAGGED) for numbers in of_fields]
         flags = J.TAGS if any(tagged) else 0
         if True in tagged and False in tagged[tagged.index(True) :]:
             flags |= J.SCAN_FIRST
-        at = len(self._ops)
-        self._ops += [int(is_flexible), len(present), flags, 0]
+        at = len(self.ops)
+        self.ops += [int(is_flexible), len(present), flags, 0]
         for field, numbers in zip(present, of_fields, strict=True):
-            self._fields[len(self._ops)] = field.name
-            self._ops += numbers
+            self._fields[len(self.ops)] = field.name
+            self.ops += numbers
         return at
 
-    def _field(self, message: Message, field: Field, version: int, is_newer: bool, depth: int) -> list[int]:
+    def _field(
+        self,
+        message: Message,
+        field: Field,
+        version: int,
+        is_newer: bool,
+        depth: int,
+        siblings: tuple[str, ...],
+    ) -> list[int]:
         is_tagged = version in field.tagged
         if not is_tagged and version not in field.versions:
             return [J.INVALID_TAG, J.TAGGED, field.tag or 0, 0, 0, 0, 0, 0]
-        kind, place = _KINDS.get(field.type, J.STRUCT), 0
+        kind, place, is_named = _KINDS.get(field.type, J.STRUCT), 0, False
         if message.name == _GROUP_METADATA and field.name in _PROTOCOLS:
             kind, place = J.PROTOCOL, self._protocol(_PROTOCOLS[field.name])
         elif message.name == _GROUP_METADATA and field.name == "protocolType":
             kind = J.PROTOCOL_TYPE
         elif kind == J.STRUCT:
             place = self._of_fields(message, field.fields, version, is_newer, depth + 1)
-            self._ops[place + 3] = int(is_newer)
+            self.ops[place + 3] = int(is_newer)
             self._fields[place] = field.type
+        else:
+            place = 0 if field.is_array else self.names_of(message, field, siblings)
+            is_named = place > 0
         name = f',"{field.name}":'.encode()
-        default = _default_text(field, version).encode() if is_tagged else b""
+        default = self.default_of(message, field, version, siblings) if is_tagged else b""
         flags = (
             (J.ARRAY if field.is_array else 0)
             | (J.NULLABLE if version in field.nullable else 0)
             | (J.TAGGED if is_tagged else 0)
+            | (J.NAMED if is_named else 0)
         )
         tag = field.tag if is_tagged and field.tag is not None else 0
         assert tag < J.TAG_LIMIT, "a higher tag than the kernel has room for"
-        return [kind, flags, tag, self._text(name), len(name), place, self._text(default), len(default)]
-
-    def _text(self, text: bytes) -> int:
-        """Where a text stands in the pool."""
-        if text not in self._places:
-            self._places[text] = len(self._names)
-            self._names += text
-        return self._places[text]
+        return [kind, flags, tag, *self.text(name), place, *self.text(default)]
 
 
 def _type_name(name: str) -> str:

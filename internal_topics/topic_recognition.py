@@ -8,7 +8,7 @@ from collections.abc import MutableMapping
 
 from kseg.internal_topics.topic_names import CLUSTER_METADATA, TOPICS
 from kseg.segment.errors import FormatError
-from kseg.segment.json_rows import RowDecoder
+from kseg.segment.json_rows import LogRowDecoder, RowDecoder
 from kseg.segment.model import Record
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import Role, parse_given_name
@@ -38,30 +38,42 @@ class TopicRows:
     redactor: Redactor | None = None
     otherwise: RowDecoder | None = None
 
-    def concerns(self, path: str) -> bool:
+    def for_log(self, path: str) -> LogRowDecoder | None:
         """See `RowDecoder`."""
+        decoder = self._decoder_of(path)
         if self.redactor is not None and self.redactor.concerns(path):
-            return True
+            return _WithoutSecrets(decoder, self.redactor)
+        return decoder
+
+    def _decoder_of(self, path: str) -> LogRowDecoder | None:
         topic = self.topic or internal_topic_of(path)
         if topic is None:
-            return self.otherwise is not None and self.otherwise.concerns(path)
-        return not self.as_bytes
+            return None if self.otherwise is None else self.otherwise.for_log(path)
+        if self.as_bytes:
+            return None
+        from kseg.internal_topics.metadata.names_beside import topic_names_beside
+        from kseg.internal_topics.topic_rows import MessageRows
+
+        return MessageRows(topic, topic_names_beside(path, topic), show_secrets=self.redactor is None)
+
+
+@dataclass(frozen=True, slots=True)
+class _WithoutSecrets:
+    """A `LogRowDecoder` over another one, or over bytes as they are: replaces the secrets that are left."""
+
+    decoder: LogRowDecoder | None
+    redactor: Redactor
 
     def amend(self, row: MutableMapping[str, object], record: Record) -> None:
-        """See `RowDecoder`."""
-        self._decode(row, record)
-        if self.redactor is not None and row["value_encoding"] not in _WITHOUT_SECRETS:
+        """See `LogRowDecoder`."""
+        if self.decoder is not None:
+            self.decoder.amend(row, record)
+        if row["value_encoding"] not in _WITHOUT_SECRETS:
             _redact(row, record, self.redactor)
 
-    def _decode(self, row: MutableMapping[str, object], record: Record) -> None:
-        topic = self.topic or internal_topic_of(str(row["file"]))
-        if topic is None:
-            if self.otherwise is not None:
-                self.otherwise.amend(row, record)
-        elif not self.as_bytes:
-            from kseg.internal_topics.topic_rows import put_message
-
-            put_message(row, topic, record, show_secrets=self.redactor is None)
+    def program(self) -> tuple[memoryview, bytes] | None:
+        """See `LogRowDecoder`. Its rows have messages, whose secrets are replaced."""
+        return None if self.decoder is None else self.decoder.program()
 
 
 def _redact(row: MutableMapping[str, object], record: Record, redactor: Redactor) -> None:

@@ -20,13 +20,15 @@ from kseg.internal_topics.decoding import (
     decode_value,
 )
 from kseg.internal_topics.message_programs import CONSUMER_PROTOCOL
+from kseg.internal_topics.row_programs import row_program_of
 from kseg.internal_topics.schemas import Message, messages
 from kseg.internal_topics.sensitive_configs import is_sensitive
 from kseg.internal_topics.topic_names import CLUSTER_METADATA, REMOTE_LOG_METADATA
-from kseg.internal_topics.value_names import names_of
+from kseg.internal_topics.value_names import with_names
 from kseg.segment.errors import FormatError
 from kseg.segment.model import Record
 from kseg.segment.redaction import REDACTED
+from kseg.segment.values import dataclass
 
 ENCODING = "message"
 _CONFIG, _SCRAM = 4, 11
@@ -34,12 +36,32 @@ _SCRAM_SECRETS = ("salt", "storedKey", "serverKey")
 _PROTOCOLS = {"subscription": "ConsumerProtocolSubscription", "assignment": "ConsumerProtocolAssignment"}
 
 
-def put_message(row: MutableMapping[str, object], topic: str, record: Record, show_secrets: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class MessageRows:
+    """A `LogRowDecoder`. topic: which internal one. topics: names by topic id, as far as the metadata log ever named them."""
+
+    topic: str
+    topics: Mapping[str, str]
+    show_secrets: bool = False
+
+    def amend(self, row: MutableMapping[str, object], record: Record) -> None:
+        """See `LogRowDecoder`."""
+        _put_message(row, record, self)
+
+    def program(self) -> tuple[memoryview, bytes]:
+        """See `LogRowDecoder`. Records that may show a secret are asked for."""
+        left_out = frozenset((_CONFIG, _SCRAM) if self.topic == CLUSTER_METADATA else ())
+        program = row_program_of(self.topic, self.topics, left_out)
+        return program.ops, program.names
+
+
+def _put_message(row: MutableMapping[str, object], record: Record, context: MessageRows) -> None:
     """Put the messages of a record in the place of its bytes; what cannot be decoded stays, and `key_error` or `value_error` says why."""
+    topic = context.topic
     type_id = None
     if topic not in (CLUSTER_METADATA, REMOTE_LOG_METADATA):
         try:
-            type_id = _put_key(row, topic, record.key, show_secrets)
+            type_id = _put_key(row, record.key, context)
         except FormatError as error:
             row["key_error"] = str(error)
             type_id = _type_of(record.key)
@@ -50,29 +72,27 @@ def put_message(row: MutableMapping[str, object], topic: str, record: Record, sh
     except FormatError as error:
         row["value_error"] = str(error)
         return
-    row["value"] = _shown(decoded, show_secrets) | ({} if dialect is None else {"dialect": dialect})
+    row["value"] = _shown(decoded, context) | ({} if dialect is None else {"dialect": dialect})
     row["value_encoding"] = ENCODING
 
 
-def _put_key(
-    row: MutableMapping[str, object], topic: str, key: bytes | None, show_secrets: bool
-) -> int | None:
+def _put_key(row: MutableMapping[str, object], key: bytes | None, context: MessageRows) -> int | None:
     if key is None:
         raise FormatError("a record of this topic has a key, this one has none")
-    decoded = share_4_0.decode_key(topic, key) or decode_key(topic, key)
-    shown = _shown(decoded, show_secrets)
+    decoded = share_4_0.decode_key(context.topic, key) or decode_key(context.topic, key)
+    shown = _shown(decoded, context)
     del shown["version"]  # keys have none
     row["key"], row["key_encoding"] = shown, ENCODING
     return decoded.message.type
 
 
-def _shown(decoded: Decoded, show_secrets: bool) -> dict[str, object]:
-    data = _with_names(decoded.message.name, decoded.values)
+def _shown(decoded: Decoded, context: MessageRows) -> dict[str, object]:
+    data = with_names(decoded.message.name, decoded.values, context.topics)
     if decoded.message.name == "GroupMetadataValue" and decoded.values["protocolType"] == "consumer":
         for shown, member in zip(data["members"], decoded.values["members"], strict=True):
             for field in _PROTOCOLS:
                 shown[field] = _protocol(field, member[field])
-    if not show_secrets:
+    if not context.show_secrets:
         _redact(decoded.message, data)
     values: dict[str, object] = {
         "type": decoded.message.type,
@@ -114,25 +134,6 @@ def _value(topic: str, type_id: int | None, value: bytes) -> tuple[Decoded, str 
     return decoded, None
 
 
-def _with_names(message: str, values: Any, field: str = "") -> Any:
-    """Values as JSON has them, each number that has a name followed by it (`state` by `stateName`)."""
-    if isinstance(values, Mapping):
-        shown: dict[str, Any] = {}
-        for name, value in values.items():
-            shown[name] = _with_names(message, value, name)
-            names = names_of(message, name)
-            if names is not None:
-                shown[f"{name}Name"] = names.get(value)
-        return shown
-    if isinstance(values, tuple):
-        return [_with_names(message, each, field) for each in values]
-    if isinstance(values, bytes):
-        return b64encode(values).decode("ascii")
-    if isinstance(values, float) and not -float("inf") < values < float("inf"):
-        return "NaN" if values != values else "Infinity" if values > 0 else "-Infinity"  # noqa: PLR0124
-    return values
-
-
 def _protocol(field: str, data: bytes) -> object:
     """A consumer's subscription or assignment, versions above the last read like that, as clients do; base64 where it is none."""
     (message,) = (
@@ -142,7 +143,7 @@ def _protocol(field: str, data: bytes) -> object:
         if len(data) < 2:
             raise FormatError("it has no version")
         version = int.from_bytes(data[:2], "big", signed=True)
-        return _with_names(message.name, decode(message, version, data, 2).values)
+        return with_names(message.name, decode(message, version, data, 2).values, {})
     except FormatError:
         return b64encode(data).decode("ascii")
 

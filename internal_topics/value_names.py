@@ -1,7 +1,8 @@
-"""Names for the numbers in messages of Kafka's own topics, as Kafka's classes and tools have them (fact sheet internal topics §4)."""
+"""Names beside the numbers and topic ids in messages of Kafka's own topics (fact sheet internal topics §4, §9.2)."""
 
-from collections.abc import Mapping
-from typing import Final
+from base64 import b64encode
+from collections.abc import Collection, Mapping
+from typing import Any, Final
 
 from kseg.internal_topics.metadata.cluster_names import (
     ACL_OPERATIONS,
@@ -55,3 +56,32 @@ _NAMES: Final[Mapping[tuple[str, str], Mapping[int, str]]] = {
 def names_of(message: str, field: str) -> Mapping[int, str] | None:
     """The names of a field's numbers; None for a field that is a plain number."""
     return _NAMES.get((message, field))
+
+
+def topic_label(field: str, siblings: Collection[str]) -> str | None:
+    """How the name of a topic is called beside its id; None for other fields, and where the message names the topic itself. siblings: the
+    fields of the same struct."""
+    return "topicName" if field == "topicId" and not {"name", "topicName"} & set(siblings) else None
+
+
+def with_names(message: str, values: Any, topics: Mapping[str, str]) -> Any:
+    """Values as JSON has them: each number that has a name followed by it (`state` by `stateName`), and each topic id by the name of its topic.
+    topics: names by id."""
+    if isinstance(values, Mapping):
+        shown: dict[str, Any] = {}
+        for name, value in values.items():
+            shown[name] = with_names(message, value, topics)
+            label = topic_label(name, values)
+            names = names_of(message, name)
+            if label is not None:
+                shown[label] = topics.get(value)
+            elif names is not None:
+                shown[f"{name}Name"] = names.get(value)
+        return shown
+    if isinstance(values, tuple):
+        return [with_names(message, each, topics) for each in values]
+    if isinstance(values, bytes):
+        return b64encode(values).decode("ascii")
+    if isinstance(values, float) and not -float("inf") < values < float("inf"):
+        return "NaN" if values != values else "Infinity" if values > 0 else "-Infinity"  # noqa: PLR0124
+    return values

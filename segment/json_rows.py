@@ -19,14 +19,21 @@ from kseg.segment.state.control import as_row, parse_control_record
 Shown = tuple[object, str | None]
 
 
-class RowDecoder(Protocol):
-    """Puts what keys and values mean into the rows of records. Picklable; never raises for what a record contains."""
-
-    def concerns(self, path: str) -> bool:
-        """Whether it would change any row of a log; those of others are written faster without it."""
+class LogRowDecoder(Protocol):
+    """Puts what the keys and values of one log mean into the rows of its records. Never raises for what a record contains."""
 
     def amend(self, row: MutableMapping[str, object], record: Record) -> None:
-        """Change the row of a record, whose `file` says where it lies; not asked for control records."""
+        """Change the row of a record; not asked for control records."""
+
+    def program(self) -> tuple[memoryview, bytes] | None:
+        """What `kernel.message_rows` makes the same rows by, where the bytes of headers are shown as text; None when each record is to be asked for."""
+
+
+class RowDecoder(Protocol):
+    """Knows for each log what decodes the rows of its records. Picklable."""
+
+    def for_log(self, path: str) -> LogRowDecoder | None:
+        """None where no row of the log would change: they are written faster then."""
 
 
 def show_bytes(data: bytes | None, mode: str) -> Shown:
@@ -85,7 +92,7 @@ def batch_row(file: str, batch: Batch) -> dict[str, object]:
 
 
 def record_row(
-    file: str, batch: Batch, record: Record, mode: str = "auto", decoder: RowDecoder | None = None
+    file: str, batch: Batch, record: Record, mode: str = "auto", decoder: LogRowDecoder | None = None
 ) -> dict[str, object]:
     """The line `{"type":"record", …}`; `position` is that of the record's batch. `valid`: false where the checksum of the
     record, or of its batch, is wrong; a record of magic 2 has no checksum, and the field only when it is false."""

@@ -1,7 +1,7 @@
 """Write the batches and records of a `.log` as JSON lines in the kernel: the same rows as `log_rows`.
 
 Whole tables go through the kernel; what needs a look of its own (control records, a narrowed selection, other
-ways of showing bytes) is left to the rows, which make the same lines one at a time.
+ways of showing bytes, of decoded records those about which there is more to say) is left to the rows, which make the same lines one at a time.
 """
 
 import json
@@ -14,9 +14,11 @@ from kseg.inspection.dump.log_rows import LogRows
 from kseg.inspection.dump.options import DumpOptions
 from kseg.inspection.dump.output_block import Block
 from kseg.jobs.events import Event, Row, Text
+from kseg.segment import header_tables as C
 from kseg.segment.header_tables import Columns
 from kseg.segment.json_line import json_line
 from kseg.segment.json_rows import record_row
+from kseg.segment.kernel import message_rows as R
 from kseg.segment.kernel.dump_text import RECORD, ROW
 from kseg.segment.kernel.json_lines import AUTO, TEXT, format_json
 from kseg.segment.scanning.batches import batch_at
@@ -35,10 +37,12 @@ class LogJson(LogRows):
     def __init__(self, path: str, scanner: Scanner, options: DumpOptions, batch_filter: BatchFilter) -> None:
         super().__init__(path, scanner, options, batch_filter)
         self._file = json.dumps(path, ensure_ascii=False).encode("utf-8", "backslashreplace")
-        is_shown_as_bytes = self.row_decoder is None and options.bytes_mode in MODES
-        self._is_plain = batch_filter.everything and is_shown_as_bytes
+        self._program = None if self.row_decoder is None else self.row_decoder.program()
+        is_left_to_rows = self.row_decoder is not None and self._program is None
+        self._is_plain = batch_filter.everything and not is_left_to_rows and options.bytes_mode in MODES
         self._block = Block()
         self._state = memoryview(array("q", [0, 0]))
+        self._message_state = memoryview(array("q", bytes(8 * R.STATE_WIDTH)))
 
     def events(self, start: int = 0) -> Iterator[Event]:
         for event in super().events(start):
@@ -63,6 +67,8 @@ class LogJson(LogRows):
         for chunk in self.decoder.chunks(table):
             if chunk.control:
                 yield from self._control(table, chunk)
+            elif self._program is not None:
+                yield from self._messages(self._program, table, chunk)
             else:
                 yield from self._lines(chunk.body, table, chunk.last_row, chunk.records, chunk.records.count)
             yield from self._problem(table, chunk)
@@ -72,6 +78,45 @@ class LogJson(LogRows):
         batch = batch_at(table, chunk.last_row)
         for at in range(chunk.records.count):
             yield Row(record_row(self.path, batch, record_at(chunk, at), self.options.bytes_mode))
+
+    def _messages(self, program: tuple[memoryview, bytes], table: Columns, chunk: Chunk) -> Iterator[Event]:
+        """As `_lines`, with records that are messages; the kernel stops at those that it leaves to the rows."""
+        ops, names = program
+        records, stop = chunk.records, chunk.records.count
+        state, stopped = self._state, self._message_state
+        file, mode = self._file, MODES[self.options.bytes_mode]
+        state[RECORD] = 0
+
+        def put(out: bytearray, filled: int) -> int:
+            return R.format_rows(
+                ops,
+                names,
+                chunk.body,
+                table.cells,
+                table.capacity,
+                chunk.last_row,
+                records.cells,
+                records.capacity,
+                stop,
+                mode,
+                file,
+                out,
+                filled,
+                state,
+                stopped,
+            )
+
+        def is_finished() -> bool:
+            return bool(stopped[R.STOPPED]) or (state[ROW] > chunk.last_row and state[RECORD] >= stop)
+
+        while True:
+            yield from self._block.fill(put, is_finished)
+            if not stopped[R.STOPPED]:
+                return
+            record = record_at(chunk, state[RECORD])
+            batch = batch_at(table, records.at(C.R_BATCH, state[RECORD]))
+            yield Row(self._record(batch, record))
+            state[RECORD] += 1
 
     def _lines(
         self, body: "Readable", table: Columns, last_row: int, records: Columns, stop: int

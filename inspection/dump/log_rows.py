@@ -32,7 +32,7 @@ class LogRows:
         self.path = path
         self.options = options
         decoder = options.row_decoder
-        self.row_decoder = decoder if decoder is not None and decoder.concerns(path) else None
+        self.row_decoder = None if decoder is None else decoder.for_log(path)
         self.batch_filter = batch_filter
         self.seen: HeaderContinuity | None = None  # is told of all batches that are valid
         self.scanner = scanner

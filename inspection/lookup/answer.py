@@ -96,8 +96,9 @@ def lookup_row(
         "producer_epoch": None if producer is None else producer.producer_epoch,
     }
     if answer.record is not None and answer.record_batch is not None and answer.record_file is not None:
+        decoder = None if query.row_decoder is None else query.row_decoder.for_log(answer.record_file)
         row["record"] = record_row(
-            answer.record_file, answer.record_batch, answer.record, query.bytes_mode, query.row_decoder
+            answer.record_file, answer.record_batch, answer.record, query.bytes_mode, decoder
         )
     if answer.is_aborted is not None:
         row["aborted"] = answer.is_aborted

@@ -9,7 +9,7 @@ import os
 import struct
 from collections.abc import MutableMapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from kseg.internal_topics.registry.json_text import plain_json, read_json
 from kseg.internal_topics.registry.schema_store import AVRO, JSON, PROTOBUF, RegisteredSchema, SchemaStore
@@ -95,9 +95,12 @@ class PayloadDecoder:
         """Whether they name schemas."""
         return self.format(is_key) in NEEDS_SCHEMAS
 
-    def concerns(self, path: str) -> bool:  # every log may hold payloads
+    def for_log(self, path: str) -> Self:  # every log may hold payloads
         """See `RowDecoder`."""
-        return True
+        return self
+
+    def program(self) -> None:
+        """See `LogRowDecoder`."""
 
     def amend(self, row: MutableMapping[str, object], record: Record) -> None:
         """Put decoded keys and values into the row of a record: see docs/payloads.md for its members."""

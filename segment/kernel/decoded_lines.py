@@ -50,7 +50,7 @@ IS_TRUNCATED, IS_TOO_LARGE = 1, 2
 
 
 def stop_at(r: MessageReader, stage: int) -> int:
-    r.state[136] = stage
+    r.state[137] = stage
     return -1
 
 
@@ -66,7 +66,7 @@ def put_coordinator_key(r: MessageReader, p: int, length: int, o: int) -> int:
     if length < 2:
         return stop_at(r, 2)
     kind = buffer_access.short_at(r.buf, p)
-    r.state[137] = kind
+    r.state[138] = kind
     if kind < 0 or kind >= r.ops[1] or not r.ops[r.ops[2] + 6 * kind]:
         return stop_at(r, 3)
     if r.limit - o < 96:
@@ -89,9 +89,9 @@ def put_coordinator_value(r: MessageReader, p: int, length: int, o: int) -> int:
         return buffer_access.put(r.out, o, b"<DELETE>", 8)
     if length < 2:
         return stop_at(r, 5)
-    entry = r.ops[2] + 6 * r.state[137]
+    entry = r.ops[2] + 6 * r.state[138]
     version = buffer_access.short_at(r.buf, p)
-    r.state[138] = version
+    r.state[139] = version
     if version < r.ops[entry + 1] or version > r.ops[entry + 2]:
         return stop_at(r, 6)
     r.state[0] = put_prefix(r.out, o, b'{"version":"', 12, version)
@@ -99,7 +99,7 @@ def put_coordinator_value(r: MessageReader, p: int, length: int, o: int) -> int:
     end = message_json.read_struct(r, s, p + 2, p + length, 0, 1)
     if end < 0:
         return stop_at(r, 7)
-    r.state[139] = p + length - end
+    r.state[140] = p + length - end
     r.out[r.state[0]] = 125
     return r.state[0] + 1
 
@@ -130,12 +130,12 @@ def put_framed(r: MessageReader, p: int, length: int, o: int) -> int:
     if p < 0:
         return stop_at(r, 10)
     kind = r.state[5]
-    r.state[137] = kind
+    r.state[138] = kind
     p = frame_number(r, p, end)
     if p < 0:
         return stop_at(r, 11)
     version = r.state[5]
-    r.state[138] = version
+    r.state[139] = version
     if kind < 0 or kind >= r.ops[1] or not r.ops[r.ops[2] + 6 * kind]:
         return stop_at(r, 3)
     if r.limit - o < 160:
@@ -155,7 +155,7 @@ def put_framed(r: MessageReader, p: int, length: int, o: int) -> int:
     p = message_json.read_struct(r, s, p, end, 0, 1)
     if p < 0:
         return stop_at(r, 7)
-    r.state[139] = end - p
+    r.state[140] = end - p
     if p < end:
         return stop_at(r, 12)
     r.out[r.state[0]] = 125
@@ -176,18 +176,18 @@ def format_parts(
     """The text of a key, up to state[KEY_END], and of a value behind it, at the start of `out`; a FRAMED record has no key. Returns where it
     ends, −1 when the record cannot be read: state[STAGE] and state[ERROR] say why (NO_ROOM: `out` is too small).
     """
-    if len(state) < 141 or key_start + key_length > len(buf) or value_start + value_length > len(buf):
+    if len(state) < 142 or key_start + key_length > len(buf) or value_start + value_length > len(buf):
         raise ValueError("a key or value is outside the buffer")
-    state[136] = 0
+    state[137] = 0
     state[1] = 0
-    state[140] = 0
+    state[141] = 0
     r = message_json.reader_of(ops, names, buf, out, state)
     if r.ops[0] == 1:
         return put_framed(r, value_start, value_length, 0)
     o = put_coordinator_key(r, key_start, key_length, 0)
     if o < 0:
         return -1
-    state[140] = o
+    state[141] = o
     return put_coordinator_value(r, value_start, value_length, o)
 
 
@@ -213,7 +213,7 @@ def format_decoded(
     """
     if batch_capacity * 15 > len(batches) or last_row >= batch_capacity or count > capacity:
         raise ValueError("the table of batches is too small")
-    if capacity * 12 > len(cells) or len(message_state) < 141:
+    if capacity * 12 > len(cells) or len(message_state) < 142:
         raise ValueError("the table of records is too small")
     r = message_json.reader_of(ops, names, buf, out, message_state)
     body = buffer_access.bytes_in(buf)
@@ -222,7 +222,7 @@ def format_decoded(
     text = buffer_access.room_in(out)
     framed = r.ops[0]
     skip = flags & 4
-    message_state[136] = 0
+    message_state[137] = 0
     message_state[1] = 0
     limit = len(out)
     o = start
@@ -270,7 +270,7 @@ def format_decoded(
         o = dump_text.put_batch(text, o, rows, batch_capacity, row)
         row = row + 1
     if message_state[1] == 9:
-        message_state[136] = 0  # it was the room, and no fault of the record's
+        message_state[137] = 0  # it was the room, and no fault of the record's
     state[0] = row
     state[1] = at
     return o

@@ -24,7 +24,11 @@ cdef inline Py_ssize_t put_file(unsigned char* out, Py_ssize_t o, const unsigned
 @cython.locals(magic=cython.longlong, attributes=cython.longlong, flags=cython.longlong, base_offset=cython.longlong, last_offset=cython.longlong, count=cython.longlong, sequence=cython.longlong)
 cdef Py_ssize_t put_batch_line(unsigned char* out, Py_ssize_t o, const long long* cells, Py_ssize_t capacity, Py_ssize_t row, const unsigned char* file, Py_ssize_t file_length) noexcept
 
-@cython.locals(key_start=cython.Py_ssize_t, key_length=cython.longlong, value_start=cython.Py_ssize_t, value_length=cython.longlong, magic=cython.longlong)
+cdef Py_ssize_t put_record_head(const long long* batches, Py_ssize_t batch_capacity, Py_ssize_t row, const long long* cells, Py_ssize_t capacity, Py_ssize_t at, const unsigned char* file, Py_ssize_t file_length, unsigned char* out, Py_ssize_t o) noexcept
+
+cdef Py_ssize_t put_record_tail(long long magic, const long long* cells, Py_ssize_t capacity, Py_ssize_t at, unsigned char* out, Py_ssize_t o) noexcept
+
+@cython.locals(key_start=cython.Py_ssize_t, key_length=cython.longlong, value_start=cython.Py_ssize_t, value_length=cython.longlong)
 cdef Py_ssize_t put_record_line(const unsigned char* buf, const long long* batches, Py_ssize_t batch_capacity, Py_ssize_t row, const long long* cells, Py_ssize_t capacity, Py_ssize_t at, int mode, const unsigned char* file, Py_ssize_t file_length, unsigned char* out, Py_ssize_t o) noexcept
 
 @cython.locals(room=cython.Py_ssize_t)

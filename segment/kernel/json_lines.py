@@ -232,6 +232,43 @@ def put_batch_line(
     return buffer_access.put(out, o, b"}\n", 2)
 
 
+def put_record_head(
+    batches: Readable,
+    batch_capacity: int,
+    row: int,
+    cells: Readable,
+    capacity: int,
+    at: int,
+    file: Readable,
+    file_length: int,
+    out: Writable,
+    o: int,
+) -> int:
+    # all before the key
+    o = buffer_access.put(out, o, b'{"type":"record"', 16)
+    o = put_file(out, o, file, file_length)
+    o = dump_text.put_number(out, o, batches[row])
+    o = buffer_access.put(out, o, b',"offset":', 10)
+    o = dump_text.put_number(out, o, cells[capacity + at])
+    o = buffer_access.put(out, o, b',"timestamp":', 13)
+    o = dump_text.put_number(out, o, cells[2 * capacity + at])
+    o = buffer_access.put(out, o, b',"timestamp_type":"', 19)
+    o = dump_text.put_type(out, o, batches[2 * batch_capacity + row], batches[6 * batch_capacity + row])
+    o = buffer_access.put(out, o, b'","sequence":', 13)
+    o = dump_text.put_number(out, o, cells[9 * capacity + at])
+    return buffer_access.put(out, o, b',"key":', 7)
+
+
+def put_record_tail(magic: int, cells: Readable, capacity: int, at: int, out: Writable, o: int) -> int:
+    # all behind the encodings
+    if magic < 2:
+        o = buffer_access.put(out, o, b',"crc":', 7)
+        o = dump_text.put_number(out, o, cells[10 * capacity + at])
+        o = buffer_access.put(out, o, b',"valid":', 9)
+        o = dump_text.put_bool(out, o, cells[11 * capacity + at] == 1)
+    return buffer_access.put(out, o, b"}\n", 2)
+
+
 def put_record_line(
     buf: Readable,
     batches: Readable,
@@ -250,19 +287,7 @@ def put_record_line(
     key_length = cells[4 * capacity + at]
     value_start = cells[5 * capacity + at]
     value_length = cells[6 * capacity + at]
-    magic = batches[2 * batch_capacity + row]
-    o = buffer_access.put(out, o, b'{"type":"record"', 16)
-    o = put_file(out, o, file, file_length)
-    o = dump_text.put_number(out, o, batches[row])
-    o = buffer_access.put(out, o, b',"offset":', 10)
-    o = dump_text.put_number(out, o, cells[capacity + at])
-    o = buffer_access.put(out, o, b',"timestamp":', 13)
-    o = dump_text.put_number(out, o, cells[2 * capacity + at])
-    o = buffer_access.put(out, o, b',"timestamp_type":"', 19)
-    o = dump_text.put_type(out, o, magic, batches[6 * batch_capacity + row])
-    o = buffer_access.put(out, o, b'","sequence":', 13)
-    o = dump_text.put_number(out, o, cells[9 * capacity + at])
-    o = buffer_access.put(out, o, b',"key":', 7)
+    o = put_record_head(batches, batch_capacity, row, cells, capacity, at, file, file_length, out, o)
     o = put_bytes(buf, key_start, key_length, mode, out, o)
     o = buffer_access.put(out, o, b',"value":', 9)
     o = put_bytes(buf, value_start, value_length, mode, out, o)
@@ -272,12 +297,7 @@ def put_record_line(
     o = put_encoding(buf, key_start, key_length, mode, out, o)
     o = buffer_access.put(out, o, b',"value_encoding":', 18)
     o = put_encoding(buf, value_start, value_length, mode, out, o)
-    if magic < 2:
-        o = buffer_access.put(out, o, b',"crc":', 7)
-        o = dump_text.put_number(out, o, cells[10 * capacity + at])
-        o = buffer_access.put(out, o, b',"valid":', 9)
-        o = dump_text.put_bool(out, o, cells[11 * capacity + at] == 1)
-    return buffer_access.put(out, o, b"}\n", 2)
+    return put_record_tail(batches[2 * batch_capacity + row], cells, capacity, at, out, o)
 
 
 def line_room(buf: Readable, cells: Readable, capacity: int, at: int, file_length: int) -> int:

@@ -24,17 +24,26 @@ cdef Py_ssize_t read_length(MessageReader r, Py_ssize_t p, Py_ssize_t end, int w
 
 cdef inline void put_byte(MessageReader r, unsigned char byte) noexcept
 
-@cython.locals(kind=cython.longlong, is_text=cython.bint, length=cython.longlong)
-cdef Py_ssize_t read_bytes(MessageReader r, Py_ssize_t f, Py_ssize_t p, Py_ssize_t end, Py_ssize_t depth, bint flexible, bint write, bint element) noexcept
+@cython.locals(kind=cython.longlong, is_text=cython.bint, length=cython.longlong, letters=cython.int)
+cdef Py_ssize_t read_bytes(MessageReader r, Py_ssize_t f, Py_ssize_t p, Py_ssize_t end, Py_ssize_t depth, bint flexible, int write, bint element) noexcept
 
 @cython.locals(start=cython.longlong, versions=cython.longlong, version=cython.longlong, s=cython.longlong)
-cdef Py_ssize_t read_protocol(MessageReader r, Py_ssize_t f, Py_ssize_t p, Py_ssize_t end, Py_ssize_t depth) noexcept
+cdef Py_ssize_t read_protocol(MessageReader r, Py_ssize_t f, Py_ssize_t p, Py_ssize_t end, Py_ssize_t depth, int write) noexcept
+
+@cython.locals(table=cython.longlong, low=cython.longlong, high=cython.longlong, middle=cython.longlong, at=cython.longlong, i=cython.int)
+cdef Py_ssize_t topic_of(MessageReader r, Py_ssize_t p) noexcept
+
+@cython.locals(at=cython.longlong, stop=cython.longlong)
+cdef Py_ssize_t named_number(MessageReader r, Py_ssize_t f, long long value) noexcept
+
+@cython.locals(o=cython.Py_ssize_t, label=cython.longlong, at=cython.Py_ssize_t, value=cython.longlong, length=cython.longlong)
+cdef int put_name(MessageReader r, Py_ssize_t f, Py_ssize_t p) noexcept
 
 @cython.locals(kind=cython.longlong, o=cython.Py_ssize_t, is_there=cython.bint, size=cython.int, value=cython.longlong)
-cdef Py_ssize_t read_one(MessageReader r, Py_ssize_t f, Py_ssize_t p, Py_ssize_t end, Py_ssize_t depth, bint flexible, bint write, bint element) noexcept
+cdef Py_ssize_t read_one(MessageReader r, Py_ssize_t f, Py_ssize_t p, Py_ssize_t end, Py_ssize_t depth, bint flexible, int write, bint element) noexcept
 
 @cython.locals(count=cython.longlong, i=cython.longlong)
-cdef Py_ssize_t read_value(MessageReader r, Py_ssize_t f, Py_ssize_t p, Py_ssize_t end, Py_ssize_t depth, bint flexible, bint write) noexcept
+cdef Py_ssize_t read_value(MessageReader r, Py_ssize_t f, Py_ssize_t p, Py_ssize_t end, Py_ssize_t depth, bint flexible, int write) noexcept
 
 @cython.locals(f=cython.Py_ssize_t, stop=cython.Py_ssize_t)
 cdef Py_ssize_t field_of_tag(MessageReader r, Py_ssize_t s, long long tag) noexcept
@@ -45,8 +54,11 @@ cdef Py_ssize_t read_tags(MessageReader r, Py_ssize_t s, Py_ssize_t p, Py_ssize_
 @cython.locals(i=cython.Py_ssize_t)
 cdef Py_ssize_t equals_text(const unsigned char* buf, Py_ssize_t start, Py_ssize_t end, const unsigned char* text, Py_ssize_t at, Py_ssize_t length) noexcept
 
+@cython.locals(o=cython.Py_ssize_t, length=cython.longlong)
+cdef int put_default(MessageReader r, Py_ssize_t f, int first) noexcept
+
 @cython.locals(start=cython.Py_ssize_t, unknown=cython.longlong, value=cython.Py_ssize_t)
-cdef Py_ssize_t put_tagged(MessageReader r, Py_ssize_t f, Py_ssize_t p, Py_ssize_t end, Py_ssize_t depth, int first) noexcept
+cdef Py_ssize_t put_tagged(MessageReader r, Py_ssize_t f, Py_ssize_t p, Py_ssize_t end, Py_ssize_t depth, int first, int write) noexcept
 
 @cython.locals(flexible=cython.bint, after_tags=cython.Py_ssize_t, first=cython.int, f=cython.Py_ssize_t, stop=cython.Py_ssize_t, at=cython.Py_ssize_t, written=cython.int)
-cdef Py_ssize_t read_struct(MessageReader r, Py_ssize_t s, Py_ssize_t p, Py_ssize_t end, Py_ssize_t depth, bint write) noexcept
+cdef Py_ssize_t read_struct(MessageReader r, Py_ssize_t s, Py_ssize_t p, Py_ssize_t end, Py_ssize_t depth, int write) noexcept

@@ -16,6 +16,17 @@ The bytes are read in the order and with the checks of Kafka's generated readers
 3. Tagged fields are written from there, where they differ from their default. Where one stands before an untagged field in
    the definition (SCAN_FIRST), the struct is read once without writing, for the positions, and then again.
 
+Three ways to read, by `write`: SILENT, AS_KAFKA (what the converters print), and AS_ROWS for the rows of kseg's own JSON, which say more and
+nothing that may be wrong:
+
+    every field is there, tagged ones that the bytes do not have with their default (its text has the name before it)
+    a NAMED field is followed by the name of its number or topic id; field's struct: the table of names
+        of a number   label start, label length, count, (value, text start, text length) …        of an id   label start, label length
+    doubles, and messages of a protocol that cannot be read, are left to the caller (UNFIT)
+
+The ids of topics are sorted and stand in `names`; their table (its place is the program's fourth number): count, start of the ids, (text start,
+text length) …
+
 A reader returns the position behind what it read, or −1 with the reason in the state. `out` is the caller's scratch buffer; the room is
 checked before anything of a size that the data says, and at each field for the rest. Reading takes time linear in the bytes.
 """
@@ -30,8 +41,9 @@ if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
 
 # state: where the text ends; what went wrong, with its two numbers and the field in the program; the number read last; whether the
-# protocol type read last is `consumer`; how many unknown tags were met; and for each depth the positions of the tags
-OUT, ERROR, A, B, FIELD, VALUE, IS_CONSUMER, UNKNOWN_TAGS, SCRATCH = range(9)
+# protocol type read last is `consumer`; how many unknown tags were met; how many varints of five bytes and tags that say a wrong size; and for
+# each depth the positions of the tags
+OUT, ERROR, A, B, FIELD, VALUE, IS_CONSUMER, UNKNOWN_TAGS, ODDITIES, SCRATCH = range(10)
 TAG_LIMIT, DEPTH_LIMIT = 16, 8
 STATE_WIDTH = SCRATCH + TAG_LIMIT * DEPTH_LIMIT
 
@@ -52,12 +64,13 @@ STATE_WIDTH = SCRATCH + TAG_LIMIT * DEPTH_LIMIT
     PROTOCOL,  # bytes that are a message of their own
     INVALID_TAG,  # a tag of other versions
 ) = range(15)
-ARRAY, NULLABLE, TAGGED = 1, 2, 4
+ARRAY, NULLABLE, TAGGED, NAMED = 1, 2, 4, 8
+SILENT, AS_KAFKA, AS_ROWS = range(3)
 TAGS, SCAN_FIRST = 1, 2
 STRUCT_WIDTH, FIELD_WIDTH = 4, 8
 
 # A: number read, B: number left, or 1 for an element of the field
-NO_ERROR, UNDERFLOW, IS_NULL, TOO_LONG, MISSING_BYTES, TOO_MANY, BAD_VARINT, NEGATIVE_SIZE, TOO_NEW, NO_ROOM, BAD_TAG = range(11)  # fmt: skip
+NO_ERROR, UNDERFLOW, IS_NULL, TOO_LONG, MISSING_BYTES, TOO_MANY, BAD_VARINT, NEGATIVE_SIZE, TOO_NEW, NO_ROOM, BAD_TAG, UNFIT = range(12)  # fmt: skip
 
 
 class MessageReader:
@@ -100,6 +113,7 @@ def long_uvarint(r: MessageReader, p: int, end: int) -> int:
         byte = r.buf[p]
         p = p + 1
         if shift == 28:
+            r.state[8] = r.state[8] + 1
             value = value | (byte & 15) << 28
             if value > 2147483647:
                 value = value - 2147483647 - 2147483647 - 2
@@ -183,20 +197,21 @@ def read_bytes(
     if not write:
         return p + length
     if kind == 13 and r.state[6]:
-        if read_protocol(r, f, p, p + length, depth) >= 0:
+        if read_protocol(r, f, p, p + length, depth, write) >= 0:
             return p + length
-        if r.state[1] == 9:
+        if r.state[1] == 9 or write == 2:
             return -1
     if 6 * length + 48 > r.limit - r.state[0]:
         return fail(r, 9, 0, 0, f)
     if is_text:
-        r.state[0] = json_lines.put_string(r.buf, p, length, r.out, r.state[0], 55)
+        letters = 87 if write == 2 else 55
+        r.state[0] = json_lines.put_string(r.buf, p, length, r.out, r.state[0], letters)
     else:
         r.state[0] = json_lines.put_base64(r.buf, p, length, r.out, r.state[0])
     return p + length
 
 
-def read_protocol(r: MessageReader, f: int, p: int, end: int, depth: int) -> int:
+def read_protocol(r: MessageReader, f: int, p: int, end: int, depth: int, write: int) -> int:
     """A message of the consumer protocol behind its version; what lies behind it is ignored. −1 when it is none."""
     start = r.state[0]
     if end - p < 2:
@@ -204,14 +219,71 @@ def read_protocol(r: MessageReader, f: int, p: int, end: int, depth: int) -> int
     versions = r.ops[f + 5]
     version = buffer_access.short_at(r.buf, p)
     if version < r.ops[versions]:
+        if write == 2:
+            return fail(r, 11, 0, 0, f)
         version = r.ops[versions]
     if version > r.ops[versions + 1]:
         version = r.ops[versions + 1] + 1
     s = r.ops[versions + 2 + version - r.ops[versions]]
-    p = read_struct(r, s, p + 2, end, depth + 1, 1)
+    p = read_struct(r, s, p + 2, end, depth + 1, write)
     if p < 0:
         r.state[0] = start
     return p
+
+
+def topic_of(r: MessageReader, p: int) -> int:
+    """Where the name of the topic with the id at `p` stands in the program, −1 for an unknown one."""
+    table = r.ops[3]
+    low = 0
+    high = r.ops[table]
+    while low < high:
+        middle = (low + high) >> 1
+        at = r.ops[table + 1] + 16 * middle
+        i = 0
+        while i < 16 and r.names[at + i] == r.buf[p + i]:
+            i = i + 1
+        if i == 16:
+            return table + 2 + 2 * middle
+        if r.names[at + i] < r.buf[p + i]:
+            low = middle + 1
+        else:
+            high = middle
+    return -1
+
+
+def named_number(r: MessageReader, f: int, value: int) -> int:
+    """Where the name of a number stands in the program, −1 when it has none."""
+    at = r.ops[f + 5] + 3
+    stop = at + 3 * r.ops[r.ops[f + 5] + 2]
+    while at < stop:
+        if r.ops[at] == value:
+            return at + 1
+        at = at + 3
+    return -1
+
+
+def put_name(r: MessageReader, f: int, p: int) -> int:
+    """The name of the number or id that was written last, with its label."""
+    o = r.state[0]
+    label = r.ops[f + 5]
+    if r.ops[f] == 8:
+        at = topic_of(r, p)
+    elif r.ops[f] == 1:
+        value = r.buf[p]
+        at = named_number(r, f, value - 256 if value > 127 else value)
+    else:
+        at = named_number(r, f, buffer_access.short_at(r.buf, p))
+    length = r.ops[at + 1] if at >= 0 else 4
+    if r.limit - o < r.ops[label + 1] + length + 48:
+        return fail(r, 9, 0, 0, f)
+    buffer_access.copied(r.out, o, r.names, r.ops[label], r.ops[label + 1])
+    o = o + r.ops[label + 1]
+    if at >= 0:
+        buffer_access.copied(r.out, o, r.names, r.ops[at], length)
+        r.state[0] = o + length
+    else:
+        r.state[0] = buffer_access.put(r.out, o, b"null", 4)
+    return 0
 
 
 def read_one(
@@ -253,6 +325,8 @@ def read_one(
         size = 16
     if end - p < size:
         return fail(r, 1, 0, 0, f)
+    if write == 2 and kind == 7:
+        return fail(r, 11, 0, 0, f)
     if write:
         if kind == 4:
             o = dump_text.put_number(r.out, o, buffer_access.int_at(r.buf, p))
@@ -274,6 +348,8 @@ def read_one(
         else:
             o = message_values.put_double(r.buf, p, r.out, o)
         r.state[0] = o
+        if write == 2 and r.ops[f + 1] & 8 and put_name(r, f, p) < 0:
+            return -1
     return p + size
 
 
@@ -329,7 +405,7 @@ def field_of_tag(r: MessageReader, s: int, tag: int) -> int:
 
 def read_tags(r: MessageReader, s: int, p: int, end: int, depth: int) -> int:
     """The tag section: the position of each known tag into the state, −1 where it is not there."""
-    positions = 8 + 16 * depth
+    positions = 9 + 16 * depth
     i = 0
     if r.ops[s + 2]:
         while i < 16:
@@ -357,6 +433,8 @@ def read_tags(r: MessageReader, s: int, p: int, end: int, depth: int) -> int:
             p = read_value(r, f, p, end, depth, 1, 0)
             if p < 0:
                 return -1
+            if p - r.state[positions + tag] != size:
+                r.state[8] = r.state[8] + 1
         else:
             if size > end - p:
                 return fail(r, 4, size, end - p, s)
@@ -368,8 +446,19 @@ def read_tags(r: MessageReader, s: int, p: int, end: int, depth: int) -> int:
     return p
 
 
-def put_tagged(r: MessageReader, f: int, p: int, end: int, depth: int, first: int) -> int:
-    """A tagged field, unless it has its default. Returns 1 when it was written, 0 when not, −1 without room."""
+def put_default(r: MessageReader, f: int, first: int) -> int:
+    """A tagged field that the bytes do not have, for rows."""
+    o = r.state[0]
+    length = r.ops[f + 7] - first
+    if r.limit - o < length + 48:
+        return fail(r, 9, 0, 0, f)
+    buffer_access.copied(r.out, o, r.names, r.ops[f + 6] + first, length)
+    r.state[0] = o + length
+    return 1
+
+
+def put_tagged(r: MessageReader, f: int, p: int, end: int, depth: int, first: int, write: int) -> int:
+    """A tagged field, unless it has its default and is written as Kafka does. Returns 1 when it was written, 0 when not, −1 without room."""
     start = r.state[0]
     unknown = r.state[7]
     if r.limit - start < r.ops[f + 4] + 48:
@@ -377,9 +466,11 @@ def put_tagged(r: MessageReader, f: int, p: int, end: int, depth: int, first: in
     buffer_access.copied(r.out, start, r.names, r.ops[f + 3] + first, r.ops[f + 4] - first)
     value = start + r.ops[f + 4] - first
     r.state[0] = value
-    if read_value(r, f, p, end, depth, 1, 1) < 0:
+    if read_value(r, f, p, end, depth, 1, write) < 0:
         return -1
-    if r.state[7] == unknown and equals_text(r.out, value, r.state[0], r.names, r.ops[f + 6], r.ops[f + 7]):
+    if write == 2 or r.state[7] != unknown:
+        return 1
+    if equals_text(r.out, value, r.state[0], r.names, r.ops[f + 6], r.ops[f + 7]):
         r.state[0] = start
         return 0
     return 1
@@ -409,13 +500,16 @@ def read_struct(r: MessageReader, s: int, p: int, end: int, depth: int, write: i
                     after_tags = read_tags(r, s, p, end, depth)
                     if after_tags < 0:
                         return -1
-                at = r.state[8 + 16 * depth + r.ops[f + 2]]
+                at = r.state[9 + 16 * depth + r.ops[f + 2]]
+                written = 0
                 if at >= 0:
-                    written = put_tagged(r, f, at, end, depth, first)
-                    if written < 0:
-                        return -1
-                    if written:
-                        first = 0
+                    written = put_tagged(r, f, at, end, depth, first, write)
+                elif write == 2:
+                    written = put_default(r, f, first)
+                if written < 0:
+                    return -1
+                if written:
+                    first = 0
         else:
             if write:
                 if r.limit - r.state[0] < r.ops[f + 4] + 48:

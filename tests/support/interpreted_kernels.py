@@ -24,6 +24,7 @@ _FIRST = [
     "keymap_probe",
     "arithmetic",
     "dump_text",
+    "json_lines",
     "record_walk",
     "arrow_gather",
     "json_lines",

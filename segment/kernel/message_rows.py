@@ -1,0 +1,212 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
+"""JSON lines of records whose keys and values are messages of Kafka's own topics: the lines of `json_lines`, with the messages in the place of
+their bytes as `internal_topics.topic_rows` puts them there (docs/json.md).
+
+    key     {"type":1,"name":"OffsetCommitKey","data":{…}}
+    value   {"type":1,"name":"OffsetCommitValue","version":4,"data":{…}}
+
+A program begins with COORDINATOR or FRAMED (`kernel.decoded_lines`), the number of types, where their table stands, and where that of the topic
+ids does. For each type the table has the struct of the key (COORDINATOR) or 1 (FRAMED), 0 for a type that is left to the caller; the first and the
+last version, where the structs of the versions stand; the texts before the version and before the data of the key, with their lengths.
+
+Only what is as it should be becomes a line here. A record about which there is more to say (a newer version, unknown tags, bytes left over, secrets)
+or that cannot be read stops `format_rows`, and the caller makes its line.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kseg.segment.kernel import buffer_access, dump_text, json_lines, message_json
+from kseg.segment.kernel.message_json import STATE_WIDTH as _MESSAGE_STATE
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable, Writable
+    from kseg.segment.kernel.message_json import MessageReader
+
+TYPE_WIDTH = 8
+
+# behind the state of message_json: whether the record at state[RECORD] is left to the caller, and its type
+STOPPED, TYPE = _MESSAGE_STATE, _MESSAGE_STATE + 1
+STATE_WIDTH = _MESSAGE_STATE + 2
+
+
+def put_struct(r: MessageReader, s: int, p: int, end: int, o: int) -> int:
+    """A message up to the last of its bytes, and the brace behind it. −1 when there is more to say of it."""
+    r.state[0] = o
+    r.state[7] = 0
+    r.state[8] = 0
+    if message_json.read_struct(r, s, p, end, 0, 2) != end:
+        return -1
+    if r.state[7] or r.state[8]:
+        return -1
+    r.out[r.state[0]] = 125
+    return r.state[0] + 1
+
+
+def put_key(r: MessageReader, p: int, length: int, o: int) -> int:
+    if length < 2:
+        return -1
+    kind = buffer_access.short_at(r.buf, p)
+    r.state[138] = kind
+    if kind < 0 or kind >= r.ops[1]:
+        return -1
+    entry = r.ops[2] + 8 * kind
+    if not r.ops[entry]:
+        return -1
+    if r.limit - o < r.ops[entry + 7]:
+        return message_json.fail(r, 9, 0, 0, 0)
+    buffer_access.copied(r.out, o, r.names, r.ops[entry + 6], r.ops[entry + 7])
+    return put_struct(r, r.ops[entry], p + 2, p + length, o + r.ops[entry + 7])
+
+
+def put_message(r: MessageReader, p: int, end: int, version: int, o: int) -> int:
+    """A value of a type and version."""
+    entry = r.ops[2] + 8 * r.state[138]
+    if version < r.ops[entry + 1] or version > r.ops[entry + 2]:
+        return -1
+    if r.limit - o < r.ops[entry + 5] + 48:
+        return message_json.fail(r, 9, 0, 0, 0)
+    buffer_access.copied(r.out, o, r.names, r.ops[entry + 4], r.ops[entry + 5])
+    o = dump_text.put_number(r.out, o + r.ops[entry + 5], version)
+    o = buffer_access.put(r.out, o, b',"data":', 8)
+    s = r.ops[r.ops[entry + 3] + version - r.ops[entry + 1]]
+    return put_struct(r, s, p, end, o)
+
+
+def put_framed(r: MessageReader, p: int, length: int, o: int) -> int:
+    # frame, type and version below 128: others are rare
+    if length < 3 or r.buf[p] != 1 or r.buf[p + 1] > 127 or r.buf[p + 2] > 127:
+        return -1
+    kind = r.buf[p + 1]
+    if kind >= r.ops[1] or not r.ops[r.ops[2] + 8 * kind]:
+        return -1
+    r.state[138] = kind
+    return put_message(r, p + 3, p + length, r.buf[p + 2], o)
+
+
+def put_value(r: MessageReader, p: int, length: int, o: int) -> int:
+    if length < 0:
+        return buffer_access.put(r.out, o, b"null", 4)
+    if r.ops[0] == 1:
+        return put_framed(r, p, length, o)
+    if length < 2:
+        return -1
+    return put_message(r, p + 2, p + length, buffer_access.short_at(r.buf, p), o)
+
+
+def put_row(
+    r: MessageReader,
+    batches: Readable,
+    batch_capacity: int,
+    cells: Readable,
+    capacity: int,
+    at: int,
+    mode: int,
+    file: Readable,
+    file_length: int,
+    o: int,
+    limit: int,
+) -> int:
+    """The line of a record, for which `line_room` is there; −1 when it is left to the caller, or the room is short."""
+    row = cells[at]
+    key_start = cells[3 * capacity + at]
+    key_length = cells[4 * capacity + at]
+    value_start = cells[5 * capacity + at]
+    value_length = cells[6 * capacity + at]
+    headers = cells[8 * capacity + at]
+    framed = r.ops[0] == 1
+    r.state[1] = 0
+    if value_start < 0 <= value_length:
+        return -1  # a legacy value that leaves its message
+    # the room behind the messages
+    r.limit = limit - 200
+    if headers > 0:
+        r.limit = (
+            r.limit - 16 * headers - 6 * dump_text.headers_length(r.buf, cells[7 * capacity + at], headers)
+        )
+    o = json_lines.put_record_head(
+        batches, batch_capacity, row, cells, capacity, at, file, file_length, r.out, o
+    )
+    if framed:
+        o = json_lines.put_bytes(r.buf, key_start, key_length, mode, r.out, o)
+    else:
+        o = put_key(r, key_start, key_length, o)
+        if o < 0:
+            return -1
+    if r.limit - o < 48:
+        return message_json.fail(r, 9, 0, 0, 0)
+    o = buffer_access.put(r.out, o, b',"value":', 9)
+    o = put_value(r, value_start, value_length, o)
+    if o < 0:
+        return -1
+    o = buffer_access.put(r.out, o, b',"headers":', 11)
+    o = json_lines.put_headers(r.buf, cells[7 * capacity + at], headers, mode, r.out, o)
+    o = buffer_access.put(r.out, o, b',"key_encoding":', 16)
+    if framed:
+        o = json_lines.put_encoding(r.buf, key_start, key_length, mode, r.out, o)
+    else:
+        o = buffer_access.put(r.out, o, b'"message"', 9)
+    if value_length < 0:
+        o = buffer_access.put(r.out, o, b',"value_encoding":null', 22)
+    else:
+        o = buffer_access.put(r.out, o, b',"value_encoding":"message"', 27)
+    return json_lines.put_record_tail(batches[2 * batch_capacity + row], cells, capacity, at, r.out, o)
+
+
+def format_rows(
+    ops: Readable,
+    names: Readable,
+    buf: Readable,
+    batches: Readable,
+    batch_capacity: int,
+    last_row: int,
+    cells: Readable,
+    capacity: int,
+    count: int,
+    mode: int,
+    file: Readable,
+    out: Writable,
+    start: int,
+    state: Writable,
+    message_state: Writable,
+) -> int:
+    """`json_lines.format_json` for records that are messages: the same arguments and result, the program before them and its state behind.
+
+    Stops early at a record that is left to the caller; message_state[STOPPED] is 1 then, and state[RECORD] is that record.
+    """
+    if batch_capacity * 15 > len(batches) or last_row >= batch_capacity or count > capacity:
+        raise ValueError("the table of batches is too small")
+    if capacity * 12 > len(cells) or len(message_state) < 139:
+        raise ValueError("the table of records is too small")
+    r = message_json.reader_of(ops, names, buf, out, message_state)
+    body = buffer_access.bytes_in(buf)
+    rows = buffer_access.cells_in(batches)
+    table = buffer_access.cells_in(cells)
+    text = buffer_access.room_in(out)
+    name = buffer_access.bytes_in(file)
+    name_length = len(file)
+    message_state[137] = 0
+    limit = len(out)
+    o = start
+    row = state[0]
+    at = state[1]
+    while True:
+        while at < count and table[at] < row:
+            if o + json_lines.line_room(body, table, capacity, at, name_length) > limit:
+                break
+            end = put_row(r, rows, batch_capacity, table, capacity, at, mode, name, name_length, o, limit)
+            if end < 0:
+                message_state[137] = 0 if message_state[1] == 9 else 1
+                break
+            o = end
+            at = at + 1
+        if at < count and table[at] < row:
+            break
+        if row > last_row or o + 900 + name_length > limit:
+            break
+        o = json_lines.put_batch_line(text, o, rows, batch_capacity, row, name, name_length)
+        row = row + 1
+    state[0] = row
+    state[1] = at
+    return o
