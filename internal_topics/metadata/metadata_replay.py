@@ -253,7 +253,9 @@ class MetadataReplay:
                 continue
             for number, old in partitions.items():
                 if old.elr or old.last_known_elr:
-                    partitions[number] = old._replace(elr=(), last_known_elr=())
+                    partitions[number] = old._replace(
+                        elr=(), last_known_elr=(), partition_epoch=old.partition_epoch + 1
+                    )
 
     def _config(self, record: MetadataRecord) -> None:
         values = record.values

@@ -182,7 +182,8 @@ def test_what_is_removed_is_gone(tmp_path: Path, capfd: pytest.CaptureFixture[st
 
 @pytest.mark.behaviour("M03")
 def test_changes_of_a_partition(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Only what a record has is changed; the partition epoch counts all of them, the leader epoch those with a leader."""
+    """Only what a record has is changed; the partition epoch counts all of them (ClearElr is a change to the real TopicDelta too), the leader
+    epoch those with a leader."""
     change: dict[str, Any] = {"partitionId": 0, "topicId": topic_id(1)}
     write_log(
         tmp_path / LOG,
@@ -199,7 +200,7 @@ def test_changes_of_a_partition(tmp_path: Path, capfd: pytest.CaptureFixture[str
         (-1, 4, 7),
         (-1, 4, 8),
         (1, 5, 9),
-        (1, 5, 9),
+        (1, 5, 10),
     ]
     assert states[1]["elr"] == [1] and states[1]["last_known_elr"] == [1]
     assert states[2]["replicas"] == [1, 2] and states[2]["adding_replicas"] == [2]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,16 +19,14 @@ import pytest
 if "CI" not in os.environ:  # there its absence is an error
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
-from kseg.cli.main import run
-from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.cluster_admin import ClusterAdmin
 from tests.kafka.conftest import require_kafka
+from tests.kafka.metadata_truth import Row, assert_same, of_kind, real_images, rows_of
 
 pytestmark = pytest.mark.kafka
 
 LOG = "__cluster_metadata-0"
-Row = dict[str, Any]
 RESOURCES = [
     *(["TOPIC", name] for name in ("orders", "fares", "moved", "held", "gone")),
     *(["BROKER", "1"], ["BROKER", ""], ["GROUP", "readers"], ["CLIENT_METRICS", "fleet"]),
@@ -95,26 +92,6 @@ class Story:
         self.root, self.broker = root, broker
         self.log_dirs = [root / "data" / name for name in ("a", "b")]
         self.moments: list[tuple[Path, dict[str, Any]]] = []
-
-
-def rows_of(capfd: pytest.CaptureFixture[str], *words: object, status: int | None = 0) -> list[Row]:
-    """status: the expected exit status, None for either: an earlier state may place replicas that are gone today."""
-    capfd.readouterr()
-    done = run(["metadata", "--json", *map(str, words)])
-    assert done == status or (status is None and done in (0, 1))
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-
-
-def of_kind(rows: Sequence[Row], kind: str, fields: Sequence[str]) -> list[str]:
-    """Rows of a kind, with these fields only, in an order of their own."""
-    found = []
-    for row in rows:
-        if row["type"] == kind:
-            if kind == "broker" and "host" not in row:
-                (client,) = [each for each in row["listeners"] if each["name"] == "PLAINTEXT"]
-                row = {**row, **client}
-            found.append(json.dumps({field: row[field] for field in fields}, sort_keys=True))
-    return sorted(found)
 
 
 def state(rows: Sequence[Row]) -> list[str]:
@@ -236,33 +213,6 @@ def test_each_record_does_what_the_real_delta_does(story: Story, capfd: pytest.C
 
 def truth_at(segments: Sequence[str], offset: int) -> list[Row]:
     return real_images(None, 0, segments, [offset])[offset]
-
-
-def real_images(
-    snapshot: str | None, from_offset: int, segments: Sequence[str], offsets: Sequence[int]
-) -> dict[int | None, list[Row]]:
-    asked = {"snapshot": snapshot, "from": from_offset, "segments": segments, "offsets": offsets}
-    done = subprocess.run(
-        jars.brief_java_command("kseg.oracle.Images"),
-        env=jars.java_environment(),
-        input=json.dumps(asked),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    return {answer["offset"]: answer["rows"] for answer in answers}
-
-
-def assert_same(rows: Sequence[Row], truth: Sequence[Row]) -> None:
-    """Every field that the real image has."""
-    kinds = {row["type"]: [name for name in row if name != "type"] for row in truth}
-    compared = ("feature", "broker", "topic", "partition", "config", "acl", "scram", "quota")
-    assert set(kinds) <= set(compared)
-    ours = [row for row in rows if not (row["type"] == "feature" and row["name"] == "kraft.version")]
-    for kind in compared:
-        fields = kinds.get(kind, ["type"])
-        assert of_kind(ours, kind, fields) == of_kind(truth, kind, fields), kind
 
 
 @pytest.mark.behaviour("M06")

@@ -1,0 +1,62 @@
+"""Rows of `kseg metadata --json` beside what the real classes make of the same files (kseg.oracle.Images)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+from tests.kafka import jars
+
+Row = dict[str, Any]
+
+
+def rows_of(capfd: pytest.CaptureFixture[str], *words: object, status: int | None = 0) -> list[Row]:
+    """status: the expected exit status, None for either: an earlier state may place replicas that are gone today."""
+    capfd.readouterr()
+    done = run(["metadata", "--json", *map(str, words)])
+    assert done == status or (status is None and done in (0, 1))
+    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+def of_kind(rows: Sequence[Row], kind: str, fields: Sequence[str]) -> list[str]:
+    """Rows of a kind, with these fields only, in an order of their own."""
+    found = []
+    for row in rows:
+        if row["type"] == kind:
+            if kind == "broker" and "host" not in row:
+                (client,) = [each for each in row["listeners"] if each["name"] == "PLAINTEXT"]
+                row = {**row, **client}
+            found.append(json.dumps({field: row[field] for field in fields}, sort_keys=True))
+    return sorted(found)
+
+
+def real_images(
+    snapshot: str | None, from_offset: int, segments: Sequence[str], offsets: Sequence[int]
+) -> dict[int | None, list[Row]]:
+    asked = {"snapshot": snapshot, "from": from_offset, "segments": segments, "offsets": offsets}
+    done = subprocess.run(
+        jars.brief_java_command("kseg.oracle.Images"),
+        env=jars.java_environment(),
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    return {answer["offset"]: answer["rows"] for answer in answers}
+
+
+def assert_same(rows: Sequence[Row], truth: Sequence[Row]) -> None:
+    """Every field that the real image has."""
+    kinds = {row["type"]: [name for name in row if name != "type"] for row in truth}
+    compared = ("feature", "broker", "topic", "partition", "config", "acl", "scram", "quota")
+    assert set(kinds) <= set(compared)
+    ours = [row for row in rows if not (row["type"] == "feature" and row["name"] == "kraft.version")]
+    for kind in compared:
+        fields = kinds.get(kind, ["type"])
+        assert of_kind(ours, kind, fields) == of_kind(truth, kind, fields), kind
