@@ -1,8 +1,9 @@
 """The rows of the race: what kseg does, what the real Kafka does, and what is asked of the ratio.
 
 Start-up is `kseg verify --quick` of an empty segment. How the programs are called: bench/tools.py; the rows about
-repair: bench/recover_rows.py; about compaction: bench/compact_rows.py; about retention: bench/retain_rows.py; about
-internal topics: bench/decode_rows.py; about several processors and exports: bench/job_rows.py; about the
+repair: bench/recover_rows.py; about searching for a key: bench/lookup_rows.py; about compaction: bench/compact_rows.py;
+about retention: bench/retain_rows.py; about internal topics: bench/decode_rows.py; about several processors and exports:
+bench/job_rows.py; about the
 data source: bench/source_rows.py; about other work with Spark: bench/spark_rows.py.
 """
 
@@ -16,6 +17,7 @@ from bench.compact_rows import compact_rows
 from bench.contest import RECORDED, SECONDS, SHARE, TIMES, Limit, Row
 from bench.decode_rows import decode_rows
 from bench.job_rows import job_rows
+from bench.lookup_rows import lookup_rows
 from bench.measure import MIB
 from bench.recover_rows import recover_rows
 from bench.retain_rows import retain_rows
@@ -39,6 +41,7 @@ def rows(tools: Tools) -> Iterator[Row]:
     yield from _deep_rows(tools)
     yield from _starts(tools)
     yield from _lookups(tools)
+    yield from lookup_rows(tools)
     yield from _records_only(tools)
     yield from recover_rows(tools)
     yield from compact_rows(tools)

@@ -1,4 +1,4 @@
-"""The filter options that dump and export share, and the `Selection` that they make."""
+"""The filter options that dump and export share, and the `Selection` that they make. Those of ranges `lookup --key` has too."""
 
 import os
 from typing import Annotated, NamedTuple
@@ -15,24 +15,26 @@ from kseg.cli.options import (
 from kseg.inspection.record_filter import Selection
 from kseg.segment.errors import UsageError
 
+FromOffset = Annotated[
+    int | None, Option("--from-offset", metavar="N", help="Only from this offset on.", panel=FILTER)
+]
+ToOffset = Annotated[
+    int | None, Option("--to-offset", metavar="N", help="Only below this offset.", panel=FILTER)
+]
+FromTime = Annotated[
+    int | None,
+    time_option("--from-time", "Only from this time on: epoch milliseconds or ISO 8601.", FILTER),
+]
+ToTime = Annotated[int | None, time_option("--to-time", "Only before this time.", FILTER)]
+
 
 class Filters(NamedTuple):
     """Which records are wanted; --limit, which counts what the command shows, is each command's own."""
 
-    from_offset: Annotated[
-        int | None, Option("--from-offset", metavar="N", help="Only from this offset on.", panel=FILTER)
-    ] = None
-    to_offset: Annotated[
-        int | None, Option("--to-offset", metavar="N", help="Only below this offset.", panel=FILTER)
-    ] = None
-    from_time: Annotated[
-        int | None,
-        time_option("--from-time", "Only from this time on: epoch milliseconds or ISO 8601.", FILTER),
-    ] = None
-    to_time: Annotated[
-        int | None,
-        time_option("--to-time", "Only before this time.", FILTER),
-    ] = None
+    from_offset: FromOffset = None
+    to_offset: ToOffset = None
+    from_time: FromTime = None
+    to_time: ToTime = None
     key: Annotated[
         tuple[str, ...],
         Option("--key", metavar="KEY", help="Only records with this key; may be repeated.", panel=FILTER),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kseg.segment.partition.bounds import Bounds
 from kseg.segment.redaction import Redactor
 from kseg.segment.values import dataclass
 
@@ -16,7 +17,9 @@ LOOKUP_KINDS = ("offset", "timestamp", "max-timestamp", "earliest", "latest", "k
 class LookupQuery:
     """kind: one of LOOKUP_KINDS; exactly the operand of that kind is set (offset, timestamp_ms, key, leader_epoch).
 
-    every_version: with kind "key" the whole history instead of the newest record. use_index: False scans.
+    every_version: with kind "key" the whole history instead of the newest record. bounds: with kind "key", of the records that count.
+    jobs: how many processes may search one log for a key. partition_counts: with kind "key", how many partitions each topic has, to
+    search only the partition that the default partitioner selects; None searches all. use_index: False scans.
     log_start_offset: None takes the log dir's checkpoint, else the first segment's base.
     row_decoder: decodes the key and value of the record that is found.
     """
@@ -27,6 +30,9 @@ class LookupQuery:
     key: bytes | None = None
     leader_epoch: int | None = None
     every_version: bool = False
+    bounds: Bounds = Bounds()
+    jobs: int = 1
+    partition_counts: Mapping[str, int] | None = None
     use_index: bool = True
     log_start_offset: int | None = None
     read_committed: bool = False

@@ -20,7 +20,7 @@ import os
 import struct
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kseg.jobs.events import Event, Failure, Text, Work
@@ -57,8 +57,8 @@ def run(
     options: O,
     jobs: int = 1,
     finished: Callable[[T], None] | None = None,
-) -> Iterator[Event]:
-    """The events of `work` over all targets, in the order of the targets.
+) -> Generator[Event, None, None]:
+    """The events of `work` over all targets, in the order of the targets; closing the generator stops the workers.
 
     jobs: how many processes may work at a time; with 1, or one target, nothing is forked. finished: called after
     the last event of each target was taken. On KeyboardInterrupt the workers are stopped, the events of the

@@ -1,9 +1,12 @@
 """`kseg lookup`: where is it? One message, by offset, time, key or epoch, through the indexes."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from kseg.cli.decoders import ConnectTopics, ShowSecrets, row_decoder
+from kseg.cli.key_search_options import KeySearch
 from kseg.cli.option_schema import FILTER, RUN, Option
 from kseg.cli.options import (
     BytesMode,
@@ -21,11 +24,19 @@ from kseg.cli.options import (
 from kseg.cli.payload_formats import PayloadFormats, decoding
 from kseg.segment.errors import UsageError
 
+if TYPE_CHECKING:
+    from kseg.jobs.events import Event
+    from kseg.segment.partition.targets import Target
+
 EXAMPLES = (
     ("The batch that holds an offset", "kseg lookup --offset 1234567 orders-0"),
     ("The first message at or after a time", "kseg lookup --timestamp 2024-05-01T12:00:00Z orders-0"),
     ("The newest message of a key, and all of them", "kseg lookup --key order-17 orders-0"),
     ("", "kseg lookup --key order-17 --all orders-0"),
+    (
+        "The same in all partitions, of the last hour only",
+        "kseg lookup --key order-17 --all --from-time 2024-05-01T11:00:00Z --topic orders /var/lib/kafka",
+    ),
     ("Where each partition of a topic ends", "kseg lookup --latest --json --topic orders /var/lib/kafka"),
 )
 
@@ -88,6 +99,7 @@ def command(
         bool, Option("--all", help="With --key: every message of the key, oldest first.", panel=FILTER)
     ] = False,
     key_encoding: KeyEncoding = "utf8",
+    search: KeySearch,
     isolation: Isolation = "read_uncommitted",
     log_start_offset: Annotated[
         int | None,
@@ -116,7 +128,8 @@ def command(
     """Find a message by offset, time, key or leader epoch, and say where it lies.
 
     Answers like a broker: --offset like a fetch, --timestamp, --max-timestamp, --earliest and --latest like
-    ListOffsets, --leader-epoch like OffsetForLeaderEpoch. Of several partitions those that hold it are shown. --explain
+    ListOffsets, --leader-epoch like OffsetForLeaderEpoch. A search for a key reads everything that --from-offset,
+    --to-offset, --from-time, --to-time and --partitioner leave. Of several partitions those that hold it are shown. --explain
     says which files and index entries led there. The exit status is 1 when nothing is found.
     """  # fmt: skip
     asked = {
@@ -135,6 +148,8 @@ def command(
     payloads.refuse_with(bytes_mode)
     if all and key is None:
         raise UsageError("--all requires --key")
+    if key is None:
+        search.refuse_without_key()
     if transactional_id is not None:
         from kseg.cli.transactional_lookup import lookup_transactional_id
 
@@ -160,6 +175,7 @@ def command(
         key=None if key is None else key_bytes(key, key_encoding),
         leader_epoch=leader_epoch,
         every_version=all,
+        bounds=search.bounds,
         use_index=not no_index,
         log_start_offset=log_start_offset,
         read_committed=isolation == "read_committed",
@@ -177,6 +193,12 @@ def command(
         report=report,
         missed=lambda row: row.get("type") == "lookup" and row.get("found") is False,
     )
+
+    def look(targets: "Sequence[Target]", options: object) -> "tuple[object, Sequence[Event]]":
+        options, told = search.look(targets, options)
+        decode = decoding(payloads, paths, "lookup", common.quiet)
+        return (options, told) if decode is None else decode(targets, options)
+
     return over_targets(
         partial(checked_lookup, header_check=header_findings),
         query,
@@ -184,5 +206,6 @@ def command(
         expand=Expansion.PARTITIONS,
         request=common.request(paths, on.cluster(light=True)),
         jobs=common.jobs,
-        look=decoding(payloads, paths, "lookup", common.quiet),
+        alone=lambda jobs: replace(query, jobs=jobs),
+        look=look,
     )

@@ -27,7 +27,7 @@ class LookupReport:
         self._explains = explains
         self._only_hits = only_hits
         self._missed: list[str] = []
-        self._misses = self._hits = self._bytes_read = 0
+        self._misses = self._hits = self._bytes_read = self._not_searched = 0
         self._groups = FindingGroups()
 
     def words(self, values: Values) -> Iterator[str]:
@@ -45,6 +45,9 @@ class LookupReport:
         self._bytes_read += values.get("bytes_read") or 0
         if values.get("found"):
             self._hits += 1
+            return
+        if values.get("searched") is False:
+            self._not_searched += 1
             return
         self._misses += 1
         if len(self._missed) < _NAMES_SHOWN:
@@ -65,6 +68,11 @@ class LookupReport:
             )
             yield Line(
                 f"nothing found in {counted(self._misses, 'partition')}: {visible(', '.join(self._missed))}{more}"
+            )
+        if self._not_searched:
+            yield Line(
+                f"not searched: {counted(self._not_searched, 'partition')} to which the default partitioner does not send this key; "
+                "without --partitioner they are searched too"
             )
         if self._hits + self._misses > 1:
             yield Line(f"{counted(self._hits, 'answer')}; {size_words(self._bytes_read)} read")

@@ -19,14 +19,14 @@ from dataclasses import replace
 
 from kseg.inspection.arrow.committed_ranges import from_indexes, from_log
 from kseg.inspection.arrow.log_ranges import Aborted, LogPiece
-from kseg.inspection.lookup.by_time import last_time_entry
 from kseg.segment import header_tables as C
 from kseg.segment.errors import cannot_read
 from kseg.segment.header_tables import Columns
 from kseg.segment.kafka07.log07 import Log07
 from kseg.segment.layout import INT64_MAX, MAGIC_V2
-from kseg.segment.partition.bounds import INT64_MIN, Bounds
+from kseg.segment.partition.bounds import Bounds
 from kseg.segment.partition.log_segment import LogSegment
+from kseg.segment.partition.narrowing import segments_within, stop_for
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.scanning.damage import Damage
@@ -76,7 +76,7 @@ def segment_reads(
         aborted, stable_offset = _transactions(log, bounds, plan_options)
         bounds = replace(bounds, to_offset=min(bounds.to_offset, stable_offset))
     reads: list[SegmentRead] = []
-    for segment in _segments_within(log, bounds, plan_options):
+    for segment in segments_within(log, bounds, plan_options.use_indexes):
         whole_piece = LogPiece(
             segment.path,
             topic,
@@ -110,26 +110,6 @@ def _kafka07_pieces(log: PartitionLog, topic: str, partition: int, bounds: Bound
         ]
 
 
-# --- which segments
-
-
-def _segments_within(
-    log: PartitionLog, bounds: Bounds, plan_options: ReadPlanOptions
-) -> Iterator[LogSegment]:
-    greatest_ms = INT64_MIN
-    for segment in log.segments[max(0, log.floor_index(bounds.from_offset)) :]:
-        if segment.base_offset >= bounds.to_offset:
-            return
-        following = segment.next_base_offset
-        if following is not None and bounds.from_ms > INT64_MIN and plan_options.use_indexes:
-            last_entry = last_time_entry(log, segment)
-            covers = last_entry is not None and last_entry.offset == following - 1
-            if last_entry is not None and covers and greatest_ms <= last_entry.timestamp_ms < bounds.from_ms:
-                greatest_ms = last_entry.timestamp_ms
-                continue
-        yield segment
-
-
 # --- which bytes of a segment
 
 
@@ -145,27 +125,9 @@ def _trimmed(segment: LogSegment, whole_piece: LogPiece, use_indexes: bool) -> I
         if bounds.from_offset > segment.base_offset:
             start = segment.start_for(bounds.from_offset)
         if bounds.to_offset < INT64_MAX and (following is None or following > bounds.to_offset):
-            stop = _stop_for(segment, bounds.to_offset, start)
+            stop = stop_for(segment, bounds.to_offset, start)
     end = size_bytes if stop is None else stop
     yield replace(whole_piece, start=start, stop=stop, size_bytes=end - start)
-
-
-def _stop_for(segment: LogSegment, offset: int, start: int) -> int | None:
-    """Where the second sound batch begins that holds only offsets from `offset` on, right behind the first; None when
-    that is not known. A base offset stands outside the checksum: one batch alone may seem to lie behind."""
-    if segment.offset_index is None:
-        return None
-
-    def behind(table: Columns) -> Iterator[int]:
-        bases, magics = table.column(C.BASE_OFFSET), table.column(C.MAGIC)
-        return (row for row in range(table.count) if bases[row] >= offset and magics[row] >= MAGIC_V2)
-
-    end = -1
-    for batch in segment.walk.find(max(start, segment.start_for(offset)), behind):
-        if batch.position == end:
-            return batch.position
-        end = batch.end_position
-    return None
 
 
 def _cut(segment: LogSegment, whole_piece: LogPiece, part_bytes: int, use_indexes: bool) -> list[LogPiece]:
@@ -199,7 +161,7 @@ def _cut_by_offsets(segment: LogSegment, whole_piece: LogPiece, max_offsets: int
         following = min(low + max_offsets, high)
         is_last = following == high
         start = max(whole_piece.start, segment.start_for(low) if low > segment.base_offset else 0)
-        stop = whole_piece.stop if is_last else _stop_for(segment, following, start)
+        stop = whole_piece.stop if is_last else stop_for(segment, following, start)
         bounds = replace(
             whole_piece.bounds,
             from_offset=low,

@@ -1,9 +1,9 @@
 """The result of a lookup, and its JSON line (design §7)."""
 
 from kseg.inspection.query import LookupQuery
-from kseg.segment import layout as L
 from kseg.segment.json_rows import record_row, show_bytes
 from kseg.segment.model import Batch, Record
+from kseg.segment.partition.bounds import Bounds
 from kseg.segment.partition.log_segment import LogSegment, Step
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.values import dataclass
@@ -120,8 +120,18 @@ def query_row(query: LookupQuery) -> dict[str, object]:
         case "key":
             row["key"], row["key_encoding"] = show_bytes(query.key, query.bytes_mode)
             row["all"] = query.every_version
+            row |= _bounds_row(query.bounds)
     row["isolation"] = "read_committed" if query.read_committed else "read_uncommitted"
     return row
 
 
-NO_TIMESTAMP = L.NO_TIMESTAMP
+def _bounds_row(bounds: Bounds) -> dict[str, object]:
+    """What narrows the search, where something does."""
+    everywhere = Bounds()
+    named = {
+        "from_offset": (bounds.from_offset, everywhere.from_offset),
+        "to_offset": (bounds.to_offset, everywhere.to_offset),
+        "from_time": (bounds.from_ms, everywhere.from_ms),
+        "to_time": (bounds.to_ms, everywhere.to_ms),
+    }
+    return {name: value for name, (value, default) in named.items() if value != default}

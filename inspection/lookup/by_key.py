@@ -1,134 +1,242 @@
 """Look up a key: its latest record, or all of them. No broker answers this; only the records themselves can.
 
-1. Segments from the newest backwards; inside one, spans that begin at sound index entries, also backwards, so that a
-   recent record is found without reading the log. The last match of the first span with one is the newest.
-2. Records are decoded a table at a time; a table whose bytes do not contain the key is passed over.
-3. Below the log start nothing counts; with read_committed nothing at or above the last stable offset, and nothing of an
-   aborted transaction. Control records have no key of a user's.
-
-The whole history goes the other way, oldest first.
+1. What cannot hold an answer is left out first: segments by their names and time indexes, bytes of a segment by its indexes
+   (`partition.narrowing`), batches by their headers (`scanning.keyed_records`).
+2. The rest is divided into spans that begin at sound index entries. For the newest record they are searched backwards, small ones
+   first, and the search ends with the first span that has one: its last match is the newest. The whole history goes the other way.
+3. With several jobs, spans are searched by worker processes (`jobs.fanout`), and their matches taken in the same order. The first few
+   MiB are always searched here: a recent record is found before a process would have started.
+4. Below the log start nothing counts; with read_committed nothing at or above the last stable offset, and nothing of an aborted
+   transaction. Control records have no key of a user's.
 """
 
+import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from itertools import pairwise
 
 from kseg.inspection.lookup.answer import Answer, at_record, not_found
+from kseg.inspection.lookup.by_time import start_for_time
+from kseg.inspection.lookup.key_spans import KeyMatches, KeySpan, Match, SegmentSearch, search_span
 from kseg.inspection.query import LookupQuery
-from kseg.segment import header_tables as C
-from kseg.segment import layout as L
-from kseg.segment.header_tables import Columns
+from kseg.jobs import fanout
+from kseg.jobs.events import Failure, Row
+from kseg.segment.errors import UnreadableInput, cannot_read
+from kseg.segment.findings import Finding
+from kseg.segment.layout import INT64_MAX
 from kseg.segment.model import Batch, Record
-from kseg.segment.partition.derived_state import aborted_transactions, is_aborted, last_stable_offset
-from kseg.segment.partition.header_walk import BatchWalk
-from kseg.segment.partition.log_segment import LogSegment
+from kseg.segment.partition.bounds import INT64_MIN, Bounds
+from kseg.segment.partition.derived_state import aborted_transactions, last_stable_offset
+from kseg.segment.partition.log_segment import LogSegment, Notes
+from kseg.segment.partition.narrowing import segments_within, stop_for
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.scanning.batches import batch_at
-from kseg.segment.scanning.damage import Damage
-from kseg.segment.scanning.damage_findings import damage_finding, undecodable
-from kseg.segment.scanning.decode import Chunk, Decoder, record_at
-from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.txn_index import AbortedTxn
+from kseg.segment.values import dataclass
 
-_SPAN_BYTES = 4 * 1024 * 1024
+# of the spans that are searched backwards: the last one, and how much longer each one before it is
+FIRST_SPAN_BYTES = 256 * 1024
+_GROWTH = 4
+SPAN_BYTES = 4 * 1024 * 1024
+# how much is searched here before workers are started, and how much is handed to them at a time
+SERIAL_BYTES = 16 * 1024 * 1024
+WAVE_BYTES = 1024 * 1024 * 1024
 
 
-class _KeyScan:
-    """What counts as a match in one log."""
+@dataclass(frozen=True, slots=True)
+class _SegmentSpans:
+    """What is to be searched of one segment, in the order of the search. notes: what was noticed when that was found out."""
 
-    def __init__(self, log: PartitionLog, query: LookupQuery) -> None:
-        assert query.key is not None
-        self.log = log
-        self.key = query.key
-        self.start_offset = log.start_offset
-        self.stop_offset: int | None = None
-        self.aborted: tuple[AbortedTxn, ...] = ()
-        if query.read_committed:
-            self.stop_offset = last_stable_offset(log)
-            self.aborted = aborted_transactions(log, self.start_offset, L.INT64_MAX)
+    segment: LogSegment
+    spans: list[KeySpan]
+    notes: Notes
 
-    def matches(self, segment: LogSegment, start: int, end: int) -> Iterator[tuple[Batch, Record]]:
-        """The matching records between two batch boundaries, in order."""
-        decoder = Decoder(segment.file.view)
-        scanner = Scanner.over(segment.file, segment.base_offset, next_base=segment.following_base)
-        for block in scanner.blocks(start, end):
-            if isinstance(block, Damage):
-                self.log.report(damage_finding(segment.path, block))
-                continue
-            self.log.meter.bytes_read += sum(block.column(C.SIZE))
-            for chunk in decoder.chunks(block):
-                if chunk.problem is not None:
-                    self.log.report(undecodable(segment.path, block, chunk.problem))
-                if not chunk.control:
-                    yield from self._of_chunk(block, chunk)
+    @property
+    def size_bytes(self) -> int:
+        return sum(span.stop - span.start for span in self.spans)
 
-    def _of_chunk(self, table: Columns, chunk: Chunk) -> Iterator[tuple[Batch, Record]]:
-        records, key = chunk.records, self.key
-        if not records.count or not self._may_hold(chunk):
-            return
-        body, cell = memoryview(chunk.body), records.at
-        lengths = records.column(C.R_KEY_LENGTH)
-        for at in range(records.count):
-            if lengths[at] != len(key):
-                continue
-            start = cell(C.R_KEY_START, at)
-            if body[start : start + len(key)] != key or not self._is_visible(cell(C.R_OFFSET, at)):
-                continue
-            batch = batch_at(table, cell(C.R_BATCH, at))
-            if not is_aborted(batch, self.aborted):
-                yield batch, record_at(chunk, at)
 
-    def _may_hold(self, chunk: Chunk) -> bool:
-        """Whether the key's bytes are in the chunk at all: one search instead of a comparison per record."""
-        starts = [start for start in chunk.records.column(C.R_KEY_START) if start >= 0]
-        if not starts:
-            return False
-        return bytes(memoryview(chunk.body)[min(starts) : max(starts) + len(self.key)]).find(self.key) >= 0
-
-    def _is_visible(self, offset: int) -> bool:
-        return offset >= self.start_offset and (self.stop_offset is None or offset < self.stop_offset)
+Found = tuple[LogSegment, Batch, Record]
 
 
 def by_key(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
     """The newest record with `query.key`, or every one of them from the oldest on."""
-    scan = _KeyScan(log, query)
-    answers = _every(scan) if query.every_version else _newest(scan)
+    wanted = _wanted(log, query)
     found = False
-    for answer in answers:
-        found = True
-        yield answer
-    if not found:
-        yield not_found("no visible record has this key")
-
-
-def _every(scan: _KeyScan) -> Iterator[Answer]:
-    for segment in scan.log.from_floor(scan.start_offset):
-        segment.scanned(0, segment.file.size_bytes)
-        for batch, record in scan.matches(segment, 0, segment.file.size_bytes):
+    with closing(_matches(log, wanted, query.jobs)) as matches:
+        for segment, batch, record in matches:
+            found = True
             yield at_record(segment, batch, record)
-
-
-def _newest(scan: _KeyScan) -> Iterator[Answer]:
-    lowest = max(0, scan.log.floor_index(scan.start_offset))
-    for segment in reversed(scan.log.segments[lowest:]):
-        for start, end in reversed(list(pairwise(_boundaries(scan.log, segment)))):
-            segment.scanned(start, end)
-            newest = deque(scan.matches(segment, start, end), maxlen=1)
-            if newest:
-                yield at_record(segment, *newest[0])
+            if wanted.newest_only:
                 return
-        segment.close()
+    if not found:
+        within = " within the given bounds" if query.bounds != Bounds() else ""
+        yield not_found(f"no visible record{within} has this key")
 
 
-def _boundaries(log: PartitionLog, segment: LogSegment) -> list[int]:
-    """0, batch boundaries at least a span apart that the offset index knows, and the end of the file."""
-    size_bytes = segment.file.size_bytes
-    boundaries = [0]
-    index = segment.offset_index if log.use_index and size_bytes > _SPAN_BYTES else None
-    walk: BatchWalk = segment.walk
-    for entry in index or ():
-        if boundaries[-1] + _SPAN_BYTES <= entry.position < size_bytes - _SPAN_BYTES // 2:
-            batch = walk.valid_batch_at(entry.position)
+def _wanted(log: PartitionLog, query: LookupQuery) -> KeyMatches:
+    assert query.key is not None
+    bounds = query.bounds.within(Bounds(from_offset=log.start_offset))
+    aborted: tuple[AbortedTxn, ...] = ()
+    if query.read_committed:
+        bounds = bounds.within(Bounds(to_offset=last_stable_offset(log)))
+        aborted = aborted_transactions(log, bounds.from_offset, INT64_MAX)
+    return KeyMatches(key=query.key, bounds=bounds, aborted=aborted, newest_only=not query.every_version)
+
+
+def _matches(log: PartitionLog, wanted: KeyMatches, jobs: int) -> Generator[Found, None, None]:
+    for number, wave in enumerate(_waves(log, wanted, jobs)):
+        if jobs > 1 and number:
+            yield from _by_workers(log, wave, wanted, jobs)
+        else:
+            for each in wave:
+                yield from _here(log, each, wanted)
+
+
+def _waves(log: PartitionLog, wanted: KeyMatches, jobs: int) -> Iterator[list[_SegmentSpans]]:
+    """What is searched together: a little at first, more when it was not found there."""
+    wave: list[_SegmentSpans] = []
+    size_bytes, limit_bytes = 0, SERIAL_BYTES
+    segments = [] if wanted.bounds.is_empty else list(segments_within(log, wanted.bounds, log.use_index))
+    for segment in reversed(segments) if wanted.newest_only else segments:
+        spans = _spans_of(log, segment, wanted)
+        if jobs <= 1:
+            yield [spans]
+            continue
+        for part in _divided(spans, limit_bytes - size_bytes):
+            wave.append(part)
+            size_bytes += part.size_bytes
+            if size_bytes >= limit_bytes:
+                yield wave
+                wave, size_bytes, limit_bytes = [], 0, WAVE_BYTES
+    if wave:
+        yield wave
+
+
+def _divided(spans: _SegmentSpans, first_bytes: int) -> Iterator[_SegmentSpans]:
+    """Those that reach `first_bytes`, and the rest."""
+    size_bytes = number = 0
+    while number < len(spans.spans) and size_bytes < first_bytes:
+        size_bytes += spans.spans[number].stop - spans.spans[number].start
+        number += 1
+    yield _SegmentSpans(spans.segment, spans.spans[:number], spans.notes)
+    if number < len(spans.spans):
+        yield _SegmentSpans(spans.segment, spans.spans[number:], Notes())
+
+
+# --- searching
+
+
+def _here(log: PartitionLog, spans: _SegmentSpans, wanted: KeyMatches) -> Iterator[Found]:
+    segment = spans.segment
+    log.take_notes(spans.notes)
+    search = None
+    for span in spans.spans:
+        if search is None:
+            search = SegmentSearch(segment, log, wanted)
+        segment.scanned(span.start, span.stop)
+        for batch, record in search.matches(span):
+            yield segment, batch, record
+    segment.close()
+
+
+def _by_workers(
+    log: PartitionLog, wave: list[_SegmentSpans], wanted: KeyMatches, jobs: int
+) -> Iterator[Found]:
+    spans = [(part, span) for part in wave for span in part.spans]
+    untold = deque(wave)
+    number, is_begun = 0, False
+    with closing(fanout.run(search_span, [span for _, span in spans], wanted, jobs)) as events:
+        for event in events:
+            part, span = spans[number]
+            while untold and (not untold[0].spans or untold[0] is part):
+                log.take_notes(untold.popleft().notes)
+            if not is_begun:
+                is_begun = True
+                part.segment.scanned(span.start, span.stop)
+            match event:
+                case Finding():
+                    log.report(event)
+                case Failure():
+                    raise UnreadableInput(event.sentence)
+                case Row(result=Match() as match):
+                    log.meter.bytes_read += match.bytes_read
+                    if match.batch is not None and match.record is not None:
+                        yield part.segment, match.batch, match.record
+                    else:
+                        number, is_begun = number + 1, False
+    for part in untold:
+        log.take_notes(part.notes)
+
+
+# --- dividing
+
+
+def _spans_of(log: PartitionLog, segment: LogSegment, wanted: KeyMatches) -> _SegmentSpans:
+    """The spans of one segment. What is noticed on the way is kept for when they are searched."""
+    notes = Notes(log.use_index)
+    probe = LogSegment(notes, segment.base_offset, segment.paths)
+    probe.next_base_offset = segment.next_base_offset
+    try:
+        start, stop = _range_of(notes, probe, wanted.bounds)
+        edges = _edges_backwards(probe, start, stop) if log.use_index else [stop, start]
+    finally:
+        probe.close()
+    spans = [
+        KeySpan(segment.path, segment.base_offset, segment.next_base_offset, low, high)
+        for high, low in pairwise(edges)
+    ]
+    if not wanted.newest_only:
+        spans.reverse()
+    # who searches them opens the file, here or in a worker
+    notes.path[:] = [step for step in notes.path if step["step"] != "open"]
+    if spans:
+        notes.note({"step": "open", "file": segment.path})
+    return _SegmentSpans(segment, spans, notes)
+
+
+def _range_of(notes: Notes, segment: LogSegment, bounds: Bounds) -> tuple[int, int]:
+    """Where in a segment the bounds begin and end, as far as the indexes tell."""
+    try:
+        size_bytes = os.stat(segment.path).st_size
+    except OSError as error:
+        raise cannot_read(segment.path, error) from error
+    start, stop = 0, None
+    if not notes.use_index or size_bytes <= FIRST_SPAN_BYTES:
+        return start, size_bytes
+    if bounds.from_ms > INT64_MIN:
+        start = start_for_time(notes, segment, bounds.from_ms, bounds.from_offset)
+    elif bounds.from_offset > segment.base_offset:
+        start = segment.start_for(bounds.from_offset)
+    following = segment.next_base_offset
+    if bounds.to_offset < INT64_MAX and (following is None or following > bounds.to_offset):
+        stop = stop_for(segment, bounds.to_offset, start)
+    return start, size_bytes if stop is None else max(start, stop)
+
+
+def _edges_backwards(segment: LogSegment, start: int, stop: int) -> list[int]:
+    """`stop`, batch boundaries that the offset index knows, `start`: spans that grow towards the start."""
+    edges = [stop]
+    size_bytes = FIRST_SPAN_BYTES
+    index = None
+    while edges[-1] - start > 2 * size_bytes:
+        index = index or segment.offset_index
+        if index is None:
+            break
+        edge = None
+        for slot in range(index.slot_at(edges[-1] - size_bytes), len(index)):
+            entry = index.entry(slot)
+            if not start < entry.position < edges[-1]:
+                break
+            batch = segment.walk.valid_batch_at(entry.position)
             if batch is not None and batch.base_offset <= entry.offset:
-                boundaries.append(entry.position)
-    return [*boundaries, size_bytes]
+                edge = entry.position
+                break
+        if edge is not None:
+            edges.append(edge)
+            size_bytes = min(SPAN_BYTES, _GROWTH * size_bytes)
+        elif size_bytes >= stop - start:
+            break
+        else:
+            size_bytes *= 2
+    return [*edges, start] if edges[-1] > start else edges

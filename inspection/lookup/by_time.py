@@ -24,15 +24,15 @@ from kseg.inspection.lookup.answer import Answer, at_record, not_found
 from kseg.inspection.query import LookupQuery
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.files import read_end
 from kseg.segment.header_tables import Columns
 from kseg.segment.model import Batch, Record
 from kseg.segment.moments import moment
 from kseg.segment.partition.derived_state import last_stable_offset
-from kseg.segment.partition.log_segment import LogSegment
+from kseg.segment.partition.log_segment import LogSegment, Notes
 from kseg.segment.partition.names import Role
+from kseg.segment.partition.narrowing import covers_segment, last_time_entry
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.sidecar.index import TimeIndex, TimeIndexEntry
+from kseg.segment.sidecar.index import TimeIndexEntry
 from kseg.segment.values import dataclass
 
 
@@ -75,7 +75,7 @@ def _candidates(log: PartitionLog, target: int) -> Iterator[tuple[LogSegment, Ti
         if (
             last_entry is not None
             and before <= last_entry.timestamp_ms < target
-            and _covers(segment, last_entry)
+            and covers_segment(segment, last_entry)
         ):
             skipped, before = (segment, last_entry), last_entry.timestamp_ms
             continue
@@ -84,24 +84,6 @@ def _candidates(log: PartitionLog, target: int) -> Iterator[tuple[LogSegment, Ti
         yield segment, last_entry
         skipped = None
         before = before if last_entry is None else max(before, last_entry.timestamp_ms)
-
-
-def last_time_entry(log: PartitionLog, segment: LogSegment) -> TimeIndexEntry | None:
-    """The last entry of a segment's time index, read without mapping the file; None when that says nothing."""
-    path = segment.paths.get(Role.TIME_INDEX)
-    if path is None or not log.use_index:
-        return None
-    size_bytes, tail = read_end(path, L.TIME_INDEX_ENTRY)
-    log.meter.bytes_read += len(tail)
-    if size_bytes % L.TIME_INDEX_ENTRY or len(tail) < L.TIME_INDEX_ENTRY or not any(tail):
-        return None
-    return TimeIndex(tail, segment.base_offset).entry(0)
-
-
-def _covers(segment: LogSegment, last_entry: TimeIndexEntry) -> bool:
-    """Whether nothing of the segment lies behind the entry, as its last one is written at the roll."""
-    assert segment.next_base_offset is not None
-    return last_entry.offset == segment.next_base_offset - 1
 
 
 def _bounded(log: PartitionLog, query: LookupQuery, answer: Answer) -> Answer:
@@ -131,7 +113,7 @@ def _search(log: PartitionLog, segment: LogSegment, target: int) -> _Search:
         search.greatest_ms = max(search.greatest_ms, max(times))
         return (row for row in range(table.count) if times[row] >= target)
 
-    start = _start_for_time(log, segment, target)
+    start = start_for_time(log, segment, target, log.start_offset)
     end = start
     for batch in segment.walk.find(start, late):
         search.has_reached = True
@@ -146,9 +128,9 @@ def _search(log: PartitionLog, segment: LogSegment, target: int) -> _Search:
     return search
 
 
-def _start_for_time(log: PartitionLog, segment: LogSegment, target: int) -> int:
-    """A position before which nothing is at or after `target`, or not above the log start."""
-    if not log.use_index or not segment.file.size_bytes:
+def start_for_time(notes: Notes, segment: LogSegment, target: int, start_offset: int) -> int:
+    """A position before which nothing is at or after `target` (ms) and at or above `start_offset`. notes: the segment's."""
+    if not notes.use_index or not segment.file.size_bytes:
         return 0
     index = segment.time_index
     if index is None:
@@ -157,24 +139,21 @@ def _start_for_time(log: PartitionLog, segment: LogSegment, target: int) -> int:
     slot = index.slot_for(target)
     path = segment.paths[Role.TIME_INDEX]
     if slot < 0:
-        log.note({"step": "time-index", "file": path, "slot": None})
-        return _start_for_log_start(log, segment, 0)
+        notes.note({"step": "time-index", "file": path, "slot": None})
+        return _start_for_offset(segment, start_offset, 0)
     entry = index.entry(slot)
-    log.note({"step": "time-index", "file": path, "slot": slot, **entry._asdict()})
+    notes.note({"step": "time-index", "file": path, "slot": slot, **entry._asdict()})
     start = segment.start_for(entry.offset)
     batch = next(segment.reaching(entry.offset, start), None)
     if batch is None or batch.max_timestamp_ms != entry.timestamp_ms or entry.timestamp_ms > target:
         segment.distrust(Role.TIME_INDEX, f"entry {slot} is wrong: {_contradiction(entry, batch, target)}")
         return 0
-    return _start_for_log_start(
-        log, segment, start if entry.timestamp_ms < target else min(start, batch.position)
-    )
+    start = start if entry.timestamp_ms < target else min(start, batch.position)
+    return _start_for_offset(segment, start_offset, start)
 
 
-def _start_for_log_start(log: PartitionLog, segment: LogSegment, start: int) -> int:
-    if segment.base_offset < log.start_offset:
-        return max(start, segment.start_for(log.start_offset))
-    return start
+def _start_for_offset(segment: LogSegment, start_offset: int, start: int) -> int:
+    return max(start, segment.start_for(start_offset)) if segment.base_offset < start_offset else start
 
 
 def _contradiction(entry: TimeIndexEntry, batch: Batch | None, target: int) -> str:
@@ -231,7 +210,7 @@ def by_max_timestamp(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
 def _greatest(log: PartitionLog, segment: LogSegment) -> TimeIndexEntry:
     """The greatest batch timestamp of a segment and its offset, walking on from the last index entry."""
     is_truncated = segment.base_offset < log.start_offset
-    start = 0 if is_truncated else _start_for_time(log, segment, L.INT64_MAX)
+    start = 0 if is_truncated else start_for_time(log, segment, L.INT64_MAX, log.start_offset)
     try:
         return _walked_maximum(log, segment, start)
     finally:

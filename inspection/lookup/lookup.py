@@ -6,13 +6,14 @@ which kind of question:
     offset                            by_offset   like a fetch
     timestamp, max-timestamp          by_time     like ListOffsets
     earliest, latest, leader-epoch    by_end      like ListOffsets, like OffsetForLeaderEpoch
-    key                               by_key      what no broker answers
+    key                               by_key      what no broker answers; `key_partition` says where it cannot be
 Kafka 0.7 knows byte positions only: `lookup07`.
 """
 
 from collections.abc import Callable, Iterator
 
 from kseg.inspection.lookup.answer import Answer, AnsweredAt, answer_row, not_found
+from kseg.inspection.lookup.key_partition import other_partition
 from kseg.inspection.query import LOOKUP_KINDS, LookupQuery
 from kseg.jobs.events import Event, Failure, Row
 from kseg.segment.errors import KsegError, UsageError
@@ -30,6 +31,10 @@ def lookup(target: PartitionTarget | FileTarget, query: LookupQuery) -> Iterator
     """
     try:
         _check(query)
+        elsewhere = other_partition(target, query)
+        if elsewhere is not None:
+            yield elsewhere
+            return
         with PartitionLog(target, log_start_offset=query.log_start_offset, use_index=query.use_index) as log:
             if log.is_kafka07:
                 from kseg.inspection.lookup.lookup07 import kafka07_answers

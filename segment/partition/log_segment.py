@@ -52,6 +52,14 @@ class Notes:
         if not self.path or self.path[-1] != step:
             self.path.append(step)
 
+    def take_notes(self, others: "Notes") -> None:
+        """Add what somebody else has noticed about the same log."""
+        self.meter.bytes_read += others.meter.bytes_read
+        for finding in others.findings:
+            self.report(finding)
+        for step in others.path:
+            self.note(step)
+
 
 class LogSegment:
     """One segment of a `PartitionLog`, opened when it is first looked into.

@@ -166,7 +166,7 @@ class Decoder:
                 problem = Problem(run.first, None, run.problem)
                 yield Chunk(b"", self.records, run.first, run.first, True, False, problem)
             elif len(run.body) > BODY_BYTES:
-                yield from self._body_of(table, run.first, run.body, 0, len(run.body), False)
+                yield from self.body(table, run.first, run.body, 0, len(run.body))
             else:
                 yield from self._records_of(table, run)
 
@@ -223,11 +223,18 @@ class Decoder:
         if codec:
             body = decompress(codec, L.MAGIC_V2, self.view[start:end], self.limit_bytes)
             start, end = 0, len(memoryview(body))
-        yield from self._body_of(table, row, body, start, end, control)
+        yield from self.body(table, row, body, start, end, control)
 
-    def _body_of(
-        self, table: Columns, row: int, body: "ReadableBuffer", start: int, end: int, control: bool
+    def body(
+        self,
+        table: Columns,
+        row: int,
+        body: "ReadableBuffer",
+        start: int,
+        end: int,
+        control: bool = False,
     ) -> Iterator[Chunk]:
+        """The records of a batch of magic 2 whose body, decompressed where that was due, is body[start:end]."""
         state, records = self._state, self.records
         self._begin(row)
         while True:

@@ -43,9 +43,10 @@ class DecompressionBuffer:
     def runs(
         self, view: memoryview, table: Columns, first: int, stop: int, limit_bytes: int
     ) -> Iterator[DecompressedRun]:
-        """The rows first … stop − 1, all of them compressed batches of magic 2, in order and in runs that fit into the buffer.
+        """The rows first … stop − 1, all of them batches of magic 2, in order and in runs that fit into the buffer.
 
-        A body that is larger than the buffer comes alone. view: the file. limit_bytes: the most that one body may be.
+        A body that is larger than the buffer comes alone. That of an uncompressed batch stays where it is: its bounds in the buffer
+        are empty. view: the file. limit_bytes: the most that one body may be.
         """
         if not self._body:
             self._body = memoryview(bytearray(BODY_BYTES))
@@ -63,6 +64,10 @@ class DecompressionBuffer:
             if row - begin == MAX_BODIES or (fill is not None and filled > BODY_BYTES - FILL_BYTES):
                 yield DecompressedRun(begin, row, room, bounds)
                 begin, filled = row, 0
+            if not codec:
+                at = 2 * (row - begin)
+                bounds[at] = bounds[at + 1] = filled
+                continue
             put = -1 if fill is None else fill(packed, room[filled:])
             if put < 0:
                 try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
+from kseg.segment.encoding.partitioner import partition_for_key
+from tests.support.broker_dirs import broker_dir
 
 Unchanged = Callable[..., AbstractContextManager[None]]
 FIELDS = [
@@ -108,3 +111,67 @@ def test_an_answer_names_the_producer_and_the_headers(data: Path, capfd: pytest.
     assert ' header "seen"=' in record and ' header "none"=null' in record
     assert run(["lookup", "--json", "--offset", "0", str(data / "metro-none-0")]) == 0
     assert json.loads(capfd.readouterr().out)["producer_id"] is None
+
+
+class TestKeySearch:
+    def ask(self, capfd: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
+        status = run(["lookup", "--key", "stop8", *map(str, words)])
+        captured = capfd.readouterr()
+        return status, captured.out, captured.err
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["--from-offset", "3"],
+            ["--to-time", "2025-06-15T15:08:19Z"],
+            ["--partitioner", "murmur2", "--partition-count", "3"],
+        ],
+    )
+    def test_what_narrows_a_search_for_a_key_needs_one(
+        self, data: Path, words: list[str], capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        assert run(["lookup", "--latest", *words, str(data / "metro-none-0")]) == 2
+        assert f"{words[0]} requires --key" in capfd.readouterr().err
+
+    def test_ranges_are_those_of_dump(self, data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        bounds = ["--from-offset", "20", "--to-offset", "120", "--from-time", "1750000030000"]
+        partition = data / "metro-lz4-0"
+        _, out, _ = self.ask(capfd, "--json", "--all", *bounds, partition)
+        found = [json.loads(line) for line in out.splitlines()]
+        assert run(["dump", "--json", "--print-data-log", "--key", "stop8", *bounds, str(partition)]) == 0
+        lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        dumped = [line["offset"] for line in lines if line["type"] == "record"]
+        assert [answer["offset"] for answer in found if answer["type"] == "lookup"] == dumped != []
+        assert found[0]["query"]["from_offset"] == 20
+        assert found[0]["query"]["from_time"] == 1750000030000
+        assert "to_time" not in found[0]["query"]
+
+    def test_the_partitioner_must_know_how_many_partitions_there_are(
+        self, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        alone = tmp_path / "metro-none-0"
+        shutil.copytree(data / "metro-none-0", alone)
+        status, _, err = self.ask(capfd, "--partitioner", "murmur2", alone)
+        assert status == 2
+        assert "how many partitions metro-none has" in err and "--partition-count" in err
+        status, _, err = self.ask(capfd, "--partition-count", "3", alone)
+        assert status == 2
+        assert "--partition-count requires --partitioner" in err
+
+    def test_the_metadata_log_says_how_many_partitions_there_are(
+        self, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        """Each partition of the topic holds the same keys; one of five is selected, the metadata log's own directory is none of them."""
+        log_dir = broker_dir(tmp_path / "logs", 1, 5, running=False)
+        key = "key-3"
+        selected = partition_for_key(key.encode(), 5)
+        words = ["lookup", "--key", key, "--topic", "orders.00", "--partitioner", "murmur2", str(log_dir)]
+        status = run([*words, "--json"])
+        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        assert [row["partition"] for row in rows if row.get("searched") is not False] == [
+            f"orders.00-{selected}"
+        ]
+        assert len(rows) == 5
+        assert status == (0 if any(row["found"] for row in rows) else 1)
+        run(words)
+        assert "not searched: 4 partitions" in capfd.readouterr().out

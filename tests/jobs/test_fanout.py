@@ -202,7 +202,7 @@ def test_leaving_early_stops_the_workers(tmp_path: Path) -> None:
     assert next(events) == Text(b"0\n")
     while len(list(tmp_path.iterdir())) < 1:
         time.sleep(0.01)
-    events.close()  # type: ignore[attr-defined]
+    events.close()
 
     for worker in tmp_path.iterdir():
         with pytest.raises(ProcessLookupError):

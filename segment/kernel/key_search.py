@@ -1,0 +1,201 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
+"""Which batches have a record with a given key: the records are walked where they lie, and nothing is written down about one.
+
+A batch is passed over only when the record walk (`kernel.record_walk`) would find nothing wrong in it either, so that whoever looks
+closely at the others reports the same undecodable records as one who decodes everything. A key is compared from its end, because the
+keys of a topic tend to begin alike.
+
+Columns are those of `kseg.segment.header_tables`. `limits` (int64): LOWEST offset, the first offset ABOVE the range, EARLIEST timestamp;
+a batch that by its header has no record within them is passed over without a look at its records.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kseg.segment.kernel import buffer_access
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable
+
+LOWEST, ABOVE, EARLIEST = range(3)
+LIMITS_WIDTH = 3
+
+
+def fields_end(body: Readable, p: int, end: int, count: int) -> int:
+    # position behind `count` header fields, each a name and a value; -1 when the record walk would stop there
+    while count > 0:
+        packed = buffer_access.varint(body, p, end)
+        length = packed >> 4
+        p = p + (packed & 15)
+        if packed == 0 or length < 0 or length > end - p:
+            return -1
+        p = p + length
+        packed = buffer_access.varint(body, p, end)
+        length = packed >> 4
+        p = p + (packed & 15)
+        if packed == 0 or length > end - p:
+            return -1
+        if length > 0:
+            p = p + length
+        count = count - 1
+    return p
+
+
+def is_key_at(body: Readable, p: int, key: Readable, size: int) -> int:
+    n = size - 1
+    while n >= 0 and body[p + n] == key[n]:
+        n = n - 1
+    return 1 if n < 0 else 0
+
+
+def needs_decoding(body: Readable, p: int, body_end: int, count: int, key: Readable, key_size: int) -> int:
+    # whether one of `count` records at p has the key, or is not as the record walk accepts it. key_size: -2 fits no key
+    while count > 0:
+        packed = buffer_access.varint(body, p, body_end)
+        p = p + (packed & 15)
+        size = packed >> 4
+        if packed == 0 or size < 1 or size > body_end - p:
+            return 1
+        end = p + size
+        p = p + 1
+        size = 0
+        while p < end and body[p] > 127:
+            p = p + 1
+            size = size + 1
+        if p >= end or size > 9:
+            return 1
+        p = p + 1
+        packed = buffer_access.varint(body, p, end)
+        if packed == 0:
+            return 1
+        p = p + (packed & 15)
+        packed = buffer_access.varint(body, p, end)
+        p = p + (packed & 15)
+        size = packed >> 4
+        if packed == 0 or size > end - p:
+            return 1
+        if size == key_size and is_key_at(body, p, key, size):
+            return 1
+        if size > 0:
+            p = p + size
+        packed = buffer_access.varint(body, p, end)
+        p = p + (packed & 15)
+        size = packed >> 4
+        if packed == 0 or size > end - p:
+            return 1
+        if size > 0:
+            p = p + size
+        packed = buffer_access.varint(body, p, end)
+        p = p + (packed & 15)
+        size = packed >> 4
+        if packed == 0 or size < 0 or size > end - p:
+            return 1
+        if size > 0:
+            p = fields_end(body, p, end, size)
+        if p != end:
+            return 1
+        count = count - 1
+    return 1 if p != body_end else 0
+
+
+def is_outside(batches: Readable, capacity: int, row: int, lowest: int, above: int, earliest: int) -> int:
+    # by its header; where the records of a compressed set of an old format begin is not said there
+    if batches[4 * capacity + row] < lowest or batches[10 * capacity + row] < earliest:
+        return 1
+    return batches[2 * capacity + row] >= 2 and batches[3 * capacity + row] >= above
+
+
+def check_rows(batches: Readable, capacity: int, row: int, stop: int, limits: Readable) -> int:
+    if capacity * 15 > len(batches) or row < 0 or stop > capacity or len(limits) < 3:
+        raise ValueError("the table of batches is too small")
+    return 0
+
+
+def next_candidate(
+    buf: Readable,
+    body: Readable,
+    bounds: Readable,
+    first: int,
+    row: int,
+    stop: int,
+    batches: Readable,
+    capacity: int,
+    limits: Readable,
+    key: Readable,
+) -> int:
+    """The first of the rows `row` … stop − 1 that has to be decoded: a record in it has the key, or it is not as it should be, or
+    its body is not at hand. `stop` when there is none.
+
+    buf: the whole file. body, bounds: the decompressed body of row r is body[bounds[2i]:bounds[2i + 1]] with i = r − first; rows beyond
+    `bounds` are not at hand. Magic 0 and 1 never are. The records of a control batch have no key.
+    """
+    check_rows(batches, capacity, row, stop, limits)
+    if first < 0 or first > row:
+        raise ValueError("the rows lie outside the tables")
+    table = buffer_access.cells_in(batches)
+    wanted = buffer_access.bytes_in(key)
+    key_size = len(key)
+    lowest = limits[0]
+    above = limits[1]
+    earliest = limits[2]
+    while row < stop:
+        if is_outside(table, capacity, row, lowest, above, earliest):
+            row = row + 1
+            continue
+        start = table[row]
+        end = start + table[capacity + row]
+        count = table[5 * capacity + row]
+        attributes = table[6 * capacity + row]
+        if table[2 * capacity + row] != 2 or end - start < 61 or count < 0:
+            break
+        if start < 0 or end > len(buf):
+            raise ValueError("a batch lies outside the buffer")
+        if count > 0 and attributes & 7 == 0:
+            size = -2 if attributes & 32 else key_size
+            if needs_decoding(buffer_access.bytes_in(buf), start + 61, end, count, wanted, size):
+                break
+        elif count > 0:
+            if attributes & 32 or 2 * (row - first) + 2 > len(bounds):
+                break
+            start = bounds[2 * (row - first)]
+            end = bounds[2 * (row - first) + 1]
+            if start < 0 or start > end or end > len(body):
+                raise ValueError("a body lies outside its buffer")
+            if needs_decoding(buffer_access.bytes_in(body), start, end, count, wanted, key_size):
+                break
+        row = row + 1
+    return row
+
+
+def run_end(row: int, stop: int, batches: Readable, capacity: int, limits: Readable) -> int:
+    """The end (exclusive) of the run of rows from `row` on whose records may matter and are either uncompressed or can be
+    decompressed one after the other: batches of magic 2 within the limits."""
+    check_rows(batches, capacity, row, stop, limits)
+    table = buffer_access.cells_in(batches)
+    while row < stop:
+        attributes = table[6 * capacity + row]
+        if table[2 * capacity + row] != 2 or table[capacity + row] < 61 or table[5 * capacity + row] < 1:
+            break
+        if attributes & 32 and attributes & 7:
+            break
+        if is_outside(table, capacity, row, limits[0], limits[1], limits[2]):
+            break
+        row = row + 1
+    return row
+
+
+def next_of_key(body: Readable, records: Readable, capacity: int, at: int, count: int, key: Readable) -> int:
+    """The first of the decoded records `at` … count − 1 that has the key; `count` when none has."""
+    if capacity * 12 > len(records) or at < 0 or count > capacity:
+        raise ValueError("the table of records is too small")
+    key_size = len(key)
+    while at < count:
+        if records[4 * capacity + at] == key_size:
+            start = records[3 * capacity + at]
+            if start < 0 or start > len(body) - key_size:
+                raise ValueError("a key lies outside its buffer")
+            if is_key_at(buffer_access.bytes_in(body), start, buffer_access.bytes_in(key), key_size):
+                break
+        at = at + 1
+    return at

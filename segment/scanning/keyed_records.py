@@ -1,0 +1,124 @@
+"""The records with one key, out of tables of batches: a batch without the key passes by as numbers, and is decompressed once.
+
+1. `kernel.key_search` runs over the rows whose records lie in the file as they are, and over those that the limits exclude by their
+   header, until one has to be decoded or decompressed.
+2. Compressed batches are decompressed run by run (`decompressed_runs`), and the kernel goes on in the decompressed bytes. Markers of
+   transactions, which stand between the batches of every transactional log, do not end a run.
+3. Only what has the key, or is not as it should be, is decoded into columns, from the bytes that are there already.
+"""
+
+from array import array
+from collections.abc import Iterator
+
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.codecs.codec import MAX_BODY_BYTES
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import key_search
+from kseg.segment.scanning.decode import Chunk, Decoder
+from kseg.segment.scanning.decompressed_runs import DecompressedRun, DecompressionBuffer
+
+_NO_BOUNDS = memoryview(array("q"))
+
+
+class KeyedRecords:
+    """Finds the records of one key in the batches of one file.
+
+    view: the whole file. lowest_offset, below_offset, earliest_ms: what a batch must reach by its header to be looked into (inclusive,
+    exclusive, inclusive); whoever takes the records tests each of them as well.
+    """
+
+    def __init__(
+        self, view: memoryview, key: bytes, lowest_offset: int, below_offset: int, earliest_ms: int
+    ) -> None:
+        self._view = view
+        self._key = key
+        self._limits = memoryview(array("q", (lowest_offset, below_offset, earliest_ms)))
+        self._bodies: DecompressionBuffer | None = None
+        self._decoder: Decoder | None = None
+
+    def chunks(self, table: Columns) -> Iterator[Chunk]:
+        """In order, the decoded records of each batch in which one may have the key, or which cannot be decoded whole.
+
+        A chunk is valid until the next one.
+        """
+        row = 0
+        while (row := self._next(table, row)) < table.count:
+            stop = key_search.run_end(row, table.count, table.cells, table.capacity, self._limits)
+            if not table.at(C.ATTRIBUTES, row) & L.CODEC_MASK or stop == row:
+                # uncompressed, of an old format, or odd
+                stop = row + 1 if table.at(C.MAGIC, row) >= L.MAGIC_V2 else self._end_of_legacy(table, row)
+                yield from self._decoding.chunks(table, row, stop)
+            else:
+                yield from self._packed(table, row, stop)
+            row = stop
+
+    def rows(self, chunk: Chunk) -> Iterator[int]:
+        """The records of a chunk that have the key."""
+        if chunk.control:
+            return
+        records, at = chunk.records, -1
+        while (at := self._next_of_key(chunk, at + 1)) < records.count:
+            yield at
+
+    @property
+    def _decoding(self) -> Decoder:
+        if self._decoder is None:
+            self._decoder = Decoder(self._view)
+        return self._decoder
+
+    def _next(self, table: Columns, row: int) -> int:
+        return key_search.next_candidate(
+            self._view,
+            b"",
+            _NO_BOUNDS,
+            row,
+            row,
+            table.count,
+            table.cells,
+            table.capacity,
+            self._limits,
+            self._key,
+        )
+
+    def _next_of_key(self, chunk: Chunk, at: int) -> int:
+        records = chunk.records
+        return key_search.next_of_key(
+            chunk.body, records.cells, records.capacity, at, records.count, self._key
+        )
+
+    def _end_of_legacy(self, table: Columns, row: int) -> int:
+        while row < table.count and table.at(C.MAGIC, row) < L.MAGIC_V2:
+            row += 1
+        return row
+
+    def _packed(self, table: Columns, first: int, stop: int) -> Iterator[Chunk]:
+        """The same of compressed batches, and of uncompressed ones between them."""
+        if self._bodies is None:
+            self._bodies = DecompressionBuffer()
+        for run in self._bodies.runs(self._view, table, first, stop, MAX_BODY_BYTES):
+            if run.problem is not None:
+                yield from self._decoding.chunks(table, run.first, run.stop)
+                continue
+            row = run.first
+            while (row := self._next_in_run(table, run, row)) < run.stop:
+                at = 2 * (row - run.first)
+                if table.at(C.ATTRIBUTES, row) & L.CODEC_MASK:
+                    yield from self._decoding.body(table, row, run.body, run.bounds[at], run.bounds[at + 1])
+                else:
+                    yield from self._decoding.chunks(table, row, row + 1)
+                row += 1
+
+    def _next_in_run(self, table: Columns, run: DecompressedRun, row: int) -> int:
+        return key_search.next_candidate(
+            self._view,
+            run.body,
+            run.bounds,
+            run.first,
+            row,
+            run.stop,
+            table.cells,
+            table.capacity,
+            self._limits,
+            self._key,
+        )
