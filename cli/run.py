@@ -53,6 +53,7 @@ def over_targets(
     hold: "Callable[[Sequence[Target]], AbstractContextManager[object | None]] | None" = None,
     look: "Callable[[Sequence[Target], Any], tuple[object, Sequence[Event]]] | None" = None,
     wanted: "Callable[[Target], bool] | None" = None,
+    worth_a_process: int | None = None,
 ) -> int:
     """Run `work` over what the paths of the request mean, show it, and return the exit status.
 
@@ -62,7 +63,8 @@ def over_targets(
     before it is shown. hold: what is held while the targets are worked on (a lock), giving the options to work with
     where holding changed them; a command with one looks for half-done changes itself, for all others they are shown
     first. look: what else is to be known of the targets, put into the options, and what is to be said about it first.
-    wanted: which targets are not left out. A path that cannot be read is a failure among others when there are several paths. Raises UsageError when no
+    wanted: which targets are not left out. worth_a_process: how many targets take longer than starting a process does; None
+    where each does. A path that cannot be read is a failure among others when there are several paths. Raises UsageError when no
     path was given or the narrowing leaves nothing.
     """
     paths, cluster = request.paths, request.cluster
@@ -91,6 +93,8 @@ def over_targets(
     tally = RunSummary(
         len(worked_on) + len(failures), errors_settle=style.errors_settle or style.remains is None
     )
+    if jobs is None and worth_a_process is not None:
+        jobs = max(1, min(default_jobs(), len(targets) // worth_a_process))
     jobs = jobs or default_jobs()
     if alone is not None and len(targets) == 1 and cluster is None:
         options = alone(jobs)

@@ -63,7 +63,8 @@ class Output:
 
 
 def terminal_columns() -> int | None:
-    """How wide the terminal is that stdout is; None where it is none, and any width will do."""
+    """How wide the terminal is that stdout is; None where it is none, and any width will do. COLUMNS says nothing about a pipe: readline exports
+    it to whatever a program starts that has loaded it."""
     if not os.isatty(STDOUT):
         return None
     import shutil

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kseg.inspection.log_summary import counted_summary, estimated_summary
 from kseg.inspection.query import ListOptions
+from kseg.inspection.quick_listing import quick_row
 from kseg.jobs.events import Event, Failure, Row
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, KsegError, UnreadableInput, cannot_read
@@ -27,6 +28,7 @@ from kseg.segment.partition.directory import (
     SubDirectory,
     bytes_in,
     list_partition,
+    own_partition_name,
     segment_order,
 )
 from kseg.segment.partition.names import (
@@ -78,7 +80,7 @@ def list_target(target: FileTarget | PartitionTarget | LogDirTarget, options: Li
             case PartitionTarget():
                 yield from _partition(target, options)
             case LogDirTarget():
-                yield from _log_dir(target)
+                yield from _log_dir(target, options)
     except KsegError as error:
         yield Failure(target.path, str(error), error.exit_status)
 
@@ -141,6 +143,14 @@ def _directory_row(directory: SubDirectory, inside: str | None) -> Row:
 
 
 def _partition(target: PartitionTarget, options: ListOptions) -> Iterator[Event]:
+    values = quick_row(target) if options.is_brief else None
+    if values is not None:
+        if options.groups is not None:
+            values["groups"] = _groups(
+                own_partition_name(target.path), values["log_end_offset"], options.groups
+            )
+        yield Row(values)
+        return
     directory = list_partition(target.path)
     if directory.problem is not None:
         raise UnreadableInput(directory.problem)
@@ -156,22 +166,24 @@ def _partition(target: PartitionTarget, options: ListOptions) -> Iterator[Event]
     with PartitionLog(target) as log:
         summary = counted_summary if options.count else estimated_summary
         values = _head(directory, name) | summary(log, options.now_ms)
+        values["preallocated_bytes"] = log.unwritten_bytes
         if options.groups is not None:
-            values["groups"] = _groups(directory.name, log, options.groups)
+            end_offset = log.end_offset if log.segments else None
+            values["groups"] = _groups(directory.name, end_offset, options.groups)
         yield from log.findings
         yield Row(values)
 
 
 def _groups(
     name: PartitionName | None,
-    log: PartitionLog,
+    end_offset: int | None,
     committed: Mapping[tuple[str, int], Sequence[tuple[str, int]]],
 ) -> list[dict[str, object]]:
-    """How far each group is behind the log end, the one that is farthest first."""
-    if name is None or name.state is not PartitionState.LIVE or not log.segments:
+    """How far each group is behind the log end, the one that is farthest first. end_offset: None of a partition without segments."""
+    if name is None or name.state is not PartitionState.LIVE or end_offset is None:
         return []
     offsets = sorted(committed.get((name.topic, name.partition), ()), key=lambda each: (each[1], each[0]))
-    return [{"group": group, "offset": offset, "lag": log.end_offset - offset} for group, offset in offsets]
+    return [{"group": group, "offset": offset, "lag": end_offset - offset} for group, offset in offsets]
 
 
 def _listing_order(entry: Entry) -> tuple[bool, tuple[int, int, str]]:
@@ -197,6 +209,7 @@ def _head(directory: PartitionDirectory, name: str) -> dict[str, object]:
         "directory": directory.path,
         "state": "unnamed" if directory.name is None else str(directory.name.state),
         "topic_id": topic_id,
+        "topic_name": None,
         "segments": len(directory.segments),
         "files": len(directory.entries),
         "bytes": sum(entry.size_bytes for entry in directory.entries),
@@ -237,16 +250,16 @@ def _kafka07_row(target: PartitionTarget, directory: PartitionDirectory, name: s
 # --- a data directory
 
 
-def _log_dir(target: LogDirTarget) -> Iterator[Event]:
+def _log_dir(target: LogDirTarget, options: ListOptions) -> Iterator[Event]:
     directory = list_log_directory(target.path, target.nested)
     for entry in directory.entries:
         yield _file_row(entry, None)
     for child in (*directory.other_directories, *directory.nested):
         yield _directory_row(child, None)
-    yield Row(_log_dir_values(directory))
+    yield Row(_log_dir_values(directory, is_brief=options.is_brief))
 
 
-def _log_dir_values(directory: LogDirectory) -> dict[str, object]:
+def _log_dir_values(directory: LogDirectory, *, is_brief: bool) -> dict[str, object]:
     values: dict[str, object] = {
         "type": "log-dir",
         "directory": directory.path,
@@ -257,7 +270,9 @@ def _log_dir_values(directory: LogDirectory) -> dict[str, object]:
         "clean_shutdown": directory.entry(Role.CLEAN_SHUTDOWN) is not None,
         "partitions": len(directory.partitions),
         "topics": len({child.partition.topic for child in directory.partitions if child.partition}),
-        "bytes": sum(entry.size_bytes for entry in directory.entries) + _bytes_of(directory),
+        "bytes": None
+        if is_brief
+        else sum(entry.size_bytes for entry in directory.entries) + _bytes_of(directory),
         "missing": [],
         "checkpoints": _checkpoints(directory),
         "unknown_files": [e.name.name for e in directory.entries if e.name.role is Role.UNKNOWN],

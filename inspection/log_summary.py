@@ -47,7 +47,7 @@ class _HeaderTotals:
             self.records = None if min(counts) < 0 else self.records + sum(counts)
         attributes = set(zip(table.column(C.MAGIC), table.column(C.ATTRIBUTES), strict=True))
         self.attributes.update(attributes)
-        self._take_times(table, any(_hides_first_time(magic, bits) for magic, bits in attributes))
+        self._take_times(table, any(hides_first_time(magic, bits) for magic, bits in attributes))
         self.epochs.update(table.column(C.LEADER_EPOCH))
 
     def _take_times(self, table: Columns, hides_first: bool) -> None:
@@ -72,7 +72,7 @@ class _HeaderTotals:
         return sorted({L.timestamp_type_name(magic, bits) for magic, bits in self.attributes})
 
 
-def _hides_first_time(magic: int, attributes: int) -> bool:
+def hides_first_time(magic: int, attributes: int) -> bool:
     """Whether a batch's base timestamp is something else than the time of its first record: with LogAppendTime the
     producer's, after a cleaning the delete horizon."""
     return magic >= L.MAGIC_V2 and bool(attributes & (L.TIMESTAMP_TYPE_BIT | L.DELETE_HORIZON_BIT))
@@ -159,7 +159,7 @@ def estimated_summary(log: PartitionLog, now_ms: int) -> dict[str, object]:
 
 
 def _first_time_ms(batch: Batch) -> int | None:
-    hidden = _hides_first_time(batch.magic, batch.attributes)
+    hidden = hides_first_time(batch.magic, batch.attributes)
     time_ms = batch.max_timestamp_ms if hidden else batch.base_timestamp_ms
     return time_ms if time_ms >= 0 else None
 

@@ -345,23 +345,55 @@ class InputStream:
         return stat.S_ISREG(os.fstat(self._descriptor).st_mode)
 
 
+class Probe:
+    """A regular file of which a few places are looked at, and nothing is mapped: for a look at many files; a context manager.
+
+    path: of a file that a listing has shown to be a regular one, or anything else that `_opened` opens. size_bytes: when it was opened.
+    Raises UnreadableInput when it cannot be opened or read.
+    """
+
+    __slots__ = ("_descriptor", "_status", "path", "size_bytes")
+
+    def __init__(self, path: str | os.PathLike[str], *, is_surely_regular: bool = False) -> None:
+        self.path = os.fspath(path)
+        self._descriptor = _opened_at_once(self.path) if is_surely_regular else _opened(self.path)
+        try:
+            self._status = os.fstat(self._descriptor)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise cannot_read(self.path, error) from error
+        self.size_bytes = self._status.st_size
+        unreadable.opened(self._status, self.path)
+
+    def read(self, position: int, count: int) -> bytes:
+        """At most `count` bytes from `position` on; zeros where they cannot be read."""
+        try:
+            return _content(self._descriptor, self._status, count, position)
+        except OSError as error:
+            raise cannot_read(self.path, error) from error
+
+    def is_hole_from(self, position: int) -> bool:
+        """Whether nothing was ever written from `position` on; False where the file system does not tell."""
+        try:
+            os.lseek(self._descriptor, position, os.SEEK_DATA)
+        except OSError as error:
+            return error.errno == errno.ENXIO
+        return False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+
 def read_end(path: str | os.PathLike[str], count: int) -> tuple[int, bytes]:
     """(size in bytes, the last `count` bytes) of a file, for a look at many files; fewer when it is shorter.
 
     Raises UnreadableInput when it cannot be read.
     """
-    name = os.fspath(path)
-    descriptor = _opened(name)
-    try:
-        status = os.fstat(descriptor)
-        size_bytes = status.st_size
-        unreadable.opened(status, name)
-        start = max(0, size_bytes - count)
-        return size_bytes, _content(descriptor, status, count, start)
-    except OSError as error:
-        raise cannot_read(name, error) from error
-    finally:
-        os.close(descriptor)
+    with Probe(path) as file:
+        return file.size_bytes, file.read(max(0, file.size_bytes - count), count)
 
 
 def _opened(name: str) -> int:
@@ -370,6 +402,13 @@ def _opened(name: str) -> int:
     try:
         if stat.S_IFMT(os.stat(name).st_mode) in _DEVICES:
             raise UnreadableInput(f"cannot read {name}: not a regular file")
+    except OSError as error:
+        raise cannot_read(name, error) from error
+    return _opened_at_once(name)
+
+
+def _opened_at_once(name: str) -> int:
+    try:
         return os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise cannot_read(name, error) from error

@@ -5,7 +5,6 @@ Almost always there are none, and then this is all that the check costs.
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
@@ -46,11 +45,19 @@ def _directories(targets: Sequence[Target]) -> Iterator[str]:
 
 def is_known_to_kseg(partition_path: str) -> bool:
     """Whether a partition directory has a .kseg, or a pointer to a journal elsewhere: without either it has no journal."""
-    return os.path.lexists(os.path.join(partition_path, KSEG_DIRECTORY)) or has_journal(partition_path)
+    return _holds(partition_path, KSEG_DIRECTORY)
 
 
 def has_journal(log_dir: str) -> bool:
     """Whether a data directory has a journal, of a complete change or not."""
-    with suppress(OSError), os.scandir(log_dir) as entries:  # whoever reads it says why it cannot be read
-        return any(entry.name.startswith(_PREFIX) for entry in entries)
-    return False
+    return _holds(log_dir)
+
+
+def _holds(directory: str, *others: str) -> bool:
+    """Whether there is a journal, or something of one of these names."""
+    try:
+        names = os.listdir(directory)
+    except OSError:  # whoever reads it says why it cannot be read
+        return any(os.path.lexists(os.path.join(directory, name)) for name in others)
+    is_journal = f"{os.sep}{_PREFIX}" in os.sep + os.sep.join(names)  # no name has a separator in it
+    return is_journal or any(name in names for name in others)

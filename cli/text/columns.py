@@ -33,7 +33,7 @@ def aligned(columns: Sequence[TextColumn], most_width: int | None) -> Iterator[s
         kept.remove(worst)
     widths = [column.width for column in kept]
     if most_width is not None and _width(kept) > most_width:
-        widths[0] = max(_NARROWEST_NAME, widths[0] - (_width(kept) - most_width))
+        widths[0] = max(min(widths[0], _NARROWEST_NAME), widths[0] - (_width(kept) - most_width))
     yield _line(kept, widths, [column.head.upper() for column in kept])
     for row in range(len(kept[0].cells)):
         yield _line(kept, widths, [column.cells[row] for column in kept])

@@ -3,6 +3,7 @@
 The library lists the files first and sums them up after; on paper the sum comes first.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -43,7 +44,8 @@ class _Entry:
         """Take in the row of a partition."""
         self.partitions += 1
         self.segments += values["segments"]
-        self.size_bytes += values["log_bytes"]  # indexes of active segments are preallocated
+        # indexes of active segments are preallocated as well
+        self.size_bytes += values["log_bytes"] - (values.get("preallocated_bytes") or 0)
         records = values.get("records")
         self.records += (values.get("records_estimated") or 0) if records is None else records
         for each in values.get("groups") or ():
@@ -80,9 +82,10 @@ class ListReport:
         self._is_counted = is_counted
         self._columns = columns
         self._groups = FindingGroups()
-        self._log_dirs: list[str] = []
+        self._log_dirs: dict[str, Values] = {}
+        self._log_dir_bytes: dict[str, int] = {}
         self._entries: dict[str, _Entry] = {}
-        self._alone: list[str] = []
+        self._alone: Values = {}
         self._partitions = 0
         self._missing: dict[str, int] = {}
         self._others: list[str] = []
@@ -95,14 +98,15 @@ class ListReport:
             case "partition":
                 self._partition(values)
             case "log-dir":
-                self._log_dirs += _log_dir(values)
+                self._log_dirs[str(values["directory"])] = values
             case "file" if values.get("partition") is None and self._partitions == 0:
                 self._others.append(_entry(values))
 
     def opening(self, summary: RunSummary) -> Iterator[Line]:
-        yield from map(Line, self._log_dirs)
-        if self._partitions == 1 and not self._log_dirs:
-            yield from map(Line, self._alone)
+        for path, values in self._log_dirs.items():
+            yield from map(Line, _log_dir(values, self._log_dir_bytes.get(path, 0)))
+        if self._partitions == 1 and not self._log_dirs and "files" in self._alone:
+            yield from map(Line, _partition(self._alone))
         elif self._entries:
             yield from map(Line, self._table())
         elif not self._log_dirs:
@@ -117,8 +121,7 @@ class ListReport:
 
     def _partition(self, values: Values) -> None:
         self._partitions += 1
-        if self._partitions == 1:
-            self._alone = [*_partition(values)]
+        self._alone = values
         for suffix in dict.fromkeys(
             name if name.endswith(("metadata", "checkpoint")) else "an " + name[20:]
             for name in values["missing"]
@@ -132,7 +135,10 @@ class ListReport:
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = _Entry(shown, state)
+        size_bytes = entry.size_bytes
         entry.add(values)
+        around = os.path.dirname(str(values["directory"]))
+        self._log_dir_bytes[around] = self._log_dir_bytes.get(around, 0) + entry.size_bytes - size_bytes
         if values.get("log_end_offset") is not None:
             entry.offsets = f"{values['log_start_offset']}-{values['log_end_offset']}"
 
@@ -182,10 +188,12 @@ def _minute(time_ms: int | None) -> str:
 def with_topic_names(events: Iterator[Event], names: Mapping[str, str]) -> Iterator[Event]:
     """The same events; rows of partitions with what the metadata log calls their topic id. names: by directory, as far as it was asked."""
     for event in events:
-        if isinstance(event, Row) and event.values.get("type") == "partition":
-            yield Row({**event.values, "topic_name": names.get(str(event.values["directory"]))})
-        else:
-            yield event
+        name = names.get(str(event.values.get("directory"))) if names and isinstance(event, Row) else None
+        yield (
+            Row({**event.values, "topic_name": name})
+            if name is not None and isinstance(event, Row)
+            else event
+        )
 
 
 def sums_first(events: Iterator[Event]) -> Iterator[Event]:
@@ -231,6 +239,8 @@ def _partition(values: Values) -> Iterator[str]:
     topic_id = f", topic id {values['topic_id']}" if values.get("topic_id") else ""
     yield visible(f"{values['partition']} in {shown_path(str(values['directory']))}{state}{topic_id}")
     held = [counted(values["segments"], "segment"), f"{values['log_bytes']:,} bytes of log"]
+    if values.get("preallocated_bytes"):
+        held[-1] += f" ({values['preallocated_bytes']:,} of them preallocated)"
     if values.get("records") is None and values.get("records_estimated") is not None:
         held.append(f"about {counted(values['records_estimated'], 'record')}")
     elif values.get("records") is not None:
@@ -253,7 +263,8 @@ def _partition(values: Values) -> Iterator[str]:
     yield from _lacks(values)
 
 
-def _log_dir(values: Values) -> Iterator[str]:
+def _log_dir(values: Values, log_bytes: int | None = None) -> Iterator[str]:
+    """log_bytes: of the batches in its partitions, where only these were added up."""
     known = [
         f"{name.replace('_', ' ')} {values[name]}"
         for name in ("node_id", "cluster_id", "directory_id")
@@ -263,9 +274,9 @@ def _log_dir(values: Values) -> Iterator[str]:
         f"data directory {shown_path(str(values['directory']))}{': ' if known else ''}{', '.join(known)}"
     )
     stop = "shut down cleanly" if values["clean_shutdown"] else "no clean-shutdown marker"
+    size = f"{size_words(values['bytes'])}" if log_bytes is None else f"{size_words(log_bytes)} of log"
     yield (
-        f"  {counted(values['partitions'], 'partition')} of {counted(values['topics'], 'topic')}, "
-        f"{size_words(values['bytes'])}, {stop}"
+        f"  {counted(values['partitions'], 'partition')} of {counted(values['topics'], 'topic')}, {size}, {stop}"
     )
     yield from _lacks(values)
 

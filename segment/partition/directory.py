@@ -293,7 +293,7 @@ def is_of_partition(name: FileName) -> bool:
     )
 
 
-@lru_cache(maxsize=4096)  # each step of the work on a partition asks for it again
+@lru_cache(maxsize=1 << 15)  # each step of the work on a partition asks for it again
 def partition_name(name: str) -> PartitionName | None:
     """What the name of a directory says, None when it names no partition."""
     try:
@@ -318,6 +318,9 @@ def sub_directory_of(entry: os.DirEntry[str], problem: str) -> SubDirectory:
 def _sub_directory(entry: os.DirEntry[str]) -> SubDirectory:
     if entry.name in (REMOTE_INDEX_CACHE, KSEG_DIRECTORY):
         return SubDirectory(entry.path, entry.name)
+    name = partition_name(entry.name)
+    if name is not None:
+        return SubDirectory(entry.path, entry.name, name)
     try:
         return SubDirectory(entry.path, entry.name, parse_partition_directory(entry.name))
     except FormatError as error:

@@ -76,7 +76,7 @@ class BatchWalk:
             table.count = state[1]
             self._meter.bytes_read += table.count * L.BATCH_HEADER
             leads_on = reason == FULL or state[0] == end
-            if not leads_on or not _is_plausible(table, before):
+            if not leads_on or not is_plausible(table, before):
                 yield from self.scanned(position, start)
                 return
             before = table.at(C.LAST_OFFSET, table.count - 1)
@@ -183,7 +183,7 @@ def _rows_from(table: Columns, row: int) -> Columns:
     return rest
 
 
-def _is_plausible(table: Columns, before: int) -> bool:
+def is_plausible(table: Columns, before: int) -> bool:
     """Whether offsets rise and magics are known; `before` is the last offset of the table before."""
     if not table.count:
         return False

@@ -25,9 +25,8 @@ _NAME_DIGITS = 20
 
 def is_preallocated(path: str, size_bytes: int) -> bool:
     """Whether zeros that reach the end of the `.log` at `path` were preallocated. size_bytes: of the file."""
-    is_configurable = size_bytes == L.INT32_MAX or not all(size_bytes % unit for unit in _ROUND_BYTES)
     base_offset = _base_offset(os.path.basename(path))
-    if not is_configurable or base_offset is None:
+    if not has_preallocated_size(size_bytes) or base_offset is None:
         return False
     directory = os.path.dirname(os.path.abspath(path))
     if os.path.lexists(os.path.join(os.path.dirname(directory), _CLEAN_MARKER)):
@@ -37,6 +36,13 @@ def is_preallocated(path: str, size_bytes: int) -> bool:
     except OSError:
         return False
     return all((_base_offset(name) or 0) <= base_offset for name in names)
+
+
+def has_preallocated_size(size_bytes: int) -> bool:
+    """Whether a log may be as long as that because it was preallocated."""
+    return size_bytes == L.INT32_MAX or (
+        size_bytes > 0 and not all(size_bytes % unit for unit in _ROUND_BYTES)
+    )
 
 
 def _base_offset(name: str) -> int | None:

@@ -123,6 +123,39 @@ def test_the_order_of_the_lines(
     assert lines[head + 1].split()[0] == first
 
 
+@pytest.mark.parametrize(
+    "words", [["--topic", "orders.*"], ["--partitions"], ["--count", "--topic", "orders.*"]]
+)
+def test_partitions_without_their_data_directory_are_a_table(
+    tmp_path: Path, words: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = broker_dir(tmp_path / "data", 1, 2, running=False)
+    paths = [data] if "--topic" in words else sorted(data.glob("orders.*"))
+    assert run(["list", "--jobs", "1", *words, *map(str, paths)]) == 0
+    head, *lines = capfd.readouterr().out.splitlines()
+    assert head.startswith("PARTITION " if words == ["--partitions"] else "TOPIC ")
+    assert [line.split()[0] for line in lines] == (
+        ["orders.00-0", "orders.00-1"] if words == ["--partitions"] else ["orders.00"]
+    )
+
+
+def test_what_is_preallocated_is_no_size(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    data = broker_dir(tmp_path / "data", 1, 2)
+    log_bytes = sum(path.stat().st_size for path in (data / "orders.00-0").glob("*.log"))
+    active = max((data / "orders.00-0").glob("*.log"))
+    unwritten_bytes = (1 << 20) - active.stat().st_size
+    with active.open("ab") as out:
+        out.truncate(1 << 20)
+    for words in ([], ["--count"]):
+        assert run(["list", "--partitions", "--jobs", "1", *words, "--topic", "orders.00", str(data)]) == 0
+        sizes = {line.split()[0]: line.split()[2] for line in capfd.readouterr().out.splitlines()}
+        assert sizes["orders.00-0"] == sizes["orders.00-1"] == f"{log_bytes / 1024:.1f}"
+    assert run(["list", "--json", str(data)]) == 0
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    found = {row["partition"]: row["preallocated_bytes"] for row in rows if row["type"] == "partition"}
+    assert found == {"orders.00-0": unwritten_bytes, "orders.00-1": 0, "__cluster_metadata-0": 0}
+
+
 def test_lost_indexes_are_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = broker_dir(tmp_path / "data", 2, 10)
     for index in data.glob("orders.*/*.index"):
