@@ -6,7 +6,7 @@ producers depend on the damaged bytes.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kseg.change.plan.steps import FileIdentity
 from kseg.compaction.cleaner.active_producers import LastRecords, last_records
@@ -38,10 +38,12 @@ _FILES = (Role.LOG, Role.OFFSET_INDEX, Role.TIME_INDEX, Role.TXN_INDEX)
 
 @dataclass(frozen=True, slots=True)
 class Roll:
-    """The new active segment, and the snapshot that is written with it."""
+    """The new active segment, and the snapshot that is written with it. preallocated: names of the files of the former one that end
+    with preallocated zeros, and how many bytes they hold without them; a broker cuts them when it rolls (LogSegment.onBecomeInactiveSegment)."""
 
     base_offset: int
     snapshot: bytes
+    preallocated: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +97,30 @@ def gather(
     state.end_offset = end
     roll = None
     roll_damage: tuple[Finding, ...] = ()
+    if segments:
+        segments[-1].size_bytes -= log.unwritten_bytes
     if options.include_active and segments and segments[-1].size_bytes:
         roll_damage = tuple(_damage(segments[-1]))
         if not roll_damage:
-            roll = Roll(end, encode_snapshot(state.snapshot()))
+            preallocated = tuple(_preallocated(segments[-1], by_name))
+            roll = Roll(end, encode_snapshot(state.snapshot()), preallocated)
             segments.append(_empty(end, segments[-1]))
     last_clean = _last_clean_offset(log, dir_state, options)
     log_to_clean = LogToClean(segments, log.start_offset, end, stable, last_clean)
     return CleaningEvidence(log, inputs, log_to_clean, last_records(state), roll, roll_damage)
+
+
+def _preallocated(active: CleanerSegment, by_name: Mapping[str, FileIdentity]) -> Iterator[tuple[str, int]]:
+    """The files of the active segment that are longer than what they hold, and how much that is."""
+    held_bytes = {
+        L.LOG_SUFFIX: active.size_bytes,
+        L.OFFSET_INDEX_SUFFIX: active.index_bytes,
+        L.TIME_INDEX_SUFFIX: active.time_index_bytes,
+    }
+    for name in active.origins[0].names:
+        size_bytes = held_bytes.get(os.path.splitext(name)[1])
+        if size_bytes is not None and name in by_name and by_name[name].size_bytes > size_bytes:
+            yield name, size_bytes
 
 
 def _damage(segment: CleanerSegment) -> list[Finding]:

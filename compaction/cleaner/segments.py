@@ -43,7 +43,7 @@ class SideFiles:
 
 @dataclass(slots=True, kw_only=True)
 class CleanerSegment:
-    """base_offset: from its name. path: of its log. log: the scratch file of one that was made. index_bytes,
+    """base_offset: from its name. path: of its log. size_bytes: without preallocated zeros. log: the scratch file of one that was made. index_bytes,
     time_index_bytes: of used entries. largest_timestamp_ms: as a broker knows it, the modification time where there is
     no timestamp. is_whole: every batch was seen to be sound. like: the file that new files are
     made in the likeness of. joins_previous: it was split off the segment before it."""
@@ -68,13 +68,14 @@ class CleanerSegment:
 
     @contextmanager
     def opened(self) -> Iterator[memoryview]:
-        """The bytes of the log."""
+        """The bytes of the log, without what a broker has preallocated."""
         if self.log is not None:
             yield self.log.view
             return
         with MappedFile(self.path) as self.file:
             try:
-                yield self.file.view
+                with self.file.view[: self.size_bytes] as view:
+                    yield view
             finally:
                 self.file = None
 

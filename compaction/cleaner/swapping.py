@@ -4,7 +4,7 @@ A broker that opens the directory between any two steps finds the old segments, 
 
 1. `.cleaned` files left by a broker go: with them lying there, a broker would take the `.swap` files behind them for
    unfinished ones and delete them.
-2. A rolled log first gets its new segment. Then each new segment, one after the other (parts of a split one together):
+2. A rolled log first loses what was preallocated, where its segment stays, and gets its new segment. Then each new segment, one after the other (parts of a split one together):
 3. Its files are written as `.cleaned`: a broker deletes those.
 4. They are renamed to `.swap`, from the last segment to the first, each log first: as long as one `.cleaned` is left
    a broker deletes the `.swap` files as well.
@@ -16,7 +16,7 @@ A broker that opens the directory between any two steps finds the old segments, 
 from collections.abc import Iterator, Sequence
 
 from kseg.change.plan.content import Content, Fresh, Made, content_of
-from kseg.change.plan.steps import Remove, Rename, Step, Write
+from kseg.change.plan.steps import Remove, Rename, Step, Truncate, Write
 from kseg.compaction.cleaner.cleaning_evidence import CleaningEvidence, Roll
 from kseg.compaction.cleaner.segments import CleanerSegment
 from kseg.segment import layout as L
@@ -37,7 +37,10 @@ def swap_steps(
         return ()
     steps: list[Step] = list(_leftovers(evidence)) if sets else []
     if evidence.roll is not None:
-        steps += _roll_steps(evidence.roll, evidence.segments[-1].like)
+        replaced = {
+            name for new in sets for segment in new for origin in segment.origins for name in origin.names
+        }
+        steps += _roll_steps(evidence.roll, replaced)
     kept_bases = {segment.base_offset for segment in segments}
     for new in sets:
         steps += _set_steps(new, kept_bases, marks=marks)
@@ -65,12 +68,18 @@ def _leftovers(evidence: CleaningEvidence) -> Iterator[Step]:
             yield Remove(file.name, "left over from an unfinished cleaning; a broker deletes it")
 
 
-def _roll_steps(roll: Roll, like: str) -> list[Step]:
+def _roll_steps(roll: Roll, replaced: set[str]) -> list[Step]:
+    """replaced: names of files that will not stay as they are anyway."""
     why = "the active segment is rolled; a new one starts at the log end offset"
     names = [segment_file_name(roll.base_offset, suffix) for suffix in _SUFFIXES[:3]]
     snapshot = segment_file_name(roll.base_offset, L.SNAPSHOT_SUFFIX)
     return [
         Write(snapshot, content_of([Fresh(roll.snapshot)]), "producer state at the roll"),
+        *(
+            Truncate(name, size_bytes, "what was preallocated is cut off, as a broker does when it rolls")
+            for name, size_bytes in roll.preallocated
+            if name not in replaced
+        ),
         *(Write(name, (), why) for name in names),
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from fixtures.healthy import partition
 from kseg.cli.main import run
+from tests.recovery.verify.test_quick_check import ordinary
 
 ACTIVE, BEFORE = f"{297:020d}.log", f"{198:020d}.log"
 MIB = 1 << 20
@@ -108,3 +110,50 @@ def test_retention_by_size_does_not_count_them(log: Path, capfd: pytest.CaptureF
         rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
         (result,) = (row for row in rows if row["type"] == "result")
         assert result["deleted"] == deleted
+
+
+def _preallocate(partition: Path, size_bytes: int) -> Path:
+    """The active log, as under a running broker with preallocate=true."""
+    active = max(partition.glob("*.log"))
+    os.truncate(active, size_bytes)
+    for suffix, index_bytes in ((".index", 10 << 20), (".timeindex", 10485756)):
+        os.truncate(active.with_suffix(suffix), index_bytes)
+    return active
+
+
+def _contents(directory: Path) -> dict[str, bytes]:
+    """Of its live files."""
+    live = (path for path in directory.iterdir() if path.suffix != ".deleted" and path.is_file())
+    return {path.name: path.read_bytes() for path in live}
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_compaction_with_the_active_segment_is_that_of_the_trimmed_one(
+    tmp_path: Path, stays: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """stays: a transaction is open in the active segment, so it is rolled and not rewritten."""
+    words = ["compact", "--include-active", "--cleanup-policy", "compact", "--now", "1800000000000", "--json"]
+    for name in ("data", "trimmed"):
+        (tmp_path / name).mkdir()
+    log = (partition if stays else ordinary)(tmp_path / "data" / "orders-0")
+    trimmed = Path(shutil.copytree(log, tmp_path / "trimmed" / log.name))
+    active = _preallocate(log, 1 << 20)
+    inode = active.stat().st_ino
+    results = []
+    for directory in (trimmed, log):
+        assert run([*words, str(directory)]) == 1
+        out = tmp_path / "out" / directory.parent.name
+        assert run([*words, "--output", str(out), str(directory)]) == 0
+        capfd.readouterr()
+        assert run([*words, "--apply", str(directory)]) == 0
+        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        (result,) = (row for row in rows if row["type"] == "result")
+        counts = ("bytes_before", "bytes_after", "records_before", "records_after", "segments_after")
+        results.append([result[name] for name in counts])
+    assert results[0] == results[1]
+    assert _contents(log) == _contents(trimmed)
+    assert _contents(tmp_path / "out/data/orders-0") == _contents(tmp_path / "out/trimmed/orders-0")
+    assert (active.exists() and active.stat().st_ino == inode) == stays
+    assert run(["verify", str(log)]) == 0
+    assert run(["undo", str(log)]) == 0
+    assert active.stat().st_size == 1 << 20
