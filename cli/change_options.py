@@ -114,8 +114,10 @@ def change_style(
     report: "Report",
     remains: "Callable[[Mapping[str, Any]], bool]",
     advice: "Callable[[RunSummary], str]",
+    after_failure: "Callable[[], str | None]" = lambda: "",
 ) -> "Style":
-    """How a run is shown that plans first. advice: what carries the plan out; not asked where something failed."""
+    """How a run is shown that plans first. advice: what carries the plan out. after_failure: the next command where something failed; None
+    for what the findings hint at."""
     from kseg.cli.render import Style
 
     return Style(
@@ -127,7 +129,7 @@ def change_style(
         report=report,
         verbose=verbose,
         remains=remains,
-        advice=lambda tally: "" if tally.failures else advice(tally),
+        advice=lambda tally: after_failure() if tally.failures else advice(tally),
     )
 
 

@@ -49,7 +49,7 @@ class Style:
     become tables, as `tabulated` has them where it is given (None leaves a row out). findings_are_result: findings go to
     stdout and an INFO is worth showing. summary: the words for the summed `summary` rows, None shows no summary line. missed: whether a row is an answer that says "none".
     remains: whether a row says that something is still to be done; with it, findings alone do not settle the exit
-    status, unless `errors_settle`. advice: the next command to type, instead of the one that the worst finding hints at. raw: the texts are bytes
+    status, unless `errors_settle`. advice: the next command to type, None for the one that the worst finding hints at. raw: the texts are bytes
     that were asked for as such. request: what `run` puts in. report: what is printed instead of each row and finding;
     verbose: as well as.
     """
@@ -66,7 +66,7 @@ class Style:
     missed: Callable[[Values], bool] | None = None
     remains: Callable[[Values], bool] | None = None
     errors_settle: bool = False
-    advice: Callable[[RunSummary], str] | None = None
+    advice: Callable[[RunSummary], str | None] | None = None
     raw: bool = False
     request: Request | None = None
     report: Report | None = None
@@ -180,7 +180,9 @@ class _Screen:
         if self._tally.lacks_room:  # what the plan says about room comes first
             return ""
         if self._style.advice is not None:
-            return self._style.advice(self._tally)
+            advice = self._style.advice(self._tally)
+            if advice is not None:
+                return advice
         hints = self._hints[ERROR] or self._hints[WARNING]
         if not hints or self._style.request is None:
             return ""

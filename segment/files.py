@@ -372,6 +372,10 @@ class Probe:
         except OSError as error:
             raise cannot_read(self.path, error) from error
 
+    def unreadable(self, start: int, stop: int) -> tuple[BadArea, ...]:
+        """What could not be read so far between two positions; zeros stand there."""
+        return unreadable.areas(unreadable.identity_of(self._status), start, stop)
+
     def is_hole_from(self, position: int) -> bool:
         """Whether nothing was ever written from `position` on; False where the file system does not tell."""
         try:

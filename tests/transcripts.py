@@ -26,6 +26,7 @@ from fixtures.diseases import bad_crc, torn_tail, zero_block
 from kseg.change.apply import room
 from kseg.change.apply.disk import Disk
 from kseg.cli.main import run
+from kseg.segment import unreadable
 from kseg.segment.kernel import bad_pages
 from tests.internal_topics.coordinator_logs import batch, data_batch, key, value, write_segment
 from tests.internal_topics.metadata_logs import topic_id
@@ -43,8 +44,9 @@ _FREE = re.compile(r"[\d,]+ (bytes )?are free")
 _ROOM = re.compile(r"needs up to \S+ \w+ of room")  # in blocks of the file system
 _WRITTEN = re.compile(r"\(\S+ [KMG]iB at ")  # in blocks as well
 _NEEDED = re.compile(r"[\d,]+ bytes (or more )?are needed")
+_STAGED = re.compile(r"/\S+/(\.out\.kseg)-\w+/(part-\S+?)-[0-9a-f]{8}-[0-9a-f]{8}\.")
 _HELD = re.compile(r"(holds|holding) [1-9][\d,]* bytes")  # journals have numbers of inodes in them
-_STARTED = re.compile(r"^\S+Z (?=recover of )", re.MULTILINE)
+_STARTED = re.compile(r"^\S+Z (?=[a-z]+ of )", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,8 @@ def _crashed_with_marked(folder: Path) -> None:
 
 
 def _with_marked(data: Path) -> None:
-    """Two segments that retention has marked long ago."""
+    """Two segments that retention has marked long ago, and records that somebody wants to append."""
+    data.with_name("events.jsonl").write_text(_EVENTS)
     for partition in ("orders.00-3", "orders.01-1"):
         marked = data / partition / f"{0:020d}.log"
         marked.with_name(f"{990:020d}.log.deleted").write_bytes(marked.read_bytes())
@@ -200,6 +203,7 @@ def _full_disk(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(room, "file_system_of", none_free)
     patch.setattr(os, "posix_fallocate", refused)
     patch.setattr(Disk, "write", refused)
+    patch.setattr(unreadable, "write", refused)
 
 
 def _filling_disk(patch: pytest.MonkeyPatch) -> None:
@@ -209,14 +213,29 @@ def _filling_disk(patch: pytest.MonkeyPatch) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     patch.setattr(Disk, "write", refused)
+    patch.setattr(unreadable, "write", refused)
 
 
+_EVENTS = "".join(f'{{"type":"record","key":"key-{n}","value":"late {n}"}}\n' for n in range(3))
+
+# what asks and changes nothing, of every kind, but for what _ON_A_BAD_DISK and the lists below have
+_READING = (
+    "lookup --key key-5 --topic orders.00 data",
+    "groups data",
+    "transactions --topic orders.00 data",
+    "metadata data",
+    "undo --list data",
+)
 _ON_A_BAD_DISK = (
     "verify data",
     "recover data",
     "recover --apply data",
     "compact --cleanup-policy compact --apply --topic orders.00 data",
     "retain --purge --file-delete-delay-ms 0 --apply data",
+    "append --from events.jsonl --apply data/orders.00-3",
+    "append --from events.jsonl --start-offset 0 --apply data/fresh-0",
+    "export --to json --output out --topic orders.00 data",
+    "undo data",
 )
 
 INCIDENTS = (
@@ -264,6 +283,10 @@ INCIDENTS = (
             "verify data",
             "recover data",
             "recover --policy kafka data",
+            "list data",
+            *_READING,
+            "compact --cleanup-policy compact data",
+            "retain data",
             "recover --apply --mark-clean data",
             "verify data",
         ),
@@ -314,7 +337,18 @@ INCIDENTS = (
             "list data",
             "list --partitions data",
             "dump --format table --limit 2 data/orders.00-0",
+            *_READING,
+            "recover data",
+            "compact --cleanup-policy compact data",
+            "retain --retention-bytes 6000 --cleanup-policy delete data",
         ),
+        columns=60,
+        variables=(("NO_COLOR", "1"),),
+    ),
+    Incident(
+        "narrow-groups",
+        went_back,
+        ("groups data", "groups --group billing data", "groups --group billing --history data"),
         columns=60,
         variables=(("NO_COLOR", "1"),),
     ),
@@ -325,18 +359,27 @@ INCIDENTS = (
             *_ON_A_BAD_DISK,
             "list data",
             "lookup --offset 12 data/orders.00-1",
-            "lookup --key key-5 --topic orders.00 data",
+            *_READING,
             "dump --format table --from-offset 0 --limit 3 data/orders.00-1",
             "recover --accept-unreadable data",
         ),
         disk=_bad_disk,
     ),
-    Incident("full-disk", _crashed_with_marked, _ON_A_BAD_DISK, disk=_full_disk),
+    Incident("full-disk", _crashed_with_marked, (*_ON_A_BAD_DISK, *_READING), disk=_full_disk),
     Incident("filling-disk", _crashed_with_marked, _ON_A_BAD_DISK[2:], disk=_filling_disk),
     Incident(
         "running-1050-partitions",
         _many,
-        ("verify data", "list data", _a_bit_flips, "verify data", "recover data"),
+        (
+            "verify data",
+            "list data",
+            *(line.replace("orders.00", "orders.07 --partition 3") for line in _READING),
+            "retain data",
+            "compact --cleanup-policy compact --topic orders.07 data",
+            _a_bit_flips,
+            "verify data",
+            "recover data",
+        ),
     ),
     Incident("colours", _flipped, ("verify data", "recover data"), columns=100),
     Incident(
@@ -385,6 +428,7 @@ def _command(line: str | Callable[[], None], incident: Incident) -> str:
     text = _ROOM.sub("needs up to N KiB of room", text)
     text = _WRITTEN.sub("(N MiB at ", text)
     text = _NEEDED.sub(r"N bytes \1are needed", text)
+    text = _STAGED.sub(r"\1-RUN/\2-RUN.", text)
     text = _HELD.sub(r"\1 N bytes", _STARTED.sub("TIME ", text))
     return f"$ kseg {line}\n{text.replace(chr(27), '<ESC>')}(exit status {status})\n"
 

@@ -196,7 +196,7 @@ def command(
     """
     check_way(apply, output, hard_link)
     keeping = keeping_of(journal, quarantine, output)
-    from kseg.cli.next_command import apply_command, plan_options
+    from kseg.cli.next_command import apply_command, command_line, plan_options
     from kseg.cli.run import clock_ms, workers
     from kseg.cli.text.recover import RecoverReport, is_due, is_planned, recover_words
     from kseg.cli.topic_evidence import (
@@ -268,15 +268,30 @@ def command(
         planned.extend([True] * is_planned(values))
         return is_due(values)
 
+    def command(options: "Mapping[str, object]", paths: tuple[str, ...] | None) -> str:
+        wanted = request if paths is None else replace(request, paths=paths)
+        return apply_command("recover", {**plan, **options}, wanted)
+
+    def advice(tally: "RunSummary") -> str:
+        return command(_acceptance(tally), None) if planned and not report.options_needed else ""
+
+    def after_failure() -> str:
+        """What a broker cannot load, the other policy repairs."""
+        if apply or policy == DEFAULT_POLICY:
+            return ""
+        return command_line("recover", {name: plan[name] for name in plan if name != "--policy"}, request)
+
+    report = RecoverReport(command)
     style = change_style(
         "recover",
         json=json,
         verbose=verbose,
         shown=common.shown(),
         words=recover_words,
-        report=RecoverReport(),
+        report=report,
         remains=remains,
-        advice=lambda tally: apply_command("recover", plan | _acceptance(tally), request) if planned else "",
+        advice=advice,
+        after_failure=after_failure,
     )
     return change(recover_group, run, style, request, jobs=common.jobs, look=look)
 

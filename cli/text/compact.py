@@ -30,6 +30,7 @@ _SETTINGS = (
     "index.interval.bytes",
     "producer.id.expiration.ms",
 )
+_OFFSETS_SHOWN = 3
 _LOG = L.LOG_SUFFIX + L.CLEANED_SUFFIX
 
 
@@ -124,7 +125,10 @@ def _batches(number: int) -> str:
 
 
 def _log_dir(values: Values) -> Iterator[str]:
-    offsets = ", ".join(f"{name} {offset}" for name, offset in values["next_dirty_offsets"].items())
+    noted = [f"{name} {offset}" for name, offset in values["next_dirty_offsets"].items()]
+    offsets = ", ".join(noted[:_OFFSETS_SHOWN])
+    if len(noted) > _OFFSETS_SHOWN:
+        offsets += f" and {counted(len(noted) - _OFFSETS_SHOWN, 'more partition')}"
     verb = "noted" if values["applied"] else "to be noted"
     yield f"{visible(str(values['log_dir']))}: first dirty offsets {verb}: {offsets or 'none'}"
     yield from carried_words(values)

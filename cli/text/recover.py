@@ -1,7 +1,7 @@
 """What `recover` says to people: the steps of a plan, and what either policy costs."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from kseg.cli.report import GOOD, Line
 from kseg.cli.run_summary import RunSummary
@@ -10,6 +10,7 @@ from kseg.cli.text.change_report import ChangeReport, incomplete_words
 from kseg.cli.text.checkpoints_of_copy import carried_words
 from kseg.cli.text.room_needed import room_words
 from kseg.cli.text.setting_sources import settings_words
+from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
 from kseg.segment.counted import counted, log_range_words
 from kseg.segment.findings import CATALOGUE, ERROR, WARNING
 from kseg.segment.terminal import shell_quoted, visible
@@ -99,7 +100,8 @@ def _done(values: Values) -> str:
     if values.get("output"):
         return f"copied to {visible(str(values['output']))} with {counted(steps, 'change')}"
     if not steps:
-        return "nothing that could be repaired" if values.get("doubt") else "nothing to repair"
+        is_open = values.get("doubt") or values.get("options_needed")
+        return "nothing that could be repaired" if is_open else "nothing to repair"
     return f"{'repaired in' if values.get('applied') else 'a repair is due:'} {counted(steps, 'step')}"
 
 
@@ -157,11 +159,20 @@ def _choice(costs: Mapping[str, Values]) -> Iterator[str]:
         yield "  both policies lose the same"
 
 
-class RecoverReport(ChangeReport):
-    """Totals over both policies, and a line for each partition that loses something or stays damaged."""
+class CommandWith(Protocol):
+    """The command that carries the plan out, with these options, for these paths (None: those that were given)."""
 
-    def __init__(self) -> None:
+    def __call__(self, options: Mapping[str, object], paths: tuple[str, ...] | None, /) -> str: ...
+
+
+class RecoverReport(ChangeReport):
+    """Totals over both policies, and a line for each partition that loses something or stays damaged. command: for what only the user
+    can complete."""
+
+    def __init__(self, command: CommandWith) -> None:
         super().__init__(recover_words)
+        self._command = command
+        self.options_needed: dict[str, list[str]] = {}  # by data directory
         self._policy = _POLICIES[0]
         self._to_repair = self._steps = self._applied = self._not_sound = self._room_bytes = 0
         self._has_room = True
@@ -176,7 +187,16 @@ class RecoverReport(ChangeReport):
             self._is_start_doubtful |= bool(values.get("doubt"))
             self._is_own_due |= is_planned(values)
             self._replicas_lost += len(_lost_replicas(values))
+            if values.get("options_needed"):
+                self.options_needed[str(values["log_dir"])] = values["options_needed"]
         super().row(values)
+
+    def closing(self, summary: RunSummary) -> Iterator[Line]:
+        yield from super().closing(summary)
+        for log_dir, names in self.options_needed.items():
+            paths = None if len(self.options_needed) == 1 else (log_dir,)
+            command = self._command({name: OPTION_VALUES[name] for name in names}, paths)
+            yield Line(f"next, with the values of this node: {command}")
 
     def total(self, values: Values) -> None:
         self._policy = values.get("policy") or self._policy
@@ -230,7 +250,7 @@ class RecoverReport(ChangeReport):
         return Line(
             f"REPAIRED: {self._changes(all_of_them)}"
             if self._applied
-            else f"SOUND: nothing to repair in {all_of_them}",
+            else f"SOUND: {self._changes(all_of_them)}",
             GOOD,
         )
 
@@ -272,7 +292,8 @@ class RecoverReport(ChangeReport):
             words += f"; {self._not_sound:,} still not sound"
         if self._replicas_lost:
             words += f"; {counted(self._replicas_lost, 'replica')} missing"
-        return words + ("; a broker would still not start" if self._is_start_doubtful else "")
+        is_doubtful = self._is_start_doubtful or self.options_needed
+        return words + ("; a broker would still not start" if is_doubtful else "")
 
 
 def short_cost_words(cost: Values) -> str:

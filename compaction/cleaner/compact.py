@@ -268,7 +268,7 @@ def _refusal(target: PartitionTarget, evidence: CleaningEvidence, damaged: Damag
     yield from found
     yield Failure(
         target.path,
-        f"{target.path} is damaged and was not compacted; `kseg recover {target.path}` shows what can be saved, "
+        f"{target.path} is damaged and was not compacted; `kseg recover` shows what can be saved; "
         "--damaged skip leaves damaged segments, and those grouped with them, unchanged",
         Refused.exit_status,
     )

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from kseg.recovery.loading.kafka_exceptions import NO_SUCH_FILE, STORAGE
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.totals import CheckedPartition
+from kseg.segment import layout as L
+from kseg.segment import unreadable
 from kseg.segment.errors import Refused, UnreadableInput
+from kseg.segment.files import Probe
+from kseg.segment.kernel import bad_pages
+from kseg.segment.partition.directory import list_partition
 from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.partition.names import PartitionName, PartitionState, Role
 from kseg.segment.scanning.preallocated_tail import PREALLOCATED
@@ -23,8 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kseg.recovery.policy import Removed
+    from kseg.segment.partition.directory import SegmentFiles
 
 IO_EXCEPTION = "IOException"
+INTERNAL_ERROR = "InternalError"
+_FAULT = "a fault occurred in a recent unsafe memory access operation in compiled Java code"
 
 # A load that ends with one of these takes the data directory offline; any other exception ends the process
 # (Kafka: LogManager.loadLogs). What is thrown as KafkaStorageException is logged as the IOException behind it.
@@ -194,9 +202,13 @@ def _bytes_to_scan(checked: CheckedPartition, noted: _Checkpointed) -> int:
     if noted.is_clean:
         return 0
     segments = checked.directory.segments
-    bases = [segment.base_offset for segment in segments]
-    first = max(0, bisect.bisect_right(bases, noted.recovery_point) - 1)
+    first = _first_to_recover(segments, noted)
     return sum(segment.log.size_bytes for segment in segments[first:]) - checked.unwritten_bytes
+
+
+def _first_to_recover(segments: "Sequence[SegmentFiles]", noted: _Checkpointed) -> int:
+    bases = [segment.base_offset for segment in segments]
+    return max(0, bisect.bisect_right(bases, noted.recovery_point) - 1)
 
 
 def _simulated_load(
@@ -212,6 +224,9 @@ def _simulated_load(
         recovery_point=noted.recovery_point,
         log_start_offset=noted.log_start_offset,
     )
+    fault = _faulting_index(path, noted)
+    if fault is not None:
+        return _failed(name, INTERNAL_ERROR, f"{_FAULT} ({fault} cannot be read)")
     try:
         repair = load_as_broker(path, inputs_of(path), broker_state, LoadSettings(now_ms=now_ms))
     except Refused:  # files that are links: a broker follows them, an image of the directory cannot
@@ -233,6 +248,39 @@ def _simulated_load(
         bytes_lost=sum(removed.length for removed in lost),
         records_lost=_records_lost(lost),
     )
+
+
+def _faulting_index(path: str, noted: _Checkpointed) -> str | None:
+    """The first index that cannot be read where a broker that loads the partition touches it, None where there is none.
+
+    A broker maps an index when it is first asked for something and looks at its last slot (OffsetIndex.<init>, TimeIndex.<init>): that is
+    so of the segments that it recovers, and of the last one always. Java answers the fault with an InternalError."""
+    if not bad_pages.count():
+        return None
+    segments = list_partition(path).segments
+    first = len(segments) - 1 if noted.is_clean else _first_to_recover(segments, noted)
+    for segment in segments[max(0, first) :]:
+        for entry, slot_bytes in (
+            (segment.offset_index, L.OFFSET_INDEX_ENTRY),
+            (segment.time_index, L.TIME_INDEX_ENTRY),
+        ):
+            if entry is not None and entry.size_bytes >= slot_bytes:
+                start = (entry.size_bytes // slot_bytes - 1) * slot_bytes
+                if _is_unreadable(entry.path, start, slot_bytes):
+                    return entry.path
+    return None
+
+
+def _is_unreadable(path: str, position: int, count: int) -> bool:
+    """Whether touching these bytes of a map is a fault: a page is mapped in as a whole, or not."""
+    start = position // unreadable.PAGE_BYTES * unreadable.PAGE_BYTES
+    stop = position + count + -(position + count) % unreadable.PAGE_BYTES
+    try:
+        with Probe(path) as file:
+            file.read(start, stop - start)
+            return bool(file.unreadable(start, stop))
+    except UnreadableInput:
+        return False  # the load says why
 
 
 def _failed(name: PartitionName, exception: str, message: str) -> PartitionStart:

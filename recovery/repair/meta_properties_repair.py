@@ -31,6 +31,8 @@ _VERSION = 1
 
 # by node id the directory ids that it has registered, as the metadata log in one of some data directories says
 Registered = Callable[[Sequence[str]], Mapping[int, tuple[str, ...]]]
+# the options that say what the file is to have, and how their values are called
+OPTION_VALUES = {"--node-id": "N", "--cluster-id": "ID", "--directory-id": "UUID"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +60,13 @@ class RequestedIdentity:
 @dataclass(frozen=True, slots=True)
 class IdentityRepair:
     """content: of the new file, None where not enough is known. finding: what is wrong with the old one. doubt: why the
-    data directory still has none, empty when it has."""
+    data directory still has none, empty when it has. needed: the options that only the user has values for."""
 
     finding: Finding
     content: bytes | None = None
     why: str = ""
     doubt: str = ""
+    needed: tuple[str, ...] = ()
 
 
 def identity_repair(
@@ -81,7 +84,8 @@ def identity_repair(
     is_there = os.path.lexists(path)
     if not is_there and requested == RequestedIdentity() and not set(_identities_of(others)):
         why = why_identity_is_missing(log_dir, partitions)
-        return IdentityRepair(identity_missing(log_dir, why)) if why else None
+        needed = _needed(b"", log_dir, others, requested, registered) if why else ()
+        return IdentityRepair(identity_missing(log_dir, why), needed=needed) if why else None
     data, problem = b"", "there is no meta.properties"
     try:
         if is_there:
@@ -96,25 +100,33 @@ def identity_repair(
         problem = str(error)
     kind, place = ("meta-properties-corrupt", path) if is_there else ("meta-properties-missing", log_dir)
     finding = Finding(kind, place, problem)
-    node_id, cluster_id, sources = _known(data, others, requested)
-    wanted = []
-    if node_id is None:
-        wanted.append("--node-id N")
-    if cluster_id is None:
-        wanted.append("--cluster-id ID")
-    directory_id, is_known = _directory_id(data, [log_dir, *others], node_id, requested, registered)
-    if not is_known:
-        wanted.append("--directory-id UUID")
-    if wanted:
-        options = " ".join(wanted)
+    needed = _needed(data, log_dir, others, requested, registered)
+    if needed:
+        options = " ".join(f"{name} {OPTION_VALUES[name]}" for name in needed)
         doubt = (
             "has no readable meta.properties, and its values cannot all be derived: "
             f"kseg recover --apply {options} {shlex.quote(log_dir)}"
         )
-        return IdentityRepair(finding, doubt=doubt)
+        return IdentityRepair(finding, doubt=doubt, needed=needed)
+    node_id, cluster_id, sources = _known(data, others, requested)
+    directory_id, _ = _directory_id(data, [log_dir, *others], node_id, requested, registered)
     identity = MetaProperties(_VERSION, node_id, cluster_id, directory_id)
     why = f"node {node_id} of cluster {cluster_id}, as {sources} says; directory.id {directory_id or 'not known'}"
     return IdentityRepair(finding, encode_meta_properties(identity, now_ms), why)
+
+
+def _needed(
+    data: bytes,
+    log_dir: str,
+    others: Sequence[str],
+    requested: RequestedIdentity,
+    registered: Registered,
+) -> tuple[str, ...]:
+    """The options for what neither the old file nor another data directory says."""
+    node_id, cluster_id, _ = _known(data, others, requested)
+    _, is_directory_id_known = _directory_id(data, [log_dir, *others], node_id, requested, registered)
+    is_known = (node_id is not None, cluster_id is not None, is_directory_id_known)
+    return tuple(name for name, known in zip(OPTION_VALUES, is_known, strict=True) if not known)
 
 
 def _directory_id(

@@ -93,10 +93,14 @@ def recover_result(
 
 
 def log_dir_row(
-    plan: Plan, done: Mapping[str, object], doubts: Sequence[str] = (), missing: Sequence[Finding] = ()
+    plan: Plan,
+    done: Mapping[str, object],
+    doubts: Sequence[str] = (),
+    missing: Sequence[Finding] = (),
+    needed: Sequence[str] = (),
 ) -> dict[str, object]:
     """The same for a data directory's own files. doubts: why a broker would still not start with it, as clauses. missing: of
-    replicas that the metadata log places there."""
+    replicas that the metadata log places there. needed: the options that its meta.properties needs to be written anew."""
     return {
         "type": "result",
         "command": plan.command,
@@ -104,6 +108,7 @@ def log_dir_row(
         "directory": plan.directory,
         "steps": len(plan.steps),
         "doubt": "; ".join(doubts) or None,
+        "options_needed": list(needed),
         "replicas_missing": [
             {"partition": os.path.basename(finding.path), "finding": finding.id} for finding in missing
         ],

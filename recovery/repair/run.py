@@ -247,6 +247,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
                 if isinstance(replica, MissingReplica)
             },
         )
+        needed = () if identity is None else identity.needed
         errors = [finding.message for finding in beside if finding.severity == ERROR]
         doubts = [*([identity.doubt] if identity is not None and identity.doubt else ()), *errors]
         reported = own_files.reported_plan(plan, outcomes, mark_clean=mark_clean, marker=marker)
@@ -258,14 +259,15 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
         copy = self.options_for_work().copy_of(log_dir)
         if copy is not None:
             if outcomes or self._is_whole(log_dir):
-                yield Row(log_dir_row(reported, self._copied(log_dir, plan, copy, outcomes), doubts, missing))
+                done = self._copied(log_dir, plan, copy, outcomes)
+                yield Row(log_dir_row(reported, done, doubts, missing, needed))
         # else the one journal there may be undoes all
         elif not plan.is_empty or len(changed) >= 2 or opening is not None:
             done = self._carried_out(log_dir, plan, opening, changed)
-            yield Row(log_dir_row(reported, done, doubts, missing))
-        elif doubts or missing:
+            yield Row(log_dir_row(reported, done, doubts, missing, needed))
+        elif doubts or missing or needed:
             done = {"applied": False, "journal": None, "quarantine": None}
-            yield Row(log_dir_row(reported, done, doubts, missing))
+            yield Row(log_dir_row(reported, done, doubts, missing, needed))
         if options.mark_clean:
             own_files.refuse_unless_clean(log_dir, outcomes)
 

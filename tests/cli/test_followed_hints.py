@@ -34,6 +34,10 @@ COMMANDS = {
     "recover": NOW,
     "compact": ("--cleanup-policy", "compact", *NOW),
     "retain": ("--retention-ms", "7d", "--cleanup-policy", "delete", *NOW),
+    "groups": (),
+    "transactions": NOW,
+    "metadata": (),
+    "doctor": NOW,
 }
 STEPS = 4  # to the end of the hints: verify, a plan, its --apply
 
@@ -136,6 +140,36 @@ def test_nine_partitions_are_one_repair(data: Path, shell: Shell) -> None:
     assert shell.complaints(data) == set()
 
 
+@pytest.mark.evidence("meta-properties")
+@pytest.mark.parametrize("content", [None, b"", b"version=1\n", b"\0" * 70])
+def test_what_only_the_user_knows_is_asked_for_last(
+    data: Path, content: bytes | None, shell: Shell, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In one line with all else that is to be repaired; with values in it, it is the command that does it."""
+    (data / "meta.properties").unlink()
+    if content is not None:
+        (data / "meta.properties").write_bytes(content)
+    diseases.bad_crc(data / f"{INNER}.log")
+    run(["recover", *NOW, str(data)])
+    head, _, command = capfd.readouterr().out.splitlines()[-1].partition(": ")
+    assert head == "next, with the values of this node"
+    words = shlex.split(command)[1:]
+    assert words[:2] == ["recover", "--apply"] and words[-1] == str(data)
+    values = {"N": "1", "ID": "Mz9XvQe1R0mU7bTq2LkP5w", "UUID": "BwcHBwcHBwcHBwcHBwcHBw"}
+    status, more = shell.type(*(values.get(word, word) for word in words))
+    assert status == 0 and not more
+    assert not {kind for kind in shell.complaints(data) if kind.startswith(("meta-", "bad-crc"))}
+
+
+def test_a_plan_that_fails_in_part_leads_on(data: Path, shell: Shell) -> None:
+    """What the cleaner refuses, and what a broker cannot load, `recover` repairs."""
+    diseases.bad_crc(data / f"{INNER}.log")
+    assert shell.type("compact", "--cleanup-policy", "compact", *NOW, data) == (5, ["recover", str(data)])
+    (data / "metro-0" / "partition.metadata").write_bytes(bytes(43))
+    status, words = shell.type("recover", "--policy", "kafka", *NOW, data)
+    assert status == 5 and words[0] == "recover" and "--policy" not in words and "--apply" not in words
+
+
 # --- directories that are marked for deletion
 
 
@@ -148,7 +182,9 @@ def marked(data: Path) -> Path:
 
 
 @pytest.mark.evidence("suffixed-directory")
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command", [name for name in COMMANDS if name not in ("groups", "metadata", "doctor")]
+)
 def test_what_is_marked_for_deletion_is_no_damage(
     data: Path, marked: Path, command: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 RECORDS, BATCH = 60, 6
 FIRST, LAST = f"{0:020}", f"{36:020}"
+FAULT = "java.lang.InternalError: a fault occurred in a recent unsafe memory access"
 
 
 class Case(NamedTuple):
@@ -49,6 +50,11 @@ CASES = {
     "the first block of a log that is recovered": Case({f"aaa-0/{LAST}.log": [0]}, False, "does-not-start"),
     "an offset index": Case({f"aaa-0/{FIRST}.index": [0]}, True, "starts", ""),
     "a time index": Case({f"aaa-0/{FIRST}.timeindex": [0]}, True, "starts", ""),
+    "the last offset index": Case({f"aaa-0/{LAST}.index": [0]}, True, "does-not-start", FAULT),
+    "the last time index": Case({f"aaa-0/{LAST}.timeindex": [0]}, True, "does-not-start", FAULT),
+    "the time index of a log that is recovered": Case(
+        {f"aaa-0/{FIRST}.timeindex": [0]}, False, "does-not-start", FAULT
+    ),
     "partition.metadata": Case({"aaa-0/partition.metadata": [0]}, True, "does-not-start"),
     "leader-epoch-checkpoint": Case({"aaa-0/leader-epoch-checkpoint": [0]}, True, "does-not-start"),
     "recovery points": Case({"recovery-point-offset-checkpoint": [0]}, True, "does-not-start"),
