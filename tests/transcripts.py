@@ -42,7 +42,7 @@ FIRST, ACTIVE = f"{0:020d}.log", f"{297:020d}.log"
 _RUN = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
 _FREE = re.compile(r"[\d,]+ (bytes )?are free")
 _ROOM = re.compile(r"needs up to \S+ \w+ of room")  # in blocks of the file system
-_WRITTEN = re.compile(r"\(\S+ [KMG]iB at ")  # in blocks as well
+_WRITTEN = re.compile(r", \S+ [KMG]iB to write")  # in blocks as well
 _NEEDED = re.compile(r"[\d,]+ bytes (or more )?are needed")
 _STAGED = re.compile(r"/\S+/(\.out\.kseg)-\w+/(part-\S+?)-[0-9a-f]{8}-[0-9a-f]{8}\.")
 _HELD = re.compile(r"(holds|holding) [1-9][\d,]* bytes")  # journals have numbers of inodes in them
@@ -426,7 +426,7 @@ def _command(line: str | Callable[[], None], incident: Incident) -> str:
     status, printed = (_in_pipe if incident.columns is None else _on_terminal)(shlex.split(line), incident)
     text = _FREE.sub("N are free", _RUN.sub("RUN", printed.decode().replace("\r\n", "\n")))
     text = _ROOM.sub("needs up to N KiB of room", text)
-    text = _WRITTEN.sub("(N MiB at ", text)
+    text = _WRITTEN.sub(", N MiB to write", text)
     text = _NEEDED.sub(r"N bytes \1are needed", text)
     text = _STAGED.sub(r"\1-RUN/\2-RUN.", text)
     text = _HELD.sub(r"\1 N bytes", _STARTED.sub("TIME ", text))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from kseg.cli.report import VERBOSE_SHOWS_ALL, FindingGroups, Line
-from kseg.cli.run_summary import SECONDS_A_CHANGE, WRITTEN_BYTES_PER_S, RunSummary
+from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import rough_duration_words, size_words
 from kseg.segment.counted import counted
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
@@ -104,9 +104,11 @@ class ChangeReport(ABC):
     def closing(self, summary: RunSummary) -> Iterator[Line]:
         if self.partitions != 1:
             yield from map(Line, self.totals())
-        estimated_s = summary.estimated_s
-        if estimated_s is not None and (self.partitions != 1 or estimated_s >= _WORTH_SAYING_S):
-            yield Line(estimate_words(estimated_s, summary))
+        slow_s, fast_s = summary.estimated_s, summary.estimated_s_on_flash
+        if slow_s is None or fast_s is None:
+            return
+        if self.partitions != 1 or slow_s >= _WORTH_SAYING_S:
+            yield Line(estimate_words(slow_s, fast_s, summary))
 
     def _partition(self, values: Values) -> None:
         self.partitions += 1
@@ -165,11 +167,12 @@ def incomplete_words(summary: RunSummary, others: str) -> str:
     return f"{words}; {others}" if others else words
 
 
-def estimate_words(estimated_s: float, summary: RunSummary) -> str:
-    """How long it takes to carry out what was planned, and what that rests on. What was measured is not in it: two runs that find the same say
-    the same."""
-    parts = []
+def estimate_words(slow_s: float, fast_s: float, summary: RunSummary) -> str:
+    """How long it takes to carry out what was planned on a disk that turns and on flash, and what that rests on. What was measured is not in
+    it: two runs that find the same say the same."""
+    slow, fast = rough_duration_words(slow_s), rough_duration_words(fast_s)
+    words = f"about {slow}" if slow == fast else f"about {fast} on flash, {slow} on a spinning disk"
+    parts = [counted(summary.planned_changes, "change")]
     if summary.planned_bytes >= _WORTH_SAYING_BYTES:
-        parts.append(f"{size_words(summary.planned_bytes)} at {size_words(WRITTEN_BYTES_PER_S)}/s")
-    parts.append(f"{counted(summary.planned_changes, 'change')} at {SECONDS_A_CHANGE * 1000:.0f} ms")
-    return f"--apply plans anew and then takes about {rough_duration_words(estimated_s)} ({', '.join(parts)})"
+        parts.append(f"{size_words(summary.planned_bytes)} to write")
+    return f"--apply plans anew and then takes {words} ({', '.join(parts)})"

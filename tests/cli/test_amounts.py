@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import duration_words, size_words
+from kseg.cli.text.change_report import estimate_words
 
 
 @pytest.mark.parametrize(
@@ -41,3 +43,15 @@ def test_sizes(size_bytes: int, words: str) -> None:
 )
 def test_durations(duration_ms: int, words: str) -> None:
     assert duration_words(duration_ms) == words
+
+
+def test_an_estimate_names_both_kinds_of_disk() -> None:
+    summary = RunSummary(1)
+    summary.note_result({"applied": False, "room": [{"needed": 100 << 20, "fits": True}]})
+    summary.planned_changes = 2000
+    row = summary.as_row("recover")
+    assert (row["estimated_s"], row["estimated_s_on_flash"]) == (102.0, 10.2)
+    assert estimate_words(102.0, 10.2, summary) == (
+        "--apply plans anew and then takes about 10 s on flash, 102 s on a spinning disk (2,000 changes, 100 MiB to write)"
+    )
+    assert estimate_words(1.0, 0.1, summary).startswith("--apply plans anew and then takes about 1 s (")
