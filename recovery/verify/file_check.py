@@ -27,6 +27,7 @@ from kseg.segment.partition.names import (
 from kseg.segment.partition.targets import FileTarget
 from kseg.segment.scanning.prevalidated import ValidatedRecords, skippable_spans
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
+from kseg.segment.terminal import shown_path
 
 
 def verify_file(target: FileTarget, options: VerifyOptions, totals: Totals) -> Iterator[Event]:
@@ -53,7 +54,7 @@ def verify_file(target: FileTarget, options: VerifyOptions, totals: Totals) -> I
         yield from clean_shutdown(path, totals)
     elif name.role is Role.UNKNOWN:
         size = os.stat(path).st_size
-        yield Finding("unknown-file", path, f"{name.name} is not a Kafka file", 0, size)
+        yield Finding("unknown-file", path, f"{shown_path(name.name)} is not a Kafka file", 0, size)
 
 
 def log_file(path: str, name: FileName, options: VerifyOptions, totals: Totals) -> Iterator[Event]:

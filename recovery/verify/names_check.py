@@ -15,6 +15,7 @@ from kseg.segment.partition.names import (
     PartitionState,
     Role,
 )
+from kseg.segment.terminal import shown_path
 
 _LEFTOVERS = {
     FileState.DELETED: "leftover-deleted",
@@ -67,7 +68,7 @@ def file_name(entry: Entry, in_log_dir: bool, is_orphan: bool) -> Iterator[Findi
     if entry.problem is not None:
         yield Finding("unreadable-file", path, entry.problem)
     elif name.role is Role.UNKNOWN or (name.role in _LOG_DIR_ROLES) != in_log_dir:
-        yield Finding("unknown-file", path, f"{name.name} is not a Kafka file", 0, length)
+        yield Finding("unknown-file", path, f"{shown_path(name.name)} is not a Kafka file", 0, length)
     elif not name.is_live:
         kind = _LEFTOVERS[name.state]
         yield Finding(kind, path, f"{name.name} is marked as {name.state}", 0, length, name.base_offset)

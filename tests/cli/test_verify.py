@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -103,3 +105,17 @@ def test_nothing_to_work_on_is_no_fault_of_filters(tmp_path: Path, capfd: pytest
     assert "no matching files" in capfd.readouterr().err
     assert run(["dump", "--partition", "7", str(tmp_path / "orders-0")]) == 2
     assert "--topic or --partition match nothing" in capfd.readouterr().err
+
+
+def test_a_name_that_is_no_utf_8_is_shown_as_a_shell_takes_it(
+    partition: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    path = os.fsencode(partition) + b"/half\xff\nname.log"
+    open(path, "wb").close()
+    assert run(["verify", str(partition)]) == 0
+    (line,) = (line for line in capfdbinary.readouterr().out.splitlines() if b"unknown-file" in line)
+    shown = b"$'half\\xff\\x0aname.log' is not a Kafka file"
+    assert line.isascii() and shown in line
+    quoted = line[: line.index(b": warning")].decode()
+    found = subprocess.run(["bash", "-c", f"ls -- {quoted}"], capture_output=True, check=True)
+    assert b"half" in found.stdout
