@@ -38,7 +38,8 @@ from kseg.segment.values import dataclass
 
 PART_BYTES = 8 * 1024 * 1024
 SERIAL_PARTS = 4
-RECORDS_PART_BYTES = 2 * 1024 * 1024
+RECORDS_PART_BYTES = 2 * 1024 * 1024  # at least
+_PARTS_WITH_RECORDS = 64  # so many share the work evenly; more of them cost more
 RECORDS_SERIAL_PARTS = 1
 SLOTS = 12
 # a smaller log is done before a helper has begun
@@ -74,7 +75,8 @@ def blocks_by_many(
     if records is None:
         work = _Work(PART_BYTES, SERIAL_PARTS, None)
     else:
-        work = _Work(RECORDS_PART_BYTES, RECORDS_SERIAL_PARTS, records)
+        part_bytes = max(RECORDS_PART_BYTES, min(PART_BYTES, end // _PARTS_WITH_RECORDS))
+        work = _Work(part_bytes, RECORDS_SERIAL_PARTS, records)
     if jobs <= 1 or end < _MIN_PARTS * work.part_bytes or not can_fork():
         yield from scanner.blocks()
         return

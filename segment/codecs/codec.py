@@ -53,8 +53,13 @@ def decompress(codec: int, magic: int, data: "Buffer", limit_bytes: int) -> memo
     Returns a view of the content (of `data` itself for codec 0). Raises CodecError when the bytes are not what a
     broker or client could read, or the content would pass the limit.
     """
-    reader = _readers.get(codec) or _load_reader(codec)
+    reader = reader_of(codec)
     return reader(data if type(data) is memoryview else memoryview(data), magic, limit_bytes)
+
+
+def reader_of(codec: int) -> Reader:
+    """`decompress` of one codec, for whoever has many blocks of it. Raises CodecError for an id that is no codec's."""
+    return _readers.get(codec) or _load_reader(codec)
 
 
 def filler(codec: int) -> Filler | None:

@@ -45,6 +45,16 @@ cdef inline long long short_at(const unsigned char* buf, Py_ssize_t p) noexcept:
         value = value - 256
     return (value << 8) | buf[p + 1]
 
+cdef inline bint is_end_marker(const unsigned char* buf, Py_ssize_t p) noexcept:
+    # whether the 17 bytes at p are the record of an end-of-transaction marker as brokers write it
+    if int_at(buf, p) != 536870912 or buf[p + 4] != 8:
+        return 0
+    if int_at(buf, p + 5) > 1 or int_at(buf, p + 5) < 0:
+        return 0
+    if buf[p + 9] != 12 or short_at(buf, p + 10) != 0 or buf[p + 16] != 0:
+        return 0
+    return 1
+
 cdef inline long long wide_varint(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end) noexcept:
     cdef long long raw, n, byte
     # like Java's, it loses bits above the 32nd

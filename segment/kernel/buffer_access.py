@@ -79,6 +79,20 @@ def short_at(buf: Readable, p: int) -> int:
     return (value << 8) | buf[p + 1]
 
 
+# --- control records
+
+
+def is_end_marker(buf: Readable, p: int) -> int:
+    # whether the 17 bytes at p are the record of an end-of-transaction marker as brokers write it
+    if int_at(buf, p) != 536870912 or buf[p + 4] != 8:
+        return 0
+    if int_at(buf, p + 5) > 1 or int_at(buf, p + 5) < 0:
+        return 0
+    if buf[p + 9] != 12 or short_at(buf, p + 10) != 0 or buf[p + 16] != 0:
+        return 0
+    return 1
+
+
 # --- varints
 
 

@@ -51,15 +51,6 @@ S_MARKERS = 3  # rows in the table of markers
 S_WIDTH = 4
 
 
-def is_marker(source: Readable, p: int) -> int:
-    # whether the record at p is a marker as brokers write it; 17 bytes are there
-    if buffer_access.int_at(source, p) != 536870912 or source[p + 4] != 8:
-        return 0
-    if buffer_access.int_at(source, p + 5) > 1 or buffer_access.int_at(source, p + 5) < 0:
-        return 0
-    return source[p + 9] == 12 and buffer_access.short_at(source, p + 10) == 0 and source[p + 16] == 0
-
-
 def row_of_open(opened: Readable, room: int, head: int, tail: int, first: int, producer: int) -> int:
     # the row of the open transaction of `producer` that begins at `first`, -1 when there is none
     low = head
@@ -156,7 +147,12 @@ def follow(
                     p = cells[row]
                     if cells[capacity + row] != 78 or cells[5 * capacity + row] != 1 or attributes & 7:
                         break
-                    if done >= most or p < 0 or p + 78 > size or not is_marker(source, p + 61):
+                    if (
+                        done >= most
+                        or p < 0
+                        or p + 78 > size
+                        or not buffer_access.is_end_marker(source, p + 61)
+                    ):
                         break
                     first = -1
                     stable = -1

@@ -100,11 +100,7 @@ def follow_transactions(
             ):
                 break
             p = p + 61
-            if buffer_access.int_at(source, p) != 536870912 or source[p + 4] != 8:
-                break
-            if buffer_access.int_at(source, p + 5) > 1 or buffer_access.int_at(source, p + 5) < 0:
-                break
-            if source[p + 9] != 12 or buffer_access.short_at(source, p + 10) != 0 or source[p + 16] != 0:
+            if not buffer_access.is_end_marker(source, p):
                 break
             if slots[8 * room + slot] >= 0:
                 if done >= most:

@@ -7,7 +7,7 @@ cdef Py_ssize_t headers_end(const unsigned char* body, Py_ssize_t p, Py_ssize_t 
 @cython.locals(count=cython.longlong, base=cython.longlong, base_time=cython.longlong, greatest=cython.longlong, limit=cython.longlong, most=cython.longlong, former=cython.longlong, reached=cython.longlong, packed=cython.longlong, size=cython.longlong, delta=cython.longlong, end=cython.Py_ssize_t, raw=cython.longlong, shift=cython.int, byte=cython.int, part=cython.longlong)
 cdef int body_is_sound(const unsigned char* body, Py_ssize_t p, Py_ssize_t body_end, const long long* batches, Py_ssize_t capacity, Py_ssize_t row) noexcept
 
-@cython.locals(source=cython.p_const_uchar, table=cython.p_const_longlong, size_of_buf=cython.Py_ssize_t, start=cython.longlong, size=cython.longlong)
+@cython.locals(source=cython.p_const_uchar, table=cython.p_const_longlong, size_of_buf=cython.Py_ssize_t, start=cython.longlong, size=cython.longlong, attributes=cython.longlong)
 cpdef Py_ssize_t plain_valid(const unsigned char[::1] buf, Py_ssize_t row, Py_ssize_t stop, const long long[::1] batches, Py_ssize_t capacity) except -1
 
 cdef int frame_codec(const unsigned char* body, Py_ssize_t p, Py_ssize_t size) noexcept

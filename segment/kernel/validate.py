@@ -9,7 +9,7 @@ Nothing is written down about a record, which costs more than looking at it. A y
     the greatest timestamp is the one that the header declares
 
 A no only means that someone must look closely (`kernel.record_walk`, `kernel.verify_records`): odd but sound data, as timestamps
-near the ends of their range, gets one too. Magic 2 without the control bit only. Bounds checks are off because every
+near the ends of their range, gets one too. Magic 2 only, and of control batches only markers as brokers write them. Bounds checks are off because every
 position is compared with the end of the body before it is read.
 """
 
@@ -122,7 +122,8 @@ def body_is_sound(body: Readable, p: int, body_end: int, batches: Readable, capa
 
 
 def plain_valid(buf: Readable, row: int, stop: int, batches: Readable, capacity: int) -> int:
-    """The first of the rows from `row` on that is no uncompressed batch of sound records; `stop` when all are."""
+    """The first of the rows from `row` on that is no uncompressed batch of sound records and no marker as brokers write it; `stop`
+    when all are."""
     if capacity * 15 > len(batches) or row < 0 or stop > capacity:
         raise ValueError("the table of batches is too small")
     source = buffer_access.bytes_in(buf)
@@ -131,10 +132,13 @@ def plain_valid(buf: Readable, row: int, stop: int, batches: Readable, capacity:
     while row < stop:
         start = table[row]
         size = table[capacity + row]
-        if table[2 * capacity + row] != 2 or table[6 * capacity + row] & 39 or size < 61:
+        attributes = table[6 * capacity + row]
+        if table[2 * capacity + row] != 2 or attributes & 7 or size < 61:
             break
         if start < 0 or start > size_of_buf - size:
             raise ValueError("a batch lies outside the buffer")
+        if attributes & 32 and (size != 78 or not buffer_access.is_end_marker(source, start + 61)):
+            break
         if not body_is_sound(source, start + 61, start + size, table, capacity, row):
             break
         row = row + 1

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.codecs.codec import MAX_BODY_BYTES, decompress
+from kseg.segment.codecs.codec import MAX_BODY_BYTES, reader_of
 from kseg.segment.errors import CodecError
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel.batch_walk import compressed_run
@@ -19,7 +19,8 @@ def valid_until(view: memoryview, table: Columns, row: int, stop: int) -> int:
     """The first of the rows `row` … stop − 1 that deserves a closer look, `stop` when there is none.
 
     view: the whole file. table: of its batches. Of a sound batch every record can be read, its offsets rise within
-    the batch's, and the greatest timestamp is the one in the header. Control batches and magic 0 and 1 are not judged.
+    the batch's, and the greatest timestamp is the one in the header. Control batches other than a transaction's marker as brokers write
+    it, and magic 0 and 1, are not judged.
     """
     cells, capacity = table.cells, table.capacity
     while row < stop:
@@ -51,15 +52,18 @@ def invalid_rows(view: memoryview, table: Columns, rows: Iterable[int]) -> list[
 def _compressed_until(view: memoryview, table: Columns, row: int, stop: int) -> int:
     # magic 0 and 1 are decompressed in vain here, where anyone asks about them
     cells, capacity = table.cells, table.capacity
-    size_at, attributes_at = C.SIZE * capacity, C.ATTRIBUTES * capacity
-    while row < stop:
-        start = cells[row]
-        packed = view[start + L.BATCH_HEADER : start + cells[size_at + row]]
+    columns = (at * capacity for at in (C.POSITION, C.SIZE, C.ATTRIBUTES))
+    # as little as possible around each call of the library
+    fields = (cells[column + row : column + stop].tolist() for column in columns)
+    known_codec, read = -1, reader_of(L.NONE)
+    for at, (start, size, attributes) in enumerate(zip(*fields, strict=True), row):
         try:
-            body = decompress(cells[attributes_at + row] & L.CODEC_MASK, L.MAGIC_V2, packed, MAX_BODY_BYTES)
+            if attributes & L.CODEC_MASK != known_codec:
+                known_codec = attributes & L.CODEC_MASK
+                read = reader_of(known_codec)
+            body = read(view[start + L.BATCH_HEADER : start + size], L.MAGIC_V2, MAX_BODY_BYTES)
         except CodecError:
-            return row
-        if not compressed_valid(body, cells, capacity, row):
-            return row
-        row += 1
-    return row
+            return at
+        if not compressed_valid(body, cells, capacity, at):
+            return at
+    return stop

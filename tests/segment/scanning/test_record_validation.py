@@ -16,6 +16,7 @@ from kseg.segment.header_tables import Columns
 from kseg.segment.kernel.batch_walk import walk
 from kseg.segment.kernel.validate import compressed_valid, plain_valid
 from kseg.segment.model import NewBatch, Record
+from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
 from tests.support import interpreted_kernels
 
 BASE, TIME_MS = 5_000, 1_700_000_000_000
@@ -31,6 +32,8 @@ BATCHES = {
     "log append time": NewBatch(records=RECORDS, log_append_time=True, max_timestamp_ms=TIME_MS + 5),
     "one record": NewBatch(records=RECORDS[:1], producer_id=4, producer_epoch=0, base_sequence=2147483647),
     "delete horizon": NewBatch(records=RECORDS, delete_horizon_ms=TIME_MS + 86_400_000),
+    "abort": end_transaction_batch(EndTransactionMarker(True, 3, TIME_MS), BASE, 7, 2, 1),
+    "commit": end_transaction_batch(EndTransactionMarker(False, 2**31 - 1, TIME_MS), BASE + 1, 7, 2, 1),
 }
 
 
@@ -83,6 +86,7 @@ def _agree(data: bytes) -> None:
             control = bool(table.at(C.ATTRIBUTES, row) & L.CONTROL_BIT)
             packed = bool(table.at(C.ATTRIBUTES, row) & L.CODEC_MASK)
             if not packed:
+                # a marker is looked at where it lies
                 assert compressed_valid(body, table.cells, table.capacity, row) == quick or control
     check = RecordsCheck("f", memoryview(data))
     both = RecordsCheck("f", memoryview(data))
