@@ -1,4 +1,5 @@
-"""Logs of producers, which the corpora of `bench.corpus` do not have: `python -m bench.producer_corpus [DIRECTORY]`.
+"""Logs of producers and of records of all shapes, which the corpora of `bench.corpus` do not have: `python -m bench.producer_corpus
+[DIRECTORY]`. `bench.verify_rows` makes what it needs of them.
 
 Producers are idempotent by default since Kafka 3.0, and transactions are common; verification, recovery and compaction follow each
 producer from batch to batch. Written by kseg itself, since a broker's classes would take minutes; `tests/kafka` proves the writer.
@@ -7,7 +8,11 @@ producer from batch to batch. Written by kseg itself, since a broker's classes w
 |---|---|
 | `transactions` | a log dir after a clean stop: 200 partitions of two lz4 segments each, 8 transactional producers, one transaction in five aborted, an election in each segment, 430 MiB in 213,000 batches |
 | `idempotent` | one plain segment of 512 MiB from 8 idempotent producers, 100 records a batch |
+| `idempotent-lz4` … `-gzip` | the same records, compressed |
+| `transactional` | one plain segment of 512 MiB from 8 transactional producers, 100 records a batch, a marker after every fourth |
 | `thousand` | a log dir after a clean stop: 1,050 partitions of two segments of a few batches |
+| `ten-thousand` | the same with 10,000 partitions |
+| `large`, `tiny`, `wide`, `headers`, `keys` | 256 MiB of records of 1 MiB, one a batch · 64 MiB of 10-byte values · of 10,000 records a batch · of three headers on each · without values |
 """
 
 from __future__ import annotations
@@ -15,7 +20,9 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from bench.corpus import DEFAULT_DIRECTORY
@@ -31,6 +38,8 @@ PRODUCERS = 8
 BATCHES = 852  # of records in a partition of `transactions`; a fifth more are markers
 TEMPLATES = 4  # partitions are copies of so many different ones
 MIB = 1 << 20
+PLAIN_BYTES = 512 * MIB  # of the segments of one log, before compression
+PLAIN_RECORD_BYTES = 122
 
 
 class _Producer:
@@ -53,14 +62,10 @@ class _Producer:
         )
 
 
-def make(directory: Path, partitions: int, thousand: int, plain_bytes: int) -> None:
-    """Make what is missing."""
-    for name, making in (
-        ("transactions", lambda place: _log_dir(place, partitions, _transactions)),
-        ("idempotent", lambda place: _idempotent(place, plain_bytes)),
-        ("thousand", lambda place: _log_dir(place, thousand, _few_batches)),
-    ):
-        _once(directory / name, making)
+def make(directory: Path, names: Iterable[str] = ()) -> None:
+    """Make what is missing; all without names."""
+    for name in names or MAKERS:
+        _once(directory / name, MAKERS[name])
 
 
 def _once(done: Path, making: Callable[[Path], None]) -> None:
@@ -127,13 +132,29 @@ def _few_batches(directory: Path, number: int) -> int:
     return writer.next_offset
 
 
-def _idempotent(place: Path, plain_bytes: int) -> None:
+def _one_log(place: Path, codec: int, *, transactional: bool = False) -> None:
     chance = random.Random(0)
-    producers = [_Producer(each, transactional=False) for each in range(PRODUCERS)]
+    producers = [_Producer(each, transactional=transactional) for each in range(PRODUCERS)]
+    written = 0
     with PartitionWriter(place / "bench-0", topic_id=TOPIC_ID) as writer:
-        while writer.bytes_appended < plain_bytes:
+        while written < PLAIN_BYTES:
             producer = chance.choice(producers)
-            writer.append(producer.batch(_records(writer.next_offset, 100, chance), L.NONE, leader_epoch=0))
+            written += 100 * PLAIN_RECORD_BYTES
+            writer.append(producer.batch(_records(writer.next_offset, 100, chance), codec, leader_epoch=0))
+            producer.left += 1
+            if transactional and producer.left == 4:
+                producer.left = 0
+                marker = EndTransactionMarker(chance.random() < 0.2, 0, FIRST_MS + writer.next_offset)
+                writer.append(end_transaction_batch(marker, writer.next_offset, producer.producer_id, 0, 0))
+
+
+def _shape(place: Path, total_bytes: int, batch: int, record: Callable[[int, random.Random], Record]) -> None:
+    chance = random.Random(0)
+    with PartitionWriter(place / "bench-0", topic_id=TOPIC_ID) as writer:
+        while writer.bytes_appended < total_bytes:
+            offset = writer.next_offset
+            records = tuple(record(each, chance) for each in range(offset, offset + batch))
+            writer.append(NewBatch(records=records, leader_epoch=0))
 
 
 def _records(offset: int, count: int, chance: random.Random) -> tuple[Record, ...]:
@@ -150,17 +171,49 @@ def _record(offset: int, chance: random.Random) -> Record:
     return Record(offset, FIRST_MS + offset, b"key-%09d" % (offset % 500_000), value)
 
 
+def _large_record(offset: int, chance: random.Random) -> Record:
+    return Record(offset, FIRST_MS + offset, b"key", chance.randbytes(MIB))
+
+
+def _tiny_record(offset: int, chance: random.Random) -> Record:
+    return Record(offset, FIRST_MS + offset, None, b"%010d" % offset)
+
+
+def _with_headers(offset: int, chance: random.Random) -> Record:
+    headers = ((b"trace", b"%016x" % offset), (b"source", b"bench"), (b"empty", None))
+    return replace(_record(offset, chance), headers=headers)
+
+
+def _key_only(offset: int, chance: random.Random) -> Record:
+    return replace(_record(offset, chance), value=None)
+
+
+CODECS = {"": L.NONE, "-lz4": L.LZ4, "-zstd": L.ZSTD, "-snappy": L.SNAPPY, "-gzip": L.GZIP}
+MAKERS: dict[str, Callable[[Path], None]] = {
+    "transactions": lambda place: _log_dir(place, 200, _transactions),
+    "thousand": lambda place: _log_dir(place, 1050, _few_batches),
+    "ten-thousand": lambda place: _log_dir(place, 10_000, _few_batches),
+    "transactional": lambda place: _one_log(place, L.NONE, transactional=True),
+    **{f"idempotent{name}": partial(_one_log, codec=codec) for name, codec in CODECS.items()},
+    "large": lambda place: _shape(place, 256 * MIB, 1, _large_record),
+    "tiny": lambda place: _shape(place, 64 * MIB, 1000, _tiny_record),
+    "wide": lambda place: _shape(place, 256 * MIB, 10_000, _record),
+    "headers": lambda place: _shape(place, 256 * MIB, 100, _with_headers),
+    "keys": lambda place: _shape(place, 64 * MIB, 100, _key_only),
+}
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m bench.producer_corpus", description="Make the corpora of producers."
+        prog="python -m bench.producer_corpus", description="Make the corpora of producers and shapes."
     )
     parser.add_argument("directory", nargs="?", type=Path, default=DEFAULT_DIRECTORY)
-    parser.add_argument("--partitions", type=int, default=200, help="partitions of transactions")
-    parser.add_argument("--thousand", type=int, default=1050, help="partitions of thousand")
-    parser.add_argument("--plain-mib", type=int, default=512, help="size of the plain segment of idempotent")
+    parser.add_argument(
+        "--only", action="append", default=[], choices=list(MAKERS), help="this corpus; repeatable"
+    )
     options = parser.parse_args()
-    make(options.directory, options.partitions, options.thousand, options.plain_mib * MIB)
+    make(options.directory, options.only)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import stat
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from bench import decode_rows, report, retain_rows, sparse
+from bench import decode_rows, producer_corpus, report, retain_rows, rust_reader, sparse, verify_rows
 from bench.compact_rows import SERIES
 from bench.contest import RECORDED, SECONDS, SHARE, TIMES, Limit, Result, Row, Turn, Turns, race
 from bench.measure import Failed, Machine, Sample, anonymous_bytes, run, warm
@@ -151,6 +152,41 @@ def test_programs_are_run_and_their_failure_is_told(tmp_path: Path) -> None:
         run([kseg, "--bad"])
 
 
+def fake_reader(directory: Path) -> Path:
+    """A program that reads nothing and says how long two passes took."""
+    script = directory / "rust_reader"
+    script.write_text("#!/bin/sh\necho '{\"seconds\": 0.2}'\necho '{\"seconds\": 0.1}'\n")
+    script.chmod(0o755)
+    return script
+
+
+def tiny_corpora(directory: Path, names: Iterable[str]) -> None:
+    """A log of nothing and a snapshot at offset 7 in each."""
+    for name in names:
+        place = directory / name / "bench-0"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "00000000000000000000.log").write_bytes(b"log")
+        (place / "00000000000000000007.snapshot").touch()
+
+
+def test_the_rust_reader_is_taken_at_its_best_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rust_reader, "BINARY", fake_reader(tmp_path))
+    assert rust_reader.turn("records", tmp_path)().seconds == 0.1
+
+
+def test_a_shape_is_held_against_as_many_standard_records(tmp_path: Path) -> None:
+    """The fake takes no longer than its start-up, which is taken off, so what is scaled is the least time there is."""
+    tiny_corpora(tmp_path, ["idempotent", "wide"])
+    (tmp_path / "wide" / "bench-0" / "00000000000000000070.snapshot").touch()
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    made = Tools(fake_kseg(tmp_path), tmp_path, {}, tmp_path, scratch)
+    scaled = verify_rows.scaled(
+        turns(1e-9), made, made.segment("idempotent"), made.segment("wide"), verify_rows.records
+    )
+    assert scaled().seconds == pytest.approx(1e-5)
+
+
 def test_every_row_runs_on_a_tiny_corpus_with_a_fake_tool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +213,8 @@ def test_every_row_runs_on_a_tiny_corpus_with_a_fake_tool(
     monkeypatch.setattr(sparse, "make", lambda directory: directory)
     monkeypatch.setattr(retain_rows, "SEGMENTS", 20)
     monkeypatch.setattr(decode_rows, "SIZE_BYTES", 1 << 16)
+    monkeypatch.setattr(producer_corpus, "make", tiny_corpora)
+    monkeypatch.setattr(rust_reader, "BINARY", fake_reader(tmp_path))
     in_sessions = ("source", "spark")  # rows whose turns are sessions of Spark
     raced = [each for each in rows(contestants) if not each.name.startswith(in_sessions)]
     results = [race(each, 1, Failed) for each in raced]

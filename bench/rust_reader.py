@@ -1,0 +1,42 @@
+"""The Rust reader of `bench/rust_reader`: built once with cargo, then asked for its best pass over a log.
+
+It is krabka-protocol, the fastest reader of format v2 on crates.io that could be found: it validates headers, lengths and CRCs, and
+with records it decompresses each body and walks its records. Unlike kseg it stops at the first batch that is wrong, and compares neither
+offsets nor timestamps with the header.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from bench import measure
+from bench.contest import Turn
+from bench.measure import Sample
+
+PROJECT = Path(__file__).resolve().parent / "rust_reader"
+BINARY = PROJECT / "target" / "release" / "rust_reader"
+PASSES = 4
+
+
+def build() -> None:
+    """Make the program when it is missing. Raises Failed."""
+    if BINARY.exists():
+        return
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        raise measure.Failed("cargo is not installed")
+    # the crates declare a newer Rust than they need
+    words = ("build", "--release", "--quiet", "--ignore-rust-version", "--manifest-path")
+    measure.run([cargo, *words, PROJECT / "Cargo.toml"])
+
+
+def turn(mode: str, file: Path) -> Turn:
+    """Its best pass. mode: `checksums` or `records`."""
+
+    def take() -> Sample:
+        ran = measure.run([BINARY, mode, file, str(PASSES)], keep=True)
+        return Sample(min(json.loads(line)["seconds"] for line in ran.output.splitlines()))
+
+    return take

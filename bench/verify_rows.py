@@ -1,0 +1,185 @@
+"""The rows about `verify` of what users have: directories with producers, many partitions, two cores, records of all shapes, and
+the same bytes read by Rust.
+
+Corpora: `bench.producer_corpus`, made when missing. A directory is raced against its bare log: what is asked is how much its side
+files, producers and transactions may cost. A shape is raced against the plain log of 100-byte values, whose time is scaled to the
+bytes of the shape where its records are large and to their number where they are small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bench import measure, producer_corpus, rust_reader
+from bench.contest import SECONDS, TIMES, Limit, Row, Turn
+from bench.measure import MIB, Sample
+from bench.tools import Tools
+
+ONE_CORE = ("--jobs", "1")
+LEVELS: tuple[tuple[str, tuple[str, ...], float], ...] = (("", (), 1 / 1.3), ("-deep", ("--deep",), 1 / 1.15))
+SHAPES = ("tiny", "wide", "headers", "keys")
+
+
+def verify_rows(tools: Tools) -> Iterator[Row]:
+    """All rows, in the order of the table."""
+    yield from _directories(tools)
+    yield from _against_classes(tools)
+    yield from _many_partitions(tools)
+    yield from _two_cores(tools)
+    yield from _shapes(tools)
+    yield from _against_rust(tools)
+
+
+def _made(tools: Tools, *names: str) -> Callable[[], None]:
+    def make() -> None:
+        producer_corpus.make(tools.corpus, names)
+        for name in names:
+            measure.warm(*(tools.corpus / name).glob("*/*.log"))
+
+    return make
+
+
+def _directories(tools: Tools) -> Iterator[Row]:
+    for name in ("idempotent", "transactional"):
+        for suffix, words, least in LEVELS:
+            command = ("verify", *words, *ONE_CORE)
+            yield Row(
+                f"directory-{name}{suffix}",
+                f"{' '.join(command)} of a directory, {name} producers",
+                tools.kseg_turn(*command, tools.corpus / name / "bench-0"),
+                judged_by=TIMES,
+                rival="its bare .log",
+                rival_turn=tools.kseg_turn(*command, tools.segment(name)),
+                at_least=round(least, 2),
+                prepare=_made(tools, name),
+            )
+
+
+def _against_classes(tools: Tools) -> Iterator[Row]:
+    for codec in producer_corpus.CODECS:
+        name = f"idempotent{codec}"
+        yield Row(
+            f"producers-deep{codec}",
+            f"verify --deep of a directory, one core, 8 producers{codec.replace('-', ', ')}",
+            tools.kseg_turn("verify", "--deep", *ONE_CORE, tools.corpus / name / "bench-0"),
+            judged_by=TIMES,
+            rival="Kafka classes, warm",
+            rival_turn=tools.classes_turn(tools.segment(name)),
+            startup=tools.startup_turn(),
+            at_least=1.3 if codec == "-zstd" else 1.5,
+            prepare=_made(tools, name),
+        )
+
+
+def _many_partitions(tools: Tools) -> Iterator[Row]:
+    directory = tools.corpus / "transactions"
+    for words, most in ((("--quick",), 0.35), ((), 0.8), (("--deep",), 2.2)):
+        command = ("verify", *words)
+        name = "-".join(("partitions", *(word.strip("-") for word in words)))
+        yield Row(
+            name,
+            f"{' '.join(command)}, 200 partitions with transactions, --jobs 1",
+            tools.kseg_turn(*command, *ONE_CORE, directory),
+            judged_by=SECONDS,
+            at_least=most,
+            prepare=_made(tools, "transactions"),
+        )
+        yield Row(
+            f"{name}-two",
+            f"{' '.join(command)}, 200 partitions with transactions, --jobs 2",
+            tools.kseg_turn(*command, "--jobs", "2", directory),
+            judged_by=TIMES,
+            rival="kseg --jobs 1",
+            rival_turn=tools.kseg_turn(*command, *ONE_CORE, directory),
+            at_least=1.8,
+        )
+    fleet = tools.corpus / "ten-thousand"
+    retention = ("retain", "--cleanup-policy", "delete", "--retention-ms", "1000")
+    for name, command, most in (("verify", ("verify", "--quick"), 12), ("retain", retention, 4)):
+        yield Row(
+            f"ten-thousand-{name}",
+            f"{' '.join(command[:2])}, 10,000 partitions",
+            tools.kseg_turn(*command, fleet, memory=True, statuses=(0, 1)),  # something is due
+            judged_by=SECONDS,
+            at_least=most,
+            limit=Limit("private_bytes", 100 * MIB, "MiB private", MIB),
+            prepare=_made(tools, "ten-thousand"),
+        )
+
+
+def _two_cores(tools: Tools) -> Iterator[Row]:
+    for codec in producer_corpus.CODECS:
+        file = tools.segment(f"idempotent{codec}")
+        yield Row(
+            f"two-cores{codec}",
+            f"verify --deep --jobs 2 of one log{codec.replace('-', ', ')}",
+            tools.kseg_turn("verify", "--deep", "--jobs", "2", file),
+            judged_by=TIMES,
+            rival="kseg --jobs 1",
+            rival_turn=tools.kseg_turn("verify", "--deep", *ONE_CORE, file),
+            at_least=1.7,
+            prepare=_made(tools, f"idempotent{codec}"),
+        )
+
+
+def _shapes(tools: Tools) -> Iterator[Row]:
+    plain = tools.segment("idempotent")
+    for name, measured in (("large", _size), *((name, records) for name in SHAPES)):
+        file = tools.segment(name)
+        for suffix, words, _ in LEVELS:
+            turn = tools.kseg_turn("verify", *words, *ONE_CORE, plain)
+            yield Row(
+                f"shape-{name}{suffix}",
+                f"{' '.join(('verify', *words))}, {name} records",
+                tools.kseg_turn("verify", *words, *ONE_CORE, file),
+                judged_by=TIMES,
+                rival="100-byte values, scaled",
+                rival_turn=scaled(turn, tools, plain, file, measured),
+                startup=tools.startup_turn(),
+                at_least=0.5,
+                prepare=_made(tools, "idempotent", name),
+            )
+
+
+def scaled(turn: Turn, tools: Tools, plain: Path, file: Path, measured: Callable[[Path], int]) -> Turn:
+    """What the standard records would take were they as many as those of `file`; without the start-up."""
+    startup = tools.startup_turn()
+
+    def take() -> Sample:
+        seconds = turn().seconds - startup().seconds
+        return Sample(max(seconds, 1e-6) * measured(file) / measured(plain))
+
+    return take
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size
+
+
+def records(file: Path) -> int:
+    """The log end offset, from the last snapshot's name: each offset is a record."""
+    return max(int(path.stem) for path in file.parent.glob("*.snapshot"))
+
+
+def _against_rust(tools: Tools) -> Iterator[Row]:
+    for codec in producer_corpus.CODECS:
+        file = tools.segment(f"idempotent{codec}")
+
+        def prepare(codec: str = codec) -> None:
+            rust_reader.build()
+            _made(tools, f"idempotent{codec}")()
+
+        for mode, level in (("checksums", "--quick"), ("records", "--deep")):
+            yield Row(
+                f"rust-{mode}{codec}",
+                f"verify {level}, one core{codec.replace('-', ', ')}",
+                tools.kseg_turn("verify", level, *ONE_CORE, file),
+                judged_by=TIMES,
+                rival="krabka-protocol (Rust)",
+                rival_turn=rust_reader.turn(mode, file),
+                startup=tools.startup_turn(),
+                at_least=0.8,
+                aim=1.0,
+                prepare=prepare,
+            )
