@@ -12,7 +12,7 @@ producer from batch to batch. Written by kseg itself, since a broker's classes w
 | `transactional` | one plain segment of 512 MiB from 8 transactional producers, 100 records a batch, a marker after every fourth |
 | `thousand` | a log dir after a clean stop: 1,050 partitions of two segments of a few batches |
 | `ten-thousand` | the same with 10,000 partitions |
-| `large`, `tiny`, `wide`, `headers`, `keys` | 256 MiB of records of 1 MiB, one a batch · 64 MiB of 10-byte values · of 10,000 records a batch · of three headers on each · without values |
+| `large`, `tiny`, `single`, `wide`, `headers`, `keys` | 256 MiB of records of 1 MiB, one a batch · 64 MiB of 10-byte values · 256 MiB of one record a batch · of 10,000 a batch · of three headers on each · without values |
 """
 
 from __future__ import annotations
@@ -197,6 +197,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     **{f"idempotent{name}": partial(_one_log, codec=codec) for name, codec in CODECS.items()},
     "large": lambda place: _shape(place, 256 * MIB, 1, _large_record),
     "tiny": lambda place: _shape(place, 64 * MIB, 1000, _tiny_record),
+    "single": lambda place: _shape(place, 256 * MIB, 1, _record),
     "wide": lambda place: _shape(place, 256 * MIB, 10_000, _record),
     "headers": lambda place: _shape(place, 256 * MIB, 100, _with_headers),
     "keys": lambda place: _shape(place, 64 * MIB, 100, _key_only),

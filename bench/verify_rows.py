@@ -125,7 +125,7 @@ def _two_cores(tools: Tools) -> Iterator[Row]:
 
 def _shapes(tools: Tools) -> Iterator[Row]:
     plain = tools.segment("idempotent")
-    for name, measured in (("large", _size), *((name, records) for name in SHAPES)):
+    for name, measured in (("large", _size), ("single", _size), *((name, records) for name in SHAPES)):
         file = tools.segment(name)
         for suffix, words, _ in LEVELS:
             turn = tools.kseg_turn("verify", *words, *ONE_CORE, plain)
