@@ -1,1 +1,1 @@
-"""The room `cli`: words in, words out: one file per command."""
+"""The command line: options in, text and JSON out."""

@@ -26,7 +26,7 @@ class TopicConfig:
 
     @classmethod
     def read(cls, path: str) -> "TopicConfig":
-        """Raises UnreadableInput, and UsageError for a file that is not a properties file."""
+        """Read a file. Raises UnreadableInput, and UsageError for a file that is not a properties file."""
         try:
             pairs = decode_properties(read_small(path))
         except FormatError as error:
@@ -35,7 +35,7 @@ class TopicConfig:
 
     @property
     def pairs(self) -> Mapping[str, str]:
-        """All that the file says, by name."""
+        """All properties of the file, by name."""
         return self._pairs
 
     def __contains__(self, name: str) -> bool:
@@ -52,7 +52,7 @@ class TopicConfig:
         return number
 
     def number(self, name: str) -> float | None:
-        """A decimal number, None when it is not there. Raises UsageError for anything else, also for what is none."""
+        """A decimal number, None when it is not there. Raises UsageError for anything else."""
         text = self._pairs.get(name)
         if text is None:
             return None
@@ -72,5 +72,5 @@ class TopicConfig:
         return tuple(word for word in (part.strip() for part in text.split(",")) if word)
 
     def named(self, *prefixes: str) -> tuple[str, ...]:
-        """The names that begin so, in order."""
+        """The names with this prefix, in order."""
         return tuple(sorted(name for name in self._pairs if name.startswith(prefixes)))

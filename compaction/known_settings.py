@@ -1,7 +1,7 @@
 """Topic settings of a partition as the caller found them in the metadata log or was given.
 
-`options.topics` has the settings of each partition directory by its path. None of it (a run that was not told) means that the
-options count for every topic alike.
+`options.topics` has the settings of each partition directory by its path. Without them (a run that was given no settings) the
+options apply to every topic alike.
 """
 
 from collections.abc import Mapping
@@ -20,21 +20,21 @@ from kseg.segment.partition.topic_settings import (
 
 
 def settings_for(target: PartitionTarget, topics: SettingsByPath | None) -> TopicSettings | None:
-    """The settings of a target's topic; None when the run was not told any."""
+    """The settings of a target's topic; None when the run has none."""
     if topics is None:
         return None
     return topics.get(target.path, TopicSettings({}, "nobody has looked", ""))
 
 
 def as_config(target: PartitionTarget, known: TopicSettings) -> TopicConfig:
-    """The settings for those who read them from a file."""
+    """The settings in the form of a properties file."""
     name = own_partition_name(target.path)
     where = f"the configuration of {target.path if name is None else name.topic}"
     return TopicConfig(where, {key: setting.value for key, setting in known.settings.items()})
 
 
 def of_old_format(known: TopicSettings) -> TopicSettings:
-    """As known, for a log of Kafka 0.7: that knows no compaction, so the policy is delete whoever says what."""
+    """The settings for a log of Kafka 0.7, which does not support compaction: the policy is always delete."""
     settings = dict(known.settings)
     if CLEANUP_POLICY not in settings:
         settings[CLEANUP_POLICY] = Setting("delete", Source.OLD_FORMAT)
@@ -42,7 +42,7 @@ def of_old_format(known: TopicSettings) -> TopicSettings:
 
 
 def unknown_policy(target: PartitionTarget, known: TopicSettings) -> Finding | None:
-    """That the partition is left alone because nobody knows its cleanup.policy."""
+    """The finding that the partition is left alone because its cleanup.policy is unknown."""
     if not known.unknown:
         return None
     settles = f"; {known.settles} settles it" if known.settles else ""

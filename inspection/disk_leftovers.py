@@ -1,4 +1,4 @@
-"""What lies in a data directory and serves nobody any more: what a broker has marked and not yet deleted, what a killed cleaner left,
+"""What nothing uses any more in a data directory: what a broker has marked and not yet deleted, what a killed cleaner left,
 partitions set aside, and what kseg keeps for `undo`.
 
     deleted files         segments and side files with `.deleted`: a broker deletes them at its next start
@@ -55,7 +55,7 @@ class Leftover:
 
 
 def leftovers(target: LogDirTarget) -> Iterator[Leftover]:
-    """Those of a data directory, by path. What cannot be listed has none: whoever verifies the directory says so."""
+    """The leftovers of a data directory, by path. A directory that cannot be listed has none: `verify` reports it."""
     try:
         directory = list_log_directory(target.path, target.nested)
     except KsegError:

@@ -24,7 +24,7 @@ from kseg.segment.scanning.damage import Damage
 
 
 class _HeaderTotals:
-    """What all batch headers of a log come to."""
+    """Totals over all batch headers of a log."""
 
     def __init__(self) -> None:
         self.batches = 0

@@ -1,4 +1,4 @@
-"""What Kafka's internal topics say: the records of the metadata log, decoded by schemas that are data.
+"""Kafka's internal topics: their records, decoded by schemas that are data.
 
 Beside recovery and compaction in the order of the rooms: whoever needs decoded internal topics receives plain values from
 the command line or from Spark.

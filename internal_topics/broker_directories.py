@@ -7,7 +7,7 @@ several disks, a volume per directory as operators of Kubernetes lay them out), 
 Where PATHs hold replicas of several brokers, a partition is there more than once; `replicas` gives all of them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import PartitionName, PartitionState
@@ -17,7 +17,6 @@ from kseg.segment.partition.targets import (
     LogDirTarget,
     PartitionTarget,
     directory_of,
-    is_selected,
     resolve_targets,
 )
 from kseg.segment.values import dataclass
@@ -32,7 +31,7 @@ class BrokerPartition:
 
     @property
     def is_live(self) -> bool:
-        """Not marked `-delete`, `-stray` or `-future`; of a directory without a readable name nobody says so."""
+        """Not marked `-delete`, `-stray` or `-future`; a directory without a valid name counts as not marked."""
         return self.name is None or self.name.state is PartitionState.LIVE
 
 
@@ -43,14 +42,8 @@ class BrokerDirectories:
     log_dirs: tuple[str, ...]
     partitions: tuple[BrokerPartition, ...]
 
-    def selected(self, topics: Sequence[str] = (), partition: int | None = None) -> list[BrokerPartition]:
-        """The live partitions that `--topic` and `--partition` leave in."""
-        return [
-            each for each in self.partitions if each.is_live and is_selected(each.name, topics, partition)
-        ]
-
     def replicas(self, topic: str) -> dict[int, list[PartitionTarget | FileTarget]]:
-        """The live partition directories of a topic, by partition; of a partition all replicas at hand."""
+        """The live partition directories of a topic, by partition; of each partition all replicas under PATH."""
         found: dict[int, list[PartitionTarget | FileTarget]] = {}
         for each in self.partitions:
             if each.name is not None and each.is_live and each.name.topic == topic:

@@ -31,7 +31,7 @@ from kseg.segment.state.control import ABORT, COMMIT, parse_control_record
 
 
 class CoordinatorRecord(NamedTuple):
-    """A record with its key and value as they lie. producer_id, producer_epoch: -1 without a producer."""
+    """A record with the bytes of its key and value. producer_id, producer_epoch: -1 without a producer."""
 
     offset: int
     timestamp_ms: int
@@ -54,7 +54,7 @@ class TransactionMarker(NamedTuple):
 
 
 class LogProblem(NamedTuple):
-    """What keeps a part of the log from being read. offset: the first that is concerned, None when nobody can tell.
+    """Why a part of the log cannot be read. offset: the first affected one, None when unknown.
     position: in the file `path`, None when it is the file as a whole."""
 
     path: str

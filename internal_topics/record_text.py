@@ -32,7 +32,7 @@ _FRAME_ZERO = (
 
 @dataclass(frozen=True, slots=True)
 class ReadParts:
-    """What the kernel made of a record. key, value: JSON text, None where it did not come to it. state: its numbers."""
+    """The result of the kernel for a record. key, value: JSON text, None where it did not come to it. state: its numbers."""
 
     key: bytes | None
     value: bytes | None

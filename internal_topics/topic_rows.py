@@ -19,9 +19,9 @@ from kseg.internal_topics.decoding import (
     decode_key,
     decode_value,
 )
-from kseg.internal_topics.message_programs import CONSUMER_PROTOCOL
+from kseg.internal_topics.groups.consumer_protocol import ASSIGNMENT, SUBSCRIPTION, decode_member
 from kseg.internal_topics.row_programs import row_program_of
-from kseg.internal_topics.schemas import Message, messages
+from kseg.internal_topics.schemas import Message
 from kseg.internal_topics.sensitive_configs import is_sensitive
 from kseg.internal_topics.topic_names import CLUSTER_METADATA, REMOTE_LOG_METADATA
 from kseg.internal_topics.value_names import with_names
@@ -33,7 +33,7 @@ from kseg.segment.values import dataclass
 ENCODING = "message"
 _CONFIG, _SCRAM = 4, 11
 _SCRAM_SECRETS = ("salt", "storedKey", "serverKey")
-_PROTOCOLS = {"subscription": "ConsumerProtocolSubscription", "assignment": "ConsumerProtocolAssignment"}
+_PROTOCOLS = {"subscription": SUBSCRIPTION, "assignment": ASSIGNMENT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ def _shown(decoded: Decoded, context: MessageRows) -> dict[str, object]:
     data = with_names(decoded.message.name, decoded.values, context.topics)
     if decoded.message.name == "GroupMetadataValue" and decoded.values["protocolType"] == "consumer":
         for shown, member in zip(data["members"], decoded.values["members"], strict=True):
-            for field in _PROTOCOLS:
-                shown[field] = _protocol(field, member[field])
+            for field, name in _PROTOCOLS.items():
+                shown[field] = _protocol(name, member[field])
     if not context.show_secrets:
         _redact(decoded.message, data)
     values: dict[str, object] = {
@@ -134,16 +134,10 @@ def _value(topic: str, type_id: int | None, value: bytes) -> tuple[Decoded, str 
     return decoded, None
 
 
-def _protocol(field: str, data: bytes) -> object:
-    """A consumer's subscription or assignment, versions above the last read like that, as clients do; base64 where it is none."""
-    (message,) = (
-        each for each in messages() if each.topic == CONSUMER_PROTOCOL and each.name == _PROTOCOLS[field]
-    )
+def _protocol(name: str, data: bytes) -> object:
+    """A consumer's subscription or assignment; base64 of bytes that are neither."""
     try:
-        if len(data) < 2:
-            raise FormatError("it has no version")
-        version = int.from_bytes(data[:2], "big", signed=True)
-        return with_names(message.name, decode(message, version, data, 2).values, {})
+        return with_names(name, decode_member(name, data).values, {})
     except FormatError:
         return b64encode(data).decode("ascii")
 

@@ -1,1 +1,1 @@
-"""The room `recovery`: from evidence to a sound log."""
+"""`verify` and `recover`: check logs and repair them."""

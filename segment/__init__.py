@@ -1,1 +1,1 @@
-"""The room `segment`: the format library: everything that knows how bytes lie on disk."""
+"""Kafka's on-disk format: everything that reads, checks and writes its files."""

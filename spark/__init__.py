@@ -1,1 +1,1 @@
-"""The room `spark`: the same operations over a cluster."""
+"""The same commands on a Spark cluster, and the data source kafka-log."""

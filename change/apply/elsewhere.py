@@ -40,12 +40,6 @@ def home(around: str, journal_id: str, directory: str, inode: int) -> str:
     return os.path.join(os.path.realpath(around), f"kseg-{journal_id}", name)
 
 
-def home_of_other(path: str, journal_id: str) -> str:
-    """The same of another change of the directory."""
-    around, name = os.path.split(path)
-    return os.path.join(os.path.dirname(around), f"kseg-{journal_id}", name)
-
-
 def is_home(path: str, journal_id: str, inode: int) -> bool:
     """Whether a path can be one that `home` gives."""
     head, tail = os.path.split(path)

@@ -223,12 +223,12 @@ def command(
 ) -> int:
     """Keep the newest record of each key, as the broker's log cleaner does, offline: the plan first.
 
-    Records go that a later one with the same key replaces, aborted transactions, records without a key, and
-    tombstones and transaction markers whose time is over. Offsets never change. The last segment stays as it is, and
-    so does what lies behind an open transaction or is too young. Old segments stay as .deleted until a broker starts, or
+    Removes records that a later one with the same key replaces, aborted transactions, records without a key, and
+    expired tombstones and transaction markers. Offsets never change. The last segment stays as it is, and
+    so does everything after an open transaction or too young. Old segments stay as .deleted until a broker starts, or
     `kseg retain --purge` deletes them; `kseg undo` brings them back. Only topics whose cleanup.policy says so are
     cleaned, with each topic's own settings as the metadata log has them; options here override the settings, and never
-    the policy unless --cleanup-policy or --config says it. A topic whose policy nobody knows is left alone. The exit status is 1 when a compaction is due and
+    the policy unless --cleanup-policy or --config says it. A topic with an unknown policy is left alone. The exit status is 1 when a compaction is due and
     was only planned.
     """
     check_way(apply, output, hard_link)

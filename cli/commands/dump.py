@@ -149,7 +149,7 @@ def command(
     """Show what is in the files.
 
     Default text is byte for byte what kafka-dump-log.sh 4.3 prints for the same files and flags. Unlike that tool
-    kseg goes on behind damage, says on stderr which bytes are damaged, and writes nothing beside the log.
+    kseg continues after damage, reports the damaged bytes on stderr, and writes nothing beside the log.
 
     A directory stands for its .log, .index, .timeindex, .txnindex, .snapshot, .checkpoint and .kafka files; with a filter
     or --format table only for those that hold records.

@@ -123,7 +123,7 @@ def command(
     headers), and _meta: where a record lies, and what its batch says. Each partition becomes a file, or with
     --partition-by one in each directory. Nothing half-written is ever seen under its final name.
 
-    Damage is said on stderr with its byte range, and the export goes on behind it (exit 1).
+    Damage is reported on stderr with its byte range, and the export continues after it (exit 1).
     """  # fmt: skip
     from kseg.inspection.export import options as O
     from kseg.inspection.export.output_folder import Mode, is_taken

@@ -125,7 +125,7 @@ def command(
     now: NoNow = None,
     on: OnCluster,
 ) -> int:
-    """Find a message by offset, time, key or leader epoch, and say where it lies.
+    """Find a message by offset, time, key or leader epoch, and show where it is.
 
     Answers like a broker: --offset like a fetch, --timestamp, --max-timestamp, --earliest and --latest like
     ListOffsets, --leader-epoch like OffsetForLeaderEpoch. A search for a key reads everything that --from-offset,

@@ -97,7 +97,7 @@ def command(
     no_progress: NoBar = False,
     on: OnCluster,
 ) -> int:
-    """Show the cluster's metadata as its log has it: topics, partitions, configurations, brokers, access, and what lies where.
+    """Show the cluster's metadata from its log: topics, partitions, configurations, brokers, access, and the replicas on disk.
 
     Reads __cluster_metadata-0, snapshot and log together, at its end or at an earlier place, and compares the
     partition directories under PATH with it: known, deleted, stray, future, missing. A directory or file of a metadata log is

@@ -189,9 +189,9 @@ def command(
 ) -> int:
     """Make logs sound again, offline: plan first, then --apply in place or --output a repaired copy.
 
-    Policy salvage takes out what is invalid, up to the next valid batch, and keeps everything else with its offsets.
+    Policy salvage removes what is invalid, up to the next valid batch, and keeps everything else with its offsets.
     Policy kafka does what a broker does when it loads the log: it throws away everything behind the first damage.
-    What leaves a file goes to a quarantine, and `kseg undo` brings it back. The exit status is 1 when a repair is due
+    What is removed goes to a quarantine, and `kseg undo` restores it. The exit status is 1 when a repair is due
     and was only planned.
     """
     check_way(apply, output, hard_link)

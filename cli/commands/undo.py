@@ -60,7 +60,7 @@ def command(
     """Take back what a command changed: every file is again what it was, with its time and permissions.
 
     Refused when a file was changed since, when a broker is running, or another kseg is at work. A change that was
-    killed half way can be taken back too, or finished. An undo that was killed goes on when it is given again. A run is taken back
+    killed half way can be undone too, or finished. An undo that was killed continues when the command is repeated. A run is taken back
     as a whole with the paths that were given to it: nothing of it before all of it can be. The exit status is 1 when something is to be forgotten and was only planned.
     """
     if not journals:
@@ -69,7 +69,8 @@ def command(
         raise UsageError("--list, --finish and --forget are mutually exclusive")
     if apply and not forget:
         raise UsageError("--apply requires --forget; otherwise kseg undo acts at once")
-    from kseg.change.run.undo_runs import forget_runs, list_runs, undo_paths, undo_units
+    from kseg.change.run.forget_runs import forget_runs
+    from kseg.change.run.undo_runs import list_runs, undo_paths, undo_units
     from kseg.cli.next_command import apply_command
     from kseg.cli.render import Style, show
     from kseg.cli.request import Request

@@ -39,7 +39,7 @@ def command(
 ) -> int:
     """Check files, partitions and whole data directories, and say what is wrong with them.
 
-    Checks the batches and also what lies beside them: indexes against the log, transaction indexes, producer
+    Checks the batches and the files beside them: indexes against the log, transaction indexes, producer
     snapshots, leader epochs, the chain of segments, checkpoints, leftovers, and the topic ids with the cluster's metadata
     log where there is one. What a coordinator fails to load of its topic (groups, transactions) is an error too, unless --quick. Never writes. The exit status is 1
     when there is an error among the findings.

@@ -21,7 +21,6 @@ from kseg.segment.values import dataclass
 Values = Mapping[str, Any]
 _STATES = {"delete": "marked for deletion; the broker removes it at its next start"}
 SUMS = ("partition", "log-dir")
-SORTS = ("name", "size", "time", "records", "lag")
 
 
 @dataclass(slots=True)
@@ -70,7 +69,7 @@ _SORT_KEYS: dict[str, Callable[[_Entry], Any]] = {
 class ListReport:
     """A `Report` with one line for each topic (or partition), below what is said of each data directory.
 
-    by_partition: a line for each partition. sort: one of SORTS. is_counted: the records are exact. columns: of the terminal,
+    by_partition: a line for each partition. sort: the value of --sort. is_counted: the records are exact. columns: of the terminal,
     None for no limit.
     """
 

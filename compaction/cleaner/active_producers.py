@@ -1,4 +1,4 @@
-"""The last batch of each active producer, which must stay so that its sequence survives (fact sheet §8.6)."""
+"""The last batch of each active producer, which is retained so that its sequence number survives (fact sheet §8.6)."""
 
 from kseg.segment.state.producer import ProducerState
 from kseg.segment.values import dataclass
@@ -18,7 +18,7 @@ class LastRecords:
 
 
 def last_records(state: ProducerState) -> LastRecords:
-    """Of all producers of a state (Kafka: UnifiedLog.lastRecordsOfActiveProducers)."""
+    """The last records of all producers of a state (Kafka: UnifiedLog.lastRecordsOfActiveProducers)."""
     entries = state.snapshot()
     return LastRecords(
         tuple((entry.last_offset, entry.producer_id) for entry in entries if entry.last_offset >= 0),

@@ -2,9 +2,9 @@
 
 (Kafka: CleanedTransactionMetadata; fact sheet §8.5.)
 
-1. Aborted transactions wait by first offset. One becomes ongoing for its producer when a batch is met that ends at or
-   behind its first offset; a second one of the same producer does not replace it.
-2. A transactional batch of a producer with an ongoing aborted transaction goes, and was seen. Any other one notes
+1. Aborted transactions wait by first offset. One becomes ongoing for its producer at the first batch that ends at or
+   after its first offset; a second one of the same producer does not replace it.
+2. A transactional batch of a producer with an ongoing aborted transaction is removed and recorded as seen. Any other one records
    that the producer has committed data.
 3. An ABORT marker ends the ongoing transaction. When batches of it were seen in this pass the marker is needed, and
    so is the entry of the transaction index. A COMMIT marker is needed when committed data of its producer were seen since

@@ -11,7 +11,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PassTotals:
-    """totals: of filtered records (`keyjudge.J_…`). counts: of new segments (`rewrite.S_…`). records_read: as the headers
+    """totals: of filtered records (`key_verdicts.J_…`). counts: of new segments (`filter_batches.S_…`). records_read: as the headers
     declare. aborted_records: data of aborted transactions, which are not looked up in the map. horizons: number of retained tombstones by delete horizon."""
 
     totals: tuple[int, ...] = (0,) * K.J_WIDTH

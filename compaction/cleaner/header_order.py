@@ -3,12 +3,12 @@
 The CRC covers neither field. A base offset that was altered upwards would be the latest one of every key in its batch,
 and the cleaner would remove the true latest records as superseded. So before anything is cleaned:
 
-1. The headers of each segment are walked over, checksums left alone: offsets rise from the base offset to below the next
-   segment's, and leader epochs do not sink. Nearly always that is all.
-2. Where something does not rise, the segment is scanned and only batches with a right checksum are compared: others
-   are damage anyway, and whoever reads the segment meets it.
-3. Offsets that do not rise are damage wherever the fault is. Of leader epochs only a batch counts that is at odds with
-   both neighbours, while these agree with each other: logs of old brokers do have epochs that sink for good.
+1. The headers of each segment are walked without checksums: offsets must rise from the base offset to below the next
+   segment's, and leader epochs must not decrease. Nearly always that is all.
+2. Otherwise the segment is scanned, and only batches with a valid checksum are compared: the others
+   are damage anyway, which any reader of the segment finds.
+3. Offsets that do not rise are damage in any case. A leader epoch is damage only if it contradicts both adjacent batches
+   while these agree with each other: logs of old brokers do have decreasing epochs.
 """
 
 from array import array
@@ -42,7 +42,7 @@ class _Header(NamedTuple):
 def contradictions(segment: CleanerSegment, next_base_offset: int | None) -> list[Finding]:
     """Findings for the batches of one segment that contradict adjacent batches, the first of each kind.
 
-    next_base_offset: of the segment behind it, None when there is none.
+    next_base_offset: of the next segment, None for the last one.
     """
     with segment.opened() as view:
         if not _needs_scan(view, segment.base_offset, next_base_offset):

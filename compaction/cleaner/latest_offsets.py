@@ -1,12 +1,12 @@
 """A bitmap of the offsets in a full offset map: cheaper to query than the map when the map covers the whole log.
 
-A record of the range that went into the map is of today when the map has its very offset. So after the first pass the
-offsets in the map are cleared among bits that are all set, once, from one end of the map to the other; and the second
-pass looks at bits in their order, instead of hashing every key again and going to where it stands in the memory.
+A record of the mapped range is the latest of its key if the map has exactly its offset. So after the first pass one scan of the
+map clears the bits of these offsets in a bitmap of ones; the second
+pass reads the bitmap sequentially, instead of hashing every key again and probing the map at random.
 
-The map itself is asked about records that were not put into it: batches around those that the first pass took for aborted.
-And nothing of this is done when something lies before the range (keys of which the map has later offsets), when offsets
-were not put in the order of their size, when they are too far apart, or when the map holds so little that to go over it
+The map itself answers for records that were not put into it: batches next to those that the first pass took for aborted.
+No bitmap is built when there are records before the range (keys of which the map has later offsets), when offsets
+were not put in ascending order, when they are too sparse, or when the map is so small that scanning it
 costs more than it gains.
 """
 

@@ -1,9 +1,9 @@
-"""Write the log of a new segment during a pass: copied batches and rebuilt ones go through one buffer.
+"""Write the log of a new segment during a pass: copied and rebuilt batches go through one buffer.
 
-1. The kernel (`filter_batches`) puts new batches and short spans of old ones into the buffer, and says when it needs help.
+1. The kernel (`filter_batches`) puts new batches and short spans of old ones into the buffer, and returns when it needs help.
 2. A full buffer: the checksums of its new batches are computed, then their index entries, then it goes to the scratch file.
-3. A long span goes there straight from the old file, without passing through this process.
-4. New compressed batches: their records stand in the buffer, they are compressed and put back.
+3. A long span is copied from the old file by the kernel of the system, without passing through this process.
+4. New compressed batches: their records are in the buffer, are compressed and put back.
 
 Without a scratch file everything except the writing is done; a plan counts this way.
 """

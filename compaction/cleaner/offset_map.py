@@ -1,13 +1,13 @@
 """The offset map of one round: the highest offset of each key in the dirty range (Kafka: SkimpyOffsetMap, buildOffsetMap).
 
-1. Segments of the range in order, from the dirty offset on. Control batches and aborted transactions are passed over,
-   records without a key too; a later offset replaces an earlier one.
-2. The first keyed record that meets a full map ends the round there, be its key known or not.
+1. Segments of the range in order, from the dirty offset on. Control batches, aborted transactions
+   and records without a key are skipped; a later offset replaces an earlier one.
+2. The first keyed record that meets a full map ends the round there, whether or not its key is in the map.
 3. The map reaches to the last offset put when it ended inside a batch, else to the end of the last batch, else (a
    segment was read to its end) to the base of the next segment less one.
 
-Memory is a row of slots of 24 bytes; `kernel.keymap` says how keys stand in it. It begins small and grows as it fills, since
-memory that is touched here and there costs more time than moving a map that is small; what the settings allow is the end.
+The map is an array of 24-byte slots (`kernel.keymap`). It begins small and grows as it fills, up to what the settings allow, since
+random access to a large memory costs more time than moving a small map.
 """
 
 import os
@@ -112,7 +112,7 @@ class OffsetMap:
         self.skipped_ranges.clear()
 
     def begin_table(self) -> None:
-        """A new table of batches: rows of the one before mean nothing any more."""
+        """Begin a new table of batches; row numbers of the previous one are no longer valid."""
         self._state[K.P_ROW] = _NO_OFFSET_PUT
 
     def hash(self, chunk: Chunk) -> bool:

@@ -74,7 +74,7 @@ class CompactOptions:
     log_start_offset, high_watermark: None asks the data directory. include_active: roll the last segment first.
 
     apply: change the files; output: make a compacted copy below this directory instead (None: neither, plan only).
-    run_id: names the journals. keeping: where journals and what is taken out go. top_keys: how many to tell of.
+    run_id: names the journals. keeping: where journals and what is taken out go. top_keys: how many keys to name.
     follow_links: a directory may be a link.
     accept_unreadable: bytes that cannot be read count as lost. shared: the work is done by attempts in other processes.
     """
@@ -102,7 +102,7 @@ class CompactOptions:
         return self.apply or self.output is not None
 
     def narrowed_to(self, paths: Iterable[str]) -> Self:
-        """The options for some of the targets, without what is known about others."""
+        """The options for some of the targets, without the settings of the others."""
         if self.topics is None:
             return self
         return replace(self, topics={path: self.topics[path] for path in paths if path in self.topics})

@@ -1,7 +1,7 @@
 """Run both passes of a round in this process: build the offset map, then rewrite group after group with it.
 
-Another implementation (`Passes`) may run them elsewhere: `rounds` asks for a first pass, then for a second one over all segments
-below where the first one came to.
+Another implementation of `Passes` may run them elsewhere: `rounds` requests a first pass, then a second one over all segments
+below the offset that the first one reached.
 """
 
 from collections.abc import Callable, Sequence
@@ -80,15 +80,15 @@ class Passes(Protocol):
     def first(
         self, log: LogBeingCleaned, start_offset: int, end_offset: int, found: list[Finding] | None
     ) -> int:
-        """Learn the latest offset of each key of start_offset <= offset < end_offset; the offset that it came to, beyond
+        """Find the latest offset of each key of start_offset <= offset < end_offset; returns the offset that it reached, beyond
         which nothing is known. found: takes damage; None makes it an exception. Raises DamagedSegment."""
 
     def second(self, log: LogBeingCleaned, request: SecondPassRequest) -> SecondPassResult:
-        """Make new segments by what the first pass has learned. Segments marked as damaged, and those that would be
-        joined with them, are left alone. Raises DamagedSegment, Overflowed; then nothing is kept."""
+        """Make new segments from the result of the first pass. Segments marked as damaged, and those that would be
+        merged with them, are left alone. Raises DamagedSegment, Overflowed; then nothing is kept."""
 
     def survey(self, segments: Sequence[CleanerSegment]) -> list[Finding]:
-        """All damage of these segments, which are marked."""
+        """Find all damage of these segments, and mark them."""
 
     def close(self) -> None:
         """Release everything except the new segments."""

@@ -1,12 +1,12 @@
 """Run cleaning rounds until the whole range is clean (Kafka: Cleaner.doClean, repeatedly).
 
-1. A round fills the map from the dirty offset on (`first_pass`), as far as it takes keys.
-2. It then goes over *all* segments below the offset that the map reaches to, in groups (`segment_groups`): each group becomes
-   one new segment (`second_pass`). A group that comes out as it went in stays the segment it was.
-3. The next round begins where the map ended. What the first round made is what the second one reads.
+1. A round fills the map from the dirty offset on (`first_pass`), until it is full.
+2. It then rewrites *all* segments below the offset that the map reaches, in groups (`segment_groups`): each group becomes
+   one new segment (`second_pass`). A group that would not change is kept.
+3. The next round begins where the map ended, and reads the segments that the previous round made.
 
-Damage: without `skip_damaged` the first one ends everything. With it, segments with damage are found first, then the groups that
-they are in are left alone, and the rest is cleaned. The first of them ends what counts as clean: old values behind it are
+Damage: without `skip_damaged` the first damage ends the cleaning. With it, damaged segments are found first, the groups that
+contain them are left alone, and the rest is cleaned. The first of them ends what counts as clean: old values behind it are
 for a later cleaner, when the damage is gone. Damage in records below the dirty offset is seen only by the second
 pass, which then begins again.
 
@@ -67,7 +67,7 @@ class CleanerTally:
 
     @property
     def tombstones_expired(self) -> int:
-        """Tombstones that nothing replaced and whose time was over: what else could have gone is counted."""
+        """Tombstones that nothing replaced and whose retention is over: the removed records that are counted nowhere else."""
         others = self.superseded + self.invalid_records + self.aborted_records + self.markers_removed
         return self.records_before - self.records_after - others
 

@@ -1,7 +1,7 @@
 """What a run of `compact` does around the partitions (`checkpoint_run`): it keeps cleaner-offset-checkpoint in line, and gives
 copies their lines of all checkpoints (`copied_checkpoints`).
 
-Until that is written the offset there is too low, and a cleaner does again what is done already.
+Until that is written the offset there is too low, and a cleaner repeats work that is already done.
 """
 
 import os

@@ -2,9 +2,9 @@
 
 For each batch, in this order:
 
-1. Control batches and transactional data change the state of `transactions`, which says whether they are needless.
-2. Data of an aborted transaction goes as a whole.
-3. A needless marker goes once its delete horizon has passed; one without a horizon gets it now. Others stay.
+1. Control batches and transactional data change the state of `transactions`, which decides whether they can be discarded.
+2. Batches of an aborted transaction are removed.
+3. A discardable marker is removed once its delete horizon has passed; one without a horizon gets one now. Others stay.
 4. Records of other batches are judged by the map (`kernel.key_verdicts`), batches by what stays (`kernel.filter_batches`).
 5. A batch that loses all records stays as a header when it ends the round, or is the last one of its producer.
 """

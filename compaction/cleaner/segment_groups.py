@@ -10,10 +10,10 @@ from kseg.segment import layout as L
 def groups(
     segments: Sequence[CleanerSegment], settings: CleanSettings, upper_offset: int
 ) -> list[list[CleanerSegment]]:
-    """Neighbours whose logs, offset indexes and time indexes fit the settings together, and whose offsets fit one index.
+    """Adjacent segments whose logs, offset indexes and time indexes together fit the settings, and whose offsets fit one index.
 
-    How far a segment reaches is estimated by the base of the one behind it, for the last by `upper_offset`. One that
-    is empty reaches nowhere.
+    The last offset of a segment is estimated by the base of the next one, for the last segment by `upper_offset`. An empty
+    segment has none.
     """
     found: list[list[CleanerSegment]] = []
     log_bytes = index_bytes = time_index_bytes = 0

@@ -2,7 +2,7 @@
 
 A broker that opens the directory between any two steps finds the old segments, or finishes the swap:
 
-1. `.cleaned` files left by a broker go: with them lying there, a broker would take the `.swap` files behind them for
+1. `.cleaned` files left by a broker are removed: with them there, a broker would take the `.swap` files behind them for
    unfinished ones and delete them.
 2. A rolled log first loses what was preallocated, where its segment stays, and gets its new segment. Then each new segment, one after the other (parts of a split one together):
 3. Its files are written as `.cleaned`: a broker deletes those.
@@ -10,7 +10,7 @@ A broker that opens the directory between any two steps finds the old segments, 
    a broker deletes the `.swap` files as well.
 5. The old segments are renamed to `.deleted`. A broker that finds `.swap` logs and no `.cleaned` deletes the old ones
    itself, and completes the names.
-6. The `.swap` files get their final names, and the snapshots of segments that are no more become `.deleted`.
+6. The `.swap` files get their final names, and the snapshots of segments that no longer exist become `.deleted`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ def swap_steps(
 ) -> tuple[Step, ...]:
     """The steps that put the made ones among `segments` in the place of the old ones; none when there are none.
 
-    marks: old files stay as `.deleted`; else they are taken out (for a copy, in which marks have no sense).
+    marks: old files stay as `.deleted`; else they are removed (for a copy, where marks are pointless).
     """
     sets = list(_sets(segments))
     if not sets and evidence.roll is None:

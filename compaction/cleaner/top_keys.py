@@ -1,7 +1,7 @@
 """Find the keys whose superseded values take most space: estimated during the pass, looked up afterwards.
 
-A sketch of fixed size keeps one key a place (`key_verdicts.tally_keys`); so a key that shares its place with a weightier one is not
-named, and what a key had before it held its place is not counted: the figures are at least what they say. The name is
+A sketch of fixed size keeps one key per slot (`key_verdicts.tally_keys`); so a key that shares its slot with a larger one is not
+named, and what a key had before it held its slot is not counted: the figures are lower bounds. The name is
 read from the log again, from the first old value that was counted.
 
 Places come from a hash with a seed of its own that never changes, so the same log has the same keys named in every run. The map that
@@ -60,7 +60,7 @@ class KeySketch:
         )
 
     def top(self, limit: int, segments: Sequence[CleanerSegment]) -> Iterator[TopKey]:
-        """The weightiest first. segments: those that were counted, as they were."""
+        """The largest first. segments: those that were counted, as they were."""
         weights = self._column(_BYTES)
         by_base = {segment.base_offset: segment for segment in segments}
         first = [self._column(field) for field in (_SEGMENT, _POSITION, _OFFSET)]

@@ -1,14 +1,14 @@
 """Choose the segments to delete so that a file system gets back a number of bytes (`retain --free`).
 
 1. Survey each partition: the segments that may go are a prefix of its log. Never the active one, nothing that reaches above the high
-   watermark, only of topics whose cleanup.policy is known to have `delete`, none of the topics that a broker makes itself.
-2. Files that are marked already count first: a purge frees them.
+   watermark, only of topics whose cleanup.policy is known to have `delete`, never of topics that brokers create themselves.
+2. Files that are already marked count first: a purge frees them.
 3. On each file system the oldest go, until the bytes are reached: first what the topics' own limits delete anyway, then by the
-   greatest timestamp up to and with each segment, over all partitions. So what is chosen of a topic is what one retention.ms
-   would delete, and that limit is said.
+   greatest timestamp up to and with each segment, over all partitions. So the choice for a topic is what one retention.ms
+   would delete, and that limit is reported.
 
-A segment counts what its files occupy, and nothing for a file with a second name (a hard link), which keeps the space. Nothing here
-changes a file: the choice is an offset for each partition, below which `work` marks what may still go when it looks again.
+A segment counts the space that its files occupy, and nothing for a file with another hard link, which keeps the space. Nothing here
+changes a file: the choice is an offset for each partition, below which `retain` marks what may still be deleted when it runs.
 """
 
 import heapq
@@ -41,7 +41,7 @@ class Hold(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Freeable:
-    """One segment that may go after those before it. upper_bound: the offset behind it. stamp_ms: the greatest timestamp up to
+    """One segment that may be deleted after those before it. upper_bound: the offset after it. stamp_ms: the greatest timestamp up to
     its end. is_due: the topic's own limits delete it."""
 
     upper_bound: int
@@ -108,7 +108,7 @@ class Choice:
 
     @property
     def attainable_bytes(self) -> int:
-        """What was wanted, or as much as every file system can give."""
+        """The bytes requested, or as many as each file system can free."""
         return min((min(each.wanted_bytes, each.freeable_bytes) for each in self.file_systems), default=0)
 
 
@@ -127,7 +127,7 @@ def choose(surveys: Sequence[Survey], wanted_bytes: int) -> Choice:
 
 
 def refuse_unreached(choice: Choice) -> None:
-    """Raises Refused when a file system does not get its bytes: deleting all that may go would free too little."""
+    """Raises Refused when a file system cannot free its bytes: deleting all that may be deleted would free too little."""
     for each in choice.file_systems:
         if not each.is_reached:
             attainable = (
@@ -161,7 +161,7 @@ def _oldest(surveys: Iterable[Survey], needed_bytes: int) -> dict[str, list[Free
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The oldest segment that is left of a partition."""
+    """The oldest remaining segment of a partition."""
 
     piece: Freeable
     number: int

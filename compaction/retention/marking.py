@@ -1,7 +1,7 @@
 """Plan the file changes that delete segments, in an order that a broker can read after every step.
 
-1. The new empty segment at the log end, when nothing else would be left: a log without segments begins anew at its
-   checkpointed start, with offsets that were given out before. Its producers come with it, as a snapshot.
+1. The new empty segment at the log end, when no other would be left: a log without segments begins again at its
+   checkpointed start, with offsets that were assigned before. A snapshot of its producers is written with it.
 2. Segment by segment from the oldest, as a broker does it: the log, its indexes, and the snapshot of the same number
    get `.deleted` behind their names. Between two of these a broker finds a whole log that begins later, and
    indexes or snapshots without a log, which it removes.

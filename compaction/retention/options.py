@@ -39,7 +39,7 @@ _KEPT_BY_BROKER = SHARE_GROUP_STATE_TOPIC  # retention.ms=-1
 
 
 class RetentionPolicy(StrEnum):
-    """A word of cleanup.policy."""
+    """An element of cleanup.policy."""
 
     DELETE = "delete"
     COMPACT = "compact"
@@ -55,9 +55,9 @@ class Limits:
     policies: frozenset[RetentionPolicy] = frozenset((RetentionPolicy.DELETE,))
 
     def for_topic(self, topic: str) -> "Limits":
-        """As they hold for a topic that a broker makes itself, with properties that go before the broker's own
+        """The limits for a topic that brokers create themselves, whose properties override the broker's own
         (Kafka: GroupCoordinatorService.groupMetadataTopicConfigs, TransactionStateManager.transactionStateTopicConfigs,
-        ShareCoordinatorService.shareGroupStateTopicConfigs); those of other topics nobody here knows."""
+        ShareCoordinatorService.shareGroupStateTopicConfigs); those of other topics are not known here."""
         if topic in _COMPACTED_BY_BROKER:
             return replace(self, policies=frozenset((RetentionPolicy.COMPACT,)))
         if topic == _KEPT_BY_BROKER:
@@ -116,26 +116,26 @@ class RetainOptions:
     keeping: Keeping = BESIDE
 
     def narrowed_to(self, paths: Iterable[str]) -> Self:
-        """The options for some of the targets, without what is known about others."""
+        """The options for some of the targets, without the settings of the others."""
         if self.topics is None:
             return self
         return replace(self, topics={path: self.topics[path] for path in paths if path in self.topics})
 
     @property
     def only_marked(self) -> bool:
-        """Only files that are marked already are concerned; a policy does not matter to them."""
+        """Whether only already marked files are concerned, to which no policy applies."""
         return self.unmark or self.purge_only
 
     @property
     def output(self) -> None:
-        """There is no copy to be made."""
+        """None: retention makes no copies."""
 
 
 NO_LIMITS = Limits(policies=frozenset())
 
 
 def policies_of(words: tuple[str, ...]) -> frozenset[RetentionPolicy]:
-    """The value of cleanup.policy. Raises UsageError for a word that is none of Kafka's."""
+    """The value of cleanup.policy. Raises UsageError for a word that Kafka does not have."""
     try:
         return frozenset(RetentionPolicy(word) for word in words)
     except ValueError:
@@ -182,7 +182,7 @@ def configured_delay_ms(config: TopicConfig) -> int | None:
 
 
 def notes_on(config: TopicConfig) -> tuple[str, ...]:
-    """What a file says that retention of the local files does not heed here."""
+    """Notes about properties of a file that local retention ignores."""
     notes = []
     ignored = () if config.words("remote.storage.enable") == ("false",) else config.named(*_OF_TIERS)
     if not ignored and not config.named(*_HEEDED):

@@ -103,10 +103,10 @@ def _delete(directory: str, names: Sequence[str], disk: Disk) -> None:
 
 
 def mark_at_once(plan: Plan, disk: Disk) -> tuple[Plan, list[FileIdentity]]:
-    """DeletionMark what a plan marks, without a journal, since all of it is about to be deleted; what is left of the plan. A plan that
-    makes files first (a log of which nothing else would be left) stays as it is: what it deletes must not go before.
+    """Mark what a plan marks, without a journal, since all of it is about to be deleted; returns the rest of the plan. A plan that
+    first makes files (for a log of which nothing else would be left) is returned unchanged: its deletions must not come first.
 
-    Where the name for a mark does not fit into a full directory, the file itself goes: these are given too. Raises Refused."""
+    Where the name of a mark does not fit into a full directory, the file itself is deleted; these are returned too. Raises Refused."""
     marks = [step for step in plan.steps if _is_mark(step)]
     if not marks or not _is_mark(plan.steps[0]):
         return plan, []

@@ -3,11 +3,11 @@
 1. Two passes, time before size. Each starts at the oldest file and stops at the first one that is kept.
        time    now − modification time > retention.ms; 0.7 has no timestamps
        size    of all bytes above the limit at least this file's are still to go
-2. There is no high watermark, no log start offset and no policy. The last file may go too: then an empty one is
-   begun at the log end first. An empty last file is kept in its stead, with the time of now.
+2. There is no high watermark, no log start offset and no policy. The last file may be deleted too: then an empty one is
+   created at the log end first. An empty last file is kept instead, with the current time.
 
-0.7 deleted at once. Here files are marked with `.deleted` as later brokers do: one of 0.7 looks at names that end in
-`.kafka` and passes over the others.
+0.7 deleted at once. Here files are marked with `.deleted` as by later brokers: a 0.7 broker reads names that end in
+`.kafka` and ignores the others.
 """
 
 from collections.abc import Iterator, Sequence

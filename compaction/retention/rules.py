@@ -145,7 +145,7 @@ def _breached_by_size(log_to_retain: LogToRetain, limits: Limits, start: int) ->
 
 
 def is_expired(log_to_retain: LogToRetain, limits: Limits, candidate: Candidate) -> bool:
-    """Strictly older than the limit."""
+    """Whether a timestamp is strictly older than the limit."""
     if not limits.has_time or limits.retention_ms is None:
         return False
     return log_to_retain.now_ms - candidate.stamp_ms > limits.retention_ms
@@ -174,7 +174,7 @@ class Threshold:
 
 
 def thresholds(log_to_retain: LogToRetain) -> tuple[Threshold, ...]:
-    """For each segment. Linear in their number."""
+    """The thresholds of each segment, in linear time."""
     found = []
     youngest_ms: int | None = None
     remaining_bytes = log_to_retain.size_bytes
@@ -211,7 +211,7 @@ _LADDER_PERCENT = (0, 10, 25, 50, 75, 90)
 
 
 def what_if(log_to_retain: LogToRetain, limits: Limits) -> tuple[WhatIf, ...]:
-    """A ladder of ages from an hour to a year, and of shares of what is there now."""
+    """Simulated limits: ages from an hour to a year, and shares of the current size."""
     ladder = [(Rule.TIME, value) for value in _LADDER_MS]
     ladder += [(Rule.SIZE, log_to_retain.size_bytes * percent // 100) for percent in _LADDER_PERCENT]
     return tuple(_simulated(log_to_retain, limits, rule, value) for rule, value in ladder)

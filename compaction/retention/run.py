@@ -1,9 +1,9 @@
 """Keep log-start-offset-checkpoint up to date during a run of `retain` (`checkpoint_run`).
 
-As a broker has it, a log has an entry only when it starts inside its first segment (LogManager.
-checkpointLogStartOffsets). Until this is written an entry may be too low, which a broker mends when it loads the log.
+As with a broker, a log has an entry only when it starts inside its first segment (LogManager.
+checkpointLogStartOffsets). Until this is written an entry may be too low, which a broker corrects when it loads the log.
 
-Where attempts may be made again, the journals of purges stay until all is done: they tell what has gone.
+Where attempts may be repeated, the journals of purges stay until the end of the run: they record what was deleted.
 """
 
 import os
@@ -37,7 +37,7 @@ class RetainRun(CheckpointRun[RetainOptions, RetainResult]):
         self._purged: list[str] = []
 
     def begin(self, targets: Sequence[Target]) -> None:
-        """Choose over all partitions, where bytes are to be freed."""
+        """With --free: choose over all partitions."""
         if self.options.free_bytes is None:
             return
         partitions = [target for target in targets if isinstance(target, PartitionTarget)]

@@ -32,7 +32,7 @@ def known_for(
 def configured(
     target: PartitionTarget, known: TopicSettings | None, options: RetainOptions
 ) -> tuple[RetainOptions, Finding | None]:
-    """The options with the limits of the topic; and that its policy is not known, when that matters: then nothing is marked."""
+    """The options with the limits of the topic; and a finding that its policy is unknown, if that matters: then nothing is marked."""
     name = own_partition_name(target.path)
     if known is None:
         if name is not None and not options.is_policy_given:
@@ -55,7 +55,7 @@ def configured(
 
 
 def exempted(target: PartitionTarget) -> Finding | None:
-    """Why a broker's retention does not come to a directory."""
+    """Why a broker's retention skips a directory."""
     name = own_partition_name(target.path)
     if name is None or (
         name.state in (PartitionState.LIVE, PartitionState.FUTURE) and not name.is_metadata_log
@@ -69,7 +69,7 @@ def exempted(target: PartitionTarget) -> Finding | None:
 
 
 def is_kafka07(inputs: tuple[FileIdentity, ...]) -> bool:
-    """Whether this is a 0.7 log: `.kafka` files and no `.log`. Told by suffixes: a large log has many names."""
+    """Whether this is a 0.7 log: `.kafka` files and no `.log`. Determined by suffixes: a large log has many names."""
     return any(file.name.endswith(L.KAFKA07_SUFFIX) for file in inputs) and not any(
         file.name.endswith(L.LOG_SUFFIX) for file in inputs
     )

@@ -4,8 +4,8 @@ Retention deletes from the start of a log, so what it marked precedes the first 
 
 1. A marked segment is restored when it starts below the first segment of the log at that point, and ends at or before it.
    Others were marked by the cleaner (their records are in another segment) or by a truncation: they stay marked.
-2. The newest comes first, of each its side files before its log: a broker that starts in between finds a log that is
-   whole. (It would also delete every mark that is left.)
+2. The newest is restored first, its side files before its log: a broker that starts in between finds a complete
+   log. (It would also delete all files that are still marked.)
 3. The leader epochs of the restored batches are put before those in the checkpoint.
 4. The log starts at the first restored segment, unless the caller wants it to start later; the entry in the log dir's
    checkpoint, which would hide it, is removed.

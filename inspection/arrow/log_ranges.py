@@ -41,7 +41,7 @@ class LogPiece:
 
 @dataclass(frozen=True, slots=True)
 class ValidatedRanges:
-    """What somebody has found of a piece who looked at it before. misplaced: positions of batches whose offsets are not
+    """What an earlier reader has found in a piece. misplaced: positions of batches whose offsets are not
     theirs: their records are read as invalid ones. spans: of bytes that were found valid (`scanning.prevalidated`)."""
 
     misplaced: frozenset[int] = frozenset()

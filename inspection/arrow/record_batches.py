@@ -6,7 +6,7 @@
 3. Runs are decoded into chunks. Where bounds can cut through a batch, rows outside of them are dropped.
 4. The builder lays the rows side by side.
 
-A finding comes before the batch that holds the records behind it only as far as the order of the file is concerned:
+A finding precedes the batch with the records after it in file order only:
 rows that wait in the builder are given out first.
 """
 

@@ -30,7 +30,7 @@ from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
 def dump_side_file(
     path: str, name: FileName, options: DumpOptions, open_logs: OpenLogCache
 ) -> Iterator[Event]:
-    """Everything in one file. open_logs: where the log of an index may lie open. Raises UnreadableInput."""
+    """Dump one side file. open_logs: logs of indexes that may already be open. Raises UnreadableInput."""
     dump_index = _INDEXES.get(name.role)
     if dump_index is not None:
         return dump_index(path, name, options, open_logs)

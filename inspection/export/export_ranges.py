@@ -44,7 +44,7 @@ def _planned(target: PartitionTarget, selection: Selection) -> list[LogPiece]:
 
 
 def identity(path: str) -> tuple[str, int]:
-    """Topic and partition of a directory, as far as its name tells: else that name, and UNKNOWN_PARTITION."""
+    """Topic and partition from the name of a directory; else the name itself and UNKNOWN_PARTITION."""
     name = own_partition_name(path)
     if name is None:
         return os.path.basename(os.path.abspath(path)), UNKNOWN_PARTITION

@@ -92,7 +92,7 @@ class ExportOptions:
 
     @property
     def has_encoding_column(self) -> bool:
-        """Whether columns say how each key and each value is written."""
+        """Whether there are columns with the encoding of each key and value."""
         return self.bytes_mode == "auto"
 
     def has(self, column: str) -> bool:
@@ -146,6 +146,6 @@ def checked_partition_columns(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def require_pyarrow() -> None:
-    """Raises UsageError where it is not installed: nothing is exported without it."""
+    """Raises UsageError where pyarrow is not installed."""
     if importlib.util.find_spec("pyarrow") is None:
         raise UsageError("export needs pyarrow, which is not installed: pip install 'kseg[export]'")

@@ -11,7 +11,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """offset, timestamp_ms, leader_epoch: as the broker's answer has them, None where it has nothing to say.
+    """offset, timestamp_ms, leader_epoch: as in the broker's answer, None where that has none.
 
     segment, batch: where it lies. record: a record with its own segment and batch, which can lie behind the batch of
     the answer. reason: why nothing was found. is_aborted: of the record, when the question was read_committed.

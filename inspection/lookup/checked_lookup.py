@@ -45,7 +45,7 @@ class _AnswerFindings:
         self._emitted: list[Finding] = []
 
     def findings(self, answer: AnsweredAt) -> Iterator[Finding]:
-        """Nothing where a log cannot be read: the lookup has said so."""
+        """No findings for a log that cannot be read: the lookup has reported it."""
         position = answer.position
         path = answer.segment or _segment_for(self._target, self._requested_offset)
         if path is None or not is_live_log(name := parse_given_name(os.path.basename(path))):

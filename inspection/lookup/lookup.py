@@ -27,7 +27,7 @@ Finder = Callable[[PartitionLog, LookupQuery], Iterator[Answer]]
 def lookup(target: PartitionTarget | FileTarget, query: LookupQuery) -> Iterator[Event]:
     """Findings and `lookup` rows; a target that cannot be read, or cannot be asked this, is a Failure.
 
-    Damage that was not in the way of the answer is not looked for.
+    Damage that does not affect the answer is not searched for.
     """
     try:
         _check(query)

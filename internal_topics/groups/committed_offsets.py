@@ -41,7 +41,7 @@ class Rewind(NamedTuple):
 
 
 def committed_offset(commit: CoordinatorRecord) -> int:
-    """The offset that a commit says, without decoding the rest."""
+    """The offset of a commit, without decoding the rest."""
     assert commit.value is not None
     return int.from_bytes(commit.value[_OFFSET], "big", signed=True)
 

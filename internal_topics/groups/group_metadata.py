@@ -28,12 +28,12 @@ Values = Mapping[str, Any]
 
 
 class LoadFailed(Exception):
-    """What a coordinator fails to load a record with; the message is Kafka's, or says the same."""
+    """The exception with which a coordinator fails to load a record; the message is Kafka's, or equivalent."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What a record type says about which type of group."""
+    """Which type of group a record type belongs to."""
 
     type: GroupType
     apply: "Callable[[GroupMetadata, ModernGroup, str, Values | None], None]"

@@ -41,7 +41,7 @@ class GroupKey(NamedTuple):
 
 
 class OffsetCommit(NamedTuple):
-    """A committed offset. leader_epoch, expire_timestamp_ms: -1 for none. topic_id: None when the commit does not say it."""
+    """A committed offset. leader_epoch, expire_timestamp_ms: -1 for none. topic_id: None when the commit has none."""
 
     offset: int
     leader_epoch: int

@@ -48,7 +48,7 @@ class FailedRecord:
 
 @dataclass(slots=True)
 class LoadedGroups:
-    """What a partition says. tombstones: the time of the newest record of a group's own key, where that is a tombstone.
+    """The state of a partition after loading. tombstones: the time of the newest record of a group's own key, where that is a tombstone.
     unknown: offset keys of which compaction has left nothing up to the time that was asked for, and the time of their first record
     behind it. unknown_types: how many records of each type were passed over. problems: what could not be read."""
 

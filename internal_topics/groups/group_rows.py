@@ -50,7 +50,7 @@ class AboutGroup:
 
 @dataclass(frozen=True, slots=True)
 class OffsetOfGroup(AboutGroup):
-    """The result of an offset row. status: what a consumer that starts there meets, as in the row; None when nobody can tell."""
+    """The result of an offset row. status: what a consumer that starts there meets, as in the row; None when unknown."""
 
     topic: str
     partition: int
@@ -63,7 +63,7 @@ class OffsetOfGroup(AboutGroup):
 
 
 def result_of(row: RowValues) -> AboutGroup:
-    """What a row of this module says, for code that goes on from it."""
+    """The result of a row of this module, for other code."""
     group, topic, partition, offset = (row.get(name) for name in ("group", "topic", "partition", "offset"))
     if row["type"] == "offset" and isinstance(partition, int) and isinstance(offset, int):
         status = row.get("status")
@@ -183,7 +183,7 @@ def _task_rows(tasks: Assigned) -> list[RowValues]:
 def offset_row(
     key: OffsetKey, record: CoordinatorRecord, names: TopicNames, ends: PartitionEnds | None
 ) -> RowValues:
-    """A committed offset. ends: None when the end of the log says nothing about it, because the offset is an earlier one."""
+    """A committed offset. ends: None for an earlier offset, which the log end says nothing about."""
     commit = _commit(record)
     known = None if ends is None else ends.of(key.topic, key.partition)
     return {
@@ -229,7 +229,7 @@ def _status(commit: OffsetCommit, topic: str, names: TopicNames, ends: LogEnds |
 
 
 def pending_row(key: OffsetKey, record: CoordinatorRecord) -> RowValues:
-    """An offset in a transaction that nobody has ended."""
+    """An offset in an open transaction."""
     commit = _commit(record)
     return {
         "type": "pending_offset",

@@ -188,7 +188,7 @@ def _of_record(path: str, failure: FailedRecord) -> Finding:
 def missing_groups(
     asked: Iterable[str], found: set[str], partitions: Mapping[int, bool], count: int | None
 ) -> Iterator[rows.RowValues]:
-    """What is to be said of groups that were asked for and not found. partitions: those of `__consumer_offsets` at hand, and whether
+    """Rows for groups that were requested and not found. partitions: those of `__consumer_offsets` at hand, and whether
     they were read whole. count: how many there are in the cluster, None when nobody knows."""
     from kseg.internal_topics.groups.coordinator_partition import partition_for
 

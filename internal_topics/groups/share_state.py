@@ -69,7 +69,7 @@ class ShareState:
 
 @dataclass(slots=True)
 class LoadedShareState:
-    """What a partition of the topic says."""
+    """The state of a partition of the topic."""
 
     states: dict[SharePartitionKey, ShareState] = field(default_factory=dict)
     unknown_types: dict[int, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Who may do what in a cluster, as its metadata log says it: ACLs, SCRAM credentials, delegation tokens, client quotas.
+"""Access control in a cluster, from its metadata log: ACLs, SCRAM credentials, delegation tokens, client quotas.
 
 (Kafka: AclsImage, ScramImage, DelegationTokenImage, ClientQuotasImage.)
 """

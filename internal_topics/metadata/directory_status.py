@@ -1,4 +1,4 @@
-"""What the metadata says of each partition directory under PATH, and which replicas it places there that have none.
+"""The metadata's verdict on each partition directory under PATH, and the replicas that should be there and are missing.
 
     known      the metadata has the partition, and a replica of it on this node
     deleted    marked `-delete`: a broker removes it
@@ -6,7 +6,7 @@
     future     marked `-future`: the destination of a move between log dirs
     missing    the metadata places a replica in this log dir and no directory is there: see `missing_replicas`
 
-Where the metadata log cannot be read to its end nobody can tell a stray from a partition that came later, and no status is given.
+Where the metadata log cannot be read to its end, a stray cannot be told from a later partition, and no status is given.
 The topic's name comes from its id as far as the metadata ever named it: names of `-delete` and `-stray` directories may be cut,
 and a deleted topic's name may have been used again.
 """
@@ -56,7 +56,7 @@ _OF_AN_EARLIER_STATE: dict[DirectoryStatus | None, str] = {
 
 @dataclass(frozen=True, slots=True)
 class DirectoryVerdict:
-    """status: None when nobody can tell. reason: why, in words; empty for a known one."""
+    """status: None when it cannot be determined. reason: why, in words; empty for a known one."""
 
     path: str
     topic: str
@@ -66,7 +66,7 @@ class DirectoryVerdict:
     reason: str = ""
 
     def as_of_then(self) -> Self:
-        """The same where the state is an earlier one: it says nothing of what a broker does at its next start."""
+        """The same for an earlier state, which does not determine what a broker does at its next start."""
         words = _OF_AN_EARLIER_STATE.get(self.status)
         return self if words is None or self.reason in _BY_SUFFIX.values() else replace(self, reason=words)
 
@@ -123,7 +123,7 @@ def _is_in(directory: Directory, image: MetadataImage) -> bool:
 def missing_from(
     log_dir: str, node: Node, image: MetadataImage, others: Callable[[], Sequence[str]]
 ) -> Iterator[DirectoryVerdict]:
-    """A verdict for each replica that should lie in a log dir and does not. others: the node's other log dirs."""
+    """A verdict for each replica that should be in a log dir and is not. others: the node's other log dirs."""
     for finding in missing_replicas(log_dir, node, image, others):
         missing = finding.diagnosis
         assert isinstance(missing, MissingReplica)

@@ -42,7 +42,7 @@ class MetadataFinder:
         self._explicit = None if explicit is None else _read(_named(explicit))
 
     def image_for(self, log_dir: str) -> MetadataImage | None:
-        """What the metadata log says to a log dir; None when there is none. Raises Refused when the one that was named
+        """The metadata image for a log dir; None when there is none. Raises Refused when the one that was named
         is another cluster's."""
         if log_dir not in self._by_log_dir:
             self._by_log_dir[log_dir] = self._find(log_dir)
@@ -133,7 +133,7 @@ def _read(path: str) -> MetadataImage:
 
 
 def node_of(log_dir: str) -> Node:
-    """What meta.properties of a log dir says; nothing when it is missing or cannot be read."""
+    """The content of a log dir's meta.properties; empty when it is missing or cannot be read."""
     try:
         properties = decode_meta_properties(
             read_small(os.path.join(log_dir, NAME_BY_ROLE[Role.META_PROPERTIES]))

@@ -1,4 +1,4 @@
-"""What happened to a cluster, by the records of its metadata log: who leads, what was made, deleted and set, with offset and time.
+"""The history of a cluster from the records of its metadata log: leaders, creations, deletions and settings, with offset and time.
 
 1. The records come in offset order with the state before each (`MetadataReplay.watch`), so that an event can say what it
    replaces. Below the snapshot that the state begins with there is no state: then only what the record itself says.

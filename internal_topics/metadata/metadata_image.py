@@ -1,4 +1,4 @@
-"""The state of a cluster as its metadata log says it: an immutable value, at one offset (Kafka: MetadataImage)."""
+"""The state of a cluster at one offset of its metadata log, as an immutable value (Kafka: MetadataImage)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field

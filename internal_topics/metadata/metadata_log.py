@@ -13,7 +13,7 @@ An earlier state (`metadata_place.AsOf`) begins with the newest snapshot that is
 deleted, and ends with its last record. The log must have all between them, from the snapshot's end, else from offset 0. As of a time, batches
 of a later time are passed over wherever they lie, and a note names those with others behind them that count.
 
-Never raises for what lies in the files; a directory that cannot be listed is UnreadableInput, and so is an earlier state that
+Never raises for damage in the files; a directory that cannot be listed is UnreadableInput, and so is an earlier state that
 nothing here tells.
 """
 

@@ -38,7 +38,7 @@ class ReadSnapshot:
 
 
 def read_snapshot(path: str, end_offset: int, epoch: int, replay: MetadataReplay) -> ReadSnapshot:
-    """The snapshot with its state in `replay`, an empty one. Never raises: `problem` says what is wrong."""
+    """Replay a snapshot into `replay`, which is empty. Never raises: `problem` says what is wrong."""
     snapshot = ReadSnapshot(path, end_offset, epoch, replay)
     frame = _Frame(snapshot)
     try:

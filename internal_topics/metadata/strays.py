@@ -33,7 +33,7 @@ class Directory:
 
 
 def identity_of(directory: Directory, image: MetadataImage) -> TopicIdentity:
-    """What the metadata log says about a directory. Where it may not be whole, only that a topic was deleted is certain."""
+    """The identity of a directory from the metadata log. Where that may be incomplete, only the deletion of a topic is certain."""
     name = directory.name
     if name.is_metadata_log or name.state not in (PartitionState.LIVE, PartitionState.FUTURE):
         return TopicIdentity()

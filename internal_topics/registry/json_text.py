@@ -13,7 +13,6 @@ from typing import Any
 from kseg.segment.errors import FormatError
 
 MAX_DEPTH = 100
-MAX_NUMBER_CHARACTERS = 4000  # Python converts no more digits
 
 
 def read_json(data: bytes) -> Any:

@@ -21,7 +21,7 @@ from kseg.segment.values import dataclass
 
 
 class Format(StrEnum):
-    """What bytes are taken for. BYTES: shown as --bytes says. AUTO: the wire format where it is one, else BYTES."""
+    """How bytes are interpreted. BYTES: shown as --bytes says. AUTO: the wire format where it is one, else BYTES."""
 
     BYTES = "bytes"
     AUTO = "auto"
@@ -200,7 +200,7 @@ class PayloadDecoder:
 
 
 def missing_library(kind: str) -> str | None:
-    """Which library decodes this type of schema and is not installed, in a sentence; None where nothing is missing."""
+    """A sentence about the library for this type of schema if it is not installed; else None."""
     for name in _LIBRARIES[kind]:
         if not _is_installed(name):
             package = name.replace("google.", "").replace("_", "-")

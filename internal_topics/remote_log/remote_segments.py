@@ -57,7 +57,7 @@ class RemoteSegment:
 
     @property
     def is_dangling(self) -> bool:
-        """An upload or a deletion that was not finished: an object may lie in the store that nobody reads."""
+        """Whether an upload or a deletion was not finished: the store may have an object that nothing refers to."""
         return self.state in (_COPY_STARTED, _DELETE_STARTED)
 
     def last_of(self, epoch: int) -> int:
@@ -78,7 +78,7 @@ class RemotePartition:
         self._highest: dict[int, int] = {}
 
     def step(self, segment: RemoteSegment) -> bool:
-        """A segment in its next state; whether it may come to that."""
+        """Move a segment to its next state; returns whether the transition is allowed."""
         old = self.segments.get(segment.id)
         if segment.state not in _NEXT.get(None if old is None else old.state, ()):
             return False
@@ -134,7 +134,7 @@ def _extent(lineage: Lineage | None, epoch: int) -> tuple[int, int | None]:
 
 
 class RemoteLogState:
-    """The state that grows. problems: (what the caller calls the record, words) of records that say nothing."""
+    """The state during a replay. problems: (the caller's name of the record, the reason) for records that are ignored."""
 
     def __init__(self) -> None:
         self.partitions: dict[PartitionKey, RemotePartition] = {}

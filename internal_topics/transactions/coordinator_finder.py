@@ -1,4 +1,4 @@
-"""The coordinators' view of the transactions under some PATHs, for whoever judges partitions by it.
+"""The coordinators' view of the transactions under some PATHs.
 
 1. Every partition of `__transaction_state` at hand is read; of several replicas the longest.
 2. How many partitions the topic has says the metadata log of a log dir, where there is one.
@@ -34,7 +34,7 @@ LogTarget = PartitionTarget | FileTarget
 
 
 def coordinator_view(directories: BrokerDirectories) -> tuple[CoordinatorView, tuple[Finding, ...]]:
-    """What all coordinators at hand know, and what is wrong with their logs."""
+    """The state of all coordinators under PATH, and what is wrong with their logs."""
     logs: dict[int, TransactionLog] = {}
     findings: list[Finding] = []
     damaged = []

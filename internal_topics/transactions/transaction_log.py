@@ -74,7 +74,7 @@ class PassedOver(FormatError):
 
 @dataclass(frozen=True, slots=True)
 class TransactionLog:
-    """What one partition of the topic says. ids: by transactional id. former: the transactional id that a producer id last had,
+    """The state of one partition of the topic. ids: by transactional id. former: the transactional id that a producer id last had,
     also where its record is superseded or a tombstone. findings: what cannot be loaded."""
 
     ids: Mapping[str, TransactionalId]
@@ -154,7 +154,7 @@ def _state_of(name: str, decoded: Decoded, offset: int) -> TransactionalId:
 
 
 def read_transaction_log(target: PartitionTarget | FileTarget) -> TransactionLog:
-    """What one partition says. Only the newest record of each key is decoded. Raises UnreadableInput."""
+    """Read one partition. Only the newest record of each key is decoded. Raises UnreadableInput."""
     newest: dict[bytes | None, CoordinatorRecord] = {}
     former_keys: dict[int, bytes] = {}
     findings = []
@@ -206,7 +206,7 @@ def load_finding(path: str, offset: int, error: Unloadable | PassedOver) -> Find
 def joined(
     logs: Mapping[int, TransactionLog], partition_count: int | None, damaged: Iterable[int] = ()
 ) -> CoordinatorView:
-    """All partitions together. partition_count: of the topic, None when nobody knows. damaged: partitions that could not be read."""
+    """Join all partitions. partition_count: of the topic, None when unknown. damaged: partitions that could not be read."""
     ids: dict[str, TransactionalId] = {}
     former: dict[int, str] = {}
     by_producer: dict[int, tuple[TransactionalId, ...]] = {}

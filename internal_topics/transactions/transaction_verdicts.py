@@ -1,4 +1,4 @@
-"""What becomes of an open transaction: the coordinator's record for its producer id beside what the partition says.
+"""Verdict on an open transaction: compares the coordinator's record for its producer id with the state of the partition.
 
 `status` is by the rule of `kafka-transactions.sh find-hanging` (TransactionsCommand): hanging is a transaction whose last timestamp is older
 than the maximum transaction timeout, and which no transactional id with this producer id names. The tool compares neither epochs
@@ -27,7 +27,6 @@ from kseg.segment.state.transaction_replay import UnfinishedTransaction
 from kseg.segment.values import dataclass
 
 OPEN, HANGING = "open", "hanging"
-ENDLESS = ("stale", "orphaned")  # verdicts on what nobody will end
 
 _NO_TIMEOUT = 2**31 - 1  # two-phase commit: the coordinator does not abort it
 
@@ -54,7 +53,7 @@ def judge(
     max_timeout_ms: int,
     is_decided: bool = False,
 ) -> TransactionVerdict:
-    """What is to be said of an open transaction of a partition. is_decided: a longer replica has its marker."""
+    """The verdict on an open transaction of a partition. is_decided: a longer replica has its marker."""
     owners = view.by_producer.get(found.producer_id, ())
     naming = [each for each in owners if where in each.partitions]
     owner = naming[0] if naming else owners[0] if owners else None

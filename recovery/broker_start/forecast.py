@@ -17,7 +17,7 @@ WHOLE, CUT, UNKNOWN = "whole", "cut", "unknown"
 
 
 class StartForecast:
-    """Takes in the rows of all targets as they pass by. A partition that is loaded as it lies costs a name here, no more."""
+    """Collects the rows of all targets. A partition that loads without changes costs only its name."""
 
     def __init__(self, strays_after_cut: StraysAfterCut) -> None:
         self._directories: dict[str, LoadedDirectory] = {}
@@ -25,7 +25,7 @@ class StartForecast:
         self._strays_after_cut = strays_after_cut
 
     def add_metadata(self, certain: Iterable[str], missing: Iterable[str]) -> None:
-        """What the metadata log says. certain: paths of data directories of which it is whole. missing: partition directories that it
+        """Add what the metadata log says. certain: paths of data directories for which it is complete. missing: partition directories that it
         expects and that are not there."""
         self._certain = frozenset(certain)
         for path in missing:

@@ -81,7 +81,7 @@ class LogDirStart:
 
     @property
     def identity(self) -> tuple[str | None, int | None] | None:
-        """Cluster and node; None where the directory says neither."""
+        """Cluster and node; None where the directory has neither."""
         known = self.cluster_id, self.node_id
         return None if known == (None, None) else known
 

@@ -57,7 +57,7 @@ class LoadedDirectory:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether a broker that loads logs comes to those of this directory."""
+        """Whether a broker that loads logs loads those of this directory."""
         return self.start is None or not self.start.identity_problem
 
     def set_aside(self, directory_name: str) -> None:

@@ -1,4 +1,4 @@
-"""The exceptions of a broker's log loading, as far as they decide how it continues.
+"""The exceptions of a broker's log loading that decide how it continues.
 
 The loader catches two of them: after an overflow it splits the segment and starts again, after an offset out of order
 (or a failed file operation) it truncates the segment to 0 bytes. All others end the load of the log.

@@ -48,7 +48,7 @@ def rows_of_producers(table: Columns, stop: int) -> list[int]:
 
 
 def read_marker(decoder: Decoder, table: Columns, row: int) -> EndTransactionMarker | None:
-    """What the first record of a producer's control batch says, None when it has no record. Raises BrokerException."""
+    """The content of the first record of a producer's control batch, None when it has no record. Raises BrokerException."""
     location = f"the control batch at position {table.at(C.POSITION, row)}"
     count = table.at(C.COUNT, row)
     codec = table.at(C.ATTRIBUTES, row) & L.CODEC_MASK

@@ -122,7 +122,7 @@ class LoadedSegment:
 
     @property
     def largest(self) -> TimeIndexEntry:
-        """The largest timestamp as a broker knows it: what the last time index entry says."""
+        """The largest timestamp as a broker knows it: that of the last time index entry."""
         if self._largest is None:
             self._largest = self.time_index.reader.last_entry
         return self._largest

@@ -229,7 +229,7 @@ def _marking(
 
 
 def carried_entries(log_dir: str, plan: Plan, outcomes: Sequence[PartitionOutcome]) -> "Carried":
-    """What the checkpoints say of the partitions of this run, once they are as the closing plan has them."""
+    """The checkpoint entries of the partitions of this run, after the closing plan."""
     from kseg.change.run.copied_checkpoints import entries_of
 
     wanted = {outcome.key for outcome in outcomes if outcome.has_checkpoints}

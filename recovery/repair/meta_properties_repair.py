@@ -37,7 +37,7 @@ OPTION_VALUES = {"--node-id": "N", "--cluster-id": "ID", "--directory-id": "UUID
 
 @dataclass(frozen=True, slots=True)
 class RequestedIdentity:
-    """What the user says of the data directory whose meta.properties is to be written. None: nothing."""
+    """The identity that the user gives for a data directory whose meta.properties is to be written. None: not given."""
 
     node_id: int | None = None
     cluster_id: str | None = None

@@ -118,7 +118,7 @@ def _unless_readable(
 def partition_metadata_step(
     image: DirectoryImage, topic_id: str, found: bytes | None, *, replaces: bool = False
 ) -> str | None:
-    """Write partition.metadata into the image; the reason for the plan, or None when it says so already.
+    """Write partition.metadata into the image; returns the reason for the plan, or None when it is right already.
 
     found: the file as it is, None when it is missing; one that cannot be read is replaced. replaces: one with another id,
     too. Raises UsageError for what is no topic's id, Refused when the partition has another one.

@@ -58,7 +58,7 @@ def findings_afterwards(
     broker_state: BrokerState,
     settings: LoadSettings,
 ) -> tuple[Finding, ...]:
-    """What salvage would say of the directory once it is as in `repair`, of either policy. inputs: its files as found.
+    """The findings of salvage for the directory after `repair`, by either policy. inputs: its files as found.
 
     Raises UnreadableInput, and Refused when there is no room to put a large file together."""
     planned = _planned(directory, inputs, repair, settings)

@@ -1,4 +1,4 @@
-"""Read a planned directory as if it existed: for whoever must assess what a plan would leave.
+"""Read a planned directory as if it existed, to assess what a plan would leave.
 
     an original file, or its beginning          the file itself, mapped
     new bytes, small files                      assembled in memory

@@ -63,7 +63,7 @@ def kept_offsets(logs: Logs, stays: Iterable[ValidRun], superseded: Sequence[Sup
 
 
 def records_lost(logs: Logs, valid_run: ValidRun, kept: KeptOffsets) -> int | None:
-    """How many records of batches that go are at offsets that do not stay; None when nobody can tell."""
+    """How many records of removed batches are at offsets that do not stay; None when unknown."""
     records: int | None = 0
     for table in logs.tables(valid_run):
         for row in range(table.count):

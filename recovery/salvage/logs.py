@@ -34,7 +34,7 @@ _MAX_OPEN = 8
 
 @dataclass(frozen=True, slots=True)
 class HeaderFix:
-    """What a batch's header should say; None leaves a field as it is."""
+    """Corrections of a batch's header; None leaves a field as it is."""
 
     base_offset: int | None = None
     leader_epoch: int | None = None

@@ -153,7 +153,7 @@ def moved_to(batch: ValidRun, first: int) -> ValidRun:
 def set_altered_offset(
     logs: Logs, collector: ValidRunCollector, batch: ValidRun, first: int, why: str
 ) -> ValidRun:
-    """Let a batch begin at `first`, and say so; the batch as it is then."""
+    """Correct the base offset of a batch to `first`, with a finding; returns the corrected batch."""
     fix = HeaderFix(base_offset=first)
     logs.set_fix(batch.log, batch.position, fix.over(collector.log.fixes.get(batch.position)))
     width = batch.last_offset - batch.first_offset + 1

@@ -1,4 +1,4 @@
-"""What a clean shutdown leaves of a log, as far as a short check can tell: whether a clean-shutdown marker is true.
+"""A short check of a log's end: whether a clean-shutdown marker can be true.
 
 A broker trusts the marker and then reads no log. This checks the end of the last segment of each partition: the marker
 is false when that segment lacks an index, has preallocated ones, or does not end with a complete batch.

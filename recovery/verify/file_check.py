@@ -31,7 +31,7 @@ from kseg.segment.terminal import shown_path
 
 
 def verify_file(target: FileTarget, options: VerifyOptions, totals: Totals) -> Iterator[Event]:
-    """Everything there is to say about one file, whatever it is. Raises UnreadableInput."""
+    """Verify one file of any kind. Raises UnreadableInput."""
     path = target.path
     name = parse_given_name(os.path.basename(path))
     if name.is_live and not name.is_well_formed and name.role is not Role.UNKNOWN:

@@ -36,7 +36,7 @@ BELIEVABLE_EPOCH_RISE = 1024
 
 @dataclass(frozen=True, slots=True)
 class SideFileEvidence:
-    """What side files say about the last segment. last_offsets: offsets at which a batch ends according to indexes,
+    """Evidence from side files about the last segment. last_offsets: offsets at which a batch ends according to indexes,
     snapshots and checkpoints. confirmed: those that more than one of them has. epochs: the leader-epoch checkpoint, None
     when there is none to trust."""
 

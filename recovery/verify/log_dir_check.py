@@ -28,7 +28,7 @@ _SMALL_ROLES = (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES)
 
 
 def verify_log_dir(target: LogDirTarget, options: VerifyOptions, totals: Totals) -> Iterator[Event]:
-    """Everything there is to say about one data directory beside its partitions. Raises UnreadableInput."""
+    """Verify a data directory's own files. Raises UnreadableInput."""
     directory = totals.listed = list_log_directory(target.path, target.nested)
     yield from names_check.log_dir_names(directory.entries)
     for child in (*directory.partitions, *directory.other_directories):

@@ -45,7 +45,7 @@ _SMALLEST_BATCH_BYTES = L.ENTRY_OVERHEAD + L.MIN_LEGACY_SIZE_FIELD
 
 
 def partition_names(directory: PartitionDirectory) -> Iterator[Finding]:
-    """Everything the names in a partition directory say."""
+    """Findings from the names in a partition directory."""
     orphans = {entry.path for entry in directory.orphans}
     for entry in directory.entries:
         yield from file_name(entry, in_log_dir=False, is_orphan=entry.path in orphans)
@@ -58,7 +58,7 @@ def partition_names(directory: PartitionDirectory) -> Iterator[Finding]:
 
 
 def log_dir_names(entries: tuple[Entry, ...]) -> Iterator[Finding]:
-    """Everything the names of the files of a data directory say."""
+    """Findings from the names of the files of a data directory."""
     for entry in entries:
         yield from file_name(entry, in_log_dir=True, is_orphan=False)
 

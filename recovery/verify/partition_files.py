@@ -1,4 +1,4 @@
-"""The small files of a partition, and what checkpoints of the data directory say about it."""
+"""Check the small files of a partition, and its entries in the data directory's checkpoints."""
 
 import os
 import struct

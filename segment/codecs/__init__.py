@@ -1,1 +1,1 @@
-"""The room `segment/codecs`: the codecs: one door, and a module for each framing."""
+"""Compression codecs: one entry point (`codec`), and a module for each format."""

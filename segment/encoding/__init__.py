@@ -1,1 +1,1 @@
-"""Batches and messages, written."""
+"""Encode batches and messages."""

@@ -1,1 +1,1 @@
-"""The room `segment/java`: what Kafka's files owe to Java: its text, its properties, its UUIDs."""
+"""What Kafka's files inherit from Java: text encoding, properties, UUIDs."""

@@ -1,1 +1,1 @@
-"""The room `segment/kafka07`: Kafka 0.7: messages whose offsets are byte positions."""
+"""Logs of Kafka 0.7, whose offsets are byte positions."""

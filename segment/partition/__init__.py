@@ -1,1 +1,1 @@
-"""The room `segment/partition`: partitions and data directories: names, inventory, and a read-only view of a log."""
+"""Partitions and data directories: names, targets, and a read-only view of a log."""

@@ -1,1 +1,1 @@
-"""The room `segment/scanning`: from bytes to judged batches, damage spans and records."""
+"""From bytes to batches, damage and records."""

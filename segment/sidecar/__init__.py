@@ -1,1 +1,1 @@
-"""The room `segment/sidecar`: the files beside a log: indexes, snapshots, checkpoints, metadata; readers and writers."""
+"""The files beside a log: indexes, snapshots, checkpoints, metadata; decoders and encoders."""

@@ -1,1 +1,1 @@
-"""The room `segment/state`: what a replay of the log knows: producers, transactions, leader epochs, control records."""
+"""State from a replay of the log: producers, transactions, control records."""
