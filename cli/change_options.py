@@ -139,7 +139,7 @@ def look_at_settings(
     """What `change` is to look at for a run that goes by the settings of topics."""
 
     def look(targets: "Sequence[Target]") -> None:
-        topics, run.told = topic_settings(targets)
+        topics, run.first_events = topic_settings(targets)
         run.options = replace(run.options, topics=topics)
 
     return look
@@ -197,7 +197,7 @@ def _held(
         )
     if look is not None:
         look(targets)
-    run.told = (*run.told, *_without_partitions(run.whole, logs))
+    run.first_events = (*run.first_events, *_without_partitions(run.whole, logs))
     if run.options.output is not None:
         refuse_inside(run.options.output, targets)
     with run.held(logs) as options:

@@ -67,7 +67,7 @@ def apply_plan(
     journal_dir: str | None = None,
     partitions: Sequence[str] = (),
     after: str | None = None,
-    told: Mapping[str, object] | None = None,
+    note: Mapping[str, object] | None = None,
     disk: Disk = DISK,
 ) -> Applied:
     """Carry out a plan. The lock of the data directory is the caller's (`lock.locked`), before it plans.
@@ -75,7 +75,7 @@ def apply_plan(
     journal_id: of the run (`new_run_id`), the same for all directories it changes. quarantine: a directory
     elsewhere for what is taken out, made when it is missing. journal_dir: the same for the journal. partitions: for the plan of a data directory, the names
     of the partitions in it that the run has changed: undoing this journal undoes theirs too (such a plan may have no
-    steps). after: the id of an earlier journal of the same directory, which is undone behind this one. told: for later
+    steps). after: the id of an earlier journal of the same directory, which is undone behind this one. note: for later
     attempts at the same (module attempts). Raises Refused with one sentence: before the change is decided nothing has changed, after it the sentence
     says how to go on. Raises ValueError for a plan that contradicts itself.
     """
@@ -84,7 +84,7 @@ def apply_plan(
     location = location_for(plan.directory, journal_id, journal_dir, disk)
     with claimed_by_command(plan.directory, disk.follow_links):
         clear_the_way(plan.directory, disk)
-        others = {"partitions": list(partitions), "after": after} | ({} if told is None else {"told": told})
+        others = {"partitions": list(partitions), "after": after} | ({} if note is None else {"told": note})
         change = _decided(plan, location, Keeping(journal_dir, quarantine), others, disk)
         return _carried_out(change, 0, disk)
 

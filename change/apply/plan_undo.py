@@ -211,7 +211,7 @@ class PlanUndo:
             tail_path(self._location, self._change.elsewhere, tail.name, tail.position),
         )
         if not may_grow(path, tail_file, tail.position, disk):
-            raise Refused(f"cannot undo: {path} goes on with something else than {tail_file}")
+            raise Refused(f"cannot undo: {path} continues with other bytes than {tail_file}")
         names = map(self._location.target, (*self._course.touched, *self._course.made))
         if has_other_names(path, (self._location.old(tail.name), *names), disk):
             raise Refused(

@@ -62,7 +62,7 @@ def earlier_attempt(
 ) -> EarlierAttempt[R] | None:
     """Complete the change that an earlier attempt committed, and return it; None if there is none.
 
-    about: the target, as the attempt called it in `told`. kind: of its result. Raises Refused when it cannot be completed.
+    about: the target, as the attempt called it in `journal_note`. kind: of its result. Raises Refused when it cannot be completed.
     """
     location = as_pointed(location_for(directory, journal_id), disk)
     if not is_there(location, disk):
@@ -71,23 +71,23 @@ def earlier_attempt(
 
     with claimed_by_command(directory, disk.follow_links):
         journal = read_journal(location, disk)
-        told = None if journal.state is JournalState.ABANDONED else journal.header.get("told")
-        if not isinstance(told, dict) or told.get("about") != about:
+        note = None if journal.state is JournalState.ABANDONED else journal.header.get("told")
+        if not isinstance(note, dict) or note.get("about") != about:
             return None
         applied = finish_claimed(journal, disk)
         assert applied is not None
     nothing = Plan(command=journal.command, directory=directory, inputs=(), steps=())
     try:
-        result = kind.from_row(_values(journal, told.get("result")))
+        result = kind.from_row(_values(journal, note.get("result")))
     except TypeError:
         raise _not_followed(journal) from None
-    return EarlierAttempt(tuple(_events(journal, told)), Prepared(plan=nothing, result=result, done=applied))
+    return EarlierAttempt(tuple(_events(journal, note)), Prepared(plan=nothing, result=result, done=applied))
 
 
-# --- what is told
+# --- the note in the journal
 
 
-def told(about: str, events: Iterable[Event], result: KeptResult) -> dict[str, object]:
+def journal_note(about: str, events: Iterable[Event], result: KeptResult) -> dict[str, object]:
     """What an attempt stores in its journal for later attempts."""
     events_so_far = [_line(event) for event in events if not isinstance(event, Advance)]
     return {"about": about, "events": events_so_far, "result": result.as_row()}
@@ -106,8 +106,8 @@ def _line(event: Event) -> list[object]:
     raise TypeError(f"{event!r} is nothing that a change says")
 
 
-def _events(journal: Journal, told: Values) -> Iterator[Event]:
-    for line in told.get("events", ()):
+def _events(journal: Journal, note: Values) -> Iterator[Event]:
+    for line in note.get("events", ()):
         match line:
             case ["row", values]:
                 yield Row(_values(journal, values))

@@ -68,7 +68,7 @@ def _check_forgettable(journal: Journal, run: ChangeRun) -> None:
     whole = _whole_of(location, run)
     if whole is not None:
         raise Refused(
-            f"{journal.path} is taken back with {whole.path}, and forgotten with it: kseg undo --forget {whole.location.directory}"
+            f"{journal.path} can only be forgotten together with {whole.path}: kseg undo --forget {whole.location.directory}"
         )
     try:
         _check_kept(journal, DISK)
@@ -173,6 +173,6 @@ def _forget(journal: Journal, disk: Disk) -> None:
             with suppress(OSError):
                 disk.change_times(location.directory, status.st_mtime_ns)
     except OSError as error:
-        raise Refused(f"cannot forget {journal.path}: {error.strerror}; the same command goes on") from error
+        raise Refused(f"cannot forget {journal.path}: {error.strerror}; repeat the command to continue") from error
     except (KeyError, ValueError, TypeError, FormatError) as error:
         raise Refused(f"{journal.path} is not a valid kseg journal: {error}") from error

@@ -121,7 +121,7 @@ class _Attempt(_Halves[O, R]):
 
     def plan(self, target: LogTarget, options: O) -> Iterator[Event]:
         from kseg.change.apply.disk import disk_for
-        from kseg.change.run.attempts import earlier_attempt, recorded, told
+        from kseg.change.run.attempts import earlier_attempt, journal_note, recorded
 
         self._partition_lock.enter_context(self._shared.lock_partition(target))
         directory = directory_of(target)
@@ -140,7 +140,7 @@ class _Attempt(_Halves[O, R]):
         self._prepared = yield from recorded(self._plan(target, options), recorded_events)
         if self._prepared is not None and options.apply:
             self._prepared = replace(
-                self._prepared, told=told(target.path, recorded_events, self._prepared.result)
+                self._prepared, note=journal_note(target.path, recorded_events, self._prepared.result)
             )
 
     def release(self) -> None:

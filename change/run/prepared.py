@@ -70,7 +70,7 @@ class Prepared(Generic[R]):
 
     result: so far. copy: where the changed copy goes, None for a change in place; hard_link: unchanged files of
     it are links. sources: open files that the plan takes bytes
-    from. told: what the journal stores for a later attempt. done: the change, when an earlier
+    from. note: what the journal stores for a later attempt. done: the change, when an earlier
     attempt has made it.
     """
 
@@ -79,7 +79,7 @@ class Prepared(Generic[R]):
     copy: str | None = None
     hard_link: bool = False
     sources: tuple[Closeable, ...] = ()
-    told: Mapping[str, object] | None = None
+    note: Mapping[str, object] | None = None
     done: "Applied | None" = None
     # what could not be read meanwhile of the files in the plan's directory
     unreadable: tuple[Finding, ...] = field(init=False)
@@ -147,7 +147,7 @@ def carried_out(prepared: Prepared[R], options: ChangeOptions) -> ChangeOutcome:
                 journal_id=options.run_id,
                 quarantine=options.keeping.quarantine,
                 journal_dir=options.keeping.journal_dir,
-                told=prepared.told,
+                note=prepared.note,
                 disk=disk_for(options.follow_links),
             )
         )

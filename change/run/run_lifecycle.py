@@ -38,7 +38,7 @@ class RunLifecycle(ABC, Generic[O]):
         self.whole: Sequence[str] = ()  # those that were named as a whole, or below a parent
         self.links: list[str] = []  # directories among the targets, or around them, that are links
         self._is_complete = False
-        self.told: tuple[Event, ...] = ()  # about the evidence, before anything else
+        self.first_events: tuple[Event, ...] = ()  # about the evidence, before anything else
 
     @abstractmethod
     def note(self, event: Event) -> None:
@@ -118,7 +118,7 @@ class RunLifecycle(ABC, Generic[O]):
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """The events of the partitions, followed by those of their data directories."""
-        yield from self.told
+        yield from self.first_events
         for path in self.links:
             yield linked_directory(path)
         has_failed = False

@@ -230,7 +230,7 @@ def _so_far(run: ChangeRun) -> str:
     if not done:
         return "; nothing else of this run was taken back"
     waiting = ", ".join(dict.fromkeys(left))
-    return f"; taken back: {', '.join(done)}; not taken back: {waiting}; the same command goes on"
+    return f"; taken back: {', '.join(done)}; not taken back: {waiting}; repeat the command to continue"
 
 
 def _is_out_of_reach(run: ChangeRun) -> bool:

@@ -64,9 +64,9 @@ def purge(
     options: RetainOptions,
     disk: Disk = DISK,
     *,
-    told: Mapping[str, object] | None = None,
+    note: Mapping[str, object] | None = None,
 ) -> None:
-    """Delete these marked files. told: note in the journal for later attempts. Raises Refused."""
+    """Delete these marked files. note: in the journal, for later attempts. Raises Refused."""
     if options.shared is None:
         _delete(directory, names, disk)
         free_purged(directory, options, disk)
@@ -79,7 +79,7 @@ def purge(
             plan,
             journal_id=purge_id(options.run_id),
             journal_dir=options.keeping.journal_dir,
-            told=told,
+            note=note,
             disk=disk,
         )
     free_purged(directory, options, disk)

@@ -127,7 +127,7 @@ def purged(
             names,
             options,
             disk_for(options.follow_links),
-            told=_journal_note(directory, emitted_rows, outcome, options),
+            note=_journal_note(directory, emitted_rows, outcome, options),
         )
     return outcome
 
@@ -137,6 +137,6 @@ def _journal_note(
 ) -> dict[str, object] | None:
     if options.shared is None:
         return None
-    from kseg.change.run.attempts import told
+    from kseg.change.run.attempts import journal_note
 
-    return told(directory, emitted_rows, outcome)
+    return journal_note(directory, emitted_rows, outcome)

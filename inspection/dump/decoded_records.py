@@ -109,7 +109,7 @@ class DecodedRecords:
         return Finding(
             "undecodable-record",
             self.path,
-            f"the record at offset {offset} cannot be decoded: Kafka's own dump tool ends here with {exception}; this dump goes on",
+            f"the record at offset {offset} cannot be decoded: Kafka's own dump tool ends here with {exception}; this dump continues",
             position=lines.table.at(C.POSITION, lines.chunk.records.at(C.R_BATCH, at)),
             first_offset=offset,
             last_offset=offset,

@@ -209,7 +209,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
                 journal_id=self.options.run_id,
                 journal_dir=keeping.journal_dir,  # the marker is kept as a second name, which `opening_of` finds
                 partitions=names,
-                told={LOSSES: losses},
+                note={LOSSES: losses},
             )
             self._resume(log_dir)
 

@@ -101,7 +101,7 @@ def official_stop(path: str, position: int, exception: str) -> Finding:
     return Finding(
         "official-tool-stops",
         path,
-        f"Kafka's own dump tool ends with {exception} at position {position}; this dump goes on",
+        f"Kafka's own dump tool ends with {exception} at position {position}; this dump continues",
         position=position,
         length=0,
         numbers={"exception": exception},
