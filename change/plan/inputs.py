@@ -23,8 +23,8 @@ def inputs_of(directory: str) -> tuple[FileIdentity, ...]:
                     found.append(identity(entry.name, status))
                 elif stat.S_ISLNK(status.st_mode) and _leads_to_file(entry) and _is_kafkas(entry.name):
                     raise Refused(
-                        f"{entry.path} is a link to a file elsewhere: changes are planned only where the files "
-                        "themselves lie in the directory"
+                        f"{entry.path} is a link to a file elsewhere; kseg changes only directories that "
+                        "contain the files themselves"
                     )
     except OSError as error:
         raise cannot_read(directory, error) from error

@@ -173,6 +173,8 @@ def _forget(journal: Journal, disk: Disk) -> None:
             with suppress(OSError):
                 disk.change_times(location.directory, status.st_mtime_ns)
     except OSError as error:
-        raise Refused(f"cannot forget {journal.path}: {error.strerror}; repeat the command to continue") from error
+        raise Refused(
+            f"cannot forget {journal.path}: {error.strerror}; repeat the command to continue"
+        ) from error
     except (KeyError, ValueError, TypeError, FormatError) as error:
         raise Refused(f"{journal.path} is not a valid kseg journal: {error}") from error

@@ -108,8 +108,8 @@ def _is_free(descriptor: int | None, folder: str, part: int, lock_byte: int) -> 
         if is_ours:
             fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, lock_byte)
         raise Refused(
-            f"{folder} is not locked by the run this belongs to: it is over, or the file system keeps locks from other "
-            "machines, so that nobody can tell whether a broker is running; nothing was changed"
+            f"{folder} is not locked by the run of this task: the run is over, or the file system does not share locks between "
+            "machines, so a broker may be running; nothing was changed"
         )
     return is_ours
 

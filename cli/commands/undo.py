@@ -60,8 +60,8 @@ def command(
     """Take back what a command changed: every file is again what it was, with its time and permissions.
 
     Refused when a file was changed since, when a broker is running, or another kseg is at work. A change that was
-    killed half way can be undone too, or finished. An undo that was killed continues when the command is repeated. A run is taken back
-    as a whole with the paths that were given to it: nothing of it before all of it can be. The exit status is 1 when something is to be forgotten and was only planned.
+    killed half way can be undone too, or finished. An undo that was killed continues when the command is repeated. A run is undone
+    as a whole by the paths that were given to it, or not at all. The exit status is 1 when something is to be forgotten and was only planned.
     """
     if not journals:
         raise UsageError("kseg undo needs at least one JOURNAL")

@@ -74,7 +74,7 @@ def test_a_broker_stays_out_as_long_as_anything_of_the_run_lives(log_dir: Path) 
 
 
 def test_a_late_attempt_is_refused_when_its_run_is_over(log_dir: Path) -> None:
-    over = "not locked by the run this belongs to"
+    over = "not locked by the run of this task"
     with child(attempt(log_dir)) as late:
         assert over in late.said()
     with child(run(log_dir)) as called:
