@@ -12,6 +12,7 @@ from kseg.segment.quantities import DURATIONS_MS, SIZES, amount, read_time
 
 if TYPE_CHECKING:
     from kseg.cli.request import Request
+    from kseg.recovery.verify.options import VerifyOptions
     from kseg.spark.options import ClusterOptions
 
 
@@ -256,6 +257,26 @@ class CommonOptions(NamedTuple):
 
     def shown(self) -> Shown:
         return {"quiet": self.quiet, "progress": not self.no_progress}
+
+
+class Depth(NamedTuple):
+    """How closely `verify` looks at each log."""
+
+    quick: Annotated[bool, Option("--quick", help="Check only headers, checksums, names and sizes.")] = False
+    deep: Annotated[bool, Option("--deep", help="Also decompress and decode every record.")] = False
+
+    def options(self, now: int | None, drop_cache: bool) -> "VerifyOptions":
+        """now: None for the clock. Raises UsageError."""
+        if self.quick and self.deep:
+            raise UsageError("--quick and --deep are mutually exclusive")
+        from kseg.cli.run import clock_ms
+        from kseg.recovery.verify.options import VerifyOptions
+
+        return VerifyOptions(
+            level="quick" if self.quick else "deep" if self.deep else "default",
+            now_ms=clock_ms() if now is None else now,
+            drop_cache=drop_cache,
+        )
 
 
 class OnCluster(NamedTuple):

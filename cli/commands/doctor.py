@@ -1,11 +1,10 @@
 """`kseg doctor`: one page about a broker's data directories, and what to do about it."""
 
 from dataclasses import replace
-from typing import Annotated
 
-from kseg.cli.option_schema import Option
 from kseg.cli.options import (
     CommonOptions,
+    Depth,
     DropCache,
     Json,
     Now,
@@ -14,7 +13,6 @@ from kseg.cli.options import (
     Verbose,
 )
 from kseg.cli.topic_evidence import MetadataPath
-from kseg.segment.errors import UsageError
 
 EXAMPLES = (
     ("What is wrong here, and what do I type?", "kseg doctor /var/lib/kafka"),
@@ -27,8 +25,7 @@ EXAMPLES = (
 def command(
     *,
     paths: Paths,
-    quick: Annotated[bool, Option("--quick", help="Check only headers, checksums, names and sizes.")] = False,
-    deep: Annotated[bool, Option("--deep", help="Also decompress and decode every record.")] = False,
+    depth: Depth,
     metadata: MetadataPath = None,
     json: Json = False,
     common: CommonOptions,
@@ -41,24 +38,17 @@ def command(
 
     Combines what other commands know: whether a broker runs and how its last stop ended, disks and mounts, `verify` with its
     forecast of a broker's start, what each damaged partition costs (`recover`), hanging transactions, groups whose offsets are
-    not in the log, and what lies there that serves nobody any more. Never writes. The exit status is 1 when there is an error or
+    not in the log, and files that nothing uses any more. Never writes. The exit status is 1 when there is an error or
     something is to be done.
     """
-    if quick and deep:
-        raise UsageError("--quick and --deep are mutually exclusive")
+    options = depth.options(now, drop_cache)
     from kseg.cli.doctor.examination import Examination
     from kseg.cli.render import Style
-    from kseg.cli.run import clock_ms, notice, over_targets, workers
+    from kseg.cli.run import notice, over_targets, workers
     from kseg.cli.text.doctor import DoctorReport
     from kseg.cli.verify_work import VerifyWithLoads
-    from kseg.recovery.verify.options import VerifyOptions
     from kseg.segment.partition.targets import Expansion
 
-    options = VerifyOptions(
-        level="quick" if quick else "deep" if deep else "default",
-        now_ms=clock_ms() if now is None else now,
-        drop_cache=drop_cache,
-    )
     cluster = on.cluster(light=True)
     request = common.request(paths, cluster, {"--metadata": metadata})
     style = Style(

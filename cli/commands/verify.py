@@ -1,11 +1,10 @@
-"""`kseg verify`: is what lies there sound? Findings, a summary, the next command to type."""
+"""`kseg verify`: check logs and data directories. Prints findings, a summary, and the next command to type."""
 
 from dataclasses import replace
-from typing import Annotated
 
-from kseg.cli.option_schema import Option
 from kseg.cli.options import (
     CommonOptions,
+    Depth,
     DropCache,
     Json,
     Now,
@@ -14,7 +13,6 @@ from kseg.cli.options import (
     Verbose,
 )
 from kseg.cli.topic_evidence import MetadataPath
-from kseg.segment.errors import UsageError
 
 EXAMPLES = (
     ("Is this data directory sound?", "kseg verify /var/lib/kafka"),
@@ -27,8 +25,7 @@ EXAMPLES = (
 def command(
     *,
     paths: Paths,
-    quick: Annotated[bool, Option("--quick", help="Check only headers, checksums, names and sizes.")] = False,
-    deep: Annotated[bool, Option("--deep", help="Also decompress and decode every record.")] = False,
+    depth: Depth,
     metadata: MetadataPath = None,
     json: Json = False,
     common: CommonOptions,
@@ -44,20 +41,13 @@ def command(
     log where there is one. What a coordinator fails to load of its topic (groups, transactions) is an error too, unless --quick. Never writes. The exit status is 1
     when there is an error among the findings.
     """
-    if quick and deep:
-        raise UsageError("--quick and --deep are mutually exclusive")
+    options = depth.options(now, drop_cache)
     from kseg.cli.render import Style
-    from kseg.cli.run import clock_ms, over_targets
+    from kseg.cli.run import over_targets
     from kseg.cli.text.verify import VerifyReport
     from kseg.cli.verify_work import Verification, VerifyWithLoads
-    from kseg.recovery.verify.options import VerifyOptions
     from kseg.segment.partition.targets import Expansion
 
-    options = VerifyOptions(
-        level="quick" if quick else "deep" if deep else "default",
-        now_ms=clock_ms() if now is None else now,
-        drop_cache=drop_cache,
-    )
     style = Style(
         command="verify",
         json=json,
