@@ -265,16 +265,15 @@ class Depth(NamedTuple):
     quick: Annotated[bool, Option("--quick", help="Check only headers, checksums, names and sizes.")] = False
     deep: Annotated[bool, Option("--deep", help="Also decompress and decode every record.")] = False
 
-    def options(self, now: int | None, drop_cache: bool) -> "VerifyOptions":
-        """now: None for the clock. Raises UsageError."""
+    def options(self, now_ms: int, drop_cache: bool) -> "VerifyOptions":
+        """Raises UsageError."""
         if self.quick and self.deep:
             raise UsageError("--quick and --deep are mutually exclusive")
-        from kseg.cli.run import clock_ms
         from kseg.recovery.verify.options import VerifyOptions
 
         return VerifyOptions(
             level="quick" if self.quick else "deep" if self.deep else "default",
-            now_ms=clock_ms() if now is None else now,
+            now_ms=now_ms,
             drop_cache=drop_cache,
         )
 

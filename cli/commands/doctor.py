@@ -41,14 +41,14 @@ def command(
     not in the log, and files that nothing uses any more. Never writes. The exit status is 1 when there is an error or
     something is to be done.
     """
-    options = depth.options(now, drop_cache)
     from kseg.cli.doctor.examination import Examination
     from kseg.cli.render import Style
-    from kseg.cli.run import notice, over_targets, workers
+    from kseg.cli.run import clock_ms, notice, over_targets, workers
     from kseg.cli.text.doctor import DoctorReport
     from kseg.cli.verify_work import VerifyWithLoads
     from kseg.segment.partition.targets import Expansion
 
+    options = depth.options(clock_ms() if now is None else now, drop_cache)
     cluster = on.cluster(light=True)
     request = common.request(paths, cluster, {"--metadata": metadata})
     style = Style(

@@ -41,13 +41,13 @@ def command(
     log where there is one. What a coordinator fails to load of its topic (groups, transactions) is an error too, unless --quick. Never writes. The exit status is 1
     when there is an error among the findings.
     """
-    options = depth.options(now, drop_cache)
     from kseg.cli.render import Style
-    from kseg.cli.run import over_targets
+    from kseg.cli.run import clock_ms, over_targets
     from kseg.cli.text.verify import VerifyReport
     from kseg.cli.verify_work import Verification, VerifyWithLoads
     from kseg.segment.partition.targets import Expansion
 
+    options = depth.options(clock_ms() if now is None else now, drop_cache)
     style = Style(
         command="verify",
         json=json,
