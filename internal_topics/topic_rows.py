@@ -14,7 +14,6 @@ from typing import Any
 from kseg.internal_topics import share_4_0
 from kseg.internal_topics.decoding import (
     Decoded,
-    decode,
     decode_framed,
     decode_key,
     decode_value,
