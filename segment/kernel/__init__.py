@@ -1,1 +1,1 @@
-"""The compiled hot loops; every module is plain Python, typed by the .pxd beside it."""
+"""The room `segment/kernel`: the compiled hot loops; every module here is plain Python typed by the .pxd beside it."""
