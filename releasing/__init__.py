@@ -1,0 +1,1 @@
+"""What is published, and how it is made: `./release`, see docs/install.md."""

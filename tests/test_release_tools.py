@@ -1,0 +1,99 @@
+"""What is cheap to know about a release: where its version and its note come from, that archives repeat, what an SBOM must name."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import kseg
+from releasing import archives, changelog, inventory
+from releasing.bundle import newest_glibc
+from tests.support.paths import ROOT
+
+CHANGES = "# Changelog\n\nAbout.\n\n## Unreleased\n\n- new\n\n## 1.2.0 - 2026-01-02\n\n### Added\n\n- a\n\n## [1.1.0]\n\n- b\n"
+
+
+def test_the_version_stands_in_one_place() -> None:
+    assert changelog.version_of(ROOT) == kseg.__version__
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert "version" in project["project"]["dynamic"] and "version" not in project["project"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "kseg.__version__"}
+
+
+def test_a_source_without_a_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "kseg").mkdir()
+    (tmp_path / "kseg" / "__init__.py").write_text("version = 1\n")
+    with pytest.raises(ValueError, match="no __version__"):
+        changelog.version_of(tmp_path)
+
+
+def test_the_note_is_the_section_of_the_version() -> None:
+    assert list(changelog.sections(CHANGES)) == ["Unreleased", "1.2.0", "1.1.0"]
+    assert changelog.release_note(CHANGES, "1.2.0") == "# kseg 1.2.0\n\n### Added\n\n- a\n"
+    assert changelog.release_note(CHANGES, "1.1.0") == "# kseg 1.1.0\n\n- b\n"
+    assert changelog.release_note(CHANGES, "2.0.0") == "# kseg 2.0.0 (not released yet)\n\n- new\n"
+    with pytest.raises(ValueError, match="no section for 9"):
+        changelog.release_note(CHANGES.replace("Unreleased", "0.9"), "9")
+
+
+def test_this_changelog_gives_a_note() -> None:
+    note = changelog.release_note((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), kseg.__version__)
+    assert note.startswith(f"# kseg {kseg.__version__}") and len(note.splitlines()) > 5
+
+
+def test_an_archive_is_the_same_each_time(tmp_path: Path) -> None:
+    """Whatever the times, the owner and the order on disk; links and the execute bit stay."""
+    made = []
+    for turn, names in enumerate((("a", "b"), ("b", "a"))):
+        root = tmp_path / str(turn)
+        root.mkdir()
+        for name in names:
+            (root / name).write_text(name)
+            os.utime(root / name, (turn, turn))
+        (root / "a").chmod(0o755)
+        (root / "link").symlink_to("a")
+        archives.write_tar(tmp_path / f"{turn}.tar.gz", root, "kseg", 1_700_000_000)
+        made.append((tmp_path / f"{turn}.tar.gz").read_bytes())
+    assert made[0] == made[1]
+    with tarfile.open(tmp_path / "0.tar.gz") as archive:
+        assert [member.name for member in archive] == ["kseg", "kseg/a", "kseg/b", "kseg/link"]
+        assert [archive.getmember(f"kseg/{name}").mode for name in "ab"] == [0o755, 0o644]
+        assert archive.getmember("kseg/link").linkname == "a"
+
+
+def test_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    (tmp_path / "SHA256SUMS").write_text("old")
+    digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    assert archives.checksums(tmp_path) == f"{digest}  empty\n"
+
+
+def test_an_sbom_names_every_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    names = [
+        "typer",
+        "Rich",
+        "crcmod",
+        "crc32c",
+        "zstandard",
+        "lz4",
+        "python_snappy",
+        "cramjam",
+        "isal",
+        "deflate",
+    ]
+    whole = {"components": [{"name": name} for name in names]}
+    assert inventory.missing_components(whole, project) == []
+    assert inventory.missing_components({"components": whole["components"][:-1]}, project) == ["deflate"]
+
+
+def test_the_glibc_floor_is_the_newest_symbol() -> None:
+    assert newest_glibc(["GLIBC_2.9", "GLIBC_2.17", "GLIBC_2.2.5", "GLIBC_PRIVATE", "OPENSSL_3.0.0"]) == (
+        2,
+        17,
+    )
+    assert newest_glibc([]) == (0, 0)
