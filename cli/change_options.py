@@ -153,11 +153,14 @@ def change(
     *,
     jobs: int | None,
     look: "Callable[[Sequence[Target]], None] | None" = None,
+    alone: "Callable[[Any, int], Any] | None" = None,
 ) -> int:
     """Run `work` on the partitions that were asked for, with what surrounds them; gives the exit status.
 
-    look: what else is to be known about the targets, put into the run before it begins."""
+    look: what else is to be known about the targets, put into the run before it begins. alone: the options for one partition that has
+    all the jobs for itself."""
     from kseg.change.run.pipeline import groups_of
+    from kseg.cli.options import default_jobs
     from kseg.cli.run import over_targets
     from kseg.segment.partition.targets import Expansion
 
@@ -171,7 +174,15 @@ def change(
         in_place=run.options.apply,
         through=run.through,
         grouped=groups_of,
-        hold=lambda targets: _held(run, request.paths, targets, look),
+        hold=lambda targets: _held(
+            run,
+            request.paths,
+            targets,
+            look,
+            None
+            if alone is None or request.cluster is not None
+            else lambda options: alone(options, jobs or default_jobs()),
+        ),
     )
 
 
@@ -181,6 +192,7 @@ def _held(
     paths: Sequence[str],
     targets: "Sequence[Target]",
     look: "Callable[[Sequence[Target]], None] | None",
+    alone: "Callable[[Any], Any] | None",
 ) -> "Iterator[object]":
     """What the run holds; not before it is known that its copies leave the input as it is. Raises Refused."""
     from kseg.segment.errors import Refused
@@ -197,6 +209,8 @@ def _held(
         )
     if look is not None:
         look(targets)
+    if alone is not None and len(logs) == 1:
+        run.options = alone(run.options)
     run.first_events = (*run.first_events, *_without_partitions(run.whole, logs))
     if run.options.output is not None:
         refuse_inside(run.options.output, targets)

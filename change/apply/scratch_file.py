@@ -85,6 +85,10 @@ class ScratchFile:
             raise self._refused(error, memoryview(data).nbytes) from error
         self._count(memoryview(data))
 
+    def filled(self, size_bytes: int) -> None:
+        """A forked process has written so much into it; `crc` is not known then."""
+        self.size_bytes = size_bytes
+
     def copy(self, path: str, view: memoryview, position: int, length: int) -> None:
         """Add a range of the file `path`, whose bytes are those of `view`."""
         try:

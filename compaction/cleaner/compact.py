@@ -22,6 +22,7 @@ from kseg.change.run.prepared import Prepared, carried_out, complete_or_refuse, 
 from kseg.compaction.cleaner import rows
 from kseg.compaction.cleaner.cleanable import Cleanable, cleanable, is_overdue
 from kseg.compaction.cleaner.cleaning_evidence import CleaningEvidence, first_timestamps, gather, open_log
+from kseg.compaction.cleaner.forked_passes import ForkedPasses
 from kseg.compaction.cleaner.header_order import OFFSETS, contradictions
 from kseg.compaction.cleaner.options import CompactOptions, Damaged
 from kseg.compaction.cleaner.passes import LocalPasses, MakePasses
@@ -59,11 +60,12 @@ def compact_group(group: TargetGroup, options: CompactOptions) -> Iterator[Event
 
 
 def prepare(
-    target: LogTarget, options: CompactOptions, passes: MakePasses = LocalPasses
+    target: LogTarget, options: CompactOptions, passes: MakePasses | None = None
 ) -> Generator[Event, None, Prepared[CompactResult] | None]:
     """Plan: yields findings and steps; None for a log that a cleaner does not clean.
 
-    passes: runs the passes of the cleaning."""
+    passes: runs the passes of the cleaning; None: this process, or several by `options.jobs`."""
+    passes = passes or (ForkedPasses if options.jobs > 1 else LocalPasses)
     if isinstance(target, FileTarget):
         raise UsageError(f"{target.path} is one file of a log; name its partition directory to compact it")
     not_cleaned = _not_cleaned(target)

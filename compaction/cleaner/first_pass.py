@@ -4,16 +4,25 @@ from array import array
 from collections.abc import Sequence
 
 from kseg.compaction.cleaner.cleaned_transactions import Transactions
+from kseg.compaction.cleaner.log_cuts import Cut, parts
 from kseg.compaction.cleaner.offset_map import OffsetMap, batch_row
-from kseg.compaction.cleaner.segment_reader import DamagedSegment, control_kind, outside, problem_of, tables
+from kseg.compaction.cleaner.segment_reader import (
+    DamagedSegment,
+    control_kind,
+    headers,
+    outside,
+    problem_of,
+    tables,
+)
 from kseg.compaction.cleaner.segments import CleanerSegment, aborted_in, between
+from kseg.compaction.cleaner.transaction_runs import Kind, runs, track
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import keymap as K
-from kseg.segment.kernel.batch_runs import packed_stop, plain_stop, same_transaction
+from kseg.segment.kernel.batch_runs import packed_stop
 from kseg.segment.kernel.batch_walk import plain_run, walk
 from kseg.segment.scanning.decode import Decoder, Problem
 from kseg.segment.scanning.decompressed_runs import DecompressedRun, DecompressionBuffer
@@ -39,26 +48,52 @@ class OffsetMapBuilder:
         self._transactions = Transactions()
         self._bodies = DecompressionBuffer()
         self._start = 0
+        self._dirty: list[tuple[CleanerSegment, int]] = []  # with the offset that bounds it
 
     def run(self, start_offset: int, end_offset: int) -> None:
         """Fill the map with start_offset <= offset < end_offset, until the map is full. Raises DamagedSegment."""
+        self.begin(start_offset, end_offset)
+        self.fill(None, None)
+
+    def begin(self, start_offset: int, end_offset: int) -> None:
+        """A pass over start_offset <= offset < end_offset: clear the map."""
         self._map.begin(start_offset)
         self._start = start_offset
         dirty = between(self._segments, start_offset, end_offset)
         self._transactions.add(aborted_in(self._segments, self._log_start, start_offset, end_offset))
         bounds = [*(segment.base_offset for segment in dirty[1:]), end_offset]
-        for segment, bound in zip(dirty, bounds, strict=True):
-            with segment.opened() as view:
-                is_full = self._segment(segment, view)
-            if is_full:
-                return
-            self._map.update_latest_offset(bound - 1)
+        self._dirty = [*zip(dirty, bounds, strict=True)]
 
-    def _segment(self, segment: CleanerSegment, view: memoryview) -> bool:
+    def fill(self, start: Cut | None, stop: Cut | None) -> bool:
+        """Put the records between two cuts of the range into the map; whether it became full. None: the range begins or ends
+        there. Raises DamagedSegment, NotJoined when no batch ends at `stop`."""
+        for part in parts([segment for segment, _ in self._dirty], start, stop):
+            segment, bound = self._dirty[part.number]
+            with segment.opened() as view:
+                position = part.start or start_position(segment, view, self._start)
+                if self._segment(segment, view, position, part.stop):
+                    return True
+            if part.stop is None:
+                self._map.update_latest_offset(bound - 1)
+        return False
+
+    def track(self, stop: Cut) -> int:
+        """Advance the transactions alone to a cut, by the headers of batches whose checksums somebody else verifies; the last
+        offset before it."""
+        last_offset = self._start - 1
+        for part in parts([segment for segment, _ in self._dirty], None, stop):
+            segment = self._dirty[part.number][0]
+            with segment.opened() as view:
+                position = start_position(segment, view, self._start)
+                for table in headers(view, position, part.stop):
+                    track(segment, view, table, self._transactions)
+                    last_offset = table.at(C.LAST_OFFSET, table.count - 1)
+        return last_offset
+
+    def _segment(self, segment: CleanerSegment, view: memoryview, position: int, stop: int | None) -> bool:
         """Whether the map is full."""
         decoder = Decoder(view)
-        position = start_position(segment, view, self._start)
-        for table in tables(segment, view, position, self._found):
+        for table in tables(segment, view, position, self._found, stop):
             self._map.begin_table()
             if self._table(segment, view, decoder, table):
                 return True
@@ -68,32 +103,20 @@ class OffsetMapBuilder:
         return False
 
     def _table(self, segment: CleanerSegment, view: memoryview, decoder: Decoder, table: Columns) -> bool:
-        row, state = 0, self._transactions
-        while row < table.count:
-            stop = plain_stop(table.cells, table.capacity, row, table.count)
-            if stop > row and self._rows(segment, decoder, table, row, stop):
-                return True
-            row = stop
-            if row >= table.count:
-                break
-            producer, last = table.at(C.PRODUCER_ID, row), table.at(C.LAST_OFFSET, row)
-            if table.at(C.ATTRIBUTES, row) & L.CONTROL_BIT:
+        state = self._transactions
+        for run, row, stop in runs(table, state):
+            if run is Kind.DATA:
+                if self._rows(segment, decoder, table, row, stop):
+                    return True
+            elif run is Kind.ABORTED:
+                self._map.skip(table.at(C.BASE_OFFSET, row), table.at(C.LAST_OFFSET, stop - 1))
+            else:
                 try:
                     kind = control_kind(segment, view, decoder, table, row)
                 except DamagedSegment as damaged:
                     self._report(damaged)
                 else:
-                    state.on_control_batch(producer, last, kind)
-                row += 1
-                continue
-            is_aborted = state.is_aborted(producer, last)
-            stop = same_transaction(table.cells, table.capacity, row, table.count, state.next_offset)
-            stop = max(stop, row + 1)
-            if is_aborted:
-                self._map.skip(table.at(C.BASE_OFFSET, row), table.at(C.LAST_OFFSET, stop - 1))
-            elif self._rows(segment, decoder, table, row, stop):
-                return True
-            row = stop
+                    state.on_control_batch(table.at(C.PRODUCER_ID, row), table.at(C.LAST_OFFSET, row), kind)
         return False
 
     def _rows(self, segment: CleanerSegment, decoder: Decoder, table: Columns, row: int, stop: int) -> bool:

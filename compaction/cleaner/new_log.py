@@ -10,6 +10,7 @@ Without a scratch file everything except the writing is done; a plan counts this
 
 from array import array
 from collections.abc import Iterable
+from typing import Protocol
 
 from kseg.change.apply.scratch_file import ScratchFile
 from kseg.segment import header_tables as C
@@ -21,12 +22,14 @@ from kseg.segment.kernel import filter_batches as W
 from kseg.segment.kernel import seal_crc
 from kseg.segment.scanning.crc_verdicts import SMALL_BATCH_BYTES, crc_tables
 from kseg.segment.scanning.decode import Chunk
-from kseg.segment.sidecar.index_builder import IndexRefusal, SegmentIndexes
+from kseg.segment.sidecar.index_builder import IndexRefusal
+from kseg.segment.sidecar.txn_index import AbortedTxn
 from kseg.segment.values import dataclass
 
 _OUT_BYTES = 1 << 20
 _SHORT_SPAN_BYTES = 128 << 10
 _ROWS = 4096
+_NOTE_WIDTH = 4
 _MAX_PACKS = 256
 _NO_RECORDS = Columns(C.RECORD_WIDTH, 0)
 _NO_FLAGS = bytearray()
@@ -66,24 +69,70 @@ class Buffers:
         self.castagnoli = crc_tables()[0]
 
 
-class NewLog:
-    """One new segment. base_offset: of the first old one. log: where it is written, None to count only.
+class RowTaker(Protocol):
+    """Takes the rows of batches that were written out: indexes, or notes for who builds them."""
 
-    state: the kernel's (`filter_batches`), with its counts. indexes: entries of the batches that were written out.
+    def add_rows(self, table: Columns, first: int, stop: int) -> tuple[int, IndexRefusal] | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenPart:
+    """What another process has written of a new segment: `size_bytes` of its spool from `log_at` on, and `rows` notes of its batches
+    from note `rows_at` on. counts: the kernel's. aborted: what the new transaction index keeps."""
+
+    log_at: int
+    size_bytes: int
+    rows_at: int
+    rows: int
+    counts: tuple[int, ...]
+    aborted: tuple[AbortedTxn, ...]
+
+
+class RowNotes:
+    """Notes of new batches in a scratch file, for another process that indexes them (`NewLog.join`). rows: so far."""
+
+    def __init__(self, file: ScratchFile) -> None:
+        self._file = file
+        self._numbers = memoryview(array("q", bytes(8 * _NOTE_WIDTH * _ROWS)))
+        self.rows = 0
+
+    def add_rows(self, table: Columns, first: int, stop: int) -> None:
+        filled = W.note_rows(table.cells, table.capacity, first, stop, self._numbers)
+        self._file.write(self._numbers[:filled].cast("B"))
+        self.rows += stop - first
+
+
+class NewLog:
+    """One new segment, or a part of one. log: where it is written, None to count only. indexes: take the batches that were written out.
+
+    state: the kernel's (`filter_batches`), with its counts.
     """
 
-    def __init__(
-        self, buffers: Buffers, base_offset: int, interval_bytes: int, log: ScratchFile | None
-    ) -> None:
+    def __init__(self, buffers: Buffers, indexes: RowTaker, log: ScratchFile | None) -> None:
         self._buffers = buffers
         self._log = log
         self._path, self._view = "", memoryview(b"")
         self.state = memoryview(array("q", bytes(8 * W.S_WIDTH)))
-        self.indexes = SegmentIndexes(base_offset, interval_bytes, L.INT32_MAX)
+        self._indexes = indexes
 
     @property
     def size_bytes(self) -> int:
         return int(self.state[W.S_POSITION])
+
+    def join(self, part: WrittenPart, notes: memoryview, spool: ScratchFile | None) -> None:
+        """Add what another process has written, behind what is complete here. notes: of all its batches. Raises NotWritable."""
+        state, table = self.state, self._buffers.table
+        for at in range(0, part.rows, table.capacity):
+            table.count = count = min(table.capacity, part.rows - at)
+            W.place_rows(notes, part.rows_at + at, count, self.size_bytes, table.cells, table.capacity)
+            refused = self._indexes.add_rows(table, 0, count)
+            if refused is not None:
+                raise NotWritable(refused[1])
+        if self._log is not None and spool is not None and part.size_bytes:
+            self._log.copy(spool.path, spool.view, part.log_at, part.size_bytes)
+        state[W.S_POSITION] += part.size_bytes
+        for field in range(W.S_RECORDS, W.S_WIDTH):
+            state[field] += part.counts[field]
 
     # --- batches of an old segment
 
@@ -259,7 +308,7 @@ class NewLog:
                 if self._log is not None and state[W.S_OUT]:
                     with view[: state[W.S_OUT]] as filled:
                         self._log.write(filled)
-            refused = self.indexes.add_rows(table, 0, rows)
+            refused = self._indexes.add_rows(table, 0, rows)
             if refused is not None:
                 raise NotWritable(refused[1])
         elif self._log is not None and state[W.S_OUT]:

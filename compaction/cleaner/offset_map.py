@@ -17,6 +17,7 @@ from typing import Protocol
 from kseg.compaction.cleaner.options import SLOT_BYTES, CleanSettings
 from kseg.segment import header_tables as C
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import key_exchange as R
 from kseg.segment.kernel import keymap as K
 from kseg.segment.memory import PrivateMemory
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk
@@ -26,6 +27,7 @@ from kseg.segment.values import dataclass
 _NO_OFFSET_PUT = -1
 _LARGE_BYTES = 64 << 20
 _FIRST_SLOTS, _GROWTH = 4096, 8
+_JOINED = 8192  # rows joined in one call
 _MAX_DOUBLING_BYTES = 128 << 20  # maps up to this may be there beside the one that they grow from, and to
 
 
@@ -58,12 +60,14 @@ class OffsetMap:
     dirty_bytes: of the log that will go into it. skipped_ranges: ranges of offsets that were not put, in order.
     """
 
-    def __init__(self, settings: CleanSettings, dirty_bytes: int) -> None:
+    def __init__(self, settings: CleanSettings, dirty_bytes: int, *, like: "OffsetMap | None" = None) -> None:
+        """like: hash keys as this map does, so that it can take what is packed here."""
         self._settings = settings
         self._is_large = dirty_bytes > _LARGE_BYTES
         self._take_memory(min(_FIRST_SLOTS, settings.map_slots))
-        self._first = int.from_bytes(os.urandom(8))
-        self._second = int.from_bytes(os.urandom(8))
+        self._secret: tuple[int, int] = (
+            (int.from_bytes(os.urandom(8)), int.from_bytes(os.urandom(8))) if like is None else like._secret
+        )
         self.hashes = self.words = memoryview(array("q", bytes(16 * RECORDS_PER_TABLE)))
         self._pending = memoryview(array("q", bytes(32 * K.PENDING)))
         self._state = memoryview(array("q", bytes(8 * K.P_WIDTH)))
@@ -123,8 +127,7 @@ class OffsetMap:
             records.cells,
             records.capacity,
             records.count,
-            self._first,
-            self._second,
+            *self._secret,
             self.hashes,
         )
         return is_hashed == records.count
@@ -163,8 +166,7 @@ class OffsetMap:
                 table.cells,
                 table.capacity,
                 start_offset,
-                self._first,
-                self._second,
+                *self._secret,
                 self.slots,
                 self.slot_count,
                 self._limit,
@@ -192,6 +194,37 @@ class OffsetMap:
     def update_latest_offset(self, offset: int) -> None:
         """The map covers the log up to `offset` (Kafka: updateLatestOffset)."""
         self.latest_offset = offset
+
+    # --- a map that another process filled
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset put; −1 when there is none."""
+        return int(self._state[K.P_OFFSET])
+
+    def expect_above(self, offset: int) -> None:
+        """What is put from now on lies above this offset in an ordered map."""
+        self._state[K.P_OFFSET] = offset
+
+    def pack(self, rows: memoryview) -> int:
+        """Copy the keys and their offsets to `rows`; how many there are."""
+        return K.pack_slots(self.slots, self.slot_count, rows)
+
+    def join(self, rows: memoryview, count: int) -> bool:
+        """Add what another map has packed, the greater offset of each key staying; whether there is room for all, known before
+        anything is added."""
+        if self.size + count >= self._settings.map_keys:
+            return False
+        state, gone = memoryview(array("q", [self.size, 0, 0])), memoryview(array("q", bytes(8 * _JOINED)))
+        at = 0
+        while at < count:
+            stop = min(count, at + _JOINED)
+            state[R.F_GONE] = 0
+            at = R.fold_rows(rows, at, stop, self.slots, self.slot_count, self._limit, state, gone)
+            self._state[K.P_SIZE] = state[R.F_SIZE]
+            if at < stop:
+                self._grow()
+        return True
 
     def close(self) -> None:
         """Free the memory."""

@@ -76,7 +76,7 @@ class CompactOptions:
     apply: change the files; output: make a compacted copy below this directory instead (None: neither, plan only).
     run_id: names the journals. keeping: where journals and what is taken out go. top_keys: how many keys to name.
     follow_links: a directory may be a link.
-    accept_unreadable: bytes that cannot be read count as lost. shared: the work is done by attempts in other processes.
+    accept_unreadable: bytes that cannot be read count as lost. jobs: processes for one log. shared: the work is done by attempts in other processes.
     """
 
     settings: CleanSettings
@@ -96,6 +96,7 @@ class CompactOptions:
     top_keys: int = 10
     shared: SharedRun | None = None
     accept_unreadable: bool = False
+    jobs: int = 1
 
     @property
     def writes(self) -> bool:

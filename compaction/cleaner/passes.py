@@ -13,14 +13,15 @@ from kseg.compaction.cleaner.active_producers import LastRecords
 from kseg.compaction.cleaner.cleaner_totals import PassTotals
 from kseg.compaction.cleaner.first_pass import OffsetMapBuilder
 from kseg.compaction.cleaner.latest_offsets import LatestOffsets, fastest_lookup
-from kseg.compaction.cleaner.offset_map import OffsetMap
+from kseg.compaction.cleaner.log_cuts import Cut, middle, parts, within
+from kseg.compaction.cleaner.offset_map import KeyLookup, OffsetMap
 from kseg.compaction.cleaner.options import CleanSettings
-from kseg.compaction.cleaner.rewrite_group import clean_group, skip_group
+from kseg.compaction.cleaner.rewrite_group import GroupRewriter, skip_group
 from kseg.compaction.cleaner.second_pass import SegmentCleaner
 from kseg.compaction.cleaner.segment_groups import groups
-from kseg.compaction.cleaner.segment_reader import survey
+from kseg.compaction.cleaner.segment_reader import NotJoined, survey
 from kseg.compaction.cleaner.segments import CleanerSegment, aborted_in, floor_at
-from kseg.compaction.cleaner.top_keys import KeySketch, TopKey
+from kseg.compaction.cleaner.top_keys import KeySketch, TopKey, heaviest
 from kseg.segment.findings import Finding
 from kseg.segment.sidecar.txn_index import AbortedTxn
 from kseg.segment.values import dataclass
@@ -54,10 +55,27 @@ class SecondPassRequest:
     is_written: bool
     top_keys: int
 
+    def segments(self, log: LogBeingCleaned) -> list[CleanerSegment]:
+        """The segments to clean."""
+        return [segment for segment in log.segments if segment.base_offset < self.end_offset]
+
     def groups(self, log: LogBeingCleaned) -> list[list[CleanerSegment]]:
         """The segments to clean, in groups that each become one segment."""
-        to_clean = [segment for segment in log.segments if segment.base_offset < self.end_offset]
-        return groups(to_clean, log.settings, self.upper_offset)
+        return groups(self.segments(log), log.settings, self.upper_offset)
+
+    def cleaner(self, log: LogBeingCleaned, key_lookup: KeyLookup) -> SegmentCleaner:
+        """What rewrites the segments, or some of them, in their order."""
+        return SegmentCleaner(
+            key_lookup,
+            log.settings,
+            log.records,
+            self.upper_offset,
+            self.legacy_horizon_ms,
+            self.new_sketch(),
+        )
+
+    def new_sketch(self) -> KeySketch | None:
+        return KeySketch() if self.top_keys else None
 
 
 @dataclass(slots=True)
@@ -101,6 +119,8 @@ class LocalPasses:
     """In this process, with one map. dirty_bytes: of the log that will go into it."""
 
     def __init__(self, settings: CleanSettings, dirty_bytes: int) -> None:
+        self._settings = settings
+        self._dirty_bytes = dirty_bytes
         self._map = OffsetMap(settings, dirty_bytes)
 
     @property
@@ -114,46 +134,52 @@ class LocalPasses:
         return self._map.latest_offset + 1
 
     def second(self, log: LogBeingCleaned, request: SecondPassRequest) -> SecondPassResult:
-        sketch = KeySketch() if request.top_keys else None
-        horizon_ms = request.legacy_horizon_ms
+        # each side of the cut has a sketch of its own, as it has when two processes share the pass: so both name the same keys
+        cut = middle(request.segments(log)) if request.top_keys else None
         key_lookup = fastest_lookup(self._map, log.segments[0].base_offset)
-        segment_cleaner = SegmentCleaner(
-            key_lookup, log.settings, log.records, request.upper_offset, horizon_ms, sketch
-        )
+        try:
+            try:
+                return self._second(log, request, key_lookup, cut)
+            except NotJoined:
+                return self._second(log, request, key_lookup, None)
+        finally:
+            if isinstance(key_lookup, LatestOffsets):
+                key_lookup.close()
+
+    def _second(
+        self, log: LogBeingCleaned, request: SecondPassRequest, key_lookup: KeyLookup, cut: Cut | None
+    ) -> SecondPassResult:
+        cleaner = request.cleaner(log, key_lookup)
+        sketches = [cleaner.sketch]
         done = SecondPassResult()
         cleaned: list[CleanerSegment] = []
         try:
             for group in request.groups(log):
+                here = within(cut, len(cleaned), len(group))
                 cleaned += group
-                done.segments += self._group(segment_cleaner, group, log, request, done)
+                aborted = [log.aborted_in(segment) for segment in group]
+                if any(segment.is_damaged for segment in group):
+                    done.groups_skipped += 1
+                    skip_group(cleaner, group, aborted)
+                    done.segments += group
+                    continue
+                scratch = ScratchFile(request.directory) if request.is_written else None
+                interval_bytes = log.settings.index_interval_bytes
+                rewriter = GroupRewriter(cleaner, group, aborted, interval_bytes, scratch)
+                rewriter.clean(parts(group, None, here))
+                if here is not None:
+                    sketches.append(request.new_sketch())
+                    cleaner.sketch = sketches[-1]
+                    rewriter.clean(parts(group, here, None))
+                made = rewriter.finish()
+                done.segments += group if made is None else [made]
         except BaseException:
             discard(done.segments, cleaned)
             raise
-        finally:
-            if isinstance(key_lookup, LatestOffsets):
-                key_lookup.close()
-        done.pass_totals = segment_cleaner.pass_totals
-        if sketch is not None:
-            done.top_keys = list(sketch.top(request.top_keys, cleaned))
+        done.pass_totals = cleaner.pass_totals
+        named = [sketch.named(request.top_keys, cleaned) for sketch in sketches if sketch is not None]
+        done.top_keys = heaviest(named, request.top_keys)
         return done
-
-    def _group(
-        self,
-        segment_cleaner: SegmentCleaner,
-        group: list[CleanerSegment],
-        log: LogBeingCleaned,
-        request: SecondPassRequest,
-        done: SecondPassResult,
-    ) -> list[CleanerSegment]:
-        """The new segment; the old ones when they are skipped or nothing would change."""
-        aborted = [log.aborted_in(segment) for segment in group]
-        if any(segment.is_damaged for segment in group):
-            done.groups_skipped += 1
-            skip_group(segment_cleaner, group, aborted)
-            return group
-        scratch = ScratchFile(request.directory) if request.is_written else None
-        made = clean_group(segment_cleaner, group, aborted, log.settings.index_interval_bytes, scratch)
-        return group if made is None else [made]
 
     def survey(self, segments: Sequence[CleanerSegment]) -> list[Finding]:
         return [finding for segment in segments for finding in survey(segment)]

@@ -1,17 +1,89 @@
 """Rewrite one group of segments into one new segment: the part of a second pass that is independent of all others."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from kseg.change.apply.scratch_file import ScratchFile
-from kseg.compaction.cleaner.new_log import NewLog, NotWritable
+from kseg.compaction.cleaner.log_cuts import SegmentPart, parts
+from kseg.compaction.cleaner.new_log import NewLog, NotWritable, WrittenPart
 from kseg.compaction.cleaner.second_pass import SegmentCleaner
 from kseg.compaction.cleaner.segment_reader import DamagedSegment
 from kseg.compaction.cleaner.segment_splitting import SegmentOverflow
 from kseg.compaction.cleaner.segments import CleanerSegment, SideFiles
+from kseg.segment import layout as L
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import filter_batches as W
-from kseg.segment.sidecar.index_builder import OVERFLOW
+from kseg.segment.sidecar.index_builder import OVERFLOW, SegmentIndexes
 from kseg.segment.sidecar.txn_index import AbortedTxn, encode_txn_index
+
+
+class GroupRewriter:
+    """Makes one new segment of a group, part by part and in order.
+
+    aborted: what is known of each segment of the group before it is read. log: where it is written, None to count only;
+    it is closed unless the new segment has it.
+    """
+
+    def __init__(
+        self,
+        segment_cleaner: SegmentCleaner,
+        group: Sequence[CleanerSegment],
+        aborted: Sequence[Sequence[AbortedTxn]],
+        interval_bytes: int,
+        log: ScratchFile | None,
+    ) -> None:
+        self._cleaner = segment_cleaner
+        self._group = group
+        self._aborted = aborted
+        self._log = log
+        self._indexes = SegmentIndexes(group[0].base_offset, interval_bytes, L.INT32_MAX)
+        self._new = NewLog(segment_cleaner.buffers, self._indexes, log)
+        self._entries: list[AbortedTxn] = []
+
+    def clean(self, group_parts: Iterable[SegmentPart]) -> None:
+        """Rewrite parts in this process. Raises DamagedSegment, SegmentOverflow, NotJoined."""
+        with self._closing():
+            for part in group_parts:
+                segment = self._group[part.number]
+                if not part.start:
+                    self._cleaner.transactions.add(self._aborted[part.number])
+                try:
+                    self._cleaner.clean_into(self._new, segment, self._entries, part.start, part.stop)
+                except NotWritable as refused:
+                    raise _refusal_finding(refused, segment) from refused
+
+    def join(self, part: WrittenPart, notes: memoryview, spool: ScratchFile | None) -> None:
+        """Add what another process has written. Raises DamagedSegment, SegmentOverflow; both name any segment of the group."""
+        with self._closing():
+            try:
+                self._new.join(part, notes, spool)
+            except NotWritable as refused:
+                raise _refusal_finding(refused, self._group[-1]) from refused
+            self._entries += part.aborted
+
+    def finish(self) -> CleanerSegment | None:
+        """The new segment; None when it would equal the old one byte for byte."""
+        group, log = self._group, self._log
+        with self._closing():
+            self._indexes.finish()
+            self._cleaner.add_counts(self._new)
+            new_segment = _new_segment(self._new, self._indexes, group, self._entries, log)
+            is_same = len(group) == 1 and _is_same(self._new, group[0], new_segment)
+        if log is not None:
+            if is_same:
+                log.close()
+            else:
+                log.release()
+        return None if is_same else new_segment
+
+    @contextmanager
+    def _closing(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            if self._log is not None:
+                self._log.close()
+            raise
 
 
 def clean_group(
@@ -21,34 +93,10 @@ def clean_group(
     interval_bytes: int,
     log: ScratchFile | None,
 ) -> CleanerSegment | None:
-    """The new segment; None when it would equal the old one byte for byte.
-
-    aborted: what is known of each segment of the group before it is read. log: where it is written, None to count only;
-    it is closed unless the new segment has it. Raises DamagedSegment, Overflowed.
-    """
-    new = NewLog(segment_cleaner.buffers, group[0].base_offset, interval_bytes, log)
-    entries: list[AbortedTxn] = []
-    try:
-        for segment, known in zip(group, aborted, strict=True):
-            segment_cleaner.transactions.add(known)
-            try:
-                segment_cleaner.clean_into(new, segment, entries)
-            except NotWritable as refused:
-                raise _refusal_finding(refused, segment) from refused
-        new.indexes.finish()
-        segment_cleaner.add_counts(new)
-    except BaseException:
-        if log is not None:
-            log.close()
-        raise
-    new_segment = _new_segment(new, group, entries, log)
-    if len(group) == 1 and _is_same(new, group[0], new_segment):
-        if log is not None:
-            log.close()
-        return None
-    if log is not None:
-        log.release()
-    return new_segment
+    """A whole group by `GroupRewriter`. Raises DamagedSegment, SegmentOverflow."""
+    rewriter = GroupRewriter(segment_cleaner, group, aborted, interval_bytes, log)
+    rewriter.clean(parts(group, None, None))
+    return rewriter.finish()
 
 
 def skip_group(
@@ -68,10 +116,13 @@ def _refusal_finding(refused: NotWritable, segment: CleanerSegment) -> Exception
 
 
 def _new_segment(
-    new: NewLog, group: Sequence[CleanerSegment], entries: Sequence[AbortedTxn], log: ScratchFile | None
+    new: NewLog,
+    indexes: SegmentIndexes,
+    group: Sequence[CleanerSegment],
+    entries: Sequence[AbortedTxn],
+    log: ScratchFile | None,
 ) -> CleanerSegment:
     first, last = group[0], group[-1]
-    indexes = new.indexes
     files = SideFiles(
         indexes.offset_index.to_bytes(), indexes.time_index.to_bytes(), encode_txn_index(entries)
     )

@@ -19,9 +19,10 @@ from kseg.compaction.cleaner.cleaner_totals import PassTotals
 from kseg.compaction.cleaner.new_log import Buffers, NewLog, Rules
 from kseg.compaction.cleaner.offset_map import KeyLookup
 from kseg.compaction.cleaner.options import CleanSettings
-from kseg.compaction.cleaner.segment_reader import DamagedSegment, control_kind, outside, problem_of, tables
+from kseg.compaction.cleaner.segment_reader import control_kind, headers, outside, problem_of, tables
 from kseg.compaction.cleaner.segments import CleanerSegment
 from kseg.compaction.cleaner.top_keys import KeySketch
+from kseg.compaction.cleaner.transaction_runs import Kind, runs, track
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
@@ -58,7 +59,7 @@ class SegmentCleaner:
         self.horizons: Counter[int] = Counter()
         self.records_read = self.aborted_records = 0
         self.markers_kept = self.markers_removed = self.markers_stamped = 0
-        self._sketch = sketch
+        self.sketch = sketch
         self._runs = memoryview(array("q"))
         self._refilter_tallies = memoryview(array("q", bytes(8 * K.J_WIDTH)))
         self._flags = bytearray(RECORDS_PER_TABLE)
@@ -69,14 +70,22 @@ class SegmentCleaner:
         self._new: NewLog
         self._entries: list[AbortedTxn] = []
 
-    def clean_into(self, new: NewLog, segment: CleanerSegment, entries: list[AbortedTxn]) -> None:
-        """Clean one segment. entries: takes what the new transaction index keeps. Raises DamagedSegment."""
+    def clean_into(
+        self,
+        new: NewLog,
+        segment: CleanerSegment,
+        entries: list[AbortedTxn],
+        start: int = 0,
+        stop: int | None = None,
+    ) -> None:
+        """Clean one segment, or what lies between two positions of it. entries: takes what the new transaction index keeps.
+        Raises DamagedSegment, NotJoined when no batch ends at `stop`."""
         self._segment, self._new, self._entries = segment, new, entries
         self._keeps_legacy = segment.mtime_ms > self._legacy_horizon_ms
         with segment.opened() as view:
             self._view, self._decoder = view, Decoder(view)
             new.begin(segment.path, view)
-            for table in tables(segment, view, 0):
+            for table in tables(segment, view, start, stop=stop):
                 self._table(table)
             new.end()
             self._view = memoryview(b"")
@@ -103,25 +112,14 @@ class SegmentCleaner:
     def skip(self, segment: CleanerSegment) -> None:
         """Track the transactions of a segment that is skipped."""
         with segment.opened() as view:
-            decoder = Decoder(view)
             for table in tables(segment, view, 0, []):
-                row = 0
-                while (row := B.plain_stop(table.cells, table.capacity, row, table.count)) < table.count:
-                    self._track_transactions(segment, view, decoder, table, row)
-                    row += 1
+                track(segment, view, table, self.transactions)
 
-    def _track_transactions(
-        self, segment: CleanerSegment, view: memoryview, decoder: Decoder, table: Columns, row: int
-    ) -> None:
-        producer, last = table.at(C.PRODUCER_ID, row), table.at(C.LAST_OFFSET, row)
-        if not table.at(C.ATTRIBUTES, row) & L.CONTROL_BIT:
-            self.transactions.is_aborted(producer, last)
-            return
-        try:
-            kind = control_kind(segment, view, decoder, table, row)
-        except DamagedSegment:
-            return
-        self.transactions.on_control_batch(producer, last, kind)
+    def skip_headers(self, segment: CleanerSegment, stop: int | None) -> None:
+        """Track the transactions of a segment up to a position, whose checksums somebody else verifies."""
+        with segment.opened() as view:
+            for table in headers(view, 0, stop):
+                track(segment, view, table, self.transactions)
 
     # --- a table of batches
 
@@ -129,26 +127,15 @@ class SegmentCleaner:
         self.records_read += B.declared_records(table.cells, table.capacity, 0, table.count)
         tallies = self._tallies(table)
         W.clear_tallies(tallies, table.capacity, 0, table.count)
-        row, state = 0, self.transactions
-        while row < table.count:
-            stop = B.plain_stop(table.cells, table.capacity, row, table.count)
-            self._filter_batches(table, tallies, row, stop)
-            row = stop
-            if row >= table.count:
-                break
-            if table.at(C.ATTRIBUTES, row) & L.CONTROL_BIT:
-                self._control(table, tallies, row)
-                row += 1
-                continue
-            is_aborted = state.is_aborted(table.at(C.PRODUCER_ID, row), table.at(C.LAST_OFFSET, row))
-            stop = B.same_transaction(table.cells, table.capacity, row, table.count, state.next_offset)
-            stop = max(stop, row + 1)
-            if is_aborted:
+        state = self.transactions
+        for kind, row, stop in runs(table, state):
+            if kind is Kind.DATA:
+                self._filter_batches(table, tallies, row, stop)
+            elif kind is Kind.ABORTED:
                 self.aborted_records += B.declared_records(table.cells, table.capacity, row, stop)
                 self._new.drop(table, tallies, row, stop)
             else:
-                self._filter_batches(table, tallies, row, stop)
-            row = stop
+                self._control(table, tallies, row)
         state.advance_to(table.at(C.LAST_OFFSET, table.count - 1))
 
     def _tallies(self, table: Columns) -> memoryview:
@@ -194,8 +181,8 @@ class SegmentCleaner:
             tallies,
             totals,
         )
-        if self._sketch is not None and totals is self.totals:
-            self._sketch.count(chunk, self._flags, table, self._segment.base_offset)
+        if self.sketch is not None and totals is self.totals:
+            self.sketch.count(chunk, self._flags, table, self._segment.base_offset)
 
     def _note_horizons(self, table: Columns, tallies: memoryview, row: int, stop: int) -> None:
         if len(self._runs) < 2 * table.capacity:

@@ -30,18 +30,42 @@ class DamagedSegment(Exception):
         self.findings = findings
 
 
+class NotJoined(Exception):
+    """No batch ends where a part of a log was said to end."""
+
+
 def tables(
-    segment: CleanerSegment, view: memoryview, position: int, found: list[Finding] | None = None
+    segment: CleanerSegment,
+    view: memoryview,
+    position: int,
+    found: list[Finding] | None = None,
+    stop: int | None = None,
 ) -> Iterator[Columns]:
     """The batches from `position` on; a table is valid until the next.
 
-    found: collects damage, and reading continues after it. Raises DamagedSegment when it is None.
+    found: collects damage, and reading continues after it. Raises DamagedSegment when it is None. stop: where a batch ends, and
+    the tables with it; None is the end of the segment. Raises NotJoined when none ends there.
     """
+    end = position
+    for table in _tables(segment, view, position, found, stop):
+        end = table.at(C.POSITION, table.count - 1) + table.at(C.SIZE, table.count - 1)
+        yield table
+    if stop is not None and end != stop:
+        raise NotJoined(segment.path)
+
+
+def _tables(
+    segment: CleanerSegment,
+    view: memoryview,
+    position: int,
+    found: list[Finding] | None,
+    stop: int | None,
+) -> Iterator[Columns]:
     if segment.is_whole:
-        yield from _walked(view, position)
+        yield from headers(view, position, stop)
         return
     is_whole = True
-    for block in Scanner(view, segment.base_offset, file=segment.file).blocks(position):
+    for block in Scanner(view, segment.base_offset, file=segment.file).blocks(position, until=stop):
         if isinstance(block, Damage):
             is_whole = False
             segment.is_damaged = True
@@ -51,8 +75,21 @@ def tables(
             found.append(finding)
         else:
             yield block
-    if is_whole and position == 0:
+    if is_whole and position == 0 and stop is None:
         segment.is_whole = True
+
+
+def headers(view: memoryview, position: int, stop: int | None) -> Iterator[Columns]:
+    """The batches from `position` to `stop` (None: to the end), their checksums left alone."""
+    table = Columns(C.BATCH_WIDTH, min(BATCHES_PER_TABLE, 16 + len(view) // 128))
+    state = memoryview(array("q", [position, 0]))
+    end = len(view) if stop is None else stop
+    reason = FULL
+    while reason == FULL and state[0] < end:
+        reason = walk(view, len(view), table.cells, table.capacity, state, end)
+        table.count = state[1]
+        if table.count:
+            yield table
 
 
 def survey(segment: CleanerSegment) -> list[Finding]:
@@ -67,17 +104,6 @@ def survey(segment: CleanerSegment) -> list[Finding]:
                     found.append(undecodable(segment.path, table, chunk.problem))
     segment.is_damaged = segment.is_damaged or bool(found)
     return found
-
-
-def _walked(view: memoryview, position: int) -> Iterator[Columns]:
-    table = Columns(C.BATCH_WIDTH, min(BATCHES_PER_TABLE, 16 + len(view) // 128))
-    state = memoryview(array("q", [position, 0]))
-    reason = FULL
-    while reason == FULL:
-        reason = walk(view, len(view), table.cells, table.capacity, state)
-        table.count = state[1]
-        if table.count:
-            yield table
 
 
 def problem_of(segment: CleanerSegment, table: Columns, problem: Problem) -> DamagedSegment:

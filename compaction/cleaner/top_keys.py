@@ -9,7 +9,7 @@ decides what stays has a secret instead: there, two keys that are made to meet w
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from kseg.compaction.cleaner.segments import CleanerSegment
 from kseg.segment import header_tables as C
@@ -23,6 +23,8 @@ from kseg.segment.values import dataclass
 _PLACES = 1 << 16
 _SEED = 0x6B736567, 0x6B657973
 _WIDTH = 8
+_KEYS_FOR_ONE = 8  # keys that one sketch names for each that the whole is to name
+_MIN_KEYS = 64
 _BYTES, _VALUES, _SEGMENT, _POSITION, _OFFSET = range(3, 8)
 
 
@@ -59,6 +61,10 @@ class KeySketch:
             _PLACES,
         )
 
+    def named(self, limit: int, segments: Sequence[CleanerSegment]) -> list[TopKey]:
+        """As many keys as one of several sketches names, so that `heaviest` finds the `limit` weightiest of all."""
+        return list(self.top(max(_MIN_KEYS, _KEYS_FOR_ONE * limit), segments))
+
     def top(self, limit: int, segments: Sequence[CleanerSegment]) -> Iterator[TopKey]:
         """The largest first. segments: those that were counted, as they were."""
         weights = self._column(_BYTES)
@@ -93,3 +99,14 @@ def _key_at(segment: CleanerSegment, position: int, offset: int) -> bytes | None
                 if chunk.records.at(C.R_OFFSET, at) == offset:
                     return record_at(chunk, at).key
     return None
+
+
+def heaviest(named: Iterable[Sequence[TopKey]], most: int) -> list[TopKey]:
+    """The keys that weigh most in all sketches together. named: what each of them names."""
+    weights: dict[bytes, TopKey] = {}
+    for keys in named:
+        for top in keys:
+            known = weights.get(top.key, TopKey(top.key, 0, 0))
+            total = known.bytes_superseded + top.bytes_superseded
+            weights[top.key] = TopKey(top.key, total, known.records + top.records)
+    return sorted(weights.values(), key=lambda top: -top.bytes_superseded)[:most]

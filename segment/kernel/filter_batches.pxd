@@ -14,3 +14,9 @@ cpdef int rewrite_rows(const unsigned char[::1] view, int known, const unsigned 
 cpdef int finish_packed(const long long[::1] ends, Py_ssize_t count, const long long[::1] packs, const long long[::1] batches, Py_ssize_t batch_capacity, const long long[::1] tallies, const long long[::1] params, unsigned char[::1] out, long long[::1] table, Py_ssize_t table_capacity, long long[::1] state) except -1
 
 cpdef Py_ssize_t encode_rows(const unsigned char[::1] body, const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t count, const unsigned char[::1] flags, const long long[::1] batches, Py_ssize_t batch_capacity, Py_ssize_t row, const long long[::1] tallies, long long new_ms, unsigned char[::1] out, Py_ssize_t o) except -2
+
+@cython.locals(at=cython.Py_ssize_t, row=cython.Py_ssize_t)
+cpdef Py_ssize_t place_rows(const long long[::1] rows, Py_ssize_t first, Py_ssize_t count, long long base, long long[::1] table, Py_ssize_t capacity) except -1
+
+@cython.locals(at=cython.Py_ssize_t)
+cpdef Py_ssize_t note_rows(const long long[::1] table, Py_ssize_t capacity, Py_ssize_t first, Py_ssize_t stop, long long[::1] rows) except -1

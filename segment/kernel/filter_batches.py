@@ -314,3 +314,42 @@ def encode_rows(
         o,
         len(out),
     )
+
+
+def place_rows(rows: Readable, first: int, count: int, base: int, table: Writable, capacity: int) -> int:
+    """Rows of batches that another process has written, for the index of the new segment.
+
+    rows: position, size, last offset and maximum timestamp of each. They come into rows 0 … count − 1 of `table`, from row `first`
+    on, their positions `base` further on.
+    """
+    if first < 0 or count < 0 or count > capacity or 15 * capacity > len(table):
+        raise ValueError("a table is smaller than its capacity says")
+    if 4 * (first + count) > len(rows):
+        raise ValueError("there are fewer rows than that")
+    at = 4 * first
+    row = 0
+    while row < count:
+        table[row] = rows[at] + base
+        table[capacity + row] = rows[at + 1]
+        table[4 * capacity + row] = rows[at + 2]
+        table[10 * capacity + row] = rows[at + 3]
+        at = at + 4
+        row = row + 1
+    return count
+
+
+def note_rows(table: Readable, capacity: int, first: int, stop: int, rows: Writable) -> int:
+    """Rows first … stop − 1 of a table of new batches as `place_rows` takes them; how many numbers there are."""
+    if first < 0 or first > stop or stop > capacity or 15 * capacity > len(table):
+        raise ValueError("a table is smaller than its capacity says")
+    if 4 * (stop - first) > len(rows):
+        raise ValueError("there is no room for the rows")
+    at = 0
+    while first < stop:
+        rows[at] = table[first]
+        rows[at + 1] = table[capacity + first]
+        rows[at + 2] = table[4 * capacity + first]
+        rows[at + 3] = table[10 * capacity + first]
+        at = at + 4
+        first = first + 1
+    return at

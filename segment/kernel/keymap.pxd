@@ -21,6 +21,9 @@ cpdef Py_ssize_t put_rows(long long[::1] cells, Py_ssize_t capacity, Py_ssize_t 
 @cython.locals(old=cython.p_longlong, new=cython.p_longlong, at=cython.Py_ssize_t, place=cython.Py_ssize_t)
 cpdef int move_slots(long long[::1] slots, long long slot_count, long long[::1] larger, long long larger_count) except -1
 
+@cython.locals(table=cython.p_const_longlong, packed=cython.p_longlong, room=cython.Py_ssize_t, at=cython.Py_ssize_t, to=cython.Py_ssize_t)
+cpdef Py_ssize_t pack_slots(const long long[::1] slots, Py_ssize_t slot_count, long long[::1] out) except -1
+
 @cython.locals(total=cython.longlong, at=cython.Py_ssize_t, place=cython.Py_ssize_t)
 cdef int put_pending(const long long* pending, Py_ssize_t count, long long* slots, long long slot_count, long long limit, long long* state) noexcept
 

@@ -201,6 +201,27 @@ def move_slots(slots: Writable, slot_count: int, larger: Writable, larger_count:
     return 0
 
 
+def pack_slots(slots: Readable, slot_count: int, out: Writable) -> int:
+    """Everything in a map to `out`, slot behind slot without the empty ones; how many there are."""
+    if slot_count < 0 or 3 * slot_count > len(slots):
+        raise ValueError("the map is smaller than its capacity says")
+    table = buffer_access.cells_in(slots)
+    room = len(out)
+    packed = buffer_access.table_in(out)
+    at = 0
+    to = 0
+    while at < 3 * slot_count:
+        if table[at + 2] != 0:
+            if to + 3 > room:
+                raise ValueError("there is no room for the keys")
+            packed[to] = table[at]
+            packed[to + 1] = table[at + 1]
+            packed[to + 2] = table[at + 2]
+            to = to + 3
+        at = at + 3
+    return to // 3
+
+
 def put_pending(
     pending: Readable, count: int, slots: Writable, slot_count: int, limit: int, state: Writable
 ) -> int:

@@ -22,9 +22,6 @@ from kseg.segment.values import dataclass
 from kseg.spark.shuffle.superseded_bitmap import Survivors
 from kseg.spark.shuffle.task_messages import GroupWork, PassWork, ShufflePlan
 
-_KEYS_FOR_ONE = 8  # keys that a group names for each that the whole is to name
-_MIN_KEYS = 64
-
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
@@ -91,22 +88,10 @@ def _cleaned(
         return Rewritten(group.number, overflowed=number)
     keys: tuple[TopKey, ...] = ()
     if sketch is not None:
-        most = max(_MIN_KEYS, _KEYS_FOR_ONE * work.top_keys)
-        keys = tuple(sketch.top(most, group.segments))
+        keys = tuple(sketch.named(work.top_keys, group.segments))
     if made is None or log is None or work.workplace is None:
         return Rewritten(group.number, segment_cleaner.pass_totals, made, top_keys=keys)
     crc = log.crc
     log.leave()
     path = os.path.join(work.workplace, f"{group.number}-{attempt}")
     return Rewritten(group.number, segment_cleaner.pass_totals, replace(made, log=None), path, crc, keys)
-
-
-def heaviest(groups: Iterable[Rewritten], most: int) -> list[TopKey]:
-    """The keys that weigh most in all groups together."""
-    weights: dict[bytes, TopKey] = {}
-    for group in groups:
-        for top in group.top_keys:
-            known = weights.get(top.key, TopKey(top.key, 0, 0))
-            total = known.bytes_superseded + top.bytes_superseded
-            weights[top.key] = TopKey(top.key, total, known.records + top.records)
-    return sorted(weights.values(), key=lambda top: -top.bytes_superseded)[:most]

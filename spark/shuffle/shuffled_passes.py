@@ -29,13 +29,14 @@ from kseg.compaction.cleaner.segment_groups import groups
 from kseg.compaction.cleaner.segment_reader import DamagedSegment, survey
 from kseg.compaction.cleaner.segment_splitting import SegmentOverflow
 from kseg.compaction.cleaner.segments import CleanerSegment, aborted_in, between
+from kseg.compaction.cleaner.top_keys import heaviest
 from kseg.segment.findings import Finding
 from kseg.segment.sidecar.txn_index import AbortedTxn
 from kseg.segment.values import dataclass
 from kseg.spark.scheduling import MAX_SHARES
 from kseg.spark.shuffle.driver import Jobs
 from kseg.spark.shuffle.exchange_dir import ExchangeDir
-from kseg.spark.shuffle.rewriting import Rewritten, heaviest
+from kseg.spark.shuffle.rewriting import Rewritten
 from kseg.spark.shuffle.task_messages import (
     PART_BYTES_PER_ROW,
     GroupWork,
@@ -214,7 +215,7 @@ class ShuffledPasses:
                 second.pass_totals += each.pass_totals
             old = [log.segments[at] for at in _numbers_of(group)]
             second.segments += old if each is None or each.made is None else [_taken(each, each.made)]
-        second.top_keys = heaviest(done.values(), request.top_keys)
+        second.top_keys = heaviest((each.top_keys for each in done.values()), request.top_keys)
         return second
 
     def _rewrite(

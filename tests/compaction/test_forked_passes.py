@@ -1,0 +1,214 @@
+"""Compaction of one log by two processes: what it says and leaves is what one process says and leaves, also when the helper cannot finish."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.change.apply.scratch_file import ScratchFile
+from kseg.compaction.cleaner import forked_passes, log_cuts
+from kseg.compaction.cleaner.forked_passes import ForkedPasses
+from kseg.compaction.cleaner.log_cuts import Cut, SegmentPart, middle, parts, within
+from kseg.compaction.cleaner.options import CompactOptions, Damaged
+from kseg.compaction.cleaner.segments import CleanerSegment
+from kseg.segment import layout as L
+from tests.kafka.cleaning import random_case
+from tests.support.compact_helpers import SETTINGS, Topic, log
+from tests.support.shuffle_helpers import files, has_failed, kinds, local, said
+
+CASES = 24
+
+
+@pytest.fixture(autouse=True)
+def shared(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Every log is large enough to be cut; counts the passes by name, those that were shared and those that were not."""
+    monkeypatch.setattr(log_cuts, "MIN_BYTES", 1)
+    monkeypatch.setattr(forked_passes, "can_fork", lambda: True)  # pytest-xdist runs tests in a thread
+    passes: Counter[str] = Counter()
+
+    def watched(name: str) -> None:
+        original = getattr(ForkedPasses, name)
+
+        def run(*arguments: Any) -> Any:
+            passes[f"{name} begun"] += 1
+            answer = original(*arguments)
+            passes[name] += 1
+            return answer
+
+        monkeypatch.setattr(ForkedPasses, name, run)
+
+    watched("_first")
+    watched("_shared")
+    return passes
+
+
+def both_ways(directory: Path, options: CompactOptions) -> list[tuple[Any, ...]]:
+    """What one process and two say of the plan, say of the change, and leave."""
+    outcomes = []
+    for jobs in (1, 2):
+        plan = local(directory, replace(options, jobs=jobs))
+        copy = directory.parent / f"{directory.name}-{jobs}" / directory.name
+        shutil.rmtree(copy.parent, ignore_errors=True)
+        shutil.copytree(directory, copy)
+        done = local(copy, replace(options, jobs=jobs, apply=True, run_id="run"))
+        outcomes.append((said(plan, directory), said(done, copy), files(copy)))
+    return outcomes
+
+
+def test_random_logs(tmp_path: Path, shared: Counter[str]) -> None:
+    for seed in range(CASES):
+        (tmp_path / str(seed)).mkdir()
+        case = random_case(seed, tmp_path / str(seed))
+        for damaged in Damaged:
+            options = CompactOptions(settings=case.settings, damaged=damaged)
+            one, two = both_ways(case.directory, options)
+            assert two == one, seed
+    assert shared["_first"] > CASES
+    assert shared["_shared"] > CASES
+
+
+def keyed(parent: Path, codec: int = L.NONE, **rules: Any) -> Path:
+    """Random keys, tombstones, two producers whose transactions reach across segments, an empty last segment."""
+    rng = random.Random(codec)
+    topic = Topic(parent, **rules)
+    for number in range(160):
+        pairs = [(f"key-{rng.randrange(300)}", rng.choice(("a value", "another", None))) for _ in range(20)]
+        producer = 7 + number % 2
+        topic.send(*pairs, producer=producer, transactional=True, codec=codec)
+        if number % 12 > 9:
+            topic.end(producer, abort=number % 36 < 12)
+    for producer in (7, 8):
+        topic.end(producer)
+    topic.roll()
+    return topic.close()
+
+
+@pytest.mark.parametrize("codec", [L.NONE, L.LZ4, L.GZIP])
+@pytest.mark.parametrize("segment_bytes", [4000, 1 << 20], ids=["many segments", "one segment"])
+def test_transactions_across_the_cut(
+    tmp_path: Path, shared: Counter[str], codec: int, segment_bytes: int
+) -> None:
+    directory = keyed(tmp_path, codec, segment_bytes=segment_bytes, index_interval_bytes=200)
+    one, two = both_ways(directory, CompactOptions(settings=SETTINGS))
+    assert two == one
+    assert shared == {"_first begun": 2, "_first": 2, "_shared begun": 2, "_shared": 2}
+
+
+def test_a_map_that_becomes_full_behind_the_cut(tmp_path: Path, shared: Counter[str]) -> None:
+    """The half of 400 slots does not take the 300 keys of the helper's side: this process goes on behind the cut."""
+    directory = keyed(tmp_path, segment_bytes=4000, index_interval_bytes=200)
+    options = CompactOptions(settings=replace(SETTINGS, map_bytes=24 * 400))
+    one, two = both_ways(directory, options)
+    assert two == one
+    assert shared["_first"] == shared["_first begun"] == 2
+
+
+@pytest.mark.parametrize("damaged", list(Damaged))
+@pytest.mark.parametrize("number", [0, -3])
+def test_damage_on_either_side_of_the_cut(tmp_path: Path, damaged: Damaged, number: int) -> None:
+    directory = keyed(tmp_path, segment_bytes=4000, index_interval_bytes=200)
+    path = sorted(directory.glob("*.log"))[number]
+    data = bytearray(path.read_bytes())
+    data[200] ^= 1
+    path.write_bytes(data)
+    options = CompactOptions(settings=SETTINGS, damaged=damaged)
+    one, two = both_ways(directory, options)
+    assert two == one
+    events = local(directory, replace(options, jobs=2))
+    assert "bad-crc" in kinds(events)
+    assert has_failed(events) == (damaged is Damaged.REFUSE)
+
+
+def test_an_index_that_points_between_batches(tmp_path: Path, shared: Counter[str]) -> None:
+    directory = keyed(tmp_path, index_interval_bytes=200)
+    path = log(directory, 0).with_suffix(".index")
+    entries = bytearray(path.read_bytes())
+    for at in range(4, len(entries), 8):  # the positions
+        position = int.from_bytes(entries[at : at + 4], "big")
+        entries[at : at + 4] = (position + 1).to_bytes(4, "big")
+    path.write_bytes(entries)
+    one, two = both_ways(directory, CompactOptions(settings=SETTINGS))
+    assert two == one
+    assert shared["_first begun"] == shared["_shared begun"] == 2
+    assert not shared["_first"] and not shared["_shared"]
+
+
+@pytest.mark.parametrize("work", ["_LaterParts.rewrite", "OffsetMapBuilder.track"])
+def test_a_helper_that_dies(
+    tmp_path: Path, shared: Counter[str], monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
+    def die(*_: object) -> None:
+        os._exit(9)
+
+    kind, name = work.split(".")
+    monkeypatch.setattr(getattr(forked_passes, kind), name, die)
+    directory = keyed(tmp_path, segment_bytes=4000, index_interval_bytes=200)
+    one, two = both_ways(directory, CompactOptions(settings=SETTINGS))
+    assert two == one
+    assert shared["_first" if kind == "OffsetMapBuilder" else "_shared"] == 0
+
+
+def test_nothing_is_left_open(tmp_path: Path) -> None:
+    directory = keyed(tmp_path, segment_bytes=4000, index_interval_bytes=200)
+    before = set(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else set()
+    local(directory, CompactOptions(settings=SETTINGS, jobs=2))
+    after = set(os.listdir("/proc/self/fd")) if before else set()
+    assert len(after) <= len(before)
+
+
+# --- cuts
+
+
+def sized(*sizes: int) -> list[CleanerSegment]:
+    return [
+        CleanerSegment(
+            base_offset=number,
+            path="",
+            size_bytes=size,
+            mtime_ms=0,
+            index_bytes=0,
+            time_index_bytes=0,
+            largest_timestamp_ms=0,
+            origins=(),
+        )
+        for number, size in enumerate(sizes)
+    ]
+
+
+def test_a_cut_lies_between_segments_where_no_index_is() -> None:
+    assert middle(sized(10, 10, 10, 10)) == Cut(2, 0)
+    assert middle(sized(10, 30)) == Cut(1, 0)
+    assert middle(sized(1, 100)) is None
+    assert middle(sized(100)) is None
+    assert middle(sized()) is None
+    assert middle(sized(100, 10, 10), first_position=90) == Cut(1, 0)
+
+
+def test_parts_on_both_sides_of_a_cut_are_the_whole() -> None:
+    segments = sized(10, 10, 10)
+    assert list(parts(segments, None, Cut(1, 4))) == [SegmentPart(0, 0, None), SegmentPart(1, 0, 4)]
+    assert list(parts(segments, Cut(1, 4), None)) == [SegmentPart(1, 4, None), SegmentPart(2, 0, None)]
+    assert list(parts(segments, None, Cut(1, 0))) == [SegmentPart(0, 0, None)]
+    assert list(parts(segments, Cut(1, 0), None)) == [SegmentPart(1, 0, None), SegmentPart(2, 0, None)]
+    assert list(parts(segments, None, Cut(0, 0))) == []
+    assert within(Cut(2, 5), 1, 2) == Cut(1, 5)
+    assert within(Cut(2, 5), 0, 2) is None
+    assert within(Cut(2, 5), 3, 2) is None
+
+
+def test_a_scratch_file_that_another_process_filled(tmp_path: Path) -> None:
+    with ScratchFile(str(tmp_path)) as scratch:
+        child = os.fork()
+        if not child:
+            scratch.write(b"from there")
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        scratch.filled(10)
+        assert bytes(scratch.view) == b"from there"
