@@ -13,11 +13,11 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from kseg.change.apply.anchors import open_file, parent_of
+from kseg.change.apply.anchors import anchored, open_file, parent_of
 from kseg.segment import unreadable
 from kseg.segment.holes import data_extents
 
@@ -237,6 +237,18 @@ def _directory(path: str) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def kept_open(paths: Sequence[str]) -> Iterator[None]:
+    """With directories open, the outer ones first: paths below them begin there (`anchors`) and are not walked for each operation.
+    Those that cannot be opened are walked as ever."""
+    with ExitStack() as open_directories:
+        for path in paths:
+            with suppress(OSError):
+                descriptor = open_directories.enter_context(_directory(path))
+                open_directories.enter_context(anchored(path, descriptor))
+        yield
 
 
 def _opened_to_change(path: str) -> int:

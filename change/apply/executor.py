@@ -18,7 +18,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kseg.change.apply.disk import DISK, Disk, checksum, remove_quietly
+from kseg.change.apply.disk import DISK, Disk, checksum, kept_open, remove_quietly
 from kseg.change.apply.elsewhere import check_place
 from kseg.change.apply.journal import Journal, JournalState, is_there, partition_locations, read_journal
 from kseg.change.apply.journal_lines import COPY, PLAN
@@ -135,9 +135,10 @@ def _decided(
         raise _nothing_changed(plan.directory, error) from error
     try:
         journal = begin(location, header, disk)
-        staged = Staging(location, progress, elsewhere, disk).make()
-        check_inputs(plan.directory, plan.inputs, disk)
-        journal = append(journal, staged.as_line(), disk)
+        with kept_open(location.directories):
+            staged = Staging(location, progress, elsewhere, disk).make()
+            check_inputs(plan.directory, plan.inputs, disk)
+            journal = append(journal, staged.as_line(), disk)
     except BaseException as error:
         _roll_back(location, disk)
         if isinstance(error, OSError):
@@ -236,7 +237,7 @@ def _carried_out(change: Change, done: int, disk: Disk) -> Applied:
     """Take the steps behind the first `done`."""
     assert change.staged is not None
     try:
-        with deferring_signals():
+        with deferring_signals(), kept_open(change.journal.location.directories):
             _take_steps(change, done, disk)
     except OSError as error:
         path = change.journal.path

@@ -97,7 +97,7 @@ def _prepared(
     refuse_obstructed(plan, in_the_way)
     for row in step_rows(recovery_target.name, plan):
         yield Row(row)
-    salvaged, costs = _costs(recovery_target, repair, plan, broker_state, options)
+    salvaged, costs = _costs(recovery_target, found, repair, plan, broker_state, options)
     topic = options.topic_of(recovery_target.directory)
     remains = _remaining(recovery_target, repair, salvaged, plan, broker_state, options)
     # whose topic it is says `misplaced`
@@ -132,9 +132,18 @@ def _unchanged_repair(
     recovery_target: RecoveryTarget, found: DirectoryImage, broker_state: BrokerState, options: RecoverOptions
 ) -> Repair | None:
     """The result of salvage for an ordinary partition: most partitions need only this quick check."""
-    is_applicable = options.policy is Policy.SALVAGE and not options.rebuild and options.topic_id is None
-    if not is_applicable or recovery_target.base_offset is not None or recovery_target.partition is None:
+    if options.policy is not Policy.SALVAGE or options.topic_id is not None:
         return None
+    return _unchanged_by_salvage(recovery_target, found, broker_state, options)
+
+
+def _unchanged_by_salvage(
+    recovery_target: RecoveryTarget, found: DirectoryImage, broker_state: BrokerState, options: RecoverOptions
+) -> Repair | None:
+    is_whole_partition = recovery_target.base_offset is None and recovery_target.partition is not None
+    if options.rebuild or not is_whole_partition or recovery_target.is_kafka07:
+        return None
+    assert recovery_target.partition is not None
     return unchanged_repair(
         recovery_target.directory, recovery_target.partition, found, broker_state, options.settings
     )
@@ -187,6 +196,7 @@ def _plan(recovery_target: RecoveryTarget, found: DirectoryImage, repair: Repair
 
 def _costs(
     recovery_target: RecoveryTarget,
+    found: DirectoryImage,
     repair: Repair,
     plan: Plan,
     broker_state: BrokerState,
@@ -201,9 +211,12 @@ def _costs(
         loaded = repair if needs_nothing else _repair(recovery_target, Policy.KAFKA, broker_state, options)
     else:
         loaded = repair
-        salvaged = (
-            repair if repair.is_in_order else _repair(recovery_target, Policy.SALVAGE, broker_state, options)
-        )
+        salvaged = repair
+        if not repair.is_in_order:
+            # salvage of an ordinary directory is known without it, whatever a load would write anew
+            salvaged = _unchanged_by_salvage(recovery_target, found, broker_state, options) or _repair(
+                recovery_target, Policy.SALVAGE, broker_state, options
+            )
     if salvaged is loaded:
         return salvaged, {policy.value: rows.cost_row(salvaged) for policy in Policy}
     both = Policy.SALVAGE.value, Policy.KAFKA.value
@@ -249,7 +262,12 @@ def _remaining(
 
     try:
         return findings_afterwards(
-            recovery_target.directory, recovery_target.inputs, repair, broker_state, options.settings
+            recovery_target.directory,
+            recovery_target.inputs,
+            repair,
+            broker_state,
+            options.settings,
+            recovery_target.partition if recovery_target.base_offset is None else None,
         )
     except Refused:  # no room to look: what is wrong now is what may be wrong then
         return salvaged.findings

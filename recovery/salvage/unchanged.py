@@ -3,6 +3,7 @@
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.recovery.policy import BrokerState, LoadSettings, Repair
 from kseg.recovery.verify.quick_check import KnownState, quick_extent
+from kseg.segment.files import DISK, Reader
 from kseg.segment.partition.names import PartitionName, PartitionState
 
 
@@ -12,10 +13,11 @@ def unchanged_repair(
     found: DirectoryImage,
     broker_state: BrokerState,
     settings: LoadSettings,
+    reader: Reader = DISK,
 ) -> Repair | None:
     """The repair of a partition that needs none; None where the full salvage has to decide.
 
-    name: of the partition in `directory`. found: all its files, and the image of the repair.
+    name: of the partition in `directory`. found: all its files, and the image of the repair. reader: opens them.
     """
     if name.state is not PartitionState.LIVE or name.is_metadata_log:
         return None
@@ -25,7 +27,7 @@ def unchanged_repair(
         broker_state.first_dirty_offset,
     )
     known = KnownState(offsets, broker_state.log_start_offset, broker_state.is_clean, settings.now_ms)
-    extent = quick_extent(directory, found, known)
+    extent = quick_extent(directory, found, known, reader)
     if extent is None:
         return None
     end = extent.end_offset

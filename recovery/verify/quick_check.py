@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, UnreadableInput
-from kseg.segment.files import MappedFile, read_small
+from kseg.segment.files import DISK, Reader
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import verify_records
 from kseg.segment.kernel.validate import next_doubtful
@@ -65,13 +65,15 @@ class _Unusual(Exception):
     """Something is unusual: the full check has to run."""
 
 
-def quick_extent(directory: str, names: Iterable[str], known: KnownState) -> LogExtent | None:
+def quick_extent(
+    directory: str, names: Iterable[str], known: KnownState, reader: Reader = DISK
+) -> LogExtent | None:
     """The extent of the partition in `directory` when nothing is unusual. None: run the full check.
 
-    names: of all its files.
+    names: of all its files. reader: opens them.
     """
     try:
-        return _QuickCheck(directory, known).run(names)
+        return _QuickCheck(directory, known, reader).run(names)
     except (_Unusual, FormatError, UnreadableInput):
         return None
 
@@ -79,8 +81,9 @@ def quick_extent(directory: str, names: Iterable[str], known: KnownState) -> Log
 class _QuickCheck:
     """One quick check; call `run` once. The chain of batches (`verify_records.next_suspect`) and the replay go on from log to log."""
 
-    def __init__(self, directory: str, known: KnownState) -> None:
+    def __init__(self, directory: str, known: KnownState, reader: Reader) -> None:
         self._prefix = os.path.join(directory, "")
+        self._reader = reader
         self._known = known
         self._chain = memoryview(array("q", bytes(8 * verify_records.SEEN_WIDTH)))
         self._snapshots: dict[int, str] = {}
@@ -133,7 +136,7 @@ class _QuickCheck:
         return sorted(logs)
 
     def _read(self, name: str) -> bytes:
-        return read_small(self._prefix + name)
+        return self._reader.read_small(self._prefix + name)
 
     # --- one segment
 
@@ -143,9 +146,9 @@ class _QuickCheck:
         sums = memoryview(array("q", bytes(8 * verify_records.T_WIDTH)))
         sums[verify_records.T_MAX_TIMESTAMP] = L.NO_TIMESTAMP
         with (
-            MappedFile(stem + L.LOG_SUFFIX) as log,
-            MappedFile(stem + L.OFFSET_INDEX_SUFFIX) as offset_index,
-            MappedFile(stem + L.TIME_INDEX_SUFFIX) as time_index,
+            self._reader.open(stem + L.LOG_SUFFIX) as log,
+            self._reader.open(stem + L.OFFSET_INDEX_SUFFIX) as offset_index,
+            self._reader.open(stem + L.TIME_INDEX_SUFFIX) as time_index,
         ):
             size = len(log.view)
             _require(0 < size <= L.MAX_SEGMENT_BYTES)

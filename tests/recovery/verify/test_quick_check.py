@@ -15,7 +15,10 @@ from fixtures.diseases import put
 from kseg.change.append.partition_writer import PartitionWriter, RollRules
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.change.plan.inputs import inputs_of
+from kseg.recovery.loading.loader import load_as_broker
 from kseg.recovery.policy import BrokerState, Repair
+from kseg.recovery.salvage.fixpoint import findings_afterwards
+from kseg.recovery.salvage.image_reader import ImageReader
 from kseg.recovery.salvage.salvage import salvage
 from kseg.recovery.salvage.unchanged import unchanged_repair
 from kseg.segment.model import NewBatch, Record
@@ -258,3 +261,42 @@ def test_random_damage(sound: Path, tmp_path: Path, part: int) -> None:
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {[damage.__name__ for damage in done]}") from error
         shutil.rmtree(partition.parent)
+
+
+LOADS = 40
+
+
+def crashed(partition: Path, rng: random.Random) -> None:
+    """Side files are missing or cut, and bytes of logs are cut off or altered."""
+    for file in sorted(partition.iterdir()):
+        if file.suffix != ".log" and rng.random() < 0.5:
+            file.unlink()
+        elif file.suffix == ".index" and rng.random() < 0.2:
+            os.truncate(file, file.stat().st_size // 16 * 8)
+    if rng.random() < 0.6:
+        log = rng.choice(sorted(partition.glob("*.log")))
+        if rng.random() < 0.5:
+            os.truncate(log, rng.randrange(log.stat().st_size))
+        else:
+            put(log, rng.randrange(log.stat().st_size), bytes([rng.randrange(256)]))
+
+
+def test_what_a_load_leaves_is_said_to_be_what_salvage_says_of_it(sound: Path, tmp_path: Path) -> None:
+    """`recover --policy kafka` asks the quick check about the files as they will be."""
+    ordinary_ones = 0
+    for seed in range(LOADS):
+        partition = Path(shutil.copytree(sound, trams(tmp_path / str(seed))))
+        crashed(partition, random.Random(seed))
+        name, inputs = own_partition_name(str(partition)), inputs_of(str(partition))
+        broker_state = BrokerState(recovery_point=50 * (seed % 3))
+        repair = load_as_broker(str(partition), inputs, broker_state, SETTINGS)
+        if repair.load_failure is not None:
+            continue
+        given = str(partition), inputs, repair, broker_state, SETTINGS
+        expected = findings_afterwards(*given)
+        assert findings_afterwards(*given, name) == expected, seed
+        image_reader = ImageReader(str(partition), repair.image)
+        assert name is not None
+        quick = unchanged_repair(str(partition), name, repair.image, broker_state, SETTINGS, image_reader)
+        ordinary_ones += quick is not None
+    assert ordinary_ones > LOADS // 8
