@@ -55,7 +55,19 @@ def compact_rows(tools: Tools) -> Iterator[Row]:
             rival_turn=_cleaner_turn(tools, corpus, seconds=WARM_SECONDS),
             startup=tools.startup_turn(),
             at_least=2,
-            aim=3,
+            aim=4,
+            prepare=prepare,
+        )
+        yield Row(
+            f"compact-{name}-two",
+            "the same with --jobs 2",
+            _kseg_turn(tools, corpus, jobs=2),
+            judged_by=TIMES,
+            rival=CLEANER_WARM,
+            rival_turn=_cleaner_turn(tools, corpus, seconds=WARM_SECONDS),
+            startup=tools.startup_turn(),
+            at_least=2,
+            aim=6,
             prepare=prepare,
         )
     for share in SERIES:
@@ -95,7 +107,7 @@ def _fresh(tools: Tools, corpus: Path) -> Path:
     return directory
 
 
-def _kseg_turn(tools: Tools, corpus: Path) -> Turn:
+def _kseg_turn(tools: Tools, corpus: Path, jobs: int = 1) -> Turn:
     def turn() -> Sample:
         directory = _fresh(tools, corpus)
         words = (
@@ -105,7 +117,7 @@ def _kseg_turn(tools: Tools, corpus: Path) -> Turn:
             "--apply",
             "--quiet",
             "--jobs",
-            "1",
+            str(jobs),
             "--now",
             str(NOW_MS),
             directory,

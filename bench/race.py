@@ -32,7 +32,9 @@ def tools(directory: Path, scratch: Path) -> Tools:
     if not all((directory / name).exists() for name in NAMES):
         corpus.make(directory, SEGMENT_MIB << 20, BIG_MIB << 20, PARTITIONS)
     # as an installation leaves it: no program has to be compiled in the first turn, or in every one
-    compileall.compile_dir(str(Path(kseg.__file__).parent), quiet=2)
+    package = Path(kseg.__file__).parent
+    for room in (package, *(path.resolve() for path in package.iterdir() if path.is_symlink())):
+        compileall.compile_dir(str(room), quiet=2)  # which does not follow links
     script = Path(sys.executable).parent / "kseg"
     return Tools(script, Path(jars.tool("java")), jars.java_environment(), directory, scratch)
 

@@ -59,7 +59,6 @@ DOORS = {
     "cli/streams.py": "writes to stdout",
     "jobs/forked_worker.py": "asks the system how many tasks wait for a processor",
     "jobs/text_worker.py": "pipe and shared memory between processes",
-    "inspection/dump/text_worker.py": "pipe and shared memory between processes",
     "jobs/forked_answer.py": "pipe between processes",
     "recovery/verify/parallel_scan.py": "pipe between processes",
     "spark/package_shipping.py": "the zip of the package for executors",
