@@ -39,7 +39,7 @@ from kseg.compaction.cleaner.segment_splitting import SegmentOverflow
 from kseg.compaction.cleaner.segments import CleanerSegment, between
 from kseg.compaction.cleaner.top_keys import TopKey, heaviest
 from kseg.jobs.forked_answer import ForkedAnswer, NoAnswer
-from kseg.jobs.forked_worker import can_fork
+from kseg.jobs.forked_worker import can_fork, has_free_processor
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 from kseg.segment.memory import shared_memory
@@ -77,6 +77,11 @@ class _Rewritten:
     top_keys: list[TopKey]
 
 
+def can_share() -> bool:
+    """Whether a second process can be forked, and would find a processor."""
+    return can_fork() and has_free_processor()
+
+
 class ForkedPasses(LocalPasses):
     """In this process and one that it forks for each pass over a large range."""
 
@@ -84,7 +89,7 @@ class ForkedPasses(LocalPasses):
         self, log: LogBeingCleaned, start_offset: int, end_offset: int, found: list[Finding] | None
     ) -> int:
         dirty = between(log.segments, start_offset, end_offset)
-        if dirty and can_fork() and not any(segment.is_damaged for segment in dirty):
+        if dirty and can_share() and not any(segment.is_damaged for segment in dirty):
             try:
                 return self._first(log, dirty, start_offset, end_offset)
             except _NOT_SHARED:
@@ -143,7 +148,7 @@ class ForkedPasses(LocalPasses):
     def second(self, log: LogBeingCleaned, request: SecondPassRequest) -> SecondPassResult:
         segments = request.segments(log)
         cut = middle(segments) if segments else None
-        if cut is not None and can_fork() and not any(segment.is_damaged for segment in segments):
+        if cut is not None and can_share() and not any(segment.is_damaged for segment in segments):
             key_lookup = fastest_lookup(self._map, log.segments[0].base_offset)
             try:
                 return self._shared(log, request, cut, key_lookup)
