@@ -96,13 +96,14 @@ class _Recovery:
         state = memoryview(array("q", [0, 0]))
         is_checked = self._segment.checked_bytes == len(view)
         while True:
-            table = scanner.table
             if is_checked:
+                table = scanner.table
                 state[0] = position
                 reason = walk(view, len(view), table.cells, table.capacity, state)
                 table.count = good = state[1]
             else:
                 reason = scanner.fill(position, len(view))
+                table = scanner.table  # another one than before: the first is small
                 good = first_invalid(table.cells, table.capacity, table.count)
             if good:
                 yield table, good
