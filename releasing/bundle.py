@@ -61,8 +61,9 @@ def bundle(root: Path, wheel: Path, extras: Sequence[str], source: Path) -> None
     if floor > MAX_GLIBC:
         raise SystemExit(f"release: the bundle needs glibc {'.'.join(map(str, floor))}")
     (root / "GLIBC").write_text(".".join(map(str, floor)) + "\n")
-    # the hash of the source, and not its time, says whether bytecode fits: the same bytes each time, and no check at a start
-    run(home / "bin" / MINOR, "-I", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-s", home, home / "lib" / MINOR)  # fmt: skip
+    # the hash of the source, and not its time, says whether bytecode fits: the same bytes each time, and no check at a start. -f: asking
+    # for the completions has left some of the other kind
+    run(home / "bin" / MINOR, "-I", "-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash", "-s", home, home / "lib" / MINOR)  # fmt: skip
 
 
 def _copy_python(home: Path) -> None:
