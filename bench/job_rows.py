@@ -51,7 +51,5 @@ def _shared(name: str, job: str, ours: Turn, alone: Turn) -> Row:
 
 def _export(tools: Tools, codec: str, form: str, *words: str) -> Turn:
     directory = tools.segment(f"{codec}-100").parent
-    output = tools.scratch / "exported"
-    return tools.kseg_turn(
-        *("export", "--quiet", "--to", form, "--mode", "overwrite", "--output", output, *words, directory)
-    )
+    how = ("--quiet", "--to", form, "--mode", "overwrite", *words)
+    return tools.kseg_turn("export", *how, "--output", tools.scratch / "exported", directory)

@@ -29,14 +29,14 @@ def lookup_rows(tools: Tools) -> Iterator[Row]:
         if (tools.corpus / name).exists():
             yield _row(tools, f"key-{name}", words, tools.corpus / name)
     directory = tools.corpus / "zstd-100" / "bench-0"
-    words = ("lookup", "--key", NOBODYS, directory)
+    search = ("lookup", "--key", NOBODYS, directory)
     yield Row(
         "key-two-cores",
         "lookup --key in one zstd log with --jobs 2, against --jobs 1",
-        tools.kseg_turn(*words, "--jobs", "2", statuses=(0, 1)),
+        tools.kseg_turn(*search, "--jobs", "2", statuses=(0, 1)),
         judged_by=TIMES,
         rival="--jobs 1",
-        rival_turn=tools.kseg_turn(*words, "--jobs", "1", statuses=(0, 1)),
+        rival_turn=tools.kseg_turn(*search, "--jobs", "1", statuses=(0, 1)),
         at_least=1,
         aim=1.7,
         prepare=_warm(directory),
@@ -45,10 +45,10 @@ def lookup_rows(tools: Tools) -> Iterator[Row]:
     yield Row(
         "key-excluded",
         "lookup --key --from-time behind all records, against the same without",
-        tools.kseg_turn(*words, "--jobs", "1", "--from-time", late_ms, statuses=(0, 1)),
+        tools.kseg_turn(*search, "--jobs", "1", "--from-time", late_ms, statuses=(0, 1)),
         judged_by=TIMES,
         rival="without --from-time",
-        rival_turn=tools.kseg_turn(*words, "--jobs", "1", statuses=(0, 1)),
+        rival_turn=tools.kseg_turn(*search, "--jobs", "1", statuses=(0, 1)),
         at_least=2,
         prepare=_warm(directory),
     )
