@@ -17,6 +17,7 @@ from kseg.cli.options import (
     NoNow,
     OnCluster,
     Paths,
+    Verbose,
     key_bytes,
     read_epoch,
     time_option,
@@ -122,6 +123,7 @@ def command(
     payloads: PayloadFormats,
     connect_topics: ConnectTopics = (),
     common: CommonOptions,
+    verbose: Verbose = False,
     now: NoNow = None,
     on: OnCluster,
 ) -> int:
@@ -184,13 +186,14 @@ def command(
             bytes_mode=bytes_mode, show_secrets=show_secrets, connect_topics=connect_topics
         ),
     )
-    report = LookupReport(explain, only_hits=not is_one_log(paths))
+    report = LookupReport(explain, only_hits=not is_one_log(paths), shows_all=verbose or all)
     style = Style(
         command="lookup",
         json=json,
         **common.shown(),
         words=report.words,
         report=report,
+        verbose=verbose,
         missed=lambda row: row.get("type") == "lookup" and row.get("found") is False,
     )
 

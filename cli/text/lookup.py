@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kseg.cli.report import FindingGroups, Line
+from kseg.cli.report import VERBOSE_SHOWS_ALL, FindingGroups, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.common import plain_words, record_line
@@ -15,17 +15,20 @@ from kseg.segment.terminal import visible
 Values = Mapping[str, Any]
 
 _NAMES_SHOWN = 5
+_HITS_IN_FULL, _HITS_SHOWN = 8, 40
 
 
 class LookupReport:
     """The words for each answer, and a `Report` on the partitions that have none. explains: also the files that were read.
-    only_hits: those without an answer are told together."""
+    only_hits: those without an answer are told together, and of many answers the first ones in full, more in a line each, the others are
+    counted, unless shows_all."""
 
     streams_rows = True
 
-    def __init__(self, explains: bool, only_hits: bool) -> None:
+    def __init__(self, explains: bool, only_hits: bool, *, shows_all: bool = False) -> None:
         self._explains = explains
         self._only_hits = only_hits
+        self._shows_all = shows_all or explains or not only_hits
         self._missed: list[str] = []
         self._misses = self._hits = self._bytes_read = self._not_searched = 0
         self._groups = FindingGroups()
@@ -36,8 +39,10 @@ class LookupReport:
             yield record_line(values)
         elif values.get("type") != "lookup":
             yield from plain_words(values)
-        elif values.get("found") or not self._only_hits or self._explains:
+        elif self._shows_all or (values.get("found") and self._hits <= _HITS_IN_FULL):
             yield from self._answer_words(values)
+        elif values.get("found") and self._hits <= _HITS_SHOWN:
+            yield _head(values)
 
     def row(self, values: Values) -> None:
         if values.get("type") != "lookup":
@@ -62,6 +67,8 @@ class LookupReport:
     def closing(self, _summary: RunSummary) -> Iterator[Line]:
         for severity in (ERROR, WARNING, INFO):
             yield from self._groups.lines(severity)
+        if self._hits > _HITS_SHOWN and not self._shows_all:
+            yield Line(f"… and {counted(self._hits - _HITS_SHOWN, 'more answer')} ({VERBOSE_SHOWS_ALL})")
         if self._only_hits and self._misses:
             more = (
                 f" and {self._misses - len(self._missed):,} more" if self._misses > len(self._missed) else ""
@@ -83,7 +90,7 @@ class LookupReport:
             reason = f" ({visible(str(values['reason']))})" if values.get("reason") else ""
             yield f"{name}: nothing found{reason}"
         else:
-            yield f"{name}: {', '.join(_answer(values))}"
+            yield _head(values)
             place = _place(values)
             if place:
                 yield f"  in {place}"
@@ -94,6 +101,10 @@ class LookupReport:
             yield f"  {values.get('bytes_read') or 0:,} bytes read"
             for step in values.get("path") or ():
                 yield f"    {visible(_step(step))}"
+
+
+def _head(values: Values) -> str:
+    return f"{visible(str(values.get('partition')))}: {', '.join(_answer(values))}"
 
 
 def _answer(values: Values) -> Iterator[str]:

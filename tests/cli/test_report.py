@@ -130,3 +130,16 @@ def test_severities_have_a_colour_on_a_terminal_unless_that_is_not_wanted(flippe
     assert b": \x1b[1;31merror\x1b[0m: " in shown
     assert b"\x1b" not in on_terminal(words, NO_COLOR="1")
     assert b"\x1b" not in on_terminal(words, TERM="dumb")
+
+
+def test_answers_of_many_partitions_are_told_in_a_few_lines(tmp_path: Path, say: Say) -> None:
+    """`lookup --latest` has one answer a partition: the first ones in full, more in a line each, the others counted."""
+    data = broker_dir(tmp_path / "data", 1, 60, linked=True)
+    words = ("lookup", "--latest", "--topic", "orders.00", data)
+    status, lines = say(*words)
+    assert status == 0 and len(lines) <= 70
+    answers = [line for line in lines if line.startswith("orders.00-")]
+    assert len(answers) == 40 and any(line == "… and 20 more answers (--verbose shows all)" for line in lines)
+    assert len([line for line in say(*words, "--verbose")[1] if line.startswith("orders.00-")]) == 60
+    rows = [json.loads(line) for line in say(*words, "--json")[1]]
+    assert len({row["partition"] for row in rows if row["type"] == "lookup"}) == 60
