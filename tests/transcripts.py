@@ -43,6 +43,7 @@ _RUN = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
 _FREE = re.compile(r"[\d,]+ (bytes )?are free")
 _ROOM = re.compile(r"needs up to \S+ \w+ of room")  # in blocks of the file system
 _WRITTEN = re.compile(r", \S+ [KMG]iB to write")  # in blocks as well
+_MOUNTED = re.compile(r"[^ ]+ (\w+ )?of \S+ \w+ free \(\d+ %\).*")  # of this machine
 _NEEDED = re.compile(r"[\d,]+ bytes (or more )?are needed")
 _STAGED = re.compile(r"/\S+/(\.out\.kseg)-\w+/(part-\S+?)-[0-9a-f]{8}-[0-9a-f]{8}\.")
 _HELD = re.compile(r"(holds|holding) [1-9][\d,]* bytes")  # journals have numbers of inodes in them
@@ -244,6 +245,7 @@ INCIDENTS = (
         _sound,
         (
             "verify data",
+            "doctor data",
             "recover data",
             "list data",
             "list --partitions --sort size data",
@@ -265,6 +267,7 @@ INCIDENTS = (
         _flipped,
         (
             "verify data",
+            "doctor data",
             "verify --quiet data",
             "recover data",
             "recover data/orders.01-2",
@@ -281,6 +284,7 @@ INCIDENTS = (
         _crashed,
         (
             "verify data",
+            "doctor data",
             "recover data",
             "recover --policy kafka data",
             "list data",
@@ -334,6 +338,7 @@ INCIDENTS = (
         _flipped,
         (
             "verify data",
+            "doctor data",
             "list data",
             "list --partitions data",
             "dump --format table --limit 2 data/orders.00-0",
@@ -357,6 +362,7 @@ INCIDENTS = (
         _torn,
         (
             *_ON_A_BAD_DISK,
+            "doctor data",
             "list data",
             "lookup --offset 12 data/orders.00-1",
             *_READING,
@@ -378,6 +384,7 @@ INCIDENTS = (
             "compact --cleanup-policy compact --topic orders.07 data",
             _a_bit_flips,
             "verify data",
+            "doctor data",
             "recover data",
         ),
     ),
@@ -425,6 +432,7 @@ def _command(line: str | Callable[[], None], incident: Incident) -> str:
         return f"# {line.__doc__}\n"
     status, printed = (_in_pipe if incident.columns is None else _on_terminal)(shlex.split(line), incident)
     text = _FREE.sub("N are free", _RUN.sub("RUN", printed.decode().replace("\r\n", "\n")))
+    text = _MOUNTED.sub("N GiB of N GiB free (N %); FILE SYSTEM at MOUNT (OPTIONS)", text)
     text = _ROOM.sub("needs up to N KiB of room", text)
     text = _WRITTEN.sub(", N MiB to write", text)
     text = _NEEDED.sub(r"N bytes \1are needed", text)

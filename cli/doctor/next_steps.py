@@ -140,8 +140,9 @@ def _repair(situation: Situation, advice: str) -> Iterator[NextStep]:
             f"{advice} --output {shell_quoted('repaired')}",
         )
     yield NextStep("See what a repair would do; nothing is changed.", advice)
+    how = "Or repair in place, if the disk still takes writes" if situation.has_unreadable else "Repair"
     yield NextStep(
-        "Repair; `kseg undo` takes it back.", advice.replace("kseg recover", "kseg recover --apply", 1)
+        f"{how}; `kseg undo` takes it back.", advice.replace("kseg recover", "kseg recover --apply", 1)
     )
     yield _again(situation)
 

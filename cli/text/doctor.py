@@ -57,7 +57,7 @@ class DoctorReport:
         yield self._verdict(summary)
         yield from _section("broker", [*self._broker(), *self._disks()])
         yield from _section("next start", self._starts())
-        yield from self._findings()
+        yield from _section("what is wrong", self._findings())
         yield from _section("what the damage costs", self._costs())
         yield from _section("hanging transactions", self._hanging())
         yield from _section("groups whose offset is not in the log", self._stranded())
@@ -175,6 +175,8 @@ class DoctorReport:
             costs = values["costs"]
             salvage = short_cost_words(costs["salvage"]) if "salvage" in costs else "loses nothing"
             broker = f"; a broker {short_cost_words(costs['kafka'])}" if "kafka" in costs else ""
+            if "becomes-stray" in values["findings"]:
+                broker = "; a broker sets it aside as stray"
             yield Line(f"{name}: `recover` {salvage}{broker}")
         yield from _more(self._counts.get("damage", 0), len(found[:_SHOWN]))
 
@@ -193,7 +195,7 @@ class DoctorReport:
         found = self._rows.get("offset", ())
         for values in found[:_SHOWN]:
             limit = (
-                f"behind the log end {values['log_end_offset']}"
+                f"beyond the log end {values['log_end_offset']}"
                 if values["status"] == "beyond-log-end"
                 else f"below the log start {values['log_start_offset']}"
             )
