@@ -32,11 +32,12 @@ def _told(name: str) -> list[list[str]]:
 
 def test_a_thousand_partitions_fit_a_screen() -> None:
     """The figures of the issue: a sound directory 60 lines; with one error 70, the error within the first ten; no other command more."""
-    sound, *others, flipped, plan = _told("running-1050-partitions")
+    sound, *others, flipped, page, plan = _told("running-1050-partitions")
     assert len(sound) <= 60
     assert len(others) >= 8 and all(len(lines) <= 70 for lines in others)
     for lines in (flipped, plan):
         assert len(lines) <= 70 and any("error:" in line for line in lines[:10])
+    assert len(page) <= 60 and page[0].startswith("DAMAGED: 1 error") and "       kseg recover data" in page
     assert any("1 damaged: orders.07-31" in line and "records at risk" in line for line in flipped)
     assert "next: kseg recover data" in flipped and "next: kseg recover --apply data" in plan
 
