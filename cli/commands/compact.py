@@ -310,7 +310,7 @@ def command(
         report=CompactReport(),
         remains=is_due,
         advice=lambda _tally: apply_command("compact", plan, request) if run.is_due else "",
-        after_failure=lambda: "" if apply else None,  # what is damaged is to be repaired first
+        after_failure=lambda: None,  # what is damaged is to be repaired first
     )
     return change(
         compact_group,

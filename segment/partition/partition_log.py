@@ -58,6 +58,7 @@ class PartitionLog(Notes):
         super().__init__(use_index, is_live)
         self._end: int | None = None
         self._wished_start = log_start_offset
+        self._start_is_known = log_start_offset is not None
         if isinstance(target, PartitionTarget):
             self.directory, self.log_dir = target.path, target.log_dir
             named = {entry: parse_file_name(entry) for entry in _listed(target.path)}
@@ -134,10 +135,11 @@ class PartitionLog(Notes):
     def start_offset(self) -> int:
         """The log start offset; 0 for a partition without segments and without a word about it."""
         first = self.segments[0].base_offset if self.segments else 0
-        if self._wished_start is None:
+        if not self._start_is_known:
             self._wished_start = self._checkpointed(Role.LOG_START_OFFSETS)
             if self._wished_start is None:
                 self._wished_start = self._traced_start()
+            self._start_is_known = True
         return first if self._wished_start is None else max(first, self._wished_start)
 
     def _traced_start(self) -> int | None:
