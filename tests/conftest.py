@@ -15,8 +15,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from kseg.segment import unreadable
-from kseg.segment.kernel import bad_pages
 from tests.support import trees
 from tests.support.marked_tests import TestsById, is_whole_suite, marks_of
 from tests.support.paths import ROOT
@@ -38,14 +36,6 @@ settings.register_profile(
 )
 settings.register_profile("long", settings.get_profile("gate"), derandomize=False, print_blob=True)
 settings.load_profile(os.environ.get("KSEG_HYPOTHESIS", "gate"))
-
-
-@pytest.fixture(autouse=True)
-def other_disks_forgotten() -> None:
-    """What a process knows of bad sectors outlives the test that had them, and inodes are used again."""
-    if bad_pages.count():
-        bad_pages.forget()
-        unreadable.begin()
 
 
 def pytest_configure() -> None:

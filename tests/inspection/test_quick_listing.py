@@ -14,12 +14,22 @@ from kseg.inspection.inventory import list_target
 from kseg.inspection.query import ListOptions
 from kseg.inspection.quick_listing import quick_row
 from kseg.jobs.events import Row
+from kseg.segment import unreadable
+from kseg.segment.kernel import bad_pages
 from kseg.segment.partition.targets import PartitionTarget
 from tests.support.broker_dirs import broker_dir
 
 NOW_MS = 1_800_000_000_000
 DAMAGES = int(os.environ.get("KSEG_LISTINGS", "150"))
 FIRST_SEED = int(os.environ.get("KSEG_LISTINGS_SEED", "0"))
+
+
+@pytest.fixture(autouse=True)
+def other_disks_forgotten() -> None:
+    """What a process knows of bad sectors outlives the test that had them, and inodes are used again."""
+    if bad_pages.count():
+        bad_pages.forget()
+        unreadable.begin()
 
 
 def general_row(target: PartitionTarget) -> dict[str, object]:

@@ -14,12 +14,22 @@ from kseg.change.append.partition_writer import PartitionWriter
 from kseg.jobs.events import Advance, Event
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.verify import verify
+from kseg.segment import unreadable
+from kseg.segment.kernel import bad_pages
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.targets import FileTarget, PartitionTarget
 from kseg.segment.scanning import crc_verdicts
 from kseg.segment.scanning.prevalidated import ValidatedSpans
 
 PART_BYTES = 1500
+
+
+@pytest.fixture(autouse=True)
+def other_disks_forgotten() -> None:
+    """What a process knows of bad sectors outlives the test that had them, and inodes are used again."""
+    if bad_pages.count():
+        bad_pages.forget()
+        unreadable.begin()
 
 
 def told(target: FileTarget | PartitionTarget, options: VerifyOptions) -> list[Event]:
