@@ -149,6 +149,15 @@ Json = Annotated[
         help="Print JSON lines on stdout, one object with a type per line; messages for people go to stderr.",
     ),
 ]
+Html = Annotated[
+    str | None,
+    Option(
+        "--html",
+        metavar="FILE",
+        help="Also write a report for a browser to FILE: one file that loads nothing, to be sorted, filtered, printed and sent. A former report is replaced, "
+        "any other file is not.",
+    ),
+]
 Quiet = Annotated[
     bool,
     Option("--quiet", help="Print only results and errors. No progress, no notices, no summary.", panel=RUN),

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kseg.cli.progress import Progress
-from kseg.cli.report import VERBOSE_SHOWS_ALL, Line, Report, finding_sentence
+from kseg.cli.report import VERBOSE_SHOWS_ALL, Line, Page, Report, finding_sentence
 from kseg.cli.request import Request
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.streams import Output, complain, silence, terminal_columns
@@ -51,7 +51,7 @@ class Style:
     remains: whether a row says that something is still to be done; with it, findings alone do not settle the exit
     status, unless `errors_settle`. advice: the next command to type, None for the one that the worst finding hints at. raw: the texts are bytes
     that were asked for as such. request: what `run` puts in. report: what is printed instead of each row and finding;
-    verbose: as well as.
+    verbose: as well as. page: what is written to a file, however the run is shown.
     """
 
     command: str
@@ -71,6 +71,7 @@ class Style:
     request: Request | None = None
     report: Report | None = None
     verbose: bool = False
+    page: Page | None = None
 
     @property
     def has_summary(self) -> bool:
@@ -133,7 +134,7 @@ class _Screen:
             self._make_room()
             (self._out.write_exactly if self._style.raw else self._out.write)(event.data)
         elif isinstance(event, Row):
-            self._row(event.values)
+            self._row(event)
         elif isinstance(event, Finding):
             self._finding(event)
         else:
@@ -162,9 +163,13 @@ class _Screen:
             complain(f"kseg {style.command}: interrupted: {tally.progress_words()}")
         if style.report is not None and self._is_collected:
             self._lines(style.report.opening(tally))
-        if style.quiet:
-            self._out.flush()
-            return
+        if not style.quiet:
+            self._closing_words()
+        self._out.flush()
+        self._write_page()
+
+    def _closing_words(self) -> None:
+        tally, style = self._tally, self._style
         if style.report is not None and not style.json:
             self._lines(style.report.closing(tally))
         if style.summary is not None and (style.findings_are_result or not tally.is_spotless):
@@ -174,7 +179,15 @@ class _Screen:
         advice = self._advice()
         if advice:
             self._human(f"next: {advice}")
-        self._out.flush()
+
+    def _write_page(self) -> None:
+        style, tally = self._style, self._tally
+        if style.page is None or style.request is None:
+            return
+        report = style.report
+        lines = [] if report is None else [*report.opening(tally), *report.closing(tally)]
+        style.page.finish(tally, style.request, lines, self._advice())
+        style.page.say(style.quiet)
 
     def _advice(self) -> str:
         if self._tally.lacks_room:  # what the plan says about room comes first
@@ -201,7 +214,10 @@ class _Screen:
             else:
                 self._out.painted(line.text, line.tone)
 
-    def _row(self, values: Values) -> None:
+    def _row(self, row: Row) -> None:
+        values = row.values
+        if self._style.page is not None:
+            self._style.page.row(values, row.result)
         if self._style.report is not None:
             self._style.report.row(values)
         if values.get("type") == "result":
@@ -240,6 +256,8 @@ class _Screen:
             paths = self._hints[finding.severity].setdefault(finding.kind.hint, [])
             if len(paths) < _HINTED_PATHS and finding.path not in paths:
                 paths.append(finding.path)
+        if self._style.page is not None:
+            self._style.page.finding(finding)
         if self._style.report is not None:
             self._style.report.finding(finding)
         if self._style.json:
@@ -250,6 +268,8 @@ class _Screen:
 
     def _failure(self, failure: Failure) -> None:
         self._tally.fail(failure)
+        if self._style.page is not None:
+            self._style.page.failure(failure)
         self._end_table()
         self._out.flush()
         self._progress.hide()

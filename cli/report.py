@@ -4,13 +4,18 @@ A `Report` sees every row and finding and keeps counts and the first few of each
 run. `--verbose` prints every row and finding as it arrives, and of the report only the closing lines. `--json` has no report.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kseg.cli.run_summary import RunSummary
 from kseg.segment.counted import counted
 from kseg.segment.findings import ERROR, INFO, Finding
 from kseg.segment.terminal import shown_path, visible
+
+if TYPE_CHECKING:
+    from kseg.cli.request import Request
+    from kseg.jobs.events import Failure
+    from kseg.segment.partition.targets import Target
 
 GOOD = "good"  # the tone of a verdict that nobody needs to read twice
 
@@ -42,6 +47,24 @@ class Report(Protocol):
     def closing(self, summary: RunSummary) -> Iterator[Line]:
         """What it comes to; printed with --verbose as well."""
         ...
+
+
+class Page(Protocol):
+    """A report in a file (`cli/html`), made of what passes by beside what is printed. The methods raise Refused where it cannot be written."""
+
+    def begin(self, targets: "Sequence[Target]") -> None: ...
+
+    def row(self, values: Mapping[str, object], result: object) -> None: ...
+
+    def finding(self, finding: Finding) -> None: ...
+
+    def failure(self, failure: "Failure") -> None: ...
+
+    def finish(
+        self, summary: RunSummary, request: "Request", lines: "Sequence[Line]", advice: str
+    ) -> None: ...
+
+    def say(self, quiet: bool) -> None: ...
 
 
 class FindingGroups:

@@ -90,6 +90,8 @@ def over_targets(
         target for target in targets if grouped is None or not isinstance(target, LogDirTarget)
     ] or targets
     style = replace(style, request=request)
+    if style.page is not None:
+        style.page.begin(targets)
     tally = RunSummary(
         len(worked_on) + len(failures), errors_settle=style.errors_settle or style.remains is None
     )

@@ -6,6 +6,7 @@ from kseg.cli.options import (
     CommonOptions,
     Depth,
     DropCache,
+    Html,
     Json,
     Now,
     OnCluster,
@@ -18,6 +19,7 @@ EXAMPLES = (
     ("What is wrong here, and what do I type?", "kseg doctor /var/lib/kafka"),
     ("All data directories of a broker together", "kseg doctor /data1/kafka /data2/kafka"),
     ("Headers and checksums only, as fast as the disk", "kseg doctor --quick /var/lib/kafka"),
+    ("A page to attach to the incident", "kseg doctor --html doctor.html /var/lib/kafka"),
     ("For a script", "kseg doctor --json /var/lib/kafka"),
 )
 
@@ -28,6 +30,7 @@ def command(
     depth: Depth,
     metadata: MetadataPath = None,
     json: Json = False,
+    html: Html = None,
     common: CommonOptions,
     now: Now = None,
     verbose: Verbose = False,
@@ -42,6 +45,7 @@ def command(
     something is to be done.
     """
     from kseg.cli.doctor.examination import Examination
+    from kseg.cli.html.html_option import page_for
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms, notice, over_targets, workers
     from kseg.cli.text.doctor import DoctorReport
@@ -58,6 +62,7 @@ def command(
         findings_are_result=True,
         report=DoctorReport(options.now_ms),
         verbose=verbose,
+        page=page_for(html, "doctor", options.now_ms),
         words=lambda _: (),  # the report has them at its end
         remains=lambda row: row.get("type") == "step" and bool(row["due"]),
         errors_settle=True,

@@ -6,6 +6,7 @@ from kseg.cli.options import (
     CommonOptions,
     Depth,
     DropCache,
+    Html,
     Json,
     Now,
     OnCluster,
@@ -18,6 +19,7 @@ EXAMPLES = (
     ("Is this data directory sound?", "kseg verify /var/lib/kafka"),
     ("Names, sizes, headers and checksums only, as fast as the disk", "kseg verify --quick /var/lib/kafka"),
     ("Decode every record of a topic", "kseg verify --deep --topic orders /var/lib/kafka"),
+    ("The same as a page for a browser", "kseg verify --html verify.html /var/lib/kafka"),
     ("Findings for a script", "kseg verify --json orders-0"),
 )
 
@@ -28,6 +30,7 @@ def command(
     depth: Depth,
     metadata: MetadataPath = None,
     json: Json = False,
+    html: Html = None,
     common: CommonOptions,
     now: Now = None,
     verbose: Verbose = False,
@@ -41,6 +44,7 @@ def command(
     log where there is one. What a coordinator fails to load of its topic (groups, transactions) is an error too, unless --quick. Never writes. The exit status is 1
     when there is an error among the findings.
     """
+    from kseg.cli.html.html_option import page_for
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms, over_targets
     from kseg.cli.text.verify import VerifyReport
@@ -55,6 +59,7 @@ def command(
         findings_are_result=True,
         report=VerifyReport(),
         verbose=verbose,
+        page=page_for(html, "verify", options.now_ms),
         words=lambda _: (),  # the report has them at its end
     )
     verification = Verification(metadata)

@@ -1,0 +1,144 @@
+"""A value of a JSON line as a cell of a table: what is read, what it is sorted by, and how it is set."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from kseg.cli.text.amounts import duration_words, rough_duration_words, size_words
+from kseg.segment.moments import moment
+
+Values = Mapping[str, object]
+
+_NUMBERS = frozenset(("count", "number", "bytes", "duration", "seconds", "ratio", "alarm", "alarm-bytes"))
+_NAMED = 12  # of a list of names
+_MAX_TEXT = 4000  # a message that is longer is none that anybody reads
+
+
+class Cell(NamedTuple):
+    """text: shown. sort: a number, or the text itself where it is None. style: classes of the stylesheet."""
+
+    text: str
+    sort: int | float | None = None
+    style: str = ""
+
+
+NOTHING = Cell("", None, "nothing")
+
+
+class HtmlColumn(NamedTuple):
+    """A column of a table. key: where the value is in the row, a path with dots. kind: a name in `_MAKERS`."""
+
+    title: str
+    key: str
+    kind: str = "text"
+
+    @property
+    def is_number(self) -> bool:
+        return self.kind in _NUMBERS
+
+
+def cell(row: Values, column: HtmlColumn) -> Cell:
+    """The cell of a row. What is missing or null is an empty cell, which sorts last."""
+    value: object = row
+    for name in column.key.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return NOTHING if value is None else _MAKERS[column.kind](value)
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _text(value: object) -> Cell:
+    return Cell(_cut(str(value)))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
+
+
+def _name(value: object) -> Cell:
+    return Cell(_cut(str(value)), None, "name")
+
+
+def _amount(text: str, value: float) -> Cell:
+    return Cell(text, value, "number" if value else "number zero")
+
+
+def _count(value: object) -> Cell:
+    if isinstance(value, float):
+        return _amount(f"{value:,.2f}", value)
+    return _amount(f"{_number(value):,}", _number(value))
+
+
+def _plain_number(value: object) -> Cell:
+    """An id or an offset, which nobody adds up: digits without commas."""
+    return Cell(str(value), _number(value), "number")
+
+
+def _bytes(value: object) -> Cell:
+    return _amount(size_words(_number(value)), _number(value))
+
+
+def _time(value: object) -> Cell:
+    if _number(value) < 0:
+        return NOTHING
+    return Cell(moment(_number(value)).replace("T", " ").removesuffix(".000Z").removesuffix("Z"), _number(value), "time")  # fmt: skip
+
+
+def _duration(value: object) -> Cell:
+    return Cell(duration_words(_number(value)), _number(value), "number")
+
+
+def _seconds(value: object) -> Cell:
+    seconds = float(value) if isinstance(value, int | float) else 0.0
+    return Cell(rough_duration_words(seconds), seconds, "number")
+
+
+def _ratio(value: object) -> Cell:
+    share = float(value) if isinstance(value, int | float) else 0.0
+    return Cell(f"{100 * share:.1f} %", share, "number")
+
+
+def _severity(value: object) -> Cell:
+    rank = {"error": 0, "warning": 1, "info": 2}.get(str(value), 3)
+    return Cell(str(value), rank, f"tag {value}" if rank < 3 else "tag")
+
+
+def _flag(value: object) -> Cell:
+    return Cell("yes" if value else "no", int(bool(value)))
+
+
+def _alarm(value: object) -> Cell:
+    """A number of which any but 0 is bad."""
+    return Cell(f"{_number(value):,}", _number(value), "number bad" if value else "number zero")
+
+
+def _alarm_bytes(value: object) -> Cell:
+    return Cell(size_words(_number(value)), _number(value), "number bad" if value else "number zero")
+
+
+def _list(value: object) -> Cell:
+    if isinstance(value, Mapping):
+        parts: list[object] = [f"{name} × {count}" if isinstance(count, int) else name for name, count in value.items()]  # fmt: skip
+    else:
+        parts = [*value] if isinstance(value, Iterable) and not isinstance(value, str) else [value]
+    more = f" and {len(parts) - _NAMED:,} more" if len(parts) > _NAMED else ""
+    return Cell(_cut(", ".join(map(str, parts[:_NAMED])) + more), len(parts)) if parts else NOTHING
+
+
+_MAKERS: Mapping[str, Callable[[object], Cell]] = {
+    "text": _text,
+    "name": _name,
+    "count": _count,
+    "number": _plain_number,
+    "bytes": _bytes,
+    "time": _time,
+    "duration": _duration,
+    "seconds": _seconds,
+    "ratio": _ratio,
+    "severity": _severity,
+    "flag": _flag,
+    "alarm": _alarm,
+    "alarm-bytes": _alarm_bytes,
+    "list": _list,
+}

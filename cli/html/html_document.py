@@ -1,0 +1,120 @@
+"""The values of a report to one HTML file that needs nothing else and can do nothing else.
+
+Names, keys and messages come from the evidence, and somebody may have chosen them to attack whoever opens the report:
+
+1. Jinja2 escapes everything that a template prints. What cannot be seen or turns text around is spelt out before that (`_shown`).
+2. Data for scripts are JSON in a `<script type="application/json">`, without any `<`, `>` or `&`, so nothing in them ends the element.
+3. A Content-Security-Policy allows the scripts and styles of this file by their hashes and nothing else: no handler in an attribute, no request,
+   no frame, no form. Trusted Types are required, so that no script can put text into the document as HTML.
+"""
+
+import base64
+import functools
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from kseg.cli.html.html_file import MARK
+from kseg.segment.files import read_small
+from kseg.segment.terminal import RAW, visible
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_ASSETS = os.path.join(os.path.dirname(__file__), "assets")
+_EXACT_IN_A_BROWSER = 1 << 53
+ROWS_PRINTED = 40  # of a long table on paper; the page says so
+
+
+class ReportStep(NamedTuple):
+    """Something to do. command: as it is typed."""
+
+    why: str
+    command: str
+
+
+def asset(name: str) -> str:
+    """A file that came with this module."""
+    return read_small(os.path.join(_ASSETS, name)).decode()
+
+
+def rendered(**values: object) -> bytes:
+    """The file. values: what `page.html` prints."""
+    script, style = asset("report.js"), asset("report.css")
+    template = _environment().get_template("page.html")
+    text = template.render(
+        policy=_policy([script], style),
+        script=script,
+        style=style,
+        rows_printed=ROWS_PRINTED,
+        **values,
+    )
+    return MARK + b"\n" + text.encode("utf-8", "backslashreplace")
+
+
+def _policy(scripts: list[str], style: str) -> str:
+    """What the browser may do with the file."""
+    sources = " ".join(map(_hash, scripts))
+    return (
+        f"default-src 'none'; script-src {sources}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+@functools.cache
+def _environment() -> "Environment":
+    import jinja2
+
+    made = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda name: asset(f"{name}.j2")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["data"] = _as_data
+    made.filters["raw"] = _as_it_is
+    return made
+
+
+def _shown(value: object) -> object:
+    """Text from the evidence without what cannot be seen; bytes that are no UTF-8 as `\\xff`."""
+    if type(value) is not str:  # Markup and numbers
+        return value
+    return re.sub(f"[{RAW}]", lambda match: f"\\x{ord(match[0]) - 0xDC00:02x}", visible(value))
+
+
+def _as_it_is(text: str) -> object:
+    """Of an asset: the text of a script or a style is not escaped."""
+    from markupsafe import Markup
+
+    return Markup(text)
+
+
+def _as_data(values: object) -> object:
+    """JSON for a `<script type="application/json">`. Numbers that a browser would round are text."""
+    from markupsafe import Markup
+
+    text = json.dumps(_for_browsers(values), ensure_ascii=True, separators=(",", ":"))
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+
+
+def _for_browsers(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _EXACT_IN_A_BROWSER:
+        return str(value)
+    if isinstance(value, str):
+        return _shown(value)
+    if isinstance(value, Mapping):
+        return {_shown(str(name)): _for_browsers(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_for_browsers(each) for each in value]
+    return value

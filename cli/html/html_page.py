@@ -1,0 +1,135 @@
+"""What `--html` keeps of a run: the same rows, findings and failures that text and JSON lines are made of, as they pass by.
+
+Nothing is asked or computed for the report a second time. Verdict and closing lines are those of the text report, figures those of
+the `summary` line, tables are made of the rows (`html_tables`), pictures of the values beside them.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import kseg
+from kseg.cli.html.html_document import ReportStep, rendered
+from kseg.cli.html.html_file import check_place, write_report
+from kseg.cli.html.html_tables import FORMS, RowsByType
+from kseg.cli.report import Line
+from kseg.cli.request import Request
+from kseg.cli.run_summary import RunSummary
+from kseg.cli.streams import complain
+from kseg.cli.text.amounts import size_words
+from kseg.jobs.events import Failure
+from kseg.segment.findings import ERROR, Finding
+from kseg.segment.moments import moment
+from kseg.segment.partition.targets import Target, refuse_inside
+from kseg.segment.terminal import shell_quoted
+
+
+class Figure(NamedTuple):
+    """A number at the head of a report."""
+
+    name: str
+    text: str
+    style: str = ""
+
+
+# of the sums of a run: (name, how it is called, whether it is bytes, whether any but 0 is bad)
+_SUMS = (
+    ("bytes_total", "examined", True, False),
+    ("bytes_damaged", "damaged", True, True),
+    ("bytes_unreadable", "unreadable", True, True),
+    ("files", "files", False, False),
+    ("batches", "batches", False, False),
+    ("records", "records", False, False),
+)
+
+
+class HtmlPage:
+    """The report of one run. path: of the file. now_ms: when the run was."""
+
+    def __init__(self, path: str, command: str, now_ms: int) -> None:
+        check_place(path)
+        self._path = path
+        self._command = command
+        self._now_ms = now_ms
+        self._forms = FORMS[command]
+        self._rows = RowsByType(self._forms)
+        self._steps: list[ReportStep] = []
+        self._partitions = 0
+
+    def begin(self, targets: Sequence[Target]) -> None:
+        """Before the work. Raises Refused where the file would lie among the evidence."""
+        refuse_inside(self._path, targets)
+
+    def row(self, values: Mapping[str, object], result: object) -> None:
+        kind = str(values.get("type"))
+        if kind == "step" and "number" in values:
+            self._steps.append(ReportStep(str(values["why"]), str(values["command"])))
+        if kind == "partition" or (kind == "verified" and values.get("kind") == "partition"):
+            self._partitions += 1
+        self._rows.add(kind, values)
+
+    def finding(self, finding: Finding) -> None:
+        self._rows.add("finding", finding.as_row())
+
+    def failure(self, failure: Failure) -> None:
+        self._rows.add(
+            "error", {"path": failure.path, "message": failure.sentence, "exit_status": failure.exit_status}
+        )
+
+    def finish(
+        self,
+        summary: RunSummary,
+        request: Request,
+        lines: Sequence[Line],
+        advice: str,
+    ) -> None:
+        """Write the file. lines: of the text report, the verdict first. advice: the next command. Raises Refused."""
+        verdict, *others = lines or (Line(""),)
+        if summary.interrupted:
+            verdict = Line(f"INTERRUPTED, so this is not all: {verdict.text}", ERROR)
+        steps = self._steps or ([ReportStep("Next", advice)] if advice else [])
+        tables = [self._rows.table(form) for form in self._forms]
+        data = rendered(
+            command=self._command,
+            version=kseg.__version__,
+            command_line=_command_line(self._command, request),
+            host=os.uname().nodename,
+            made_at=moment(self._now_ms),
+            verdict=verdict,
+            lines=[verdict, *others],
+            figures=self._figures(summary),
+            steps=steps,
+            tables=[table for table in tables if table.rows],
+        )
+        write_report(self._path, data)
+
+    def say(self, quiet: bool) -> None:
+        """Where the report is."""
+        if not quiet:
+            complain(f"kseg {self._command}: wrote {self._path} ({size_words(os.stat(self._path).st_size)})")
+
+    def _figures(self, summary: RunSummary) -> list[Figure]:
+        figures = [
+            Figure("errors", f"{summary.errors:,}", "bad" if summary.errors else "good"),
+            Figure("warnings", f"{summary.warnings:,}", "doubtful" if summary.warnings else ""),
+        ]
+        if self._partitions:
+            figures.append(Figure("partitions", f"{self._partitions:,}"))
+        if summary.failed_paths:
+            figures.append(Figure("not examined", f"{len(summary.failed_paths):,}", "bad"))
+        for name, words, is_bytes, is_alarm in _SUMS:
+            if name in summary.sums and (summary.sums[name] or name != "bytes_unreadable"):
+                value = summary.sums[name]
+                style = "bad" if is_alarm and value else ""
+                figures.append(Figure(words, size_words(value) if is_bytes else f"{value:,}", style))
+        return figures
+
+
+def _command_line(command: str, request: Request) -> str:
+    """What was asked, as it is typed."""
+    words = ["kseg", command]
+    for topic in request.topics:
+        words += ["--topic", shell_quoted(topic)]
+    if request.partition is not None:
+        words += ["--partition", str(request.partition)]
+    return " ".join([*words, *map(shell_quoted, request.paths)])

@@ -1,0 +1,265 @@
+"""Which tables a report has: for each type of JSON line its columns. A table of which a run gave no row is left out."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from kseg.cli.html.html_cells import Cell, HtmlColumn, Values, cell
+
+MAX_ROWS = 10_000  # of a table: what a browser still sorts without a pause
+
+
+class TableForm(NamedTuple):
+    """type: of the lines. wanted: which of them. parts: turns a line into several rows. is_open: at first."""
+
+    id: str
+    title: str
+    type: str
+    columns: Sequence[HtmlColumn]
+    wanted: Callable[[Values], bool] = lambda _: True
+    parts: Callable[[Values], Iterable[Values]] | None = None
+    is_open: bool = True
+    note: str = ""
+
+
+class HtmlTable(NamedTuple):
+    """A table to be set. columns: those of its form in which there is anything. left_out: rows that are not in it. filters: numbers of the columns that are
+    chosen from."""
+
+    form: TableForm
+    columns: Sequence[HtmlColumn]
+    rows: Sequence[Sequence[Cell]]
+    left_out: int
+
+    @property
+    def filters(self) -> list[int]:
+        return [at for at, column in enumerate(self.columns) if column.kind == "severity"]
+
+
+def _is(kind: str) -> Callable[[Values], bool]:
+    return lambda row: row.get("kind") == kind
+
+
+def _start_changes(row: Values) -> Iterable[Values]:
+    """What a broker's start does to partitions, one row each."""
+    for effect in ("truncated", "failed", "stray", "offline", "missing", "removed", "future", "unread"):
+        found = row.get(f"partitions_{effect}")
+        for each in found if isinstance(found, Sequence) else ():
+            yield {"effect": effect, **(each if isinstance(each, Mapping) else {"partition": each})}
+
+
+_FINDINGS = TableForm(
+    "findings",
+    "What is wrong",
+    "finding",
+    (
+        HtmlColumn("Severity", "severity", "severity"),
+        HtmlColumn("Finding", "id", "name"),
+        HtmlColumn("What", "message"),
+        HtmlColumn("File", "path", "name"),
+        HtmlColumn("Position", "position", "number"),
+        HtmlColumn("Bytes", "length", "count"),
+        HtmlColumn("First offset", "first_offset", "number"),
+        HtmlColumn("Last offset", "last_offset", "number"),
+    ),
+)
+_FAILURES = TableForm(
+    "failures",
+    "What could not be examined",
+    "error",
+    (
+        HtmlColumn("Path", "path", "name"),
+        HtmlColumn("Why", "message"),
+        HtmlColumn("Exit status", "exit_status", "number"),
+    ),
+)
+_STARTS = TableForm(
+    "start",
+    "What the next start of a broker does",
+    "broker-start",
+    (
+        HtmlColumn("Node", "node_id", "number"),
+        HtmlColumn("Outcome", "outcome", "name"),
+        HtmlColumn("Exception", "exception", "name"),
+        HtmlColumn("Message", "message"),
+        HtmlColumn("Partitions", "partitions", "count"),
+        HtmlColumn("Metadata log", "metadata"),
+        HtmlColumn("To scan", "bytes_to_scan", "bytes"),
+        HtmlColumn("At least", "estimated_s", "seconds"),
+    ),
+)
+_START_CHANGES = TableForm(
+    "start-changes",
+    "What the next start does to partitions",
+    "broker-start",
+    (
+        HtmlColumn("Partition", "partition", "name"),
+        HtmlColumn("Effect", "effect"),
+        HtmlColumn("Bytes lost", "bytes_lost", "alarm-bytes"),
+        HtmlColumn("Records lost", "records_lost", "alarm"),
+        HtmlColumn("Log start", "log_start_offset", "number"),
+        HtmlColumn("Log end", "log_end_offset", "number"),
+        HtmlColumn("Exception", "exception", "name"),
+        HtmlColumn("Log dir", "log_dir", "name"),
+    ),
+    parts=_start_changes,
+)
+_VERIFIED = TableForm(
+    "verified",
+    "Everything that was checked",
+    "verified",
+    (
+        HtmlColumn("Path", "path", "name"),
+        HtmlColumn("Kind", "kind"),
+        HtmlColumn("Errors", "errors", "alarm"),
+        HtmlColumn("Warnings", "warnings", "count"),
+        HtmlColumn("Bytes", "bytes_total", "bytes"),
+        HtmlColumn("Damaged", "bytes_damaged", "alarm-bytes"),
+        HtmlColumn("Padding", "bytes_padding", "bytes"),
+        HtmlColumn("Batches", "batches", "count"),
+        HtmlColumn("Records", "records", "count"),
+        HtmlColumn("Log end", "start.log_end_offset", "number"),
+        HtmlColumn("Next start", "start.outcome"),
+    ),
+)
+_COSTS = TableForm(
+    "costs",
+    "What the damage costs",
+    "damage",
+    (
+        HtmlColumn("Partition", "partition", "name"),
+        HtmlColumn("Errors", "errors", "alarm"),
+        HtmlColumn("Findings", "findings", "list"),
+        HtmlColumn("recover: records lost", "costs.salvage.records", "count"),
+        HtmlColumn("recover: bytes lost", "costs.salvage.bytes", "bytes"),
+        HtmlColumn("A broker: records lost", "costs.kafka.records", "count"),
+        HtmlColumn("A broker: bytes lost", "costs.kafka.bytes", "bytes"),
+        HtmlColumn("A broker dies of", "costs.kafka.dies_of", "name"),
+        HtmlColumn("Doubt", "doubt"),
+        HtmlColumn("No plan because", "reason"),
+        HtmlColumn("Path", "path", "name"),
+    ),
+)
+_HANGING = TableForm(
+    "hanging",
+    "Hanging transactions",
+    "transaction",
+    (
+        HtmlColumn("Topic", "topic", "name"),
+        HtmlColumn("Partition", "partition", "number"),
+        HtmlColumn("From offset", "start_offset", "number"),
+        HtmlColumn("Producer", "producer_id", "number"),
+        HtmlColumn("Epoch", "producer_epoch", "number"),
+        HtmlColumn("Last written", "last_timestamp", "time"),
+        HtmlColumn("Verdict", "verdict"),
+        HtmlColumn("Why", "reason"),
+        HtmlColumn("To end it", "abort_command", "name"),
+    ),
+)
+_STRANDED = TableForm(
+    "stranded",
+    "Groups whose offset is not in the log",
+    "offset",
+    (
+        HtmlColumn("Group", "group", "name"),
+        HtmlColumn("Topic", "topic", "name"),
+        HtmlColumn("Partition", "partition", "number"),
+        HtmlColumn("Offset", "offset", "number"),
+        HtmlColumn("Status", "status"),
+        HtmlColumn("Log start", "log_start_offset", "number"),
+        HtmlColumn("Log end", "log_end_offset", "number"),
+        HtmlColumn("Committed", "commit_timestamp", "time"),
+    ),
+)
+_LEFTOVERS = TableForm(
+    "leftovers",
+    "Not in use",
+    "leftovers",
+    (
+        HtmlColumn("Log dir", "log_dir", "name"),
+        HtmlColumn("Kind", "kind"),
+        HtmlColumn("Number", "count", "count"),
+        HtmlColumn("Bytes", "bytes", "bytes"),
+        HtmlColumn("Such as", "examples", "list"),
+    ),
+)
+_LOG_DIRS = TableForm(
+    "log-dirs",
+    "Data directories",
+    "log_dir",
+    (
+        HtmlColumn("Log dir", "log_dir", "name"),
+        HtmlColumn("Node", "node_id", "number"),
+        HtmlColumn("Broker running", "broker_running", "flag"),
+        HtmlColumn("Clean stop", "clean_shutdown", "flag"),
+        HtmlColumn("Free", "free_bytes", "bytes"),
+        HtmlColumn("Size", "total_bytes", "bytes"),
+        HtmlColumn("File system", "filesystem"),
+        HtmlColumn("Mounted at", "mount_point", "name"),
+        HtmlColumn("Options", "mount_options", "list"),
+        HtmlColumn("Cluster", "cluster_id", "name"),
+        HtmlColumn("Directory id", "directory_id", "name"),
+    ),
+)
+_NODES = TableForm(
+    "nodes",
+    "Nodes",
+    "node",
+    (
+        HtmlColumn("Node", "node_id", "number"),
+        HtmlColumn("Cluster", "cluster_id", "name"),
+        HtmlColumn("metadata.version", "metadata_version", "name"),
+        HtmlColumn("Last record", "metadata_offset", "number"),
+        HtmlColumn("Written", "metadata_timestamp", "time"),
+        HtmlColumn("Whole", "certain", "flag"),
+        HtmlColumn("Metadata log", "metadata_log", "name"),
+    ),
+)
+
+_ABOUT_FILES = (_FINDINGS, _FAILURES)
+FORMS: Mapping[str, Sequence[TableForm]] = {
+    "verify": (*_ABOUT_FILES, _STARTS, _START_CHANGES, _VERIFIED),
+    "doctor": (
+        *(_STARTS, _START_CHANGES, *_ABOUT_FILES, _COSTS, _HANGING, _STRANDED),
+        *(_LEFTOVERS, _LOG_DIRS, _NODES, _VERIFIED),
+    ),
+}
+
+
+class RowsByType:
+    """The lines of a run that its tables need, bounded: of very many of a type, those with errors and the first others."""
+
+    def __init__(self, forms: Sequence[TableForm]) -> None:
+        self._kept: dict[str, list[Values]] = {form.type: [] for form in forms}
+        self._left_out: dict[str, int] = {}
+
+    def add(self, kind: str, row: Values) -> None:
+        rows = self._kept.get(kind)
+        if rows is None:
+            return
+        limit = MAX_ROWS if not (row.get("errors") or row.get("severity") == "error") else 2 * MAX_ROWS
+        if len(rows) < limit:
+            rows.append(row)
+        else:
+            self._left_out[kind] = self._left_out.get(kind, 0) + 1
+
+    def table(self, form: TableForm) -> HtmlTable:
+        found: Iterable[Values] = filter(form.wanted, self._kept[form.type])
+        if form.parts is not None:
+            parts = form.parts
+            found = (part for row in found for part in parts(row))
+        ordered = sorted(found, key=_badness)
+        rows = [[cell(row, column) for column in form.columns] for row in ordered[:MAX_ROWS]]
+        used = [at for at in range(len(form.columns)) if any(row[at].text for row in rows)]
+        columns = [form.columns[at] for at in used]
+        left_out = self._left_out.get(form.type, 0) + len(ordered) - len(rows)
+        return HtmlTable(form, columns, [[row[at] for at in used] for row in rows], left_out)
+
+
+def _badness(row: Values) -> tuple[int, int, int]:
+    """What is bad comes first; everything else stays in the order in which it was told."""
+    severity = {"error": 0, "warning": 1}.get(str(row.get("severity")), 2)
+    return severity, -_whole(row.get("errors")), -_whole(row.get("warnings"))
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0

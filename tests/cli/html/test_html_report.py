@@ -1,0 +1,245 @@
+"""`--html`: the report says what the JSON lines say, works in a browser, and nothing from the evidence does anything there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from fixtures.diseases import bad_crc
+from kseg.cli.html.html_document import asset
+from kseg.cli.html.html_file import MARK
+from kseg.cli.main import run
+from tests.support.browsers import opened
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from tests.support.browsers import Scheme
+
+ALONE = ("--jobs", "1", "--no-progress", "--now", "1795250600000")  # no processes beside the browser
+# topics, and so names of directories, that somebody may have made
+HOSTILE = (
+    "<img src=x onerror=window.hit=1>",
+    "'\"><svg onload=window.hit=1>",
+    "<script>window.hit=1<!--",
+    "{{7*7}}${7*7}&lt;b&gt;&amp;",
+    "\u202egnp.exe\u2028\u0007",
+    os.fsdecode(b"\xff\xfe\xe9"),
+)
+CLUSTER = "</script><script>window.hit=1</script><!--"
+
+
+@pytest.fixture(scope="module")
+def hurt(capture_small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with damage in one partition, and with names that attack whoever shows them."""
+    place = tmp_path_factory.mktemp("hurt") / "data"
+    shutil.copytree(capture_small / "data", place)
+    bad_crc(max((place / "stations-0").glob("*.log")), 0)
+    for name in HOSTILE:
+        shutil.copytree(place / "fares-0", place / f"{name}-0")
+        bad_crc(min((place / f"{name}-0").glob("*.log")), 0)
+    meta = place / "meta.properties"
+    meta.write_text(re.sub("(?m)^cluster.id=.*$", lambda _: f"cluster.id={CLUSTER}", meta.read_text()))
+    return place
+
+
+def report(command: str, path: Path, target: Path, *words: str, status: int = 1) -> Path:
+    assert run([command, *ALONE, *words, "--html", str(path), str(target)]) == status
+    return path
+
+
+@pytest.fixture(scope="module")
+def doctor(hurt: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return report("doctor", tmp_path_factory.mktemp("doctor") / "doctor.html", hurt)
+
+
+def lines(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, Any]]:
+    capfd.readouterr()
+    run([*map(str, words), *ALONE, "--json"])
+    return [json.loads(line) for line in capfd.readouterr().out.split("\n") if line]
+
+
+# --- what it says
+
+
+def test_tables_have_what_the_json_lines_have(
+    hurt: Path, doctor: Path, capfd: pytest.CaptureFixture[str], chromium: Browser
+) -> None:
+    told = lines(capfd, "doctor", hurt)
+    types = Counter(line["type"] for line in told)
+    summary = told[-1]
+    with opened(chromium, doctor, scripts=False) as seen:
+        assert len(seen.texts("#findings tbody tr")) == types["finding"]
+        assert len(seen.texts("#costs tbody tr")) == types["damage"]
+        assert len(seen.texts("#verified tbody tr")) == types["verified"]
+        assert seen.texts(".steps code") == [line["command"] for line in told if line["type"] == "step"]
+        figures = dict(zip(seen.texts(".figures li"), seen.texts(".figures li b"), strict=True))
+        by_name = {text.removeprefix(value).strip(): value for text, value in figures.items()}
+        assert by_name["errors"] == f"{summary['errors']:,}"
+        assert by_name["records"] == f"{summary['records']:,}"
+        ids = Counter(seen.texts("#findings td:nth-child(2)"))
+        assert ids == Counter(line["id"] for line in told if line["type"] == "finding")
+
+
+def test_the_verdict_is_that_of_the_text(
+    hurt: Path, doctor: Path, capfd: pytest.CaptureFixture[str], chromium: Browser
+) -> None:
+    capfd.readouterr()
+    run(["doctor", *ALONE, str(hurt)])
+    text = capfd.readouterr().out.splitlines()
+    with opened(chromium, doctor) as seen:
+        assert seen.texts("h1") == [text[0]]
+        assert seen.texts(".as-text")[0].splitlines()[1:3] == text[1:3]
+
+
+def test_json_and_text_are_what_they_are_without_it(
+    hurt: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for form in (["--json"], [], ["--quiet"]):
+        told = []
+        for html in ([], ["--html", str(tmp_path / "report.html")]):
+            capfd.readouterr()
+            status = run(["verify", *ALONE, *form, *html, str(hurt)])
+            told.append((status, capfd.readouterr().out))
+        assert told[0] == told[1]
+
+
+# --- in a browser
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_is_asked_of_the_network_and_nothing_goes_wrong(
+    doctor: Path, chromium: Browser, scheme: Scheme
+) -> None:
+    with opened(chromium, doctor, scheme) as seen:
+        ink, paper = (
+            seen.call(f"getComputedStyle(document.body).{name}") for name in ("color", "backgroundColor")
+        )
+        brightness = [sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in (ink, paper)]
+        assert (brightness[0] < brightness[1]) == (scheme == "light")
+        seen.page.emulate_media(media="print")
+        assert seen.call("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert seen.complaints == []
+    assert seen.requests == []
+
+
+def test_hostile_names_are_text(doctor: Path, chromium: Browser) -> None:
+    with opened(chromium, doctor) as seen:
+        seen.page.wait_for_load_state("load")
+        assert seen.call("window.hit") is None
+        assert seen.call("document.querySelectorAll('img, iframe, object, embed, link, form, a').length") == 0
+        assert seen.call("document.querySelectorAll('main svg[onload], [onerror], [style*=expression]').length") == 0  # fmt: skip
+        assert CLUSTER in seen.texts("#log-dirs td")
+        paths = "\n".join(seen.texts("#verified td:first-child"))
+        shown = (*HOSTILE[:4], r"\u202egnp.exe\u2028\x07", r"\xff\xfe\xe9")
+        for name in shown:
+            assert f"/{name}-0" in paths, name
+    assert seen.complaints == []
+    assert seen.requests == []
+
+
+def test_the_policy_stops_what_would_get_past_the_escaping(
+    doctor: Path, chromium: Browser, tmp_path: Path
+) -> None:
+    """The second wall, with the first one broken on purpose."""
+    server = socket.create_server(("127.0.0.1", 0))
+    server.setblocking(False)
+    somewhere = f"http://127.0.0.1:{server.getsockname()[1]}"
+    attack = (
+        f"<img src={somewhere}/y><img src=x onerror='window.hit=1'><script>window.hit=2</script><a id=go href='javascript:window.hit=3'>x</a>"
+        f"<link rel=stylesheet href='{somewhere}/x.css'><iframe srcdoc='<script>parent.hit=4</script>'></iframe>"
+        "<p id=styled style='position:fixed'>x</p>"
+    )
+    broken = tmp_path / "broken.html"
+    broken.write_bytes(doctor.read_bytes().replace(b"<main>", b"<main>" + attack.encode(), 1))
+    with server, opened(chromium, broken) as seen:
+        seen.page.locator("#go").click()
+        assert seen.call("window.hit") is None
+        assert seen.call("getComputedStyle(document.getElementById('styled')).position") == "static"
+        refused = seen.call(
+            "(() => { try { document.body.innerHTML = '<b>x</b>'; return '' } catch (e) { return e.name } })()"
+        )
+        assert refused == "TypeError"  # Trusted Types
+        with pytest.raises(BlockingIOError):  # nobody has knocked
+            server.accept()
+    assert len([each for each in seen.complaints if "Content Security Policy" in each]) >= 5
+
+
+def test_tables_sort_and_filter(hurt: Path, doctor: Path, chromium: Browser) -> None:
+    with opened(chromium, doctor) as seen:
+        section = seen.page.locator("#verified")
+        heads = section.locator("th").all_text_contents()
+        records = f"td:nth-child({heads.index('Records') + 1})"
+
+        def column() -> list[int]:
+            return [int(text.replace(",", "")) for text in section.locator(records).all_text_contents()]
+
+        before = column()
+        section.get_by_role("button", name="Records").click()
+        assert column() == sorted(before, reverse=True)
+        section.get_by_role("button", name="Records").click()
+        assert column() == sorted(before)
+        section.locator("input").fill("stations partition")
+        assert section.locator("tbody tr").count() == 1
+        section.locator("input").fill("")
+        assert column() == sorted(before)
+
+        findings = seen.page.locator("#findings")
+        findings.locator("select").select_option("error")
+        assert set(findings.locator("td:first-child").all_text_contents()) == {"error"}
+    assert seen.complaints == []
+
+
+def test_assets_cannot_end_the_element_they_stand_in() -> None:
+    for name in ("report.js", "report.css"):
+        assert not re.search("</(script|style)|<!--", asset(name), re.IGNORECASE)
+
+
+# --- the file
+
+
+def test_a_former_report_is_replaced_and_nothing_else_is(
+    hurt: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "report.html"
+    report("verify", path, hurt)
+    first = path.read_bytes()
+    assert first.startswith(MARK)
+    report("verify", path, hurt, "--topic", "stations")
+    assert path.read_bytes() != first
+    assert os.listdir(tmp_path) == ["report.html"]
+
+    notes = tmp_path / "notes.html"
+    notes.write_text("<!doctype html><p>mine")
+    link = tmp_path / "link.html"
+    link.symlink_to(path)
+    for taken in (notes, link, tmp_path):
+        before = taken.read_bytes() if taken.is_file() else None
+        assert run(["verify", *ALONE, "--html", str(taken), str(hurt)]) == 4
+        assert "is not a report of kseg" in capfd.readouterr().err
+        assert before == (taken.read_bytes() if taken.is_file() else None)
+
+
+@pytest.mark.parametrize("place", [".", "stations-0"])
+def test_nothing_is_written_among_the_evidence(
+    hurt: Path, place: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = hurt / place / "report.html"
+    assert run(["doctor", *ALONE, "--html", str(path), str(hurt)]) == 4
+    assert "is in the input directory" in capfd.readouterr().err
+    assert not path.exists()
+
+
+def test_a_place_that_is_not_there_is_refused_before_the_work(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["verify", "--html", str(tmp_path / "no" / "report.html"), str(tmp_path)]) == 4
+    assert "is not a directory" in capfd.readouterr().err

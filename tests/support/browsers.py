@@ -1,0 +1,78 @@
+"""A real browser for reports: Debian's Chromium, without a head, driven by Playwright.
+
+A page that is opened remembers what it complained about and what it asked the network for; both are to be nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+Scheme = Literal["light", "dark"]
+
+
+def chromium_path() -> str | None:
+    """The browser of this machine; None without one."""
+    return next(filter(None, map(shutil.which, NAMES)), None)
+
+
+@dataclass
+class Opened:
+    """A page. complaints: of the console, uncaught errors and dialogs. requests: to anywhere but the file itself."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def texts(self, selector: str) -> list[str]:
+        """What stands in each element."""
+        return self.page.locator(selector).all_text_contents()
+
+    def call(self, expression: str) -> Any:
+        return self.page.evaluate(expression)
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """One for many pages. Processes are to be forked before it starts or after it ends."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # its sandbox needs a user that is not root
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        started = playwright.chromium.launch(executable_path=chromium_path(), args=arguments)
+        try:
+            yield started
+        finally:
+            started.close()
+
+
+@contextmanager
+def opened(
+    browser: Browser, path: Path, scheme: Scheme = "light", *, scripts: bool = True
+) -> Iterator[Opened]:
+    """The page of a file on disk."""
+    context = browser.new_context(
+        color_scheme=scheme, java_script_enabled=scripts, viewport={"width": 1360, "height": 900}
+    )
+    page = context.new_page()
+    found = Opened(page)
+    page.on("console", lambda message: found.complaints.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: found.complaints.append(str(error)))
+    page.on("dialog", lambda dialog: found.complaints.append(f"dialog: {dialog.message}"))
+    url = path.as_uri()
+    page.on("request", lambda request: None if request.url == url else found.requests.append(request.url))
+    try:
+        page.goto(url)
+        yield found
+    finally:
+        context.close()
