@@ -23,10 +23,10 @@ from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, KsegError, Refused, UsageError
 from kseg.segment.files import MappedFile
-from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.json_rows import LogRowDecoder, batch_row, record_row
 from kseg.segment.kafka07.fetch_response import OFFSET_OUT_OF_RANGE, message_set_header
+from kseg.segment.kafka07.findings07 import invalid_bytes07, undecodable07
 from kseg.segment.kafka07.log07 import Log07
 from kseg.segment.kafka07.messages07 import Damage07, Entry07, entry_at, messages, walk
 from kseg.segment.model import Batch
@@ -302,12 +302,10 @@ def _kafka07_rows(
     for item in walk(view, position, extents=file.extents):
         if isinstance(item, Damage07):
             if item.kind != "torn-tail":  # cut by the size of the read
-                sentence = f"{item.length} bytes at position {item.position} are no message"
-                yield Finding(item.kind, path, sentence, item.position, item.length)
+                yield invalid_bytes07(path, base_offset, item)
             continue
         try:
             for message in messages(view, item, base_offset):
                 yield Row(message_row(path, item, message, query.bytes_mode))
         except FormatError as error:
-            sentence = f"the message set at position {item.position} cannot be decoded: {error}"
-            yield Finding("undecodable-batch", path, sentence, item.position, item.size_bytes)
+            yield undecodable07(path, base_offset, item, error)

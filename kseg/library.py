@@ -13,7 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, Self
 
 from kseg.segment import layout as L
-from kseg.segment.errors import KsegError, OutOfResources, Refused, UnreadableInput, UsageError
+from kseg.segment.errors import (
+    KsegError,
+    OutOfResources,
+    Refused,
+    UnreadableInput,
+    UsageError,
+    cannot_read,
+)
 from kseg.segment.findings import Finding
 from kseg.segment.model import Batch, Record
 from kseg.segment.partition.directory import own_partition_name
@@ -109,7 +116,8 @@ class Logs:
                 yield partition
             finally:
                 partition.close()
-                self._open.remove(partition)
+                if partition in self._open:  # not when all were closed meanwhile
+                    self._open.remove(partition)
 
     def partition(self, topic: str, number: int) -> "Partition":
         """One live partition; of several replicas the first. Raises UnreadableInput when there is none."""
@@ -167,11 +175,14 @@ class Partition:
     @property
     def _log(self) -> "PartitionLog":
         if self._opened is None:
-            from kseg.segment.partition.partition_log import PartitionLog
-
-            assert isinstance(self._target, PartitionTarget | FileTarget)
-            self._opened = PartitionLog(self._target)
+            self._opened = self._reopened()
         return self._opened
+
+    def _reopened(self) -> "PartitionLog":
+        from kseg.segment.partition.partition_log import PartitionLog
+
+        assert isinstance(self._target, PartitionTarget | FileTarget)
+        return PartitionLog(self._target)
 
     # --- what it is
 
@@ -199,7 +210,7 @@ class Partition:
     def segments(self) -> tuple[Segment, ...]:
         """By base offset; empty for a log of Kafka 0.7, which has no segments in this sense."""
         return tuple(
-            Segment(each.base_offset, each.path, os.stat(each.path).st_size) for each in self._log.segments
+            Segment(each.base_offset, each.path, _size_bytes(each.path)) for each in self._log.segments
         )
 
     @property
@@ -229,20 +240,21 @@ class Partition:
         self, start: int = 0, end: int | None = None, *, on_finding: OnFinding | None = None
     ) -> Iterator[Batch]:
         """The sound batches that hold offsets from `start` up to before `end`, by position. Raises UsageError for a log of Kafka 0.7."""
-        log = self._log
-        if log.is_kafka07:
-            raise UsageError(f"{self.path} is a log of Kafka 0.7, which has no batches; read its records")
+        tell = on_finding or _ignore
         stop = _LATEST if end is None else end
-        told = len(log.findings)
-        for segment in log.from_floor(max(start, 0)):
-            if segment.base_offset >= stop:
-                return
-            for batch in segment.reaching(start):
-                if batch.base_offset >= stop:
-                    break
-                yield batch
-                told = _tell(log, told, on_finding)
-            told = _tell(log, told, on_finding)
+        with self._reopened() as log:  # a log says each finding once
+            if log.is_kafka07:
+                raise UsageError(f"{self.path} is a log of Kafka 0.7, which has no batches; read its records")
+            for segment in log.from_floor(max(start, 0)):
+                if segment.base_offset >= stop:
+                    return
+                for batch in segment.reaching(start):
+                    if batch.base_offset >= stop:
+                        break
+                    yield batch
+                    _tell(log, tell)
+                _tell(log, tell)
+                segment.close()
 
     def records(
         self,
@@ -266,8 +278,16 @@ class Partition:
         return next(self.records(offset, offset + 1), None)
 
     def offset_for_time(self, timestamp_ms: int) -> int | None:
-        """The offset of the first record with at least this timestamp; None when all are older (Kafka: ListOffsets)."""
-        return next((record.offset for record in self.records(start_ms=timestamp_ms)), None)
+        """The offset that a broker's ListOffsets gives for a timestamp: of the first record with at least this timestamp; None when all
+        are older. Raises UsageError for a log of Kafka 0.7, whose messages have no timestamps."""
+        from kseg.inspection.lookup.by_time import by_timestamp
+        from kseg.inspection.query import LookupQuery
+
+        with self._reopened() as log:
+            if log.is_kafka07:
+                raise UsageError(f"{self.path} is a log of Kafka 0.7, whose messages have no timestamps")
+            query = LookupQuery(kind="timestamp", timestamp_ms=timestamp_ms)
+            return next((answer.offset for answer in by_timestamp(log, query)), None)
 
     def verify(self, level: Level = "default", now_ms: int | None = None) -> Iterator[Finding]:
         """The findings of `kseg verify` on this partition."""
@@ -369,12 +389,18 @@ def _findings(target: Target, level: Level, now_ms: int | None) -> Iterator[Find
             yield event
 
 
-def _tell(log: "PartitionLog", told: int, on_finding: OnFinding | None) -> int:
-    """Hand on what was found since; gives how many were told of by now."""
-    for finding in log.findings[told:] if on_finding is not None else ():
-        assert on_finding is not None
-        on_finding(finding)
-    return len(log.findings)
+def _size_bytes(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError as error:
+        raise cannot_read(path, error) from error
+
+
+def _tell(log: "PartitionLog", tell: OnFinding) -> None:
+    """Hand on what was found since the last time."""
+    for finding in log.findings:
+        tell(finding)
+    log.findings.clear()
 
 
 def _ignore(_finding: Finding) -> None:

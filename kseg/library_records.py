@@ -6,9 +6,9 @@ from kseg.inspection.arrow.log_ranges import LogPiece
 from kseg.segment.errors import FormatError
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
+from kseg.segment.kafka07.findings07 import invalid_bytes07, undecodable07
 from kseg.segment.kafka07.messages07 import Damage07, messages, walk
-from kseg.segment.model import Batch, Record
-from kseg.segment.partition.bounds import Bounds
+from kseg.segment.model import Record
 from kseg.segment.scanning.batches import batch_at
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import damage_finding, undecodable
@@ -26,7 +26,7 @@ def records_of_piece(piece: LogPiece, tell: Tell) -> Iterator[Record]:
         found = _kafka07(file, piece, tell) if piece.is_kafka07 else _records(file, piece, tell)
         bounds = piece.bounds
         for record in found:
-            if _is_within(record, bounds):
+            if bounds.contain(record.offset, record.timestamp_ms):
                 yield record
 
 
@@ -39,7 +39,7 @@ def _records(file: MappedFile, piece: LogPiece, tell: Tell) -> Iterator[Record]:
         decoder.note_sets(block)
         for row in range(block.count):
             batch = batch_at(block, row)
-            if not batch.crc_valid or batch.is_control or _is_aborted(batch, piece):
+            if not batch.crc_valid or batch.is_control or piece.is_aborted(batch):
                 continue
             if batch.last_offset < piece.bounds.from_offset:
                 continue
@@ -52,26 +52,10 @@ def _records(file: MappedFile, piece: LogPiece, tell: Tell) -> Iterator[Record]:
 def _kafka07(file: MappedFile, piece: LogPiece, tell: Tell) -> Iterator[Record]:
     for item in walk(file.view, 0, extents=file.extents):
         if isinstance(item, Damage07):
-            sentence = f"{item.length} bytes at position {item.position} are no message"
-            tell(Finding(item.kind, piece.path, sentence, item.position, item.length))
+            tell(invalid_bytes07(piece.path, piece.base_offset, item))
             continue
         try:
             for message in messages(file.view, item, piece.base_offset):
                 yield Record(offset=message.offset, timestamp_ms=-1, key=None, value=bytes(message.payload))
         except FormatError as error:
-            sentence = f"the message set at position {item.position} cannot be decoded: {error}"
-            tell(Finding("undecodable-batch", piece.path, sentence, item.position, item.size_bytes))
-
-
-def _is_within(record: Record, bounds: Bounds) -> bool:
-    return (
-        bounds.from_offset <= record.offset < bounds.to_offset
-        and bounds.from_ms <= record.timestamp_ms < bounds.to_ms
-    )
-
-
-def _is_aborted(batch: Batch, piece: LogPiece) -> bool:
-    return batch.is_transactional and any(
-        each.producer_id == batch.producer_id and each.first_offset <= batch.base_offset <= each.marker_offset
-        for each in piece.aborted
-    )
+            tell(undecodable07(piece.path, piece.base_offset, item, error))

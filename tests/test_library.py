@@ -135,6 +135,10 @@ def test_bounds_are_those_of_the_records(capture_small: Path) -> None:
         assert metro.record(160) is None and metro.record(-1) is None
         assert metro.offset_for_time(everything[33].timestamp_ms) == everything[33].offset
         assert metro.offset_for_time(1 << 60) is None
+        fares = logs.partition("fares", 0)
+        marker = next(each for each in fares.batches() if each.is_control)
+        later = [each.offset for each in fares.records() if each.timestamp_ms >= marker.max_timestamp_ms]
+        assert fares.offset_for_time(marker.max_timestamp_ms) == min([marker.base_offset, *later])
         batches = list(metro.batches())
         assert sum(each.count or 0 for each in batches) == len(everything)
         assert list(metro.batches(13, 14)) == [
@@ -151,6 +155,26 @@ def test_tables_have_the_same_records(capture_small: Path) -> None:
         assert fares.to_arrow(1000, columns=["value", "offset"]).column_names == ["value", "offset"]
         with pytest.raises(kseg.UsageError, match="no column colour"):
             next(fares.arrow_batches(columns=["colour"]))
+
+
+def test_logs_can_be_closed_while_their_partitions_are_asked_for(capture_small: Path) -> None:
+    logs = kseg.open(capture_small / "data")
+    partitions = logs.partitions()
+    first = next(partitions)
+    logs.close()
+    assert next(partitions).path != first.path
+    partitions.close()  # type: ignore[attr-defined]
+    assert list(logs.partitions("metro-*"))
+
+
+def test_a_segment_that_is_gone_is_unreadable_input(tmp_path: Path) -> None:
+    data = broker_dir(tmp_path / "data", 1, 1)
+    with kseg.open(data) as logs:
+        orders = logs.partition("orders.00", 0)
+        assert orders.log_end_offset > 0
+        (data / "orders.00-0" / FIRST).unlink()
+        with pytest.raises(kseg.UnreadableInput, match=FIRST):
+            _ = orders.segments
 
 
 def test_damage_is_told_and_passed_over(tmp_path: Path) -> None:
@@ -172,6 +196,9 @@ def test_damage_is_told_and_passed_over(tmp_path: Path) -> None:
         batches = [each for each in orders.batches(on_finding=of_batches.append) if not each.is_control]
         assert sum(each.count or 0 for each in batches) == len(left)
         assert [each.id for each in of_batches] == ["bad-crc"]
+        again: list[kseg.Finding] = []
+        assert [each for each in orders.batches(on_finding=again.append) if not each.is_control] == batches
+        assert [each.id for each in again] == ["bad-crc"]  # each call tells what it met
         assert "bad-crc" in [each.id for each in logs.verify()]
         assert list(orders.records()) == left
 

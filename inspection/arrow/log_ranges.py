@@ -6,6 +6,7 @@ which batches a reader of committed data leaves out comes with the piece, becaus
 
 from dataclasses import field
 
+from kseg.segment.model import Batch
 from kseg.segment.partition.bounds import Bounds
 from kseg.segment.redaction import Redactor
 from kseg.segment.values import dataclass
@@ -37,6 +38,14 @@ class LogPiece:
     aborted: tuple[Aborted, ...] = ()
     is_kafka07: bool = False
     checks_markers: bool = False
+
+    def is_aborted(self, batch: Batch) -> bool:
+        """Whether a batch belongs to one of the aborted transactions."""
+        return batch.is_transactional and any(
+            each.producer_id == batch.producer_id
+            and each.first_offset <= batch.base_offset <= each.marker_offset
+            for each in self.aborted
+        )
 
 
 @dataclass(frozen=True, slots=True)

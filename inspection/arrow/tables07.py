@@ -16,6 +16,7 @@ from kseg.segment import layout as L
 from kseg.segment.errors import FormatError
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
+from kseg.segment.kafka07.findings07 import bad_crc07, bad_inner_crc07, invalid_bytes07, undecodable07
 from kseg.segment.kafka07.messages07 import Damage07, Entry07, Message07, messages, walk
 
 Line = tuple[Entry07, Message07]
@@ -53,31 +54,22 @@ def _items(piece: LogPiece, file: MappedFile) -> Iterator[Line | Finding]:
         first = piece.base_offset + item.position
         if isinstance(item, Damage07):
             if first < bounds.to_offset and first + item.length > bounds.from_offset:
-                words = f"{item.length} bytes at position {item.position} are no message"
-                yield _finding(item.kind, piece, words, item.position, item.length)
+                yield invalid_bytes07(piece.path, piece.base_offset, item)
         elif bounds.from_offset <= first < bounds.to_offset:
             yield from _messages(piece, view, item)
 
 
 def _messages(piece: LogPiece, view: memoryview, entry: Entry07) -> Iterator[Line | Finding]:
-    where = f"at position {entry.position}"
+    path, base_offset = piece.path, piece.base_offset
     if not entry.crc_valid:
-        words = f"the message of {entry.size_bytes} bytes {where} does not match its checksum"
-        yield _finding("bad-crc", piece, words, entry.position, entry.size_bytes)
+        yield bad_crc07(path, base_offset, entry)
     try:
-        for message in messages(view, entry, piece.base_offset):
+        for message in messages(view, entry, base_offset):
             if entry.crc_valid and not message.crc_valid:
-                words = f"a message in the compressed set {where} does not match its checksum"
-                yield _finding("bad-crc", piece, words, entry.position, entry.size_bytes)
+                yield bad_inner_crc07(path, base_offset, entry)
             yield entry, message
     except FormatError as error:
-        words = f"the message set {where} cannot be decoded: {error}"
-        yield _finding("undecodable-batch", piece, words, entry.position, entry.size_bytes)
-
-
-def _finding(kind: str, piece: LogPiece, words: str, position: int, length: int) -> Finding:
-    first = piece.base_offset + position
-    return Finding(kind, piece.path, words, position, length, first, first + length - 1)
+        yield undecodable07(path, base_offset, entry, error)
 
 
 def _batches(piece: LogPiece, schema: pa.Schema, lines: list[Line]) -> Iterator[pa.RecordBatch]:

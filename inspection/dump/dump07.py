@@ -17,6 +17,7 @@ from kseg.segment.errors import FormatError
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.json_rows import show_bytes
+from kseg.segment.kafka07.findings07 import bad_crc07, undecodable07
 from kseg.segment.kafka07.messages07 import Damage07, Entry07, Message07, messages, walk
 from kseg.segment.layout import codec_name
 
@@ -59,15 +60,7 @@ def _entry(
     path: str, view: memoryview, entry: Entry07, base_offset: int, options: DumpOptions
 ) -> Iterator[Event]:
     if not entry.crc_valid:
-        yield Finding(
-            "bad-crc",
-            path,
-            f"the message of {counted(entry.size_bytes, 'byte')} at position {entry.position} does not match its checksum",
-            position=entry.position,
-            length=entry.size_bytes,
-            first_offset=base_offset + entry.position,
-            last_offset=base_offset + entry.position,
-        )
+        yield bad_crc07(path, base_offset, entry)
     deep = options.deep_iteration or options.print_data_log
     if options.format == "kafka":
         payload = bytes(entry.payload(view)) if options.print_data_log else None
@@ -81,13 +74,7 @@ def _entry(
             else:
                 yield Row(message_row(path, entry, message, options.bytes_mode))
     except FormatError as error:
-        yield Finding(
-            "undecodable-batch",
-            path,
-            f"the message set at position {entry.position} cannot be decoded: {error}",
-            position=entry.position,
-            length=entry.size_bytes,
-        )
+        yield undecodable07(path, base_offset, entry, error)
 
 
 def _entry_line(entry: Entry07, offset: int, payload: bytes | None) -> bytes:

@@ -14,6 +14,7 @@ from kseg.jobs.events import Event, Row
 from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
+from kseg.segment.kafka07.findings07 import invalid_bytes07, undecodable_words07
 from kseg.segment.kafka07.log07 import File07, Log07
 from kseg.segment.kafka07.messages07 import Damage07, Entry07, entry_at, messages, walk
 from kseg.segment.partition.log_segment import Step
@@ -107,11 +108,8 @@ class _Search:
 
     def _report(self, file: File07, item: Entry07 | Damage07, length: int) -> None:
         kind = item.kind if isinstance(item, Damage07) else "bad-crc"
-        sentence = f"no valid message in the {length} bytes at position {item.position}"
-        offset = file.base_offset + item.position
-        self.findings.append(
-            Finding(kind, file.path, sentence, item.position, length, offset, offset + length - 1)
-        )
+        damage = Damage07(kind, item.position, length)
+        self.findings.append(invalid_bytes07(file.path, file.base_offset, damage))
 
     def answer(self) -> Answer:
         if self.entry is None:
@@ -135,6 +133,5 @@ class _Search:
         try:
             first = next(messages(view, entry, file.base_offset), None)
         except FormatError as error:
-            sentence = f"the message set at position {entry.position} cannot be decoded: {error}"
-            return details | {"reason": sentence}
+            return details | {"reason": undecodable_words07(entry, error)}
         return details | {"record": None if first is None else message_row(file.path, entry, first, mode)}

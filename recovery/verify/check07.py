@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from kseg.jobs.events import Advance, Event
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.totals import Totals
-from kseg.segment.counted import counted
 from kseg.segment.errors import FormatError
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
+from kseg.segment.kafka07.findings07 import bad_crc07, bad_inner_crc07, invalid_bytes07, undecodable07
 from kseg.segment.kafka07.messages07 import Damage07, Entry07, messages, walk
 from kseg.segment.partition.directory import PartitionDirectory
 from kseg.segment.partition.names import parse_file_name
@@ -55,14 +55,12 @@ def check_file07(path: str, options: VerifyOptions, totals: Totals) -> Iterator[
                     padding += item.length
                 else:
                     damaged += item.length
-                message = f"no message in the {counted(item.length, 'byte')} at position {item.position}"
-                yield Finding(item.kind, path, message, item.position, item.length, base + item.position)
+                yield invalid_bytes07(path, base, item)
                 continue
             totals.batches += 1
             if not item.crc_valid:
                 damaged += item.size_bytes
-                message = f"the message at position {item.position} does not match its checksum"
-                yield Finding("bad-crc", path, message, item.position, item.size_bytes, base + item.position)
+                yield bad_crc07(path, base, item)
             elif options.level == "deep":
                 yield from _contents(path, file.view, item, base, totals)
             else:
@@ -75,13 +73,10 @@ def check_file07(path: str, options: VerifyOptions, totals: Totals) -> Iterator[
 
 
 def _contents(path: str, view: memoryview, entry: Entry07, base: int, totals: Totals) -> Iterator[Finding]:
-    position, size = entry.position, entry.size_bytes
     try:
         for message in messages(view, entry, base):
             totals.records += 1
             if not message.crc_valid:
-                text = f"a message in the set at position {position} does not match its checksum"
-                yield Finding("bad-crc", path, text, position, size, base + position)
+                yield bad_inner_crc07(path, base, entry)
     except FormatError as error:
-        text = f"the set at position {position} cannot be decoded: {error}"
-        yield Finding("undecodable-batch", path, text, position, size, base + position)
+        yield undecodable07(path, base, entry, error)

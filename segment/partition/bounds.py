@@ -19,6 +19,9 @@ class Bounds:
     def is_empty(self) -> bool:
         return self.from_offset >= self.to_offset or self.from_ms >= self.to_ms
 
+    def contain(self, offset: int, timestamp_ms: int) -> bool:
+        return self.from_offset <= offset < self.to_offset and self.from_ms <= timestamp_ms < self.to_ms
+
     def within(self, other: "Bounds") -> "Bounds":
         """What both allow."""
         return Bounds(
