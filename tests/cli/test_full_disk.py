@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -226,10 +225,10 @@ def test_append_asks_for_room_before_it_writes(
     assert run([*words, "--from", str(few), str(target)]) == 0
 
 
-def test_holes_are_read_where_no_page_is_left(disk: Path, capture_small: Path) -> None:
-    """Reading a hole through a map needs no room, on tmpfs neither: the answers are those of a disk with room.
-
-    In processes of their own, as users have it: who takes care of SIGBUS here depends on the tests before."""
+def test_holes_are_read_where_no_page_is_left(
+    disk: Path, capture_small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Reading a hole through a map needs no room, on tmpfs neither: the answers are those of a disk with room."""
     place = Path(shutil.copytree(capture_small / "data" / "metro-none-0", disk / "metro-none-0"))
     log = place / f"{0:020}.log"
     whole = log.stat().st_size
@@ -239,12 +238,10 @@ def test_holes_are_read_where_no_page_is_left(disk: Path, capture_small: Path) -
     def told() -> list[tuple[int, list[str]]]:
         found = []
         for each in words:
-            command = [sys.executable, "-m", "kseg", *each, "--json", str(place)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            rows = done.stdout.splitlines()
-            found.append(
-                (done.returncode, [row for row in rows if '"room"' not in row])
-            )  # of which there is less
+            capfd.readouterr()
+            status = run([*each, "--json", str(place)])
+            rows = capfd.readouterr().out.splitlines()
+            found.append((status, [row for row in rows if '"room"' not in row]))  # of which there is less
         return found
 
     before = told()

@@ -316,13 +316,21 @@ def test_bytes_that_cannot_be_read_are_handed_to_no_file(tmp_path: Path) -> None
 
 
 STRANGE_SIGNALS = """
-import mmap, os, signal, sys
+import faulthandler, mmap, os, resource, signal, sys
+resource.setrlimit(resource.RLIMIT_CPU, (20, 20))  # two handlers that call each other do not end
 from kseg.segment.files import MappedFile
 
 with open(sys.argv[1], "wb") as file:
     file.write(b"x" * 200_000)
+MappedFile(sys.argv[1]).close()
+if sys.argv[3] == "watched":
+    faulthandler.enable()
 with MappedFile(sys.argv[1]) as file:
-    if sys.argv[2] == "sent":
+    if sys.argv[2] == "cut":
+        os.truncate(sys.argv[1], 4096)
+        assert file.view[100_000] == 0
+        assert file.unreadable()[0][:2] == (4096, 195_904)
+    elif sys.argv[2] == "sent":
         os.kill(os.getpid(), signal.SIGBUS)
     else:
         other = os.open(sys.argv[1] + "-other", os.O_RDWR | os.O_CREAT)
@@ -334,9 +342,26 @@ print("alive")
 """
 
 
+def _meets(kind: str, other_handler: str, file: Path) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-P", "-c", STRANGE_SIGNALS, str(file), kind, other_handler]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("other_handler", ["none", "watched"])
 @pytest.mark.parametrize("kind", ["sent", "touched"])
-def test_a_signal_that_is_about_no_file_of_ours_does_what_it_always_does(tmp_path: Path, kind: str) -> None:
-    words = [sys.executable, "-P", "-c", STRANGE_SIGNALS, str(tmp_path / "file"), kind]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+def test_a_signal_that_is_about_no_file_of_ours_does_what_it_always_does(
+    tmp_path: Path, kind: str, other_handler: str
+) -> None:
+    done = _meets(kind, other_handler, tmp_path / "file")
     assert done.returncode == -signal.SIGBUS, (done.returncode, done.stdout, done.stderr)
     assert "alive" not in done.stdout
+    assert done.stderr.count("Fatal Python error: Bus error") == (other_handler == "watched")
+
+
+@pytest.mark.parametrize("other_handler", ["none", "watched"])
+def test_a_handler_set_after_the_first_map_does_not_get_our_faults(
+    tmp_path: Path, other_handler: str
+) -> None:
+    """Test runners and notebooks enable faulthandler, before or after they import kseg."""
+    done = _meets("cut", other_handler, tmp_path / "file")
+    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr

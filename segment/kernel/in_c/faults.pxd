@@ -162,18 +162,29 @@ cdef extern from *:
         return info->si_code == BUS_ADRERR || info->si_code == BUS_OBJERR || info->si_code == BUS_MCEERR_AR;
     }
 
-    /* Does what would have been done without this module. */
+    static void kseg_on_fault(int number, siginfo_t *info, void *context);
+
+    static int kseg_is_own(const struct sigaction *action) {
+        return action->sa_flags & SA_SIGINFO && action->sa_sigaction == kseg_on_fault;
+    }
+
+    /* Does what would have been done without this module: the former handler is called as if it were the one in force.
+       One that was set behind this one may put this one back and send the signal anew when it has done its work, as
+       faulthandler does; nobody is left to ask then. */
     static void kseg_pass_on(int number, siginfo_t *info, void *context) {
-        if (kseg_former.sa_flags & SA_SIGINFO) {
-            kseg_former.sa_sigaction(number, info, context);
-        } else if (kseg_former.sa_handler == SIG_IGN && info->si_code <= 0) {
-            return;  /* the kernel lets nobody ignore a fault of his own */
-        } else if (kseg_former.sa_handler != SIG_DFL && kseg_former.sa_handler != SIG_IGN) {
-            kseg_former.sa_handler(number);
-        } else {
+        struct sigaction own, now;
+        if (kseg_former.sa_handler == SIG_IGN && info->si_code <= 0) return;  /* a fault of one's own cannot be ignored */
+        if (kseg_former.sa_handler == SIG_DFL || kseg_former.sa_handler == SIG_IGN) {
             signal(number, SIG_DFL);
-            if (info->si_code <= 0) raise(number);  /* it comes when this handler is left, */
-        }                                           /* where a fault happens anew */
+            if (info->si_code <= 0) raise(number);  /* it comes when this handler is left, where a fault happens anew */
+            return;
+        }
+        sigaction(number, &kseg_former, &own);
+        if (kseg_former.sa_flags & SA_SIGINFO) kseg_former.sa_sigaction(number, info, context);
+        else kseg_former.sa_handler(number);
+        if (sigaction(number, NULL, &now)) return;
+        if (kseg_is_own(&now)) memset(&kseg_former, 0, sizeof kseg_former);  /* SIG_DFL */
+        else if (now.sa_handler == kseg_former.sa_handler) sigaction(number, &own, NULL);
     }
 
     static void kseg_on_fault(int number, siginfo_t *info, void *context) {
@@ -190,18 +201,25 @@ cdef extern from *:
     }
 
     static int kseg_start(void) {
-        struct sigaction action;
         if (kseg_known) return 1;
         if (sysconf(_SC_PAGESIZE) != KSEG_PAGE) return 0;
         kseg_known = (kseg_areas *) mmap(NULL, sizeof(kseg_areas), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                                          -1, 0);
         if (kseg_known == MAP_FAILED) kseg_known = NULL;
-        if (!kseg_known) return 0;
+        return kseg_known != NULL;
+    }
+
+    /* Makes sure that a fault comes here first: whoever embeds kseg may have set a handler since the last map. */
+    static int kseg_listen(void) {
+        struct sigaction action, now;
+        if (sigaction(SIGBUS, NULL, &now)) return 0;
+        if (kseg_is_own(&now)) return 1;
         memset(&action, 0, sizeof action);
         action.sa_sigaction = kseg_on_fault;
         action.sa_flags = SA_SIGINFO | SA_ONSTACK;
         sigemptyset(&action.sa_mask);
-        return !sigaction(SIGBUS, &action, &kseg_former);
+        kseg_former = now;
+        return !sigaction(SIGBUS, &action, NULL);
     }
 
     static int kseg_watch(const unsigned char *start, long long length, int descriptor, int block, long long device,
@@ -210,7 +228,7 @@ cdef extern from *:
         long long at, count;
         kseg_map *map;
         for (i = 0; i < KSEG_MAPS && kseg_maps[i].is_used; i++);
-        if (!kseg_start() || i == KSEG_MAPS) return -1;
+        if (i == KSEG_MAPS || !kseg_start() || !kseg_listen()) return -1;
         map = &kseg_maps[i];
         map->start = (char *) start;
         map->length = length;
