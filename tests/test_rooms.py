@@ -5,6 +5,7 @@ occur once, and rooms of a bounded size.
 from __future__ import annotations
 
 import ast
+import functools
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,6 +96,12 @@ def _modules() -> Iterator[tuple[str, Path]]:
             yield str(path.relative_to(ROOT)), path
 
 
+@functools.cache
+def _nodes() -> dict[str, list[ast.AST]]:
+    """Module → all nodes of its syntax tree, the module itself first."""
+    return {name: [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))] for name, path in _modules()}
+
+
 def _opens(call: ast.Call) -> bool:
     function = call.func
     if isinstance(function, ast.Name):
@@ -109,21 +116,17 @@ def _opens(call: ast.Call) -> bool:
 def test_files_are_opened_and_changed_in_few_modules() -> None:
     found = {
         name
-        for name, path in _modules()
-        if any(
-            isinstance(node, ast.Call) and _opens(node)
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        )
+        for name, nodes in _nodes().items()
+        if any(isinstance(node, ast.Call) and _opens(node) for node in nodes)
     }
     assert found == set(DOORS)
 
 
 def test_results_and_findings_are_read_as_values_not_as_output() -> None:
     found = set()
-    for name, path in _modules():
+    for name, nodes in _nodes().items():
         if name.startswith(_OTHERS):
             continue
-        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
         called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}  # of a dictionary
         if any(
             isinstance(node, ast.Attribute) and node.attr in ("values", "numbers") and id(node) not in called
@@ -152,8 +155,8 @@ def test_module_names_occur_once() -> None:
 
 def test_public_classes_do_not_share_a_name() -> None:
     places = defaultdict(list)
-    for name, path in _modules():
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for name, (module, *_) in _nodes().items():
+        for node in ast.iter_child_nodes(module):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(name)
     assert {cls: names for cls, names in places.items() if len(names) > 1} == {}

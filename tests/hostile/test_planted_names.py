@@ -127,10 +127,16 @@ def test_no_name_drives_a_terminal(command: list[str], data: Path) -> None:
 
 
 def test_into_a_pipe_a_dump_is_what_kafka_prints(data: Path) -> None:
-    for name in NAMES:
-        path = os.path.join(os.fsencode(data), name, LOG.encode())
-        done = subprocess.run([sys.executable, "-m", "kseg", "dump", path], capture_output=True, check=True)
-        assert done.stdout.startswith(b"Dumping " + path + b"\n")
+    paths = [os.path.join(os.fsencode(data), name, LOG.encode()) for name in NAMES]
+    done = subprocess.run([sys.executable, "-m", "kseg", "dump", *paths], capture_output=True, check=True)
+    rest = done.stdout
+    for path in paths:
+        begin = b"Dumping " + path + b"\n"
+        assert rest.startswith(begin)
+        dumped, _, behind = rest[len(begin) :].partition(b"isvalid: true\n")
+        assert dumped.count(b"\n") == 1, "the line of the offset, and then the batch"
+        rest = behind
+    assert rest == b""
 
 
 def test_no_device_is_opened(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
