@@ -204,7 +204,7 @@ def _held(
     if run.links and run.options.apply and not run.options.follow_links:
         more = f" and {len(run.links) - 1} more are links" if len(run.links) > 1 else " is a link"
         raise Refused(
-            f"{run.links[0]}{more} to directories elsewhere; what they lead to is changed with --follow-links only; "
+            f"{run.links[0]}{more} to directories elsewhere; their targets are changed only with --follow-links; "
             "nothing was changed"
         )
     if look is not None:

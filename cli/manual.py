@@ -188,7 +188,7 @@ def _first_sentence(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Text as roff: backslashes and hyphens are literal, a leading dot or quote is no request."""
+    """Text as roff: backslashes and hyphens are literal, a leading dot or quote is not a request."""
     escaped = text.replace("\\", r"\e").replace("-", r"\-")
     return rf"\&{escaped}" if escaped.startswith((".", "'")) else escaped
 

@@ -140,7 +140,7 @@ def _marked_for_deletion(
 
 
 def notice(style: Style) -> Callable[[str], None]:
-    """Where a sentence goes that is no result."""
+    """Where a sentence goes that is not a result."""
 
     def say(sentence: str) -> None:
         if not style.quiet:

@@ -45,7 +45,7 @@ CleanupPolicy = Annotated[
     Option(
         "--cleanup-policy",
         choices=("delete", "compact", "compact,delete"),
-        help="Kafka's cleanup.policy, for all topics that are named here. Default: what each topic is configured to.",
+        help="Kafka's cleanup.policy, for all topics that are named here. Default: each topic's configuration.",
         panel=EVIDENCE,
     ),
 ]
@@ -292,7 +292,7 @@ class _Settings:
 def _doubt(image: "MetadataImage", name: "PartitionName | None", path: str) -> str:
     """Why the metadata log does not tell the settings of a partition's topic; empty when it does."""
     if name is None:
-        return "the directory's name is no partition's"
+        return "the directory is not named topic-partition"
     if not image.is_certain:
         return f"the metadata log {image.path} is not whole ({image.doubts[0].message})"
     topic_id = image.id_by_name.get(name.topic)

@@ -2,7 +2,7 @@
 
     a file                  one row
     a partition             one row for each file, unknown ones too, then one for the partition
-    a data directory        one row for each file of its own and each directory that is no partition, then one for
+    a data directory        one row for each file of its own and each directory that is not a partition, then one for
                             the whole; its partitions are targets of their own
 
 What a partition's row says of its log: `log_summary`. Checksums are not computed; `verify` does that.

@@ -148,7 +148,7 @@ def _under(name: str, pairs: Mapping[str, str]) -> str | None:
 
 
 def _in_units(text: str, unit: int) -> str:
-    """Hours and minutes as milliseconds; what is no number stays, and is refused by whoever reads it. A negative time is
+    """Hours and minutes as milliseconds; what is not a number stays, and is refused by whoever reads it. A negative time is
     no limit (Kafka: logRetentionTimeMillis)."""
     text = text.strip()
     if unit == 1:

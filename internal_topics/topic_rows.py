@@ -77,7 +77,7 @@ def _put_message(row: MutableMapping[str, object], record: Record, context: Mess
 
 def _put_key(row: MutableMapping[str, object], key: bytes | None, context: MessageRows) -> int | None:
     if key is None:
-        raise FormatError("a record of this topic has a key, this one has none")
+        raise FormatError("records of this topic have a key, and this one has none")
     decoded = share_4_0.decode_key(context.topic, key) or decode_key(context.topic, key)
     shown = _shown(decoded, context)
     del shown["version"]  # keys have none
@@ -117,7 +117,7 @@ def _value(topic: str, type_id: int | None, value: bytes) -> tuple[Decoded, str 
     if topic in (CLUSTER_METADATA, REMOTE_LOG_METADATA):
         return decode_framed(value, topic), None
     if type_id is None:
-        raise FormatError("what the value is of is in the key")
+        raise FormatError("the type of the value is in the key, which cannot be read")
     problem: FormatError | None = None
     try:
         decoded = decode_value(topic, type_id, value)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 256 * 1024  # what a worker collects before it sends: large enough to hide the cost of a message
 CHUNK_SECONDS = 0.1  # … or this long, so that progress is seen
 AHEAD_BYTES = 64 * 1024 * 1024  # what may wait in the parent for its turn
-ROW_WEIGHT = 512  # a guess at the pickled size of an event that is no text
+ROW_WEIGHT = 512  # a guess at the pickled size of an event that is not text
 BUG_STATUS = 70
 
 _HEAD = struct.Struct("<QB")  # number of the target, 1 if it is finished

@@ -122,4 +122,4 @@ def from_plain(plain: Any) -> ColumnType:
             isinstance(each, list) and len(each) == 2 for each in fields
         ):
             return StructOf(tuple((str(name), from_plain(each)) for name, each in fields))
-    raise ValueError("this is no column type")
+    raise ValueError("not a column type")

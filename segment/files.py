@@ -123,7 +123,7 @@ class MappedFile:
         return copy
 
     def extents(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """(position, length) of what of a range is no hole, in order."""
+        """(position, length) of what of a range is not a hole, in order."""
         if self._descriptor < 0 or self.data_end == self.size_bytes <= 512 * self._status.st_blocks:
             return iter(((start, stop - start),))
         return data_extents(self._descriptor, start, stop - start)

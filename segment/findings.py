@@ -55,7 +55,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("foreign-bytes", ERROR, "the bytes are not a batch in any known message format", _RECOVER),
     ("bad-magic", ERROR, "a batch has an unknown magic byte", _RECOVER),
     ("undecodable-batch", ERROR, "a batch has a valid CRC, but its records cannot be decoded", _DUMP),
-    ("undecodable-record", ERROR, "a record is none of those that the decoder asked for can read", _DUMP),
+    ("undecodable-record", ERROR, "a record cannot be read by the decoder that was requested", _DUMP),
     ("record-count-mismatch", ERROR, "a batch contains more or fewer records than its header declares", _DUMP),
     ("offset-outside-batch", ERROR, "a record's offset is outside the range that its batch declares", _DUMP),
     ("offset-not-increasing-in-batch", WARNING, "record offsets do not increase within a batch", _DUMP),

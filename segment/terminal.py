@@ -41,7 +41,7 @@ def shown_path(path: str) -> str:
 
 def shell_quoted(path: str) -> str:
     """A path as one word of a command to type: what cannot be seen is spelt out ($'…' of bash and zsh), and a leading
-    dash is no option."""
+    dash is not an option."""
     path = f"./{path}" if path.startswith("-") else path
     if not re.search(f"[{CONTROL}{FORMAT}{RAW}]", path):
         return shlex.quote(path)

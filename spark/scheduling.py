@@ -41,7 +41,7 @@ PIECE_BYTES = 8 * 1024 * 1024
 MAX_RESULT_BYTES = 32 * 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
 MANY_OBJECTS = 50_000
-_ROW_BYTES = 512  # a guess at the pickled size of an event that is no text
+_ROW_BYTES = 512  # a guess at the pickled size of an event that is not text
 _FAST = 1
 _known_runs: set[str] = set()
 

@@ -229,7 +229,7 @@ def disk_for(follow_links: bool) -> Disk:
 
 @contextmanager
 def _directory(path: str) -> Iterator[int]:
-    """A descriptor of a directory, which below an anchored one is no link."""
+    """A descriptor of a directory, which below an anchored one is not a link."""
     with parent_of(path) as (folder, name):
         no_link = 0 if folder is None else os.O_NOFOLLOW
         descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | no_link, dir_fd=folder)
@@ -400,7 +400,7 @@ def remove_quietly(disk: Disk, path: str) -> None:
 
 
 def remove_with_files(disk: Disk, directory: str) -> None:
-    """Remove a directory of files only; a missing one is no error."""
+    """Remove a directory of files only; a missing one is not an error."""
     for name in disk.names(directory):
         remove_quietly(disk, os.path.join(directory, name))
     with suppress(FileNotFoundError):

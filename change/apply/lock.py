@@ -207,7 +207,7 @@ def claimed(directory: str, *, follow_link: bool = False) -> Iterator[None]:
         descriptor = open_directory(directory, follow_link=follow_link)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise refused_link(directory, "what it leads to is changed with --follow-links only") from error
+            raise refused_link(directory, "its target is changed only with --follow-links") from error
         raise Refused(f"cannot change {directory}: {error.strerror}") from error
     try:
         try:

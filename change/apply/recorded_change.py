@@ -170,7 +170,7 @@ def _step(row: Mapping[str, Any]) -> Step:
             return Rename(name, str(row["to"]), why)
         case "remove":
             return Remove(name, why)
-    raise ValueError(f"{row['do']!r} is no step")
+    raise ValueError(f"{row['do']!r} is not a step")
 
 
 def undo_command(path: str, finish: bool = False) -> str:

@@ -167,7 +167,7 @@ def _kept(plan: Plan, steps: Sequence[Step], keeping: Keeping) -> list[int]:
 
 
 def _data_bytes(directory: str, tail: Tail) -> int:
-    """Of a tail, what is no hole: copies have holes where it has some, as preallocated logs do."""
+    """Of a tail, what is not a hole: copies have holes where it has some, as preallocated logs do."""
     with suppress(OSError):
         descriptor = DISK.open_to_read(os.path.join(directory, tail.name))
         try:

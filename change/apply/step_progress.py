@@ -79,7 +79,7 @@ class StepProgress:
                     if isinstance(piece, Span):
                         self._check_span(step.name, piece)
                 if step.like is not None and step.like not in self.inputs:
-                    raise ValueError(f"{step.name} shall be like {step.like}, which was not found")
+                    raise ValueError(f"{step.name} is to be created like {step.like}, which does not exist")
                 change: Change = ((step.name, number),)
             case Truncate():
                 change, cut_to = (), self._cut(number, step)

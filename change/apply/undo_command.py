@@ -78,7 +78,7 @@ def _begun_at(path: str) -> list[str]:
     try:
         return clear_begun(path)
     except OSError as error:
-        raise Refused(f"cannot remove what lies beside {path}: {error.strerror}") from error
+        raise Refused(f"cannot remove the files kept with {path}: {error.strerror}") from error
 
 
 def _row(directory: str, journal: str, state: str) -> dict[str, object]:

@@ -103,7 +103,7 @@ def _line(event: Event) -> list[object]:
             return ["finding", written]
         case Failure():
             return ["failure", asdict(event)]
-    raise TypeError(f"{event!r} is nothing that a change says")
+    raise TypeError(f"a change does not emit {event!r}")
 
 
 def _events(journal: Journal, note: Values) -> Iterator[Event]:

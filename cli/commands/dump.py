@@ -235,7 +235,7 @@ def command(
 
 
 def _has_records(path: str) -> bool:
-    """Whether a file is no index, no producer snapshot and no transaction index."""
+    """Whether a file is neither an index nor a producer snapshot nor a transaction index."""
     from kseg.segment.partition.names import Role, parse_file_name
 
     roles = (Role.LOG, Role.KAFKA07_LOG, Role.METADATA_SNAPSHOT, Role.BOOTSTRAP_SNAPSHOT)

@@ -50,7 +50,7 @@ def command(
     to: Annotated[
         str,
         Option(
-            "--to", choices=("parquet", "delta", "iceberg", "json", "csv", "arrow"), help="What is written."
+            "--to", choices=("parquet", "delta", "iceberg", "json", "csv", "arrow"), help="The output format."
         ),
     ],
     output: Annotated[

@@ -159,7 +159,7 @@ def command(
         int | None,
         size_option(
             "--index-interval-bytes",
-            "Kafka's index.interval.bytes. Default: what the topic is configured to, else 4096.",
+            "Kafka's index.interval.bytes. Default: the topic's configuration, else 4096.",
             BROKER,
         ),
     ] = None,
@@ -167,7 +167,7 @@ def command(
         int | None,
         size_option(
             "--segment-index-bytes",
-            "Kafka's segment.index.bytes. Default: what the topic is configured to, else 10MiB.",
+            "Kafka's segment.index.bytes. Default: the topic's configuration, else 10MiB.",
             BROKER,
         ),
     ] = None,
@@ -175,7 +175,7 @@ def command(
         int | None,
         duration_option(
             "--producer-id-expiration-ms",
-            "Kafka's producer.id.expiration.ms. Default: what the broker is configured to, else 86400000.",
+            "Kafka's producer.id.expiration.ms. Default: the broker's configuration, else 86400000.",
             BROKER,
         ),
     ] = None,

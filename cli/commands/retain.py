@@ -83,8 +83,8 @@ def command(
             "--retention-ms",
             metavar="DURATION",
             read=_read_limit_duration,
-            help="Delete segments whose newest record is older than this; -1 is no limit. Default: what the topic is "
-            "configured to.",
+            help="Delete segments whose newest record is older than this; -1 is no limit. Default: the topic's "
+            "configuration.",
             panel=LIMITS,
         ),
     ] = None,
@@ -94,7 +94,7 @@ def command(
             "--retention-bytes",
             metavar="SIZE",
             read=_read_limit_size,
-            help="Delete the oldest segments while at least this much remains; -1 is no limit. Default: what the topic is configured to.",
+            help="Delete the oldest segments while at least this much remains; -1 is no limit. Default: the topic's configuration.",
             panel=LIMITS,
         ),
     ] = None,

@@ -31,8 +31,7 @@ def command(
         tuple[str, ...],
         Argument(
             "JOURNAL",
-            help="The journal that a command named, its directory, or the paths that were given to the command: of several runs there the "
-            "newest is meant.",
+            help="The journal that a command named, its directory, or the paths that were given to the command, for the newest run there.",
         ),
     ],
     finish: Annotated[
@@ -46,7 +45,7 @@ def command(
         bool,
         Option(
             "--forget",
-            help="Free the space of runs, which can then not be undone any more: all runs below a path, or that of a journal. Plans unless --apply.",
+            help="Free the space of runs, which then cannot be undone: all runs below a path, or that of a journal. Plans unless --apply.",
         ),
     ] = False,
     apply: Annotated[bool, Option("--apply", help="With --forget: apply the plan.")] = False,

@@ -21,7 +21,7 @@ def settings_words(values: Mapping[str, Any], names: Sequence[str]) -> Iterator[
 
 
 def _amount(name: str, value: object) -> str:
-    """Durations and sizes as people write them; -1 and what is no number as it stands."""
+    """Durations and sizes as people write them; -1 and what is not a number as it stands."""
     text = str(value)
     if not text.isdigit():
         return text

@@ -1,7 +1,7 @@
 """Column builders of one Arrow batch: each appends rows of a chunk and returns an array.
 
 Buffers are allocated for the most rows a batch may have and given to Arrow as they are; what stays unused is never
-touched, so it is no memory. A column whose values are the same for a whole file is an array that was made once, of
+touched, so it is not memory. A column whose values are the same for a whole file is an array that was made once, of
 which each batch takes a slice.
 """
 

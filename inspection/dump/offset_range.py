@@ -26,7 +26,7 @@ _HEADERS_PER_WALK = 1024
 
 
 def cuts(path: str, options: DumpOptions, piece_bytes: int) -> list[int]:
-    """Where pieces begin; only 0 where a selection hangs on what came before, or the file is no plain log."""
+    """Where pieces begin; only 0 where a selection hangs on what came before, or the file is not a plain log."""
     path = as_java_shows(path)
     name = parse_given_name(os.path.basename(path))
     is_plain = name.role is Role.LOG and name.base_offset is not None

@@ -16,7 +16,7 @@ from kseg.segment.sidecar.metadata_files import (
 
 
 def other_file(path: str, name: FileName, data: bytes) -> Iterator[Item]:
-    """The entries of any file that is no segment, index or snapshot; what cannot be read is a finding."""
+    """The entries of any file that is not a segment, index or snapshot; what cannot be read is a finding."""
     try:
         if name.role in OFFSET_CHECKPOINT_ROLES:
             yield from _offsets(path, data)

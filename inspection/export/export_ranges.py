@@ -18,7 +18,7 @@ UNKNOWN_PARTITION = -1
 
 
 def pieces_of(target: PartitionTarget | FileTarget, selection: Selection) -> list[LogPiece]:
-    """In order of their offsets. Raises UnreadableInput for what cannot be listed, or is no log."""
+    """In order of their offsets. Raises UnreadableInput for what cannot be listed, or is not a log."""
     directory = directory_of(target)
     topic, partition = identity(directory)
     bounds = bounds_of(selection)

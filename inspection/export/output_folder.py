@@ -257,7 +257,7 @@ def _is_running(parent: str, name: str) -> bool:
 
 
 def _files_below(disk: Disk, directory: str, head: str = "") -> Iterator[str]:
-    """Relative names of everything below that is no directory."""
+    """Relative names of everything below that is not a directory."""
     for name in disk.names(os.path.join(directory, head)):
         relative = os.path.join(head, name)
         if _is_directory(disk, os.path.join(directory, relative)):

@@ -84,7 +84,7 @@ class DirectoryVerdict:
 
 
 def status_of(found: BrokerPartition, node: Node, image: MetadataImage) -> DirectoryVerdict | None:
-    """The status of a directory; None for what is no partition directory by its name."""
+    """The status of a directory; None for what is not a partition directory by its name."""
     if found.name is None or not isinstance(found.target, PartitionTarget):
         return None
     path, name = found.target.path, found.name

@@ -138,7 +138,7 @@ class _Walk:
 
     def _skip(self, length: int) -> None:
         if not 0 <= length <= len(self._data) - self._position:
-            raise FormatError(f"a length of {length} leads out of it")
+            raise FormatError(f"a length of {length} exceeds the bytes that are left")
         self._position += length
 
     def _long(self) -> int:
@@ -150,10 +150,10 @@ class _Walk:
                 self._position = at + 1
                 return (value >> 1) ^ -(value & 1)
             shift += 7
-        raise FormatError("a number is cut or too long")
+        raise FormatError("a number is truncated or too long")
 
 
 def _at(choices: Sequence[Any], index: int, what: str) -> Any:
     if not 0 <= index < len(choices):
-        raise FormatError(f"{index} is no {what} of {len(choices)}")
+        raise FormatError(f"{index} is not a valid {what}: there are {len(choices)}")
     return choices[index]

@@ -51,7 +51,7 @@ def _fit(kind: ColumnType) -> Fit:
 def _list(inner: Fit) -> Fit:
     def of(value: Any) -> Any:
         if not isinstance(value, list):
-            raise FormatError(f"{_shown(value)} is no list")
+            raise FormatError(f"{_shown(value)} is not a list")
         return [inner(each) for each in value]
 
     return of
@@ -60,7 +60,7 @@ def _list(inner: Fit) -> Fit:
 def _map(inner: Fit) -> Fit:
     def of(value: Any) -> Any:
         if not isinstance(value, dict):
-            raise FormatError(f"{_shown(value)} is no map")
+            raise FormatError(f"{_shown(value)} is not a map")
         return [(str(name), inner(each)) for name, each in value.items()]
 
     return of
@@ -71,7 +71,7 @@ def _struct(fields: dict[str, Fit]) -> Fit:
 
     def of(value: Any) -> Any:
         if not isinstance(value, dict):
-            raise FormatError(f"{_shown(value)} is no record")
+            raise FormatError(f"{_shown(value)} is not a record")
         if not value.keys() <= fields.keys():
             stray = next(name for name in value if name not in fields)
             raise FormatError(f"the schema has no property {_shown(stray)}")
@@ -100,11 +100,11 @@ def _string(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)  # a protobuf enum without a name
     if not isinstance(value, str):
-        raise FormatError(f"{_shown(value)} is no string")
+        raise FormatError(f"{_shown(value)} is not a string")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise FormatError("a string has half a surrogate pair") from None
+        raise FormatError("a string has an unpaired surrogate") from None
     return value
 
 
@@ -119,11 +119,11 @@ def _of_type(wanted: type, words: str) -> Fit:
 
 def _double(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise FormatError(f"{_shown(value)} is no number")
+        raise FormatError(f"{_shown(value)} is not a number")
     try:
         return float(value)
     except OverflowError:
-        raise FormatError(f"{_shown(value)} is beyond a double") from None
+        raise FormatError(f"{_shown(value)} is out of the range of a double") from None
 
 
 def _integer(name: str, lowest: int, highest: int) -> Fit:
@@ -131,7 +131,7 @@ def _integer(name: str, lowest: int, highest: int) -> Fit:
         if isinstance(value, float) and value.is_integer():
             value = int(value)  # JSON does not tell 1.0 from 1
         if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
-            raise FormatError(f"{_shown(value)} is no {name}")
+            raise FormatError(f"{_shown(value)} is not a valid {name}")
         return value
 
     return of
@@ -140,7 +140,7 @@ def _integer(name: str, lowest: int, highest: int) -> Fit:
 def _decimal(precision: int, scale: int) -> Fit:
     def of(value: Any) -> Decimal:
         if not isinstance(value, Decimal) or -int(value.as_tuple().exponent) != scale:
-            raise FormatError(f"{_shown(value)} is no decimal of scale {scale}")
+            raise FormatError(f"{_shown(value)} is not a decimal of scale {scale}")
         if len(value.as_tuple().digits) > precision:
             raise FormatError(f"{_shown(value)} has more than {precision} digits")
         return value

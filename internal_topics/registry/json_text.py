@@ -1,7 +1,7 @@
 """JSON payloads read strictly, and decoded values made fit for a JSON line.
 
 Python's own reader takes NaN and Infinity, and as many levels as its stack allows; both would end the writing of the line. What other
-decoders give is made JSON: bytes as base64, decimals and what is no finite number as text.
+decoders give is made JSON: bytes as base64, decimals and what is not a finite number as text.
 """
 
 import json
@@ -51,7 +51,7 @@ def _refuse(name: str) -> Any:
 def _float(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise ValueError(f"{text[:40]} is beyond a double")
+        raise ValueError(f"{text[:40]} is out of the range of a double")
     return number
 
 

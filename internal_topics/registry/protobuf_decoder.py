@@ -50,7 +50,9 @@ class ProtobufDecoder:
             message.ParseFromString(data)
             return as_python(message)
         except Exception as error:  # noqa: BLE001  # DecodeError, or what hostile bytes lead the library to
-            raise FormatError(f"it is no {message_name(self.file, path)}: {error}") from None
+            raise FormatError(
+                f"it is not a message of type {message_name(self.file, path)}: {error}"
+            ) from None
 
     def name(self, path: tuple[int, ...]) -> str:
         return message_name(self.file, path)
@@ -117,7 +119,7 @@ class _Pool:
         if name in self._added:
             return
         if name in around:
-            raise FormatError(f"its schema imports {name} in a circle")
+            raise FormatError(f"its schema imports {name} in a cycle")
         if len(around) > MAX_DEPTH or len(self._added) > MAX_FILES:
             raise FormatError("its schema imports too many others")
         file = file_descriptor(name, schema.text)

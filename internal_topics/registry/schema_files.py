@@ -66,5 +66,5 @@ def _schema_files(path: str, below: str = "", depth: int = 0) -> list[str]:
         elif os.path.splitext(entry.name)[1] in _KIND_BY_SUFFIX:
             names.append(name)
         if len(names) > _MAX_FILES:
-            raise UsageError(f"{path} has more than {_MAX_FILES} files: no folder of schemas")
+            raise UsageError(f"{path} has more than {_MAX_FILES} files, so it is not a directory of schemas")
     return names

@@ -74,4 +74,4 @@ def _zigzag(data: bytes, position: int) -> tuple[int, int]:
         if data[at] < 0x80:
             return (value >> 1) ^ -(value & 1), at + 1
         shift += 7
-    raise FormatError("the message indexes are cut or too long")
+    raise FormatError("the message indexes are truncated or too long")

@@ -157,7 +157,7 @@ class RemoteLogState:
             case 2:
                 self._delete(values)
             case _:
-                raise FormatError("a snapshot of a segment does not belong into the topic")
+                raise FormatError("a segment snapshot does not belong in this topic")
 
     def _segment(self, values: Mapping[str, Any]) -> None:
         key, name, segment_id = _place(values["remoteLogSegmentId"])

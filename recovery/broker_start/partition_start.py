@@ -142,7 +142,7 @@ def partition_start(
     checked: CheckedPartition, kinds: set[str], options: VerifyOptions
 ) -> PartitionStart | None:
     """What a broker does with a partition that was just checked; None where nobody can say (its data directory is not
-    known, its name is no partition's, it is a log of Kafka 0.7).
+    known, its name is not a partition's, it is a log of Kafka 0.7).
 
     kinds: the ids of the findings about it.
     """

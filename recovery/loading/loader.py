@@ -95,7 +95,7 @@ def _forget_side_files(load_state: LoadState, broker_state: BrokerState) -> Brok
 class _Load:
     """One load. After `run`: the offsets of the log, the place as the load and a clean shutdown leave it.
 
-    is_rebuild: that indexes are missing is no finding, they were taken away.
+    is_rebuild: that indexes are missing is not a finding, they were taken away.
     """
 
     def __init__(

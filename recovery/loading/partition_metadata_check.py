@@ -22,7 +22,7 @@ def check_partition_metadata(load_state: LoadState) -> None:
 
 
 def _exception_of(data: bytes) -> str:
-    """Most faults are an IOException that Kafka wraps; a missing line is not, nor is a text that is no uuid."""
+    """Most faults are an IOException that Kafka wraps; a missing line is not, nor is a text that is not a uuid."""
     try:
         lines = read_lines(data)
     except FormatError:

@@ -92,7 +92,7 @@ def opening_plan(log_dir: str, doubts: Sequence[str]) -> Plan:
 def doubts_about(log_dir: str, outcomes: Iterable[PartitionOutcome]) -> list[str]:
     """Why the data directory may not be called clean: a sentence for each log that is not sound or was not checked.
 
-    A log that is scheduled for deletion is no log any more. Raises UnreadableInput.
+    A log that is scheduled for deletion is no longer a log. Raises UnreadableInput.
     """
     seen = {outcome.name: outcome for outcome in outcomes}
     doubts = []
@@ -165,7 +165,7 @@ def marking_plan(log_dir: str, outcomes: Sequence[PartitionOutcome], marker: Mar
 def reported_plan(
     plan: Plan, outcomes: Sequence[PartitionOutcome], *, mark_clean: bool, marker: Marker | None
 ) -> Plan:
-    """The closing plan as reported: a marker that is only restored is no change, and one that stays removed is one."""
+    """The closing plan as reported: a marker that is only restored is not a change, and one that stays removed is one."""
     marking = _marking(plan.directory, outcomes, mark_clean, marker)
     steps = [step for step in plan.steps if step.name != MARKER]
     is_same = marker is not None and marker.content is not None and marker.content == marking.content

@@ -43,7 +43,7 @@ _IGNORED_BY_LOAD = frozenset(("partition-metadata-missing", "becomes-stray", "to
 def recover(target: FileTarget | PartitionTarget, options: RecoverOptions) -> Iterator[Event]:
     """Plan the repair of one target, and carry it out when the options say so.
 
-    Raises UsageError for a file that is no segment's, UnreadableInput, Refused (inputs changed, half-done journal,
+    Raises UsageError for a file that is not a segment's, UnreadableInput, Refused (inputs changed, half-done journal,
     output there already). Where policy kafka has no result the target is a Failure with status 4.
     """
     yield from carry_out((yield from prepare(target, options)), options)

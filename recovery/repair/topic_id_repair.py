@@ -51,7 +51,7 @@ def with_topic_id(
     other partitions of the topic have), or is of a topic that a broker does not have here.
 
     log_dir: the data directory around it, None when unknown. identity: what the metadata log says. Raises UsageError for
-    what is no topic's id, Refused for one that contradicts the partition or the data directory, UnreadableInput.
+    what is not a topic's id, Refused for one that contradicts the partition or the data directory, UnreadableInput.
     """
     others = tuple(finding for finding in repair.findings if finding.id not in (_MISSING, _CORRUPT))
     if topic_id is None and identity.topic_id is not None and not _has_topic_id(repair.image, directory):
@@ -121,7 +121,7 @@ def partition_metadata_step(
     """Write partition.metadata into the image; returns the reason for the plan, or None when it is right already.
 
     found: the file as it is, None when it is missing; one that cannot be read is replaced. replaces: one with another id,
-    too. Raises UsageError for what is no topic's id, Refused when the partition has another one.
+    too. Raises UsageError for what is not a topic's id, Refused when the partition has another one.
     """
     try:
         data = encode_partition_metadata(PartitionMetadata(topic_id))

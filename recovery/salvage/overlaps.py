@@ -7,7 +7,7 @@
        b. different leader epochs    the higher epoch: what a later leader wrote is what the replicas agreed on
        c. equal epochs               the copy in the segment whose offset range it belongs to, else one that is in order
                                      with its neighbours, else the first
-       and before all these, one that does not follow damage, then one that is no copy of the previous batch with
+       and before all these, one that does not follow damage, then one that is not a copy of the previous batch with
        another offset, then one whose epoch is possible there: later batches, where they belong, have no lower epoch,
        and the leader-epoch checkpoint does not contradict it
    In that order, each batch is kept that overlaps none that is kept already. A batch that loses only against one that

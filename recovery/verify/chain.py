@@ -18,7 +18,7 @@ from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import verify_records
 
 _CARRIED_ROWS = 2
-# Beyond this the segment is no log any more, and comparing each pair would be wasted time.
+# Beyond this the segment is no longer a log, and comparing each pair would waste time.
 MAX_SUSPECTS = 10_000
 
 

@@ -192,7 +192,7 @@ def _context(
     directory_evidence = _evidence_beside(path)
     segments = directory_evidence.directory.segments
     at = next((number for number, each in enumerate(segments) if each.log.path == path), None)
-    if at is None:  # a file that is no log of its directory, read for itself
+    if at is None:  # a file that is not a log of its directory, read for itself
         return HeaderContext(path, base_offset, is_last=False, evidence=directory_evidence.evidence), None
     previous = (
         _last_batch(segments[at - 1], base_offset, directory_evidence.evidence)

@@ -23,7 +23,7 @@ from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner, rows_for
 
 
 def parts(target: FileTarget | PartitionTarget | LogDirTarget, part_bytes: int) -> list[Part]:
-    """The logs of a partition (or one log alone) in parts; none of what is no log or cannot be read."""
+    """The logs of a partition (or one log alone) in parts; none of what is not a log or cannot be read."""
     match target:
         case PartitionTarget():
             segments = list_partition(target.path).segments

@@ -1,7 +1,7 @@
 """Compare the data directories of one run: what a broker with all of them in log.dirs would refuse to start with.
 
 Two data directories belong to one node when their meta.properties say so: the same cluster and the same node id. A path
-may as well be the place where the disks of several nodes were collected, which is no damage; several replicas of a
+may as well be the place where the disks of several nodes were collected, which is not damage; several replicas of a
 partition are expected then, and the finding says whose directories these are (MetaPropertiesEnsemble.verify). Without
 meta.properties a directory is compared only with directories of the same run that have one.
 

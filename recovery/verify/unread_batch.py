@@ -119,7 +119,7 @@ class BatchReader:
     def _data_in_control(self, table: Columns, row: int, walk: _Walk) -> Finding:
         message = (
             f"the batch at position {table.at(C.POSITION, row)} is marked as a control batch and holds {_held(walk)} "
-            "that are no control records: consumers skip it"
+            "that are not control records: consumers skip it"
         )
         return self._passed_over("bad-control-record", table, row, message)
 

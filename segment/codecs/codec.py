@@ -58,7 +58,7 @@ def decompress(codec: int, magic: int, data: "Buffer", limit_bytes: int) -> memo
 
 
 def reader_of(codec: int) -> Reader:
-    """`decompress` of one codec, for whoever has many blocks of it. Raises CodecError for an id that is no codec's."""
+    """`decompress` of one codec, for whoever has many blocks of it. Raises CodecError for an id that is not a codec's."""
     return _readers.get(codec) or _load_reader(codec)
 
 

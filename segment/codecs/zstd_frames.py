@@ -8,7 +8,7 @@ Java's frames name no content size. The block headers are therefore walked befor
 finds where the frame ends and how much it can yield at most (at most 128 KiB a block), so a claimed size or a tiny
 bomb never makes us allocate more than the blocks can fill, and one call into one reused context does the rest.
 
-Rules of the reader: no input is no content; a window or a claimed single segment above 128 MiB is refused; a
+Rules of the reader: empty input is empty content; a window or a claimed single segment above 128 MiB is refused; a
 checksum is verified; garbage behind a frame is an error. A frame that is cut off is an error too, but behind a whole one in the
 same piece of input (zstd-jni reads 131075 bytes at a time) it silently ends the stream with what it yielded.
 """

@@ -29,5 +29,5 @@ def uuid_bytes(text: str) -> bytes:
 
 
 def canonical_uuid(text: str) -> str:
-    """The text as Kafka would write it; raises FormatError when it is no uuid."""
+    """The text as Kafka would write it; raises FormatError when it is not a uuid."""
     return uuid_text(uuid_bytes(text))

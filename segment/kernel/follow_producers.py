@@ -3,7 +3,7 @@
 
 Almost every batch of a log is such a one. The map's entries are columns of int64, a slot for each producer, so that a
 table of batches passes by without an object for each; what is more than that (an unknown producer, a broken sequence,
-data outside an open transaction, a control batch that is no marker as brokers write it, a header that cannot be true) is left to the
+data outside an open transaction, a control batch that is not a marker as brokers write it, a header that cannot be true) is left to the
 caller, one row at a time.
 
 Open transactions stand in a queue in the order of their first offsets, since a batch that opens one lies behind all others. Rows of

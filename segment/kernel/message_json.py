@@ -289,7 +289,7 @@ def put_name(r: MessageReader, f: int, p: int) -> int:
 def read_one(
     r: MessageReader, f: int, p: int, end: int, depth: int, flexible: int, write: int, element: int
 ) -> int:
-    """A value that is no array, or an element of one."""
+    """A value that is not an array, or an element of one."""
     kind = r.ops[f]
     o = r.state[0]
     if write and r.limit - o < 48:

@@ -322,7 +322,7 @@ def read_plain(
         if p < 0 or size < 26 or p > len(buf) - size:
             raise ValueError("a batch lies outside the buffer")
         if batches[2 * batch_capacity + row] < 2:
-            raise ValueError("a message of magic 0 or 1 is no batch")
+            raise ValueError("a message of magic 0 or 1 is not a batch")
         if size < 61:
             if batches[5 * batch_capacity + row] != 0:
                 state[4] = TOO_FEW_RECORDS

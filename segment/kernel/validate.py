@@ -122,7 +122,7 @@ def body_is_sound(body: Readable, p: int, body_end: int, batches: Readable, capa
 
 
 def plain_valid(buf: Readable, row: int, stop: int, batches: Readable, capacity: int) -> int:
-    """The first of the rows from `row` on that is no uncompressed batch of sound records and no marker as brokers write it; `stop`
+    """The first of the rows from `row` on that is neither an uncompressed batch of sound records nor a marker as brokers write it; `stop`
     when all are."""
     if capacity * 15 > len(batches) or row < 0 or stop > capacity:
         raise ValueError("the table of batches is too small")

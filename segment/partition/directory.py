@@ -42,7 +42,7 @@ _ROLE_RANK = {role: rank for rank, role in enumerate((Role.KAFKA07_LOG, *SEGMENT
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One file. path: the directory as given, joined with the name. problem: why it cannot be used (it cannot be
-    examined, or is no regular file), in which case size and mtime are 0."""
+    examined, or is not a regular file), in which case size and mtime are 0."""
 
     path: str
     size_bytes: int
@@ -53,7 +53,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class SubDirectory:
-    """One directory inside another. partition: what its name says, None when it is no partition's name; then
+    """One directory inside another. partition: what its name says, None when it is not a partition's name; then
     `problem` says how a broker judges it, unless it is a directory that brokers know."""
 
     path: str
@@ -361,7 +361,7 @@ def _partition_directory(path: str, content: _Content) -> PartitionDirectory:
 def _partition_of(
     path: str, entries: tuple[Entry, ...], directories: tuple[SubDirectory, ...]
 ) -> PartitionDirectory:
-    # what is no regular file (a link to nothing, a pipe) a broker passes over
+    # what is not a regular file (a link to nothing, a pipe) a broker passes over
     numbered = sorted(
         (
             entry

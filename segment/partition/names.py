@@ -274,7 +274,7 @@ def is_seen_by_java(name: str) -> bool:
 
 
 def _strip_states(name: str) -> tuple[str, FileState]:
-    """The name without its state suffixes, and the outermost of them; a bare suffix is no state."""
+    """The name without its state suffixes, and the outermost of them; a bare suffix is not a state."""
     state = FileState.LIVE
     while True:
         body, dot, suffix = name.rpartition(".")

@@ -7,7 +7,7 @@ steps taken become `path`.
     log start offset   the caller's word, else log-start-offset-checkpoint of the log dir, else, where that file is lost, its
                        trace (`log_start_trace`); at least the first base offset (Kafka: LogLoader)
     log end offset     from the last entry of the last segment's offset index on, the batches to the end of the file
-                       (Kafka: LogSegment.readNextOffset); a zero tail of the index is no entry
+                       (Kafka: LogSegment.readNextOffset); a zero tail of the index is not an entry
     high watermark     replication-offset-checkpoint of the log dir, else the log end
 """
 
@@ -41,7 +41,7 @@ class PartitionLog(Notes):
 
     target: what to open; of a file only its own segment is seen. log_start_offset: None for the checkpoint's.
     use_index: False leaves `.index` and `.timeindex` alone. is_live: a broker may be writing to it meanwhile. Raises
-    UnreadableInput when the target cannot be listed or is no log.
+    UnreadableInput when the target cannot be listed or is not a log.
 
     name: of the partition, None when the directory is not named like one. segments: by base offset. snapshots:
     paths of producer snapshots by offset. is_kafka07: it holds Kafka 0.7's files, and no segment (see kafka07_log).

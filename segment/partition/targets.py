@@ -8,7 +8,7 @@ directory is its `Expansion`:
     VERIFY       partitions, and each data directory       verify, recover, compact, retain
     INVENTORY    the same                                  list
 
-A partition directory that is marked for deletion (`…-delete`) is no log any more: a broker removes it at its next start. Below a data
+A partition directory that is marked for deletion (`…-delete`) is no longer a log: a broker removes it at its next start. Below a data
 directory it is a target of `list` only; whoever names it itself can work on it as on any other.
 A PATH that is a file stays one FileTarget under each of them. Shown paths are the given one joined with names.
 """

@@ -1,4 +1,4 @@
-"""A span of bytes that is no valid batch, and what its own bytes say about it.
+"""A span of bytes that is not a valid batch, and what its own bytes say about it.
 
 The length field of a batch may be what is damaged, so a span is also checked as the batch that it would be with another length.
 """
@@ -11,7 +11,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A span of bytes that is no valid batch.
+    """A span of bytes that is not a valid batch.
 
     kind: id in the findings catalogue (torn-tail, zero-tail, zero-filled, bad-crc, bad-length, bad-magic,
     foreign-bytes, unreadable-batch). position, length: the span. next_offset: the offset expected where it begins (None when no

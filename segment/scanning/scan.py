@@ -190,7 +190,7 @@ class Scanner:
                 position += damage.length
 
     def fill_valid(self, table: Columns, position: int, end: int, until: int) -> tuple[int, bool]:
-        """Walk into any table, up to what is no valid batch or to `until`: where that is, whether it may go on there."""
+        """Walk into any table, up to what is not a valid batch or to `until`: where that is, whether it may go on there."""
         reason = self._fill(table, position, end, until)
         good = first_invalid(table.cells, table.capacity, table.count)
         is_whole = good == table.count

@@ -7,7 +7,7 @@ No header, no checksum; a relative offset counts from the base offset in the fil
 The file of an active segment is preallocated, and after a crash (or in a copy taken from a running broker) its
 used slots are followed by zeros. Two views of that exist:
 
-    used slots (default)   the zero tail is no entry: an all-zero slot cannot follow a used one, because keys grow
+    used slots (default)   the zero tail is not an entry: an all-zero slot cannot follow a used one, because keys grow
     as_kafka=True          every whole slot is an entry: what Kafka believes of an existing file, damage included
 
 A file of exactly one all-zero slot has been trimmed, so its slot counts as used: it says (base, position 0), or

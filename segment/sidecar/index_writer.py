@@ -62,7 +62,7 @@ class OffsetIndexBuilder:
 
     def append(self, offset: int, position: int) -> None:
         """Adds an entry. Raises FormatError when the index is full, the offset does not increase or is too far
-        from the base offset, or the position is no int32."""
+        from the base offset, or the position is not an int32."""
         if self.is_full:
             raise FormatError(f"the offset index is full with {self.entries} entries")
         if self.entries and offset <= self.last_offset:

@@ -184,7 +184,9 @@ class _Run:
         path = local_path(options.output)
         mode = options.mode
         if path is not None and not is_taken(path):
-            mode = Mode.APPEND if options.form not in TABLE_FORMS else mode  # an empty directory is no output
+            mode = (
+                Mode.APPEND if options.form not in TABLE_FORMS else mode
+            )  # an empty directory is not output
         if options.form is Form.ICEBERG:
             codec = "uncompressed" if options.compression == "none" else options.compression
             table_formats.save_iceberg(frame, url_of(options.output), mode, options.partition_by, codec)

@@ -155,7 +155,7 @@ def _fit_to_spark(
 
 
 def _has_nanos(kind: pa.DataType) -> bool:
-    """Whether times lose digits on their way to microseconds: that is no reason to refuse a value."""
+    """Whether times lose digits on their way to microseconds: that is not a reason to refuse a value."""
     if pa.types.is_timestamp(kind):
         return bool(kind.unit == "ns")
     return any(_has_nanos(kind.field(at).type) for at in range(kind.num_fields))

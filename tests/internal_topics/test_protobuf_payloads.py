@@ -123,7 +123,7 @@ def test_proto2_with_groups_required_fields_and_extensions() -> None:
         extend M { optional string more = 100; }"""
     )
     assert made.decode(b"\0\x08\x01\x13\x0a\x01x\x14") == {"a": 1, "inner": {"s": "x"}}
-    with pytest.raises(FormatError, match="it is no M"):
+    with pytest.raises(FormatError, match="it is not a message of type M"):
         made.decode(b"\0\x08")
 
 
