@@ -4,6 +4,7 @@ Only asks: the lock is queried, not taken, and of the directory's own files the 
 """
 
 import os
+from dataclasses import replace
 
 from kseg.change.apply.lock import lock_holder
 from kseg.segment.mounts import Mount, mount_around
@@ -44,11 +45,8 @@ def log_dir_host(path: str) -> LogDirHost:
         status = os.statvfs(path)
     except OSError:
         return host
-    return LogDirHost(
-        path=path,
-        broker_process_id=host.broker_process_id,
-        is_clean=host.is_clean,
-        mount=host.mount,
+    return replace(
+        host,
         total_bytes=status.f_blocks * status.f_frsize,
         free_bytes=status.f_bavail * status.f_frsize,
         free_inodes=status.f_favail if status.f_files else None,

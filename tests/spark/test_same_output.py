@@ -6,6 +6,7 @@ real standalone cluster.
 
 from __future__ import annotations
 
+import json as json_module
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -102,3 +103,21 @@ def test_damage(any_spark: SparkSession, words: list[str], json: list[str], dise
     by_spark = ask([*line, "--spark"])
     assert (by_spark[0], *map(as_without_spark, by_spark[1:])) == alone
     assert alone[0] in (0, 1) and alone[1]
+
+
+@pytest.mark.parametrize("place", ["capture", "diseased"])
+def test_doctor(any_spark: SparkSession, place: str, capture_small: Path, diseased: Path, ask: Ask) -> None:
+    """JSON: its page says how much room is free, which others use and free meanwhile."""
+    line = ["doctor", "--json", *NOW, str(capture_small / "data" if place == "capture" else diseased)]
+
+    def rows(said: Said) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = [json_module.loads(each) for each in said[1].splitlines()]
+        return [{name: value for name, value in row.items() if "free" not in name} for row in found]
+
+    alone = ask(line)
+    by_spark = ask([*line, "--spark"])
+    assert by_spark[0] == alone[0]
+    assert rows(
+        (0, as_without_spark(by_spark[1]).replace("kseg recover --spark ", "kseg recover "), "")
+    ) == rows(alone)
+    assert any(row["type"] == "step" for row in rows(alone)) or place == "capture"
