@@ -15,11 +15,21 @@ once, at the end (JSON lines have the `verified` rows too). The end is also wher
 """
 
 import os
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kseg.cli.progress import Progress
-from kseg.cli.report import VERBOSE_SHOWS_ALL, Line, Page, Report, finding_sentence
+from kseg.cli.report import (
+    FAILURES_ALIKE_SHOWN,
+    FAILURES_SHOWN,
+    VERBOSE_SHOWS_ALL,
+    Line,
+    Page,
+    Report,
+    finding_sentence,
+)
 from kseg.cli.request import Request
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.streams import Output, complain, silence, terminal_columns
@@ -34,8 +44,8 @@ if TYPE_CHECKING:
     from kseg.cli.text.table import Table
 
 _HINTED_PATHS = 8  # as many as a person looks at one after the other
+_DIGITS = re.compile(r"\d+")
 SUMMED = ("summary", "verified")
-FAILURES_SHOWN = 20
 
 Values = Mapping[str, object]
 Words = Callable[[Values], Iterable[str]]
@@ -127,6 +137,7 @@ class _Screen:
         self._unreadable: set[tuple[str, int | None, int | None]] = set()
         self._is_collected = style.report is not None and not style.json and not style.verbose
         self._failures_folded = 0
+        self._failures_alike: Counter[str] = Counter()
         self._told: list[str] = []  # the clauses of the last failure
 
     def show(self, event: Text | Row | Finding | Failure) -> None:
@@ -158,7 +169,7 @@ class _Screen:
         self._progress.hide()
         if self._failures_folded:
             more = counted(self._failures_folded, "more target")
-            complain(f"kseg: … and {more} could not be examined ({VERBOSE_SHOWS_ALL})")
+            complain(f"kseg: … and {more} failed ({VERBOSE_SHOWS_ALL})")
         if tally.interrupted:
             complain(f"kseg {style.command}: interrupted: {tally.progress_words()}")
         if style.report is not None and self._is_collected:
@@ -273,7 +284,10 @@ class _Screen:
         self._end_table()
         self._out.flush()
         self._progress.hide()
-        if self._is_collected and len(self._tally.failures) > FAILURES_SHOWN:
+        alike = _DIGITS.sub("", failure.sentence.replace(failure.path, ""))
+        self._failures_alike[alike] += 1
+        is_told = len(self._tally.failures) - self._failures_folded > FAILURES_SHOWN
+        if self._is_collected and (is_told or self._failures_alike[alike] > FAILURES_ALIKE_SHOWN):
             self._failures_folded += 1
             return
         complain(f"kseg: {self._without_repetition(failure.sentence)}")

@@ -4,12 +4,13 @@ A `Report` sees every row and finding and keeps counts and the first few of each
 run. `--verbose` prints every row and finding as it arrives, and of the report only the closing lines. `--json` has no report.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kseg.cli.run_summary import RunSummary
 from kseg.segment.counted import counted
-from kseg.segment.findings import ERROR, INFO, Finding
+from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.terminal import shown_path, visible
 
 if TYPE_CHECKING:
@@ -21,7 +22,10 @@ GOOD = "good"  # the tone of a verdict that nobody needs to read twice
 
 ERRORS_SHOWN, ERRORS_OF_A_KIND = 20, 5
 WARNINGS_SHOWN, WARNINGS_OF_A_KIND = 8, 3
+FAILURES_SHOWN, FAILURES_ALIKE_SHOWN = 20, 3
 VERBOSE_SHOWS_ALL = "--verbose shows all"
+FINDING_LINES = 34  # more push the rest of a report off the screen
+_LESSER_SHARE = 4  # of which warnings and infos may take one part in so many, each
 
 
 class Line(NamedTuple):
@@ -68,9 +72,11 @@ class Page(Protocol):
 
 
 class FindingGroups:
-    """The findings of a run by kind: how many there are, and the first ones in full."""
+    """The findings of a run by kind: how many there are, and the first ones in full. room: how many lines they may have together,
+    whatever was found."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: int = FINDING_LINES) -> None:
+        self.room = room
         self._counts: dict[tuple[str, str], int] = {}
         self._first: dict[tuple[str, str], list[Finding]] = {}
 
@@ -82,22 +88,55 @@ class FindingGroups:
             first.append(finding)
 
     def lines(self, severity: str) -> Iterator[Line]:
-        """Errors and warnings: the first ones of each kind and the number of the others. Infos: a line for each kind."""
+        """Errors and warnings: the first ones of each kind and the number of the others. Infos: a line for each kind. Where that is
+        more than there is room for: a line for each kind, and of the kinds behind them the numbers."""
+        kinds = [kind for kind in self._counts if kind[0] == severity]
+        needed = sum(len(self._in_full(each)) for each in (ERROR, WARNING, INFO))
+        if needed <= self.room:
+            yield from self._in_full(severity)
+        elif kinds:
+            yield from self._a_line_each(kinds, self._room_of(severity))
+
+    def _in_full(self, severity: str) -> list[Line]:
         kinds = [kind for kind in self._counts if kind[0] == severity]
         if severity == INFO:
-            yield from map(self._folded, kinds)
-            return
+            return [*map(self._folded, kinds)]
         shown, of_a_kind = (
             (ERRORS_SHOWN, ERRORS_OF_A_KIND) if severity == ERROR else (WARNINGS_SHOWN, WARNINGS_OF_A_KIND)
         )
         if sum(self._counts[kind] for kind in kinds) <= shown:
             of_a_kind = shown
+        lines = []
         for kind in kinds:
             for finding in self._first[kind][:of_a_kind]:
-                yield Line(visible(finding_sentence(finding)), severity)
+                lines.append(Line(visible(finding_sentence(finding)), severity))
             more = self._counts[kind] - of_a_kind
             if more > 0:
-                yield Line(f"  … and {more:,} more {kind[1]} ({VERBOSE_SHOWS_ALL})")
+                lines.append(Line(f"  … and {more:,} more {kind[1]} ({VERBOSE_SHOWS_ALL})"))
+        return lines
+
+    def _room_of(self, severity: str) -> int:
+        if severity != ERROR:
+            return self.room // _LESSER_SHARE
+        lesser = Counter(each for each, _ in self._counts if each != ERROR)
+        return self.room - sum(min(number + 1, self.room // _LESSER_SHARE) for number in lesser.values())
+
+    def _a_line_each(self, kinds: list[tuple[str, str]], room: int) -> Iterator[Line]:
+        severity = kinds[0][0]
+        shown = room if len(kinds) < room else room - 1  # the last one is for the numbers
+        for kind in kinds[:shown]:
+            if severity == INFO:
+                yield self._folded(kind)
+                continue
+            more = self._counts[kind] - 1
+            others = f"; and {more:,} more" if more else ""
+            yield Line(visible(f"{finding_sentence(self._first[kind][0])}{others}"), severity)
+        folded = [f"{self._counts[kind]:,} × {kind[1]}" for kind in kinds[shown:]]
+        if folded:
+            kinds_words = f"{counted(len(folded), 'more kind')} of {severity}"
+            yield Line(f"  … and {kinds_words}: {', '.join(folded)} ({VERBOSE_SHOWS_ALL})")
+        elif severity != INFO:
+            yield Line(f"  … {counted(len(kinds), 'kind')} of {severity} ({VERBOSE_SHOWS_ALL})")
 
     def _folded(self, kind: tuple[str, str]) -> Line:
         first = self._first[kind][0]

@@ -1,14 +1,14 @@
 """What `recover`, `compact` and `retain` say about many partitions: totals, a line for each that changes, the others counted.
 
-One partition alone is told in full. Of several, each that changes has a line, the first few of them; those that differ
-in nothing but their name are told in one line; those that do not change are counted by the reason.
+One partition alone is told in full. Of several, each that changes has a line. Where these are too many, those that differ in nothing
+but their name are told in one line, and the ones with the most at stake come first; those that do not change are counted by the reason.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from kseg.cli.report import VERBOSE_SHOWS_ALL, FindingGroups, Line
+from kseg.cli.report import FAILURES_SHOWN, FINDING_LINES, VERBOSE_SHOWS_ALL, FindingGroups, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import rough_duration_words, size_words
 from kseg.segment.counted import counted
@@ -19,6 +19,7 @@ Values = Mapping[str, Any]
 
 _LINES_SHOWN = 20
 _ALIKE_SHOWN = 3
+_WORDS_KEPT = 2000
 _NAMES_SHOWN = 3
 _SETTINGS_SHOWN = 5
 _DETAILS_SHOWN = 500
@@ -35,10 +36,8 @@ class ChangeReport(ABC):
         self._groups = FindingGroups()
         self.partitions = 0
         self._alone: list[str] = []
-        self._lines: list[str] = []
-        self._lines_folded = 0
-        self._alike: dict[str, list[str]] = {}
-        self._alike_counts: dict[str, int] = {}
+        self._own = _AlikePartitions()
+        self._alike = _AlikePartitions()
         self._unchanged: dict[str, int] = {}
         self._always: list[str] = []
         self._settings: dict[str, list[str]] = {}
@@ -54,6 +53,10 @@ class ChangeReport(ABC):
     @abstractmethod
     def alike(self, values: Values) -> str:
         """What becomes of a partition that is worth no line of its own, in words that many share."""
+
+    def stake(self, _values: Values) -> "Stake":
+        """What a partition with a line of its own stands to lose or to give: those with the most come first where there are many."""
+        return 0, 0
 
     @abstractmethod
     def is_unchanged(self, values: Values) -> bool: ...
@@ -89,6 +92,7 @@ class ChangeReport(ABC):
             self._always += words if is_answer else ()
 
     def opening(self, summary: RunSummary) -> Iterator[Line]:
+        self._groups.room = FINDING_LINES - min(len(summary.failures), FAILURES_SHOWN)
         if self.partitions != 1:
             yield self.verdict(summary)
         for severity in (ERROR, WARNING):
@@ -120,19 +124,12 @@ class ChangeReport(ABC):
         if not self.is_unchanged(values):
             self._note_settings(name, self.settings(values))
         if own:
-            if len(self._lines) < _LINES_SHOWN:
-                self._lines.append(f"{name}: {own}")
-            else:
-                self._lines_folded += 1
+            self._own.add(name, own, self.stake(values))
         elif self.is_unchanged(values):
             words = self.alike(values)
             self._unchanged[words] = self._unchanged.get(words, 0) + 1
         else:
-            words = self.alike(values)
-            self._alike_counts[words] = self._alike_counts.get(words, 0) + 1
-            names = self._alike.setdefault(words, [])
-            if len(names) < _ALIKE_SHOWN:
-                names.append(name)
+            self._alike.add(name, self.alike(values))
 
     def _note_settings(self, name: str, words: str) -> None:
         topics = self._settings.get(words)
@@ -144,21 +141,68 @@ class ChangeReport(ABC):
             self._settings[words] = [topic]
 
     def _many(self) -> Iterator[str]:
-        yield from self._lines
-        if self._lines_folded:
-            yield f"… and {counted(self._lines_folded, 'more partition')} ({VERBOSE_SHOWS_ALL})"
-        for words, number in self._alike_counts.items():
-            names = self._alike[words]
-            if number <= _ALIKE_SHOWN:
-                yield from (f"{name}: {words}" for name in names)
-            else:
-                yield f"{counted(number, 'partition')} ({', '.join(names[:_NAMES_SHOWN])}, …): {words}"
+        yield from self._own.in_a_line_each() if self._own.number <= _LINES_SHOWN else self._own.lines()
+        yield from self._alike.lines()
         if [*self._unchanged.values()] != [self.partitions]:  # else the verdict says so
             for words, number in self._unchanged.items():
                 yield f"{counted(number, 'partition')}: {words}"
         for words, topics in self._settings.items():
             more = ", …" if len(topics) > _NAMES_SHOWN else ""
             yield f"{', '.join(topics[:_NAMES_SHOWN])}{more}: {words}"
+
+
+Stake = tuple[int, int]
+
+
+class _AlikePartitions:
+    """Partitions of which the same is said, and the names of the first of them."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._names: dict[str, list[str]] = {}
+        self._counts: dict[str, int] = {}
+        self._stakes: dict[str, Stake] = {}
+        self._in_order: list[str] = []
+
+    def add(self, name: str, words: str, stake: Stake = (0, 0)) -> None:
+        self.number += 1
+        if len(self._in_order) < _LINES_SHOWN:
+            self._in_order.append(f"{name}: {words}")
+        self._counts[words] = self._counts.get(words, 0) + 1
+        first, second = self._stakes.get(words, (0, 0))
+        self._stakes[words] = first + stake[0], second + stake[1]
+        names = self._names.setdefault(words, [])
+        if len(names) < _ALIKE_SHOWN:
+            names.append(name)
+        if len(self._counts) > _WORDS_KEPT:
+            self._forget_the_least()
+
+    def in_a_line_each(self) -> Iterator[str]:
+        yield from self._in_order
+
+    def lines(self) -> Iterator[str]:
+        """Those with the most at stake first; the number of what is behind them."""
+        if self.number <= _ALIKE_SHOWN:
+            yield from self._in_order
+            return
+        told = 0
+        for words in self._by_stake()[:_LINES_SHOWN]:
+            number, names = self._counts[words], self._names[words]
+            told += number
+            if number == 1:
+                yield f"{names[0]}: {words}"
+            else:
+                more = ", …" if number > len(names) else ""
+                yield f"{counted(number, 'partition')} ({', '.join(names)}{more}): {words}"
+        if told < self.number:
+            yield f"… and {counted(self.number - told, 'more partition')} ({VERBOSE_SHOWS_ALL})"
+
+    def _by_stake(self) -> list[str]:
+        return sorted(self._counts, key=self._stakes.__getitem__, reverse=True)
+
+    def _forget_the_least(self) -> None:
+        for words in self._by_stake()[_WORDS_KEPT // 2 :]:
+            del self._counts[words], self._names[words], self._stakes[words]
 
 
 def incomplete_words(summary: RunSummary, others: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from kseg.cli.report import GOOD, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
-from kseg.cli.text.change_report import ChangeReport, incomplete_words
+from kseg.cli.text.change_report import ChangeReport, Stake, incomplete_words
 from kseg.cli.text.checkpoints_of_copy import carried_words
 from kseg.cli.text.room_needed import room_words
 from kseg.cli.text.setting_sources import settings_words
@@ -172,6 +172,11 @@ class CompactReport(ChangeReport):
             f"{values['records_before']:,} records to {values['records_after']:,}"
         )
         return f"{words}; {damaged}" if damaged else words
+
+    def stake(self, values: Values) -> Stake:
+        if not values["steps"] or not values["passes"]:
+            return 0, 0
+        return values["bytes_before"] - values["bytes_after"], values["bytes_before"]
 
     def alike(self, values: Values) -> str:
         if not values["passes"] and not values["dirty_bytes"]:

@@ -21,6 +21,7 @@ Values = Mapping[str, Any]
 
 _SHOWN = 8
 _NAMED_DIRS = 3
+_FINDINGS_ROOM = 26  # of which infos are not shown
 _STARTS = {
     "starts": "a broker starts",
     "starts-with-offline-log-dirs": "a broker starts without some of its data directories",
@@ -35,7 +36,7 @@ class DoctorReport:
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms
-        self._groups = FindingGroups()
+        self._groups = FindingGroups(_FINDINGS_ROOM)
         self._rows: dict[str, list[Values]] = {}
         self._counts: dict[str, int] = {}
         self._partitions = 0

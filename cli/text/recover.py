@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from kseg.cli.report import GOOD, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
-from kseg.cli.text.change_report import ChangeReport, incomplete_words
+from kseg.cli.text.change_report import ChangeReport, Stake, incomplete_words
 from kseg.cli.text.checkpoints_of_copy import carried_words
 from kseg.cli.text.room_needed import room_words
 from kseg.cli.text.setting_sources import settings_words
@@ -19,6 +19,7 @@ Values = Mapping[str, Any]
 
 _POLICIES = ("salvage", "kafka")
 _NAMED = 5
+_NO_LOG = 1 << 40  # more than the records of any log: it cannot be loaded at all, or stays damaged
 _PREDICATES = ("has ", "is ", "contains ", "cannot ", "was ")
 
 
@@ -232,6 +233,12 @@ class RecoverReport(ChangeReport):
             words.append(f"still not sound: {_sentence(values['doubt'])}")
         return "; ".join(words)
 
+    def stake(self, values: Values) -> Stake:
+        costs: Mapping[str, Values] = values.get("costs") or {}
+        by_policy = {policy: _stake(cost) for policy, cost in costs.items()}
+        own = by_policy.pop(self._policy, 0) + (_NO_LOG if values.get("doubt") else 0)
+        return own, sum(by_policy.values())
+
     def alike(self, values: Values) -> str:
         return f"{_outcome(values)}, no record lost" if values.get("steps") else _outcome(values)
 
@@ -294,6 +301,14 @@ class RecoverReport(ChangeReport):
             words += f"; {counted(self._replicas_lost, 'replica')} missing"
         is_doubtful = self._is_start_doubtful or self.options_needed
         return words + ("; a broker would still not start" if is_doubtful else "")
+
+
+def _stake(cost: Values) -> int:
+    """How much a policy costs a partition, to compare; in records where they are known."""
+    if cost.get("dies_of"):
+        return _NO_LOG
+    records = cost.get("records")
+    return int(cost.get("offsets", 0) if records is None else records)
 
 
 def short_cost_words(cost: Values) -> str:

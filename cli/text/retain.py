@@ -6,7 +6,7 @@ from typing import Any
 from kseg.cli.report import GOOD, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
-from kseg.cli.text.change_report import ChangeReport, incomplete_words
+from kseg.cli.text.change_report import ChangeReport, Stake, incomplete_words
 from kseg.cli.text.room_needed import room_words
 from kseg.cli.text.setting_sources import settings_words
 from kseg.segment.counted import counted, log_range_words
@@ -186,6 +186,9 @@ class RetainReport(ChangeReport):
         if not any(values[name] for name in CHANGES):
             return ""
         return f"{_goes(values, size_words)}{_offset_words(values)}"
+
+    def stake(self, values: Values) -> Stake:
+        return values["bytes_freed"] + values["bytes_purged"], 0
 
     def alike(self, _values: Values) -> str:
         return "nothing goes"

@@ -13,6 +13,11 @@ import pytest
 
 from fixtures.diseases import bad_crc
 from kseg.cli.main import run
+from kseg.cli.report import FINDING_LINES, FindingGroups
+from kseg.cli.run_summary import RunSummary
+from kseg.cli.text.recover import RecoverReport
+from kseg.segment.findings import CATALOGUE, ERROR, INFO, WARNING, Finding
+from tests.support.broken_dirs import broken_dir
 from tests.support.broker_dirs import broker_dir
 
 NOW = ("--now", "1795250600000")
@@ -143,3 +148,72 @@ def test_answers_of_many_partitions_are_told_in_a_few_lines(tmp_path: Path, say:
     assert len([line for line in say(*words, "--verbose")[1] if line.startswith("orders.00-")]) == 60
     rows = [json.loads(line) for line in say(*words, "--json")[1]]
     assert len({row["partition"] for row in rows if row["type"] == "lookup"}) == 60
+
+
+# --- everything at once
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every kind of damage twice."""
+    return broken_dir(tmp_path_factory.mktemp("broken") / "data", 2, 60)
+
+
+@pytest.mark.parametrize(
+    ("words", "at_most"),
+    [
+        (("verify",), 60),
+        (("recover",), 70),
+        (("recover", "--policy", "kafka"), 70),
+        (("doctor",), 70),
+        (("compact", "--cleanup-policy", "compact"), 70),
+        (("retain", "--cleanup-policy", "delete", "--retention-ms", "7d"), 70),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_however_much_is_broken_it_fits_a_screen(
+    words: tuple[str, ...], at_most: int, broken: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*words, *NOW, "--jobs", "1", str(broken)]) in (1, 5)
+    told = "".join(capfd.readouterr()).splitlines()
+    assert len(told) <= at_most
+    assert any(": error: " in line for line in told[:10]) or words[0] in ("compact", "retain", "doctor")
+    assert any("--verbose shows all" in line for line in told) or words[0] == "retain"
+    run([*words, "--json", *NOW, "--jobs", "1", str(broken)])
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    kinds = {row["id"] for row in rows if row["type"] == "finding" and row["severity"] != "info"}
+    text = "\n".join(told)
+    assert not {kind for kind in kinds if kind not in text}, "each kind is there, by its number at least"
+
+
+def test_with_many_kinds_the_first_of_each_has_a_line_and_the_others_their_number() -> None:
+    groups = FindingGroups()
+    for kind in CATALOGUE:
+        for number in range(42):
+            groups.add(Finding(kind, f"data/t-{number}", "it is so"))
+    lines = [line for severity in (ERROR, WARNING, INFO) for line in groups.lines(severity)]
+    assert len(lines) <= FINDING_LINES
+    text = "\n".join(line.text for line in lines)
+    assert [kind for kind in CATALOGUE if f"({kind})" not in text and f"42 × {kind}" not in text] == []
+
+
+def test_of_many_plans_the_costliest_come_first() -> None:
+    report = RecoverReport(lambda _options, _paths: "")
+    for number in range(2200):
+        cost = {
+            "batches": 0,
+            "bytes": 78,
+            "offsets": number % 100,
+            "records": number % 100,
+            "damaged_bytes_left": 0,
+        }
+        costs = {"salvage": cost, "kafka": cost | {"records": 2 * (number % 100)}}
+        report.row(
+            {"type": "result", "partition": f"t-{number}", "steps": 3, "policy": "salvage", "costs": costs}
+        )
+    lines = [line.text for line in report.opening(RunSummary(2200))]
+    assert len(lines) == 22
+    assert lines[1] == (
+        "22 partitions (t-99, t-199, t-299, …): a repair is due: 3 steps; policy salvage loses 99 records; policy kafka loses 198 records"
+    )
+    assert lines[-1] == f"… and {2200 - 20 * 22:,} more partitions (--verbose shows all)"

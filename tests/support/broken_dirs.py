@@ -1,0 +1,74 @@
+"""A data directory in which everything is broken at once: every kind of damage that the fixtures know, each in partitions of its own."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from fixtures import side_diseases as S
+from fixtures.diseases import LOG_DISEASES
+from tests.recovery.verify.test_verify_side_diseases import SIDE_DISEASES
+from tests.support.broker_dirs import broker_dir
+from tests.support.damaged_dirs import ID, INNER
+
+# of a data directory: at the end here, once
+_OF_ALL = {
+    "checkpoint_beyond_log",
+    "log_start_beyond_end",
+    "checkpoint_corrupt",
+    "checkpoint_orphan",
+    "unknown_file_in_log_dir",
+    "meta_properties_missing",
+    "meta_properties_corrupt",
+    "not_stopped",
+    "clean_shutdown_corrupt",
+    "topic_id_conflict",
+}
+_DIRECTORIES: tuple[Callable[[Path], object], ...] = (
+    S.stray_directory,
+    S.deleted_directory,
+    S.future_directory,
+    shutil.rmtree,
+)
+
+
+def broken_dir(directory: Path, topics: int, partitions: int) -> Path:
+    """A killed broker's log dir in which no partition but a handful is sound."""
+    data = broker_dir(directory, topics, partitions)
+    folders = sorted(path for path in data.iterdir() if path.name.startswith("orders."))
+    damages = [
+        *map(_of_log, LOG_DISEASES),
+        *(_of_side(*each[:2]) for each in SIDE_DISEASES if each[0] not in _OF_ALL),
+    ]
+    assert len(folders) > len(damages) + len(_DIRECTORIES)
+    for number, folder in enumerate(folders[len(_DIRECTORIES) :]):
+        damages[number % len(damages)](folder)
+    for hurt, folder in zip(_DIRECTORIES, folders, strict=False):
+        hurt(folder)
+    S.checkpoint_corrupt(data / "replication-offset-checkpoint")
+    S.checkpoint_orphan(data / "recovery-point-offset-checkpoint")
+    S.checkpoint_beyond_log(data / "log-start-offset-checkpoint", folders[-1].name)
+    S.unknown_file(data)
+    return data
+
+
+def _of_log(disease: Callable[[Path], object]) -> Callable[[Path], object]:
+    return lambda folder: disease(folder / f"{Path(INNER).name}.log")
+
+
+def _of_side(name: str, hurt: Callable[[Path], object]) -> Callable[[Path], object]:
+    """What these cases do to `metro-0` (or `metro-1`), done to a partition of another name."""
+
+    def in_its_place(folder: Path) -> None:
+        stage = folder.with_name(f"{folder.name}.{ID}")
+        stage.mkdir()
+        called = stage / ("metro-1" if name == "no_segments" else "metro-0")
+        folder.rename(called)
+        try:
+            hurt(stage)
+        finally:
+            called.rename(folder)
+            stage.rmdir()
+
+    return in_its_place
