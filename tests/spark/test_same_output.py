@@ -117,7 +117,5 @@ def test_doctor(any_spark: SparkSession, place: str, capture_small: Path, diseas
     alone = ask(line)
     by_spark = ask([*line, "--spark"])
     assert by_spark[0] == alone[0]
-    assert rows(
-        (0, as_without_spark(by_spark[1]).replace("kseg recover --spark ", "kseg recover "), "")
-    ) == rows(alone)
+    assert rows((0, as_without_spark(by_spark[1]).replace(" --spark", ""), "")) == rows(alone)
     assert any(row["type"] == "step" for row in rows(alone)) or place == "capture"
