@@ -274,8 +274,8 @@ class Depth(NamedTuple):
     quick: Annotated[bool, Option("--quick", help="Check only headers, checksums, names and sizes.")] = False
     deep: Annotated[bool, Option("--deep", help="Also decompress and decode every record.")] = False
 
-    def options(self, now_ms: int, drop_cache: bool) -> "VerifyOptions":
-        """Raises UsageError."""
+    def options(self, now_ms: int, drop_cache: bool, shapes: bool) -> "VerifyOptions":
+        """shapes: as in `VerifyOptions`. Raises UsageError."""
         if self.quick and self.deep:
             raise UsageError("--quick and --deep are mutually exclusive")
         from kseg.recovery.verify.options import VerifyOptions
@@ -284,6 +284,7 @@ class Depth(NamedTuple):
             level="quick" if self.quick else "deep" if self.deep else "default",
             now_ms=now_ms,
             drop_cache=drop_cache,
+            shapes=shapes,
         )
 
 

@@ -31,6 +31,7 @@ from kseg.segment.partition.directory import (
     own_partition_name,
     segment_order,
 )
+from kseg.segment.partition.log_shape import ShapeTaker
 from kseg.segment.partition.names import (
     OFFSET_CHECKPOINT_ROLES,
     FileName,
@@ -164,14 +165,19 @@ def _partition(target: PartitionTarget, options: ListOptions) -> Iterator[Event]
         yield from _kafka07_row(target, directory, name)
         return
     with PartitionLog(target) as log:
-        summary = counted_summary if options.count else estimated_summary
-        values = _head(directory, name) | summary(log, options.now_ms)
+        taker = ShapeTaker(directory.path) if options.shapes and options.count else None
+        summary = (
+            counted_summary(log, options.now_ms, taker)
+            if options.count
+            else estimated_summary(log, options.now_ms)
+        )
+        values = _head(directory, name) | summary
         values["preallocated_bytes"] = log.unwritten_bytes
         if options.groups is not None:
             end_offset = log.end_offset if log.segments else None
             values["groups"] = _groups(directory.name, end_offset, options.groups)
         yield from log.findings
-        yield Row(values)
+        yield Row(values, None if taker is None else taker.shape)
 
 
 def _groups(

@@ -18,6 +18,7 @@ from kseg.segment.header_tables import Columns
 from kseg.segment.model import Batch
 from kseg.segment.partition.derived_state import producer_state
 from kseg.segment.partition.log_segment import LogSegment
+from kseg.segment.partition.log_shape import ShapeTaker, hides_first_time
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.scanning.batches import batch_at
 from kseg.segment.scanning.damage import Damage
@@ -72,17 +73,11 @@ class _HeaderTotals:
         return sorted({L.timestamp_type_name(magic, bits) for magic, bits in self.attributes})
 
 
-def hides_first_time(magic: int, attributes: int) -> bool:
-    """Whether a batch's base timestamp is something else than the time of its first record: with LogAppendTime the
-    producer's, after a cleaning the delete horizon."""
-    return magic >= L.MAGIC_V2 and bool(attributes & (L.TIMESTAMP_TYPE_BIT | L.DELETE_HORIZON_BIT))
-
-
-def counted_summary(log: PartitionLog, now_ms: int) -> dict[str, object]:
-    """The fields of a `partition` row, from every batch header."""
+def counted_summary(log: PartitionLog, now_ms: int, taker: ShapeTaker | None = None) -> dict[str, object]:
+    """The fields of a `partition` row, from every batch header. taker: sees them too."""
     totals = _HeaderTotals()
     for segment in log.segments:
-        _add_segment(log, segment, totals)
+        _add_segment(log, segment, totals, taker)
         segment.close()
     state = producer_state(log)
     return {
@@ -115,13 +110,21 @@ def counted_summary(log: PartitionLog, now_ms: int) -> dict[str, object]:
     }
 
 
-def _add_segment(log: PartitionLog, segment: LogSegment, totals: _HeaderTotals) -> None:
+def _add_segment(
+    log: PartitionLog, segment: LogSegment, totals: _HeaderTotals, taker: ShapeTaker | None
+) -> None:
+    if taker is not None:
+        taker.begin(segment.base_offset)
     try:
         for block in segment.walk.blocks():
             if isinstance(block, Damage):
                 segment.report_damage(block)
             else:
                 totals.take(block, lambda table: segment.first_offset_of(batch_at(table, 0)))
+                if taker is not None:
+                    taker.take(block, 0, block.count)
+        if taker is not None:
+            taker.end(segment.file.size_bytes, segment.file.view)
     except UnreadableInput as error:
         log.report(Finding("unreadable-file", segment.path, str(error)))
 

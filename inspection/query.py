@@ -65,10 +65,12 @@ class ReadQuery:
 class ListOptions:
     """now_ms: the wall clock, to say what lies in the future. count: read every batch header, for exact numbers. files: a row
     for each file as well. groups: the offsets that groups have committed, by (topic, partition), each as (group, offset); None
-    when nobody asks for groups. is_brief: a row has only what a table of many shows, where that is quicker."""
+    when nobody asks for groups. is_brief: a row has only what a table of many shows, where that is quicker. shapes: with `count`, also give the shape of each log,
+    for pictures."""
 
     now_ms: int
     is_brief: bool = False
     count: bool = True
     files: bool = True
+    shapes: bool = False
     groups: Mapping[tuple[str, int], Sequence[tuple[str, int]]] | None = None

@@ -19,7 +19,6 @@ from array import array
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from kseg.inspection.log_summary import hides_first_time
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.crc import crc32c
@@ -31,6 +30,7 @@ from kseg.segment.kernel.batch_walk import walk
 from kseg.segment.partition.directory import partition_name
 from kseg.segment.partition.header_walk import is_plausible
 from kseg.segment.partition.log_dir_state import read_log_dir_state
+from kseg.segment.partition.log_shape import hides_first_time
 from kseg.segment.partition.names import (
     KSEG_DIRECTORY,
     NAME_BY_ROLE,

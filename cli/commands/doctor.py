@@ -52,7 +52,7 @@ def command(
     from kseg.cli.verify_work import VerifyWithLoads
     from kseg.segment.partition.targets import Expansion
 
-    options = depth.options(clock_ms() if now is None else now, drop_cache)
+    options = depth.options(clock_ms() if now is None else now, drop_cache, html is not None)
     cluster = on.cluster(light=True)
     request = common.request(paths, cluster, {"--metadata": metadata})
     style = Style(

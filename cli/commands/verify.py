@@ -51,7 +51,7 @@ def command(
     from kseg.cli.verify_work import Verification, VerifyWithLoads
     from kseg.segment.partition.targets import Expansion
 
-    options = depth.options(clock_ms() if now is None else now, drop_cache)
+    options = depth.options(clock_ms() if now is None else now, drop_cache, html is not None)
     style = Style(
         command="verify",
         json=json,

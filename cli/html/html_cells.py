@@ -14,7 +14,7 @@ _MAX_TEXT = 4000  # a message that is longer is none that anybody reads
 
 
 class Cell(NamedTuple):
-    """text: shown. sort: a number, or the text itself where it is None. style: classes of the stylesheet."""
+    """text: shown. sort: a number where the text does not tell it, or is no number. style: classes of the stylesheet."""
 
     text: str
     sort: int | float | None = None
@@ -60,23 +60,18 @@ def _name(value: object) -> Cell:
     return Cell(_cut(str(value)), None, "name")
 
 
-def _amount(text: str, value: float) -> Cell:
-    return Cell(text, value, "number" if value else "number zero")
-
-
 def _count(value: object) -> Cell:
-    if isinstance(value, float):
-        return _amount(f"{value:,.2f}", value)
-    return _amount(f"{_number(value):,}", _number(value))
+    text = f"{value:,.2f}" if isinstance(value, float) else f"{_number(value):,}"
+    return Cell(text, None, "n" if value else "n z")
 
 
 def _plain_number(value: object) -> Cell:
     """An id or an offset, which nobody adds up: digits without commas."""
-    return Cell(str(value), _number(value), "number")
+    return Cell(str(value), None, "n")
 
 
 def _bytes(value: object) -> Cell:
-    return _amount(size_words(_number(value)), _number(value))
+    return Cell(size_words(_number(value)), _number(value), "n" if value else "n z")
 
 
 def _time(value: object) -> Cell:
@@ -86,17 +81,17 @@ def _time(value: object) -> Cell:
 
 
 def _duration(value: object) -> Cell:
-    return Cell(duration_words(_number(value)), _number(value), "number")
+    return Cell(duration_words(_number(value)), _number(value), "n")
 
 
 def _seconds(value: object) -> Cell:
     seconds = float(value) if isinstance(value, int | float) else 0.0
-    return Cell(rough_duration_words(seconds), seconds, "number")
+    return Cell(rough_duration_words(seconds), seconds, "n")
 
 
 def _ratio(value: object) -> Cell:
     share = float(value) if isinstance(value, int | float) else 0.0
-    return Cell(f"{100 * share:.1f} %", share, "number")
+    return Cell(f"{100 * share:.1f} %", share, "n")
 
 
 def _severity(value: object) -> Cell:
@@ -110,11 +105,11 @@ def _flag(value: object) -> Cell:
 
 def _alarm(value: object) -> Cell:
     """A number of which any but 0 is bad."""
-    return Cell(f"{_number(value):,}", _number(value), "number bad" if value else "number zero")
+    return Cell(f"{_number(value):,}", None, "n bad" if value else "n z")
 
 
 def _alarm_bytes(value: object) -> Cell:
-    return Cell(size_words(_number(value)), _number(value), "number bad" if value else "number zero")
+    return Cell(size_words(_number(value)), _number(value), "n bad" if value else "n z")
 
 
 def _list(value: object) -> Cell:

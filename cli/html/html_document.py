@@ -41,14 +41,18 @@ def asset(name: str) -> str:
     return read_small(os.path.join(_ASSETS, name)).decode()
 
 
-def rendered(**values: object) -> bytes:
-    """The file. values: what `page.html` prints."""
-    script, style = asset("report.js"), asset("report.css")
+def rendered(pictures: Mapping[str, object] | None, **values: object) -> bytes:
+    """The file. pictures: the numbers that the pictures are drawn from, None for a report without. values: what else `page.html` prints."""
+    style = asset("report.css")
+    scripts = [asset("report.js")]
+    if pictures is not None:
+        scripts += [f"/*\nd3\n{asset('d3.LICENSE')}*/\n{asset('d3.min.js')}", asset("pictures.js")]
     template = _environment().get_template("page.html")
     text = template.render(
-        policy=_policy([script], style),
-        script=script,
+        policy=_policy(scripts, style),
+        scripts=scripts,
         style=style,
+        pictures=pictures,
         rows_printed=ROWS_PRINTED,
         **values,
     )

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import kseg
 from kseg.cli.html.html_document import ReportStep, rendered
 from kseg.cli.html.html_file import check_place, write_report
+from kseg.cli.html.html_pictures import PictureData
 from kseg.cli.html.html_tables import FORMS, RowsByType
 from kseg.cli.report import Line
 from kseg.cli.request import Request
@@ -20,6 +21,7 @@ from kseg.cli.text.amounts import size_words
 from kseg.jobs.events import Failure
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.moments import moment
+from kseg.segment.partition.log_shape import LogShape
 from kseg.segment.partition.targets import Target, refuse_inside
 from kseg.segment.terminal import shell_quoted
 
@@ -53,6 +55,7 @@ class HtmlPage:
         self._now_ms = now_ms
         self._forms = FORMS[command]
         self._rows = RowsByType(self._forms)
+        self._pictures = PictureData()
         self._steps: list[ReportStep] = []
         self._partitions = 0
 
@@ -67,9 +70,14 @@ class HtmlPage:
         if kind == "partition" or (kind == "verified" and values.get("kind") == "partition"):
             self._partitions += 1
         self._rows.add(kind, values)
+        self._pictures.row(kind, values)
+        shape = getattr(result, "shape", result)
+        if isinstance(shape, LogShape):
+            self._pictures.shape(shape)
 
     def finding(self, finding: Finding) -> None:
         self._rows.add("finding", finding.as_row())
+        self._pictures.finding(finding)
 
     def failure(self, failure: Failure) -> None:
         self._rows.add(
@@ -94,6 +102,7 @@ class HtmlPage:
             version=kseg.__version__,
             command_line=_command_line(self._command, request),
             host=os.uname().nodename,
+            pictures=self._pictures.as_data(),
             made_at=moment(self._now_ms),
             verdict=verdict,
             lines=[verdict, *others],

@@ -15,6 +15,7 @@ from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.totals import Totals
 from kseg.recovery.verify.verify import KINDS, Verify
 from kseg.segment.findings import ERROR, Finding
+from kseg.segment.partition.log_shape import LogShape
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget
 from kseg.segment.values import dataclass
@@ -22,10 +23,11 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TargetStart:
-    """What a broker would make of one target."""
+    """What a broker would make of one target. shape: of its log, where that was asked for."""
 
     path: str
     start: PartitionStart | LogDirStart
+    shape: LogShape | None = None
 
 
 class VerifyForStart(Verify):
@@ -46,9 +48,9 @@ class VerifyForStart(Verify):
         row = totals.row(target.path, KINDS[type(target)])
         start = _start(target, totals, kinds, errors, options)
         yield (
-            row
+            Row(row.values, totals.shape)
             if start is None
-            else Row({**row.values, "start": start.as_row()}, TargetStart(target.path, start))
+            else Row({**row.values, "start": start.as_row()}, TargetStart(target.path, start, totals.shape))
         )
 
 

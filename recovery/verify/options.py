@@ -14,10 +14,11 @@ LEVELS = ("quick", "default", "deep")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyOptions(WithIdentities):
     """level: one of LEVELS. now_ms: the wall clock for rules that need one. jobs: how many processes may share one
-    log. claims: what others have found sound, so that it need not be looked at again."""
+    log. claims: what others have found sound, so that it need not be looked at again. shapes: also give the shape of each log, for pictures."""
 
     level: str = "default"
     now_ms: int
     drop_cache: bool = False
     jobs: int = 1
     claims: "tuple[ValidatedSpans, ...]" = ()
+    shapes: bool = False

@@ -30,8 +30,10 @@ from kseg.segment.counted import log_range_words, offsets_words
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import DISK, OpenFile, Reader
 from kseg.segment.findings import Finding
+from kseg.segment.header_tables import Columns
 from kseg.segment.partition.directory import Entry, PartitionDirectory, SegmentFiles, list_partition
 from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
+from kseg.segment.partition.log_shape import ShapeTaker
 from kseg.segment.partition.names import INTERNAL_TOPICS, Role
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.scanning.lost_offsets import UnreadBatch
@@ -46,7 +48,7 @@ class PartitionCheck:
 
     directory: its files; the path of each says where it is, so names on disk may differ. log_dir_state:
     what the data directory says, None when it is not known. collector_of: gives a further consumer for each segment. reader:
-    opens the files. facts, replay, unread, unreadable_paths (logs and indexes with bytes that cannot be read): what was found,
+    opens the files. shape_taker: of the log, where its shape is asked for. facts, replay, unread, unreadable_paths (logs and indexes with bytes that cannot be read): what was found,
     complete when `events` has ended.
     """
 
@@ -74,6 +76,7 @@ class PartitionCheck:
         self._side_file_evidence = SideFileEvidence()
         self._wants_side_files = options.level != "quick"
         self._gaps: list[tuple[str, int, int]] = []
+        self.shape_taker = ShapeTaker(directory.path) if options.shapes else None
 
     @property
     def epochs(self) -> EpochHistory | None:
@@ -178,6 +181,8 @@ class PartitionCheck:
                 consumers.append(unread)
             if self._collector_of is not None:
                 consumers.append(self._collector_of(segment))
+            if self.shape_taker is not None:
+                consumers.append(_SegmentShaper(self.shape_taker, segment.base_offset, view))
             check = SegmentCheck(file, context, self._options, self._totals, consumers, skippable, validated)
             yield from check.events()
             self.unread += unread.found
@@ -395,12 +400,30 @@ class PartitionCheck:
                 yield Finding("snapshot-leftover", entry.path, message, first_offset=offset)
 
 
+class _SegmentShaper:
+    """Hands the batches of one segment to whoever takes the shape of the log."""
+
+    def __init__(self, taker: ShapeTaker, base_offset: int, view: memoryview) -> None:
+        self._taker = taker
+        self._view = view
+        taker.begin(base_offset)
+
+    def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
+        self._taker.take(table, first, stop)
+        return iter(())
+
+    def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
+        self._taker.end(facts.size_bytes, self._view)
+        return iter(())
+
+
 def verify_partition(target: PartitionTarget, options: VerifyOptions, totals: Totals) -> Iterator[Event]:
     """Verify one partition directory."""
     log_dir_state = read_log_dir_state(target.log_dir) if target.log_dir else None
     directory = list_partition(target.path)
     check = PartitionCheck(directory, log_dir_state, options, totals)
     yield from check.events()
+    totals.shape = None if check.shape_taker is None else check.shape_taker.shape
     first, last = (check.facts[0], check.facts[-1]) if check.facts else (None, None)
     totals.checked = CheckedPartition(
         directory,

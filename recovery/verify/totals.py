@@ -10,6 +10,7 @@ from kseg.segment.counted import counted
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.partition.directory import LogDirectory, PartitionDirectory
 from kseg.segment.partition.log_dir_state import LogDirState
+from kseg.segment.partition.log_shape import LogShape
 from kseg.segment.values import dataclass
 
 # Of one kind about one file, this many findings are shown one by one; the rest are counted.
@@ -33,7 +34,7 @@ class Totals:
     """sets_not_opened: compressed sets of old formats, whose records only decoding them would count. bytes_damaged,
     bytes_padding: of `bytes_total`, the bytes of all files that were read; the rest is valid. bytes_unreadable: of the
     damaged ones, those that could not be read. checked: the partition,
-    once it was checked; listed: the data directory."""
+    once it was checked; shape: of its log, where that was asked for; listed: the data directory."""
 
     files: int = 0
     batches: int = 0
@@ -44,6 +45,7 @@ class Totals:
     bytes_padding: int = 0
     bytes_unreadable: int = 0
     checked: CheckedPartition | None = None
+    shape: LogShape | None = None
     listed: LogDirectory | None = None
     severities: dict[str, int] = field(default_factory=lambda: {ERROR: 0, WARNING: 0, INFO: 0})
     _counts: dict[tuple[str, str], int] = field(default_factory=dict)

@@ -13,7 +13,8 @@
   const tableTools = (section) => {
     const table = section.querySelector("table");
     const body = table.tBodies[0];
-    const rows = [...body.rows].map((row, at) => ({ row, at, text: row.textContent.toLowerCase() }));
+    const rows = [...body.rows].map((row, at) => ({ row, at, text: null }));
+    const textOf = (entry) => (entry.text ??= entry.row.textContent.toLowerCase());
     const heads = [...table.tHead.rows[0].cells];
     const tools = section.querySelector(".tools");
     const search = tools.querySelector("input");
@@ -22,11 +23,14 @@
     const output = tools.querySelector("output");
     let order = null;
     let isCut = rows.length > SHOWN;
+    let isTouched = false; // the rows stand as they came
 
+    const isNumber = (column) => heads[column].classList.contains("of-numbers");
     const key = (entry, column) => {
       const cell = entry.row.cells[column];
       if (cell.dataset.sort !== undefined) return Number(cell.dataset.sort);
-      return cell.textContent === "" ? null : cell.textContent;
+      if (cell.textContent === "") return null;
+      return isNumber(column) ? Number(cell.textContent.replaceAll(",", "")) : cell.textContent;
     };
     const compare = (a, b) => {
       const [x, y] = [key(a, order.column), key(b, order.column)];
@@ -37,9 +41,9 @@
     const show = () => {
       const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
       const chosen = selects.filter((select) => select.value).map((select) => [Number(select.dataset.column), select.value]);
-      const wanted = rows.filter(({ row, text }) => words.every((word) => text.includes(word)) && chosen.every(([column, value]) => row.cells[column].textContent === value));
+      const wanted = rows.filter((entry) => words.every((word) => textOf(entry).includes(word)) && chosen.every(([column, value]) => entry.row.cells[column].textContent === value));
       if (order) wanted.sort(compare);
-      body.replaceChildren(...wanted.map(({ row }) => row));
+      if (isTouched) body.replaceChildren(...wanted.map(({ row }) => row));
       const cuts = isCut && wanted.length > SHOWN;
       table.classList.toggle("cut", cuts);
       all.hidden = !cuts;
@@ -53,9 +57,9 @@
       button.addEventListener("click", () => {
         const wasAscending = head.getAttribute("aria-sort") === "ascending";
         const wasDescending = head.getAttribute("aria-sort") === "descending";
-        const isNumber = rows.some(({ row }) => row.cells[column].dataset.sort !== undefined);
+        const isLargestFirst = isNumber(column) || rows.some(({ row }) => row.cells[column].dataset.sort !== undefined && !row.cells[column].classList.contains("tag"));
         // numbers begin with the largest, names with the first
-        const next = wasAscending ? "descending" : wasDescending ? "ascending" : isNumber ? "descending" : "ascending";
+        const next = wasAscending ? "descending" : wasDescending ? "ascending" : isLargestFirst ? "descending" : "ascending";
         heads.forEach((each) => each.removeAttribute("aria-sort"));
         head.setAttribute("aria-sort", next);
         order = { column, sign: next === "ascending" ? 1 : -1 };
@@ -72,6 +76,7 @@
     all.addEventListener("click", () => { isCut = false; show(); });
     tools.hidden = rows.length < 8;
     show();
+    isTouched = true;
     return (words) => { section.querySelector("details").open = true; search.value = words; show(); };
   };
 

@@ -1,0 +1,187 @@
+"""The numbers that the pictures of a report are drawn from, gathered as rows and findings pass by.
+
+    segments      of each partition on an offset and on a time axis, with damage (the errors about bytes of its logs) and leader epochs
+    topics        bytes of each topic and its partitions
+    batches       of each codec: how large its batches are, and what it saves (of the batches that were sampled)
+    limits        what retention would free at each limit, what compaction at each dirty ratio
+
+The browser draws them (`assets/pictures.js`). What grows with the data directory is bounded: of many segments several adjacent ones are told as one.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
+
+from kseg.segment.findings import ERROR, Finding
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.log_shape import CodecShape, LogShape
+from kseg.segment.partition.names import PartitionState
+from kseg.segment.values import dataclass
+
+Values = Mapping[str, object]
+
+SEGMENTS_TOLD = 25_000  # of all partitions together: about 1.5 MB
+DAMAGE_TOLD = 200  # places of a partition
+_PARTITIONS_TOLD = 10_000
+
+
+@dataclass(slots=True)
+class SegmentMark:
+    """A segment of a picture. count: how many it stands for. verdict: `delete` or `keep`, empty where nobody has judged."""
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    earliest_ms: int | None
+    latest_ms: int | None
+    verdict: str = ""
+    count: int = 1
+
+    def joined(self, other: "SegmentMark") -> "SegmentMark":
+        """This one and its successor as one."""
+        earliest = [time for time in (self.earliest_ms, other.earliest_ms) if time is not None]
+        latest = [time for time in (self.latest_ms, other.latest_ms) if time is not None]
+        return SegmentMark(
+            self.base_offset,
+            other.end_offset,
+            self.size_bytes + other.size_bytes,
+            min(earliest, default=None),
+            max(latest, default=None),
+            self.verdict,
+            self.count + other.count,
+        )
+
+
+@dataclass(slots=True)
+class PartitionPicture:
+    """What is drawn of a partition. path: of its directory. errors: how many findings. damage: (base offset of the segment, position, length, first and
+    last offset, finding). epochs: (epoch, first offset, time)."""
+
+    path: str
+    bytes: int = 0
+    errors: int = 0
+    segments: list[SegmentMark] = field(default_factory=list)
+    damage: list[tuple[int | None, int, int, int | None, int | None, str]] = field(default_factory=list)
+    epochs: Sequence[tuple[int, int, int | None]] = ()
+
+    def as_data(self, told: int) -> dict[str, object]:
+        """told: at most so many segments."""
+        return {
+            "path": self.path,
+            "bytes": self.bytes,
+            "errors": self.errors,
+            "segments": [
+                [s.base_offset, s.end_offset, s.size_bytes, s.earliest_ms, s.latest_ms, s.verdict, s.count]
+                for s in _thinned(self.segments, told, {at for at, *_ in self.damage})
+            ],
+            "damage": self.damage,
+            "epochs": self.epochs,
+        }
+
+
+class PictureData:
+    """The numbers of one run."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[str, PartitionPicture] = {}
+        self._codecs: dict[str, CodecShape] = {}
+
+    def finding(self, finding: Finding) -> None:
+        """An error about bytes of a log is a place in the picture of its partition."""
+        if finding.severity != ERROR:
+            return
+        folder, name = os.path.split(finding.path)
+        picture = self._picture(folder) if name.endswith(".log") else None
+        if picture is None:
+            return
+        if finding.position is not None and len(picture.damage) < DAMAGE_TOLD:
+            stem = name.removesuffix(".log")
+            base = int(stem) if stem.isascii() and stem.isdigit() else None
+            picture.damage.append(
+                (base, finding.position, finding.length or 0, finding.first_offset, finding.last_offset, finding.id)
+            )  # fmt: skip
+
+    def shape(self, shape: LogShape) -> None:
+        """A log, as somebody has walked it."""
+        picture = self._picture(shape.directory)
+        if picture is None:
+            return
+        picture.bytes = picture.bytes or shape.log_bytes
+        picture.segments = [
+            SegmentMark(s.base_offset, s.end_offset, s.size_bytes, s.earliest_ms, s.latest_ms)
+            for s in shape.segments
+        ]
+        picture.epochs = [(epoch.epoch, epoch.first_offset, epoch.at_ms) for epoch in shape.epochs]
+        for name, codec in shape.codecs.items():
+            self._codecs.setdefault(name, CodecShape()).add(codec)
+
+    def row(self, kind: str, row: Values) -> None:
+        """A line of the run: what it says of a partition as a whole."""
+        if kind == "verified" and row.get("kind") == "partition":
+            self._partition(str(row["path"]), row["bytes_total"], row["errors"])
+        elif kind == "partition" and "directory" in row:
+            self._partition(str(row["directory"]), row["bytes"], 0)
+
+    def _partition(self, directory: str, size_bytes: object, errors: object) -> None:
+        picture = self._picture(directory)
+        if picture is not None and isinstance(size_bytes, int) and isinstance(errors, int):
+            picture.bytes, picture.errors = size_bytes, errors
+
+    def as_data(self) -> dict[str, object]:
+        """What is put into the file."""
+        pictures = sorted(self._partitions.values(), key=lambda each: (-each.errors, -each.bytes, each.path))
+        pictures = [each for each in pictures if each.segments or each.bytes or each.damage]
+        segments = sum(len(each.segments) for each in pictures)
+        told = max(8, SEGMENTS_TOLD // max(1, len(pictures))) if segments > SEGMENTS_TOLD else SEGMENTS_TOLD
+        return {
+            "partitions": [each.as_data(told) for each in pictures],
+            "topics": _topics(pictures),
+            "codecs": [_codec_data(name, shape) for name, shape in sorted(self._codecs.items())],
+        }
+
+    def _picture(self, directory: str) -> PartitionPicture | None:
+        picture = self._partitions.get(directory)
+        if picture is None and len(self._partitions) < _PARTITIONS_TOLD:
+            picture = self._partitions[directory] = PartitionPicture(directory)
+        return picture
+
+
+def _thinned(marks: Sequence[SegmentMark], most: int, kept: set[int | None]) -> Iterable[SegmentMark]:
+    """At most about `most` of them: adjacent ones with the same verdict are told as one, but for those in `kept`."""
+    if len(marks) <= most:
+        return marks
+    each = -(-len(marks) // most)
+    told: list[SegmentMark] = []
+    for mark in marks:
+        last = told[-1] if told else None
+        is_apart = mark.base_offset in kept or last is None or last.base_offset in kept
+        if last is None or is_apart or last.verdict != mark.verdict or last.count >= each:
+            told.append(mark)
+        else:
+            told[-1] = last.joined(mark)
+    return told
+
+
+def _topics(pictures: Sequence[PartitionPicture]) -> list[list[object]]:
+    """[topic, [[partition, bytes, errors], …]], the largest first."""
+    topics: dict[str, list[tuple[str, int, int]]] = {}
+    for picture in pictures:
+        name = own_partition_name(picture.path)
+        base = os.path.basename(os.path.abspath(picture.path))
+        topic = name.topic if name is not None and name.state is PartitionState.LIVE else base
+        topics.setdefault(topic, []).append((base, picture.bytes, picture.errors))
+    ordered = sorted(topics.items(), key=lambda each: -sum(size for _, size, _ in each[1]))
+    return [[topic, partitions] for topic, partitions in ordered]
+
+
+def _codec_data(name: str, shape: CodecShape) -> dict[str, object]:
+    return {
+        "codec": name,
+        "batches": shape.batches,
+        "records": shape.records,
+        "bytes": shape.size_bytes,
+        "by_size": sorted(shape.by_size.items()),
+        "sampled": shape.sampled_batches,
+        "sampled_bytes": shape.sampled_bytes,
+        "content_bytes": shape.content_bytes,
+    }
