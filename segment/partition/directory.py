@@ -54,12 +54,13 @@ class Entry:
 @dataclass(frozen=True, slots=True)
 class SubDirectory:
     """One directory inside another. partition: what its name says, None when it is not a partition's name; then
-    `problem` says how a broker judges it, unless it is a directory that brokers know."""
+    `problem` says how a broker judges it, unless it is a directory that brokers know. is_link: a symbolic link leads to it."""
 
     path: str
     name: str
     partition: PartitionName | None = None
     problem: str | None = None
+    is_link: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +321,7 @@ def _sub_directory(entry: os.DirEntry[str]) -> SubDirectory:
         return SubDirectory(entry.path, entry.name)
     name = partition_name(entry.name)
     if name is not None:
-        return SubDirectory(entry.path, entry.name, name)
+        return SubDirectory(entry.path, entry.name, name, is_link=entry.is_symlink())
     try:
         return SubDirectory(entry.path, entry.name, parse_partition_directory(entry.name))
     except FormatError as error:

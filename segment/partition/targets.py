@@ -11,10 +11,12 @@ directory is its `Expansion`:
 A partition directory that is marked for deletion (`…-delete`) is no longer a log: a broker removes it at its next start. Below a data
 directory it is a target of `list` only; whoever names it itself can work on it as on any other.
 A PATH that is a file stays one FileTarget under each of them. Shown paths are the given one joined with names.
+A directory counts once, however many paths and links lead to it; one of them without a link is the one shown.
 """
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -140,6 +142,7 @@ class _Wish:
     partition: int | None
     expansion: Expansion
     passed_over: list[str]
+    links: list[str]
 
     @property
     def is_narrowed(self) -> bool:
@@ -173,12 +176,14 @@ def resolve_targets(
     topics: globs over topic names, any of which may match. partition: the number, None for all. A partition
     directory whose name cannot be read is left out as soon as either is given; so are data directories as a whole.
     A file named by the user is left out only when its directory names another partition. Equal targets are named
-    once. list_files: `files_of`, or somebody who does the same faster for many directories. passed_over: gets the paths of
+    once, and so are directories that several paths lead to. list_files: `files_of`, or somebody who does the same faster for many directories. passed_over: gets the paths of
     directories that are no targets because they are marked for deletion. Raises UnreadableInput for a path that is missing,
     cannot be listed, or holds nothing of Kafka's.
     """
-    wish = _Wish(tuple(topics), partition, expand, [] if passed_over is None else passed_over)
+    wish = _Wish(tuple(topics), partition, expand, [] if passed_over is None else passed_over, [])
     targets = [target for path in paths for target in _resolve(path, wish)]
+    if len(paths) > 1 or wish.links:  # below one path without links each directory has one path
+        targets = _each_directory_once(targets)
     if expand is not Expansion.FILES:
         return list(_side_by_side(dict.fromkeys(targets)))
     directories = [target.path for target in targets if isinstance(target, PartitionTarget)]
@@ -188,6 +193,27 @@ def resolve_targets(
         for target in targets
         for file in (next(listed) if isinstance(target, PartitionTarget) else (target,))
     ]
+
+
+def _each_directory_once(targets: Sequence[Target]) -> list[Target]:
+    """The targets without further paths to the same directory; the one that stays has no link on its way, where there is one."""
+    by_identity: dict[tuple[int, int, type[Target]], list[Target]] = {}
+    for target in targets:
+        if not isinstance(target, FileTarget):
+            with suppress(OSError):  # whoever works on it says why it cannot be examined
+                status = os.stat(target.path)
+                by_identity.setdefault((status.st_dev, status.st_ino, type(target)), []).append(target)
+    further: set[str] = set()
+    for same in by_identity.values():
+        paths = list(dict.fromkeys(target.path for target in same))
+        if len(paths) > 1:
+            shown = min(paths, key=_leads_through_link)
+            further.update(path for path in paths if path != shown)
+    return [target for target in targets if isinstance(target, FileTarget) or target.path not in further]
+
+
+def _leads_through_link(path: str) -> bool:
+    return os.path.realpath(path) != os.path.abspath(path)
 
 
 def _side_by_side(targets: Iterable[Target]) -> Iterator[Target]:
@@ -265,6 +291,8 @@ def _of_log_directory(directory: LogDirectory, wish: _Wish) -> Iterator[Target]:
         if _is_marked_for_deletion(child.partition) and wish.expansion is not Expansion.INVENTORY:
             wish.passed_over.append(child.path)
         else:
+            if child.is_link:
+                wish.links.append(child.path)
             yield PartitionTarget(child.path, directory.path)
 
 

@@ -72,6 +72,26 @@ def test_what_a_broker_does_not_start_with(
     assert word in broker.log_text()
 
 
+@pytest.mark.evidence("partition-twice")
+def test_a_link_to_a_partition_of_another_log_dir_is_that_partition_twice(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first = copy_tree(capture_small / "data", tmp_path / "first")
+    second = _second(tmp_path, first, "fares-0")
+    shutil.rmtree(second / "fares-0")
+    (second / "fares-0").symlink_to(first / "fares-0")
+    run(["verify", "--json", "--quick", str(first), str(second)])
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [row["path"] for row in rows if row.get("id") == "partition-twice"] == [str(second / "fares-0")]
+    assert [
+        row["path"] for row in rows if str(row.get("path")).endswith("fares-0") and row["type"] == "verified"
+    ] == [str(first / "fares-0")]
+    broker = Broker(tmp_path / "broker", first, log_dirs=f"{first},{second}")
+    with pytest.raises(BrokerFailed):
+        broker.start(attempts=1)
+    assert "Duplicate log directories for fares-0" in broker.log_text()
+
+
 @pytest.mark.evidence("checkpoint-lost")
 def test_a_new_broker_without_topics_leaves_sound_directories(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]

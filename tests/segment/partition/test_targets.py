@@ -158,6 +158,28 @@ def test_equal_targets_are_worked_on_once_but_dumped_as_often_as_named() -> None
     assert len(resolve_targets([path, path], expand=Expansion.FILES)) == 2
 
 
+@pytest.mark.parametrize("expand", [Expansion.PARTITIONS, Expansion.VERIFY, Expansion.INVENTORY])
+def test_a_directory_counts_once_whatever_leads_to_it(disks: Path, expand: Expansion) -> None:
+    expected = paths(resolve_targets(["disks"], expand=expand))
+    (disks / "a" / "linked-7").symlink_to(disks / "b" / "bar-2")
+    (disks / "b" / "food-0").symlink_to("../a/food-0")
+    (disks / "c").symlink_to("a")
+    assert paths(resolve_targets(["disks"], expand=expand)) == expected
+    for more in ("./disks", "disks/a/../b", "disks/c", "disks/c/foo-0", str(disks)):
+        assert paths(resolve_targets(["disks", more], expand=expand)) == expected
+    alone = resolve_targets(["disks/c", "disks/a/foo-0"], expand=expand)
+    assert "disks/a/foo-0" in paths(alone) and "disks/c/foo-0" not in paths(alone)
+
+
+def test_a_link_to_what_lies_elsewhere_is_a_target(disks: Path) -> None:
+    (disks / "elsewhere").mkdir()
+    (disks / "a" / "food-0").rename(disks / "elsewhere" / "far-0")
+    (disks / "a" / "food-0").symlink_to("../elsewhere/far-0")
+    assert "disks/a/food-0" in paths(resolve_targets(["disks/a"]))
+    files = paths(resolve_targets(["disks/a"], expand=Expansion.FILES, topics=["food"]))
+    assert files == [f"disks/a/food-0/{ZERO}.log"]
+
+
 @pytest.mark.behaviour("D09")
 @pytest.mark.usefixtures("disks")
 @pytest.mark.parametrize("path", ["nowhere", "disks/a/foo-0/nowhere.log", "disks/a/junk", ""])
