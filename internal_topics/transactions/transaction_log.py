@@ -26,6 +26,7 @@ TRANSACTION_STATE = "__transaction_state"
 
 EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT = "Empty", "Ongoing", "PrepareCommit", "PrepareAbort"
 COMPLETE_COMMIT, COMPLETE_ABORT = "CompleteCommit", "CompleteAbort"
+DEAD = "Dead"  # no coordinator writes it; one that reads it neither lists nor describes the id
 STATES = (
     EMPTY,
     ONGOING,
@@ -33,7 +34,7 @@ STATES = (
     PREPARE_ABORT,
     COMPLETE_COMMIT,
     COMPLETE_ABORT,
-    "Dead",
+    DEAD,
     "PrepareEpochFence",
 )
 PREPARED = (PREPARE_COMMIT, PREPARE_ABORT)
@@ -172,7 +173,7 @@ def read_transaction_log(target: PartitionTarget | FileTarget) -> TransactionLog
         except (Unloadable, PassedOver) as error:
             findings.append(load_finding(target.path, record.offset, error))
             continue
-        if known is not None:
+        if known is not None and known.state != DEAD:
             ids[name] = known
     return TransactionLog(ids, dict(_names_of(former_keys)), tuple(findings))
 

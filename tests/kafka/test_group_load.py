@@ -19,12 +19,11 @@ from confluent_kafka import Consumer, TopicPartition
 
 from kseg.cli.main import run
 from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
-from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.partition.targets import PartitionTarget
-from tests.internal_topics.coordinator_logs import batch, key, value
+from tests.internal_topics.coordinator_logs import key, value
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import require_kafka
 from tests.support.group_dirs import commit
+from tests.support.log_ends import append_records
 
 pytestmark = pytest.mark.kafka
 
@@ -121,14 +120,6 @@ def _make_topic(broker: Broker) -> None:
     consumer.close()
 
 
-def _append(directory: Path, records: Sequence[Record]) -> None:
-    """Behind what is there; a broker that was stopped cleanly looks for the log end by itself."""
-    with PartitionLog(PartitionTarget(str(directory))) as log:
-        end, path = log.end_offset, Path(log.segments[-1].path)
-    with path.open("ab") as file:
-        file.write(batch(end, *records))
-
-
 @pytest.mark.behaviour("G08", "G09", "G10")
 def test_what_a_broker_fails_to_load(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     require_kafka()
@@ -136,7 +127,7 @@ def test_what_a_broker_fails_to_load(tmp_path: Path, capfd: pytest.CaptureFixtur
     with broker:
         _make_topic(broker)
     for number, records in enumerate(CASES.values()):
-        _append(broker.data / f"{CONSUMER_OFFSETS}-{number}", records)
+        append_records(broker.data / f"{CONSUMER_OFFSETS}-{number}", *records)
     run(["verify", "--json", str(broker.data)])
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     ours = {Path(row["path"]).name for row in rows if row.get("id") == "coordinator-load-fails"}

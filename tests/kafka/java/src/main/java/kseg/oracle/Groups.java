@@ -22,17 +22,12 @@ import org.apache.kafka.common.message.StreamsGroupHeartbeatRequestData;
 import org.apache.kafka.common.requests.AbstractRequest;
 import org.apache.kafka.common.requests.AbstractResponse;
 import org.apache.kafka.common.requests.OffsetCommitRequest;
-import org.apache.kafka.common.requests.RequestHeader;
 import org.apache.kafka.common.requests.StreamsGroupHeartbeatRequest;
 import org.apache.kafka.common.requests.StreamsGroupHeartbeatResponse;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 import java.io.BufferedReader;
-import java.io.DataInputStream;
-import java.io.DataOutputStream;
 import java.io.InputStreamReader;
-import java.net.Socket;
-import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -198,17 +193,7 @@ public final class Groups {
     }
 
     private AbstractResponse sent(AbstractRequest request) throws Exception {
-        String[] place = config.get("bootstrap.servers").toString().split(":");
-        RequestHeader header = new RequestHeader(request.apiKey(), request.version(), "raw-client", 1);
-        try (Socket socket = new Socket(place[0], Integer.parseInt(place[1]))) {
-            ByteBuffer bytes = request.serializeWithHeader(header);
-            DataOutputStream out = new DataOutputStream(socket.getOutputStream());
-            out.writeInt(bytes.remaining());
-            out.write(bytes.array(), bytes.arrayOffset() + bytes.position(), bytes.remaining());
-            DataInputStream in = new DataInputStream(socket.getInputStream());
-            byte[] answer = in.readNBytes(in.readInt());
-            return AbstractResponse.parseResponse(ByteBuffer.wrap(answer), header);
-        }
+        return Raw.sent(config.get("bootstrap.servers").toString(), request);
     }
 
     private void share(JsonNode request, ObjectNode answer) throws Exception {

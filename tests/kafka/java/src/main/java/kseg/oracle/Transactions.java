@@ -14,6 +14,12 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.message.DescribeTransactionsRequestData;
+import org.apache.kafka.common.message.ListTransactionsRequestData;
+import org.apache.kafka.common.requests.DescribeTransactionsRequest;
+import org.apache.kafka.common.requests.DescribeTransactionsResponse;
+import org.apache.kafka.common.requests.ListTransactionsRequest;
+import org.apache.kafka.common.requests.ListTransactionsResponse;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 import java.io.BufferedReader;
@@ -67,7 +73,15 @@ public final class Transactions {
             case "commit" -> producer(id).commitTransaction();
             case "abort" -> producer(id).abortTransaction();
             case "describe" -> {
-                return describe();
+                ObjectNode answer = Answer.JSON.createObjectNode();
+                ids(answer.putArray("ids"));
+                producers(answer.putArray("producers"));
+                return answer;
+            }
+            case "ids" -> {
+                ObjectNode answer = Answer.JSON.createObjectNode();
+                coordinatorIds(answer.putArray("ids"));
+                return answer;
             }
             default -> throw new IllegalArgumentException(request.toString());
         }
@@ -84,9 +98,7 @@ public final class Transactions {
         });
     }
 
-    private ObjectNode describe() throws Exception {
-        ObjectNode answer = Answer.JSON.createObjectNode();
-        ArrayNode ids = answer.putArray("ids");
+    private void ids(ArrayNode ids) throws Exception {
         List<String> names = new ArrayList<>();
         for (TransactionListing listing : admin.listTransactions().all().get()) {
             names.add(listing.transactionalId());
@@ -105,7 +117,27 @@ public final class Transactions {
             ArrayNode partitions = row.putArray("partitions");
             each.topicPartitions().stream().map(TopicPartition::toString).sorted().forEach(partitions::add);
         }
-        ArrayNode rows = answer.putArray("producers");
+    }
+
+    /** The same of the bootstrap broker alone, by its own answers: Admin asks every broker, also one that does not answer. */
+    private void coordinatorIds(ArrayNode ids) throws Exception {
+        var all = (ListTransactionsResponse) Raw.sent(bootstrap, new ListTransactionsRequest.Builder(new ListTransactionsRequestData()).build());
+        List<String> names = all.data().transactionStates().stream().map(each -> each.transactionalId()).sorted().toList();
+        var asked = new DescribeTransactionsRequest.Builder(new DescribeTransactionsRequestData().setTransactionalIds(names)).build();
+        for (var each : ((DescribeTransactionsResponse) Raw.sent(bootstrap, asked)).data().transactionStates()) {
+            if (each.errorCode() != 0) {
+                throw new IllegalStateException(each.toString());
+            }
+            ObjectNode row = ids.addObject();
+            row.put("transactional_id", each.transactionalId()).put("producer_id", each.producerId()).put("producer_epoch", each.producerEpoch());
+            row.put("state", each.transactionState()).put("timeout_ms", each.transactionTimeoutMs());
+            row.put("start_timestamp", each.transactionStartTimeMs() < 0 ? null : each.transactionStartTimeMs());
+            ArrayNode partitions = row.putArray("partitions");
+            each.topics().forEach(topic -> topic.partitions().stream().sorted().forEach(number -> partitions.add(topic.topic() + "-" + number)));
+        }
+    }
+
+    private void producers(ArrayNode rows) throws Exception {
         List<TopicPartition> partitions = new ArrayList<>();
         admin.describeTopics(admin.listTopics(new ListTopicsOptions().listInternal(true)).names().get()).allTopicNames().get().forEach(
             (topic, description) -> description.partitions().forEach(each -> partitions.add(new TopicPartition(topic, each.partition()))));
@@ -127,6 +159,5 @@ public final class Transactions {
                 }
             }
         });
-        return answer;
     }
 }
