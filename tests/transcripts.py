@@ -407,30 +407,37 @@ INCIDENTS = (
 )
 
 
-def transcript(incident: Incident) -> str:
-    """What is typed and what is printed, with the exit status of each command."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        contextlib.chdir(folder),
-        _still_clock(),
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        incident.make(Path())
+INCIDENTS_BY_NAME = {incident.name: incident for incident in INCIDENTS}
+
+
+@contextlib.contextmanager
+def stage(make: Callable[[Path], object]) -> Iterator[None]:
+    """Lays what `make` makes into a folder that is the current one meanwhile; the clock stands still."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), _still_clock():
+        make(Path())
         for path in Path("data").rglob("*"):
             os.utime(path, ns=(NOW_MS * 1_000_000, NOW_MS * 1_000_000))
         bad_pages.forget()  # what an incident before this one has met; its inodes may be used again
+        yield
+    bad_pages.forget()
+
+
+def transcript(incident: Incident) -> str:
+    """What is typed and what is printed, with the exit status of each command."""
+    with stage(incident.make), pytest.MonkeyPatch.context() as patch:
         if incident.disk is not None:
             incident.disk(patch)
-        told = "\n".join(_command(line, incident) for line in incident.commands)
-    bad_pages.forget()
-    return told
+        return "\n".join(told(line, incident) for line in incident.commands)
 
 
-def _command(line: str | Callable[[], None], incident: Incident) -> str:
+def told(line: str | Callable[[], None], incident: Incident | None = None) -> str:
+    """What a command prints, and its exit status; what differs from run to run is replaced. incident: where it wants a terminal."""
     if not isinstance(line, str):
         line()
         return f"# {line.__doc__}\n"
-    status, printed = (_in_pipe if incident.columns is None else _on_terminal)(shlex.split(line), incident)
+    words = shlex.split(line)
+    terminal = incident is not None and incident.columns is not None
+    status, printed = _on_terminal(words, incident) if incident and terminal else _in_pipe(words)
     text = _FREE.sub("N are free", _RUN.sub("RUN", printed.decode().replace("\r\n", "\n")))
     text = _MOUNTED.sub("N GiB of N GiB free (N %); FILE SYSTEM at MOUNT (OPTIONS)", text)
     text = _ROOM.sub("needs up to N KiB of room", text)
@@ -441,7 +448,7 @@ def _command(line: str | Callable[[], None], incident: Incident) -> str:
     return f"$ kseg {line}\n{text.replace(chr(27), '<ESC>')}(exit status {status})\n"
 
 
-def _in_pipe(words: list[str], incident: Incident) -> tuple[int, bytes]:
+def _in_pipe(words: list[str]) -> tuple[int, bytes]:
     sys.stdout.flush()
     sys.stderr.flush()
     with tempfile.TemporaryFile() as file, _instead(1, file.fileno()), _instead(2, file.fileno()):

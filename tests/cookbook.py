@@ -1,0 +1,195 @@
+"""The incidents of docs/cookbook.md: the directories that have them, and the page's output made from them.
+
+`python -m tests.cookbook` runs every command of the page in order, in the directory of its incident, and writes anew what it prints and its exit
+status; prose and the broker's log lines stay. `tests/test_cookbook.py` fails when that is stale, and `tests/kafka/test_cookbook.py` starts a real broker
+on the same directories and looks for those lines in its log.
+
+A section of the page names its incident by `<!-- incident: NAME -->`. A block of `console` holds commands (`$ kseg …`) and what they print, a block of
+`log` lines of the broker's log, in which `…` stands for what differs from run to run.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+
+from fixtures.diseases import bad_crc, torn_tail
+from tests import transcripts
+from tests.support.group_dirs import went_back
+from tests.support.paths import ROOT
+
+PAGE = ROOT / "docs" / "cookbook.md"
+LONGEST = 30  # lines of output that are shown; of more, the first and the last ones
+_SECTION = re.compile(r"^<!-- incident: (\S+) -->\n", re.MULTILINE)
+_BLOCK = re.compile(r"^```(console|log)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+_ZSTD_ACTIVE = f"{132:020d}.log"
+
+
+@dataclass(frozen=True)
+class Incident:
+    """make: lays it into the folder that it gets. log_dirs: what a broker of it has as `log.dirs`; none where the incident is nothing that a start
+    tells."""
+
+    make: Callable[[Path], object]
+    log_dirs: tuple[str, ...] = ()
+
+
+@cache
+def _capture() -> bytes:
+    with tarfile.open(ROOT / "fixtures" / "capture-small.tar.xz") as packed:
+        made = BytesIO()
+        with tarfile.open(fileobj=made, mode="w") as kept:
+            for member in packed:
+                if member.name.startswith("capture-small/data"):
+                    kept.addfile(member, packed.extractfile(member) if member.isreg() else None)
+    return made.getvalue()
+
+
+def _stopped(folder: Path) -> Path:
+    """The data directory of a broker after a clean stop."""
+    with tarfile.open(fileobj=BytesIO(_capture())) as packed:
+        packed.extractall(folder, filter="data")
+    return (folder / "capture-small" / "data").rename(folder / "data")
+
+
+def _crashed(folder: Path) -> Path:
+    """The same as a crash leaves it: no marker, and recovery points at the last roll."""
+    data = _stopped(folder)
+    (data / ".kafka_cleanshutdown").unlink()
+    points = data / "recovery-point-offset-checkpoint"
+    points.write_text(points.read_text().replace("metro-zstd 0 160", "metro-zstd 0 132"))
+    return data
+
+
+def _power_cut(folder: Path) -> None:
+    torn_tail(_crashed(folder) / "metro-zstd-0" / _ZSTD_ACTIVE)
+
+
+def _flipped(folder: Path) -> None:
+    bad_crc(_stopped(folder) / "metro-zstd-0" / f"{0:020d}.log", 2)
+
+
+def _flipped_after_crash(folder: Path) -> None:
+    data = _crashed(folder)
+    points = data / "recovery-point-offset-checkpoint"
+    points.write_text(points.read_text().replace("metro-zstd 0 132", "metro-zstd 0 0"))
+    bad_crc(data / "metro-zstd-0" / f"{0:020d}.log", 2)
+
+
+def _foreign_folder(folder: Path) -> None:
+    shutil.copytree(_stopped(folder) / "fares-0", folder / "data" / "fares-0.bak")
+
+
+def _cut_checkpoint(folder: Path) -> None:
+    file = _stopped(folder) / "recovery-point-offset-checkpoint"
+    file.write_bytes(file.read_bytes()[:40])
+
+
+def _lost_indexes(folder: Path) -> None:
+    for index in (_stopped(folder) / "metro-lz4-0").glob("*.index"):
+        index.unlink()
+
+
+def _spoilt_epochs(folder: Path) -> None:
+    (_stopped(folder) / "fares-0" / "leader-epoch-checkpoint").write_text("0\n1\n")
+
+
+def _other_identity(folder: Path) -> None:
+    (_stopped(folder) / "fares-0" / "partition.metadata").write_text(
+        "version: 0\ntopic_id: q7n1YyJrRkW0u0c3dZ4v2g"
+    )
+
+
+def _twice(folder: Path) -> None:
+    """A partition was copied by hand to a second disk, and the first copy stayed."""
+    data = _stopped(folder)
+    second = folder / "data2"
+    second.mkdir()
+    text = (data / "meta.properties").read_text()
+    (second / "meta.properties").write_text(text.replace("UsCu_Qd6HlJL_AROE7wUxg", "bS1yQ0tQS2m0r3H1c9Yw5A"))
+    shutil.copytree(data / "metro-gzip-0", second / "metro-gzip-0")
+
+
+def _no_identity(folder: Path) -> None:
+    (_stopped(folder) / "meta.properties").unlink()
+
+
+INCIDENTS: Mapping[str, Incident] = {
+    "power-cut": Incident(_power_cut, ("data",)),
+    "flipped-byte": Incident(_flipped_after_crash, ("data",)),
+    "consumer-stops": Incident(_flipped),
+    "foreign-folder": Incident(_foreign_folder, ("data",)),
+    "cut-checkpoint": Incident(_cut_checkpoint, ("data",)),
+    "lost-indexes": Incident(_lost_indexes, ("data",)),
+    "spoilt-epochs": Incident(_spoilt_epochs, ("data",)),
+    "stray": Incident(_other_identity, ("data",)),
+    "twice": Incident(_twice, ("data", "data2")),
+    "hanging-transaction": Incident(transcripts.INCIDENTS_BY_NAME["hanging-transaction"].make),
+    "group-went-back": Incident(went_back),
+    "no-identity": Incident(_no_identity, ("data",)),
+}
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page: the incident's name, and the text from there to the next one."""
+
+    name: str
+    text: str
+
+    def blocks(self, kind: str) -> list[str]:
+        """The contents of its blocks of a kind, `console` or `log`."""
+        return [content for found, content in _BLOCK.findall(self.text) if found == kind]
+
+
+def sections(page: str) -> list[Section]:
+    """Of the page, in order."""
+    _, *parts = _SECTION.split(page)
+    return [Section(name, text) for name, text in zip(parts[::2], parts[1::2], strict=True)]
+
+
+def made_anew(page: str, only: str | None = None) -> str:
+    """The page with the output of its commands as they print it now. only: of that incident, the rest as it is."""
+    for section in sections(page):
+        if only in (None, section.name):
+            page = page.replace(section.text, _played(section))
+    return page
+
+
+def _played(section: Section) -> str:
+    with transcripts.stage(INCIDENTS[section.name].make):
+        return _BLOCK.sub(_played_block, section.text)
+
+
+def _played_block(block: re.Match[str]) -> str:
+    if block[1] != "console":
+        return block[0]
+    commands = re.findall(r"^\$ (.*)$", block[2], re.MULTILINE)
+    return "```console\n" + "\n".join(map(_told, commands)) + "```\n"
+
+
+def _told(command: str) -> str:
+    program, _, rest = command.partition(" ")
+    if program != "kseg":
+        done = subprocess.run(shlex.split(command), check=True, capture_output=True, text=True)
+        return f"$ {command}\n{done.stdout}"
+    head, *lines, status = transcripts.told(rest).splitlines()
+    if len(lines) > LONGEST:
+        lines = [*lines[: LONGEST - 4], f"… {len(lines) - LONGEST + 2} more lines", *lines[-2:]]
+    return "\n".join([head, *lines, status, ""])
+
+
+def main() -> None:
+    PAGE.write_text(made_anew(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

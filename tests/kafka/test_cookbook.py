@@ -1,0 +1,38 @@
+"""The broker's log lines of the cookbook are those that a real broker writes when it is started on a directory with that incident."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests import cookbook
+from tests.kafka.broker import Broker
+from tests.kafka.starting import PlainBroker, observed
+
+pytestmark = pytest.mark.kafka
+
+SECTIONS = {section.name: section for section in cookbook.sections(cookbook.PAGE.read_text(encoding="utf-8"))}
+STARTS = [name for name, incident in cookbook.INCIDENTS.items() if incident.log_dirs]
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_a_broker_says_so(name: str, tmp_path: Path) -> None:
+    incident = cookbook.INCIDENTS[name]
+    incident.make(tmp_path)
+    log = observed(tmp_path, [tmp_path / each for each in incident.log_dirs]).log
+    shown = log.replace(f"{tmp_path}/", "")
+    for line in "".join(SECTIONS[name].blocks("log")).splitlines():
+        wanted = ".*".join(map(re.escape, line.split("…")))
+        assert re.search(wanted, shown), f"{line}\n\n{shown[-6000:]}"
+
+
+def test_a_consumer_says_so(tmp_path: Path) -> None:
+    cookbook.INCIDENTS["consumer-stops"].make(tmp_path)
+    broker: Broker = PlainBroker(tmp_path / "broker", tmp_path / "data")
+    with broker:
+        asked = {"topic": "metro-zstd", "partition": 0, "batches": [[12, 23], [24, 35], [36, 47]]}
+        (row,) = broker.consume_patiently([asked])
+    (line,) = re.findall(r"```text\n(.*)\n```", SECTIONS["consumer-stops"].text)
+    assert f"24: {line}" in row["exceptions"]

@@ -1,0 +1,43 @@
+"""The cookbook is true: every command of it prints what the page says, on a directory with that incident."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests import cookbook
+
+PAGE = cookbook.PAGE.read_text(encoding="utf-8")
+SECTIONS = {section.name: section for section in cookbook.sections(PAGE)}
+PARTS = ["What you see", "Look", "Mend", "Be sure", "Go back"]
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_its_output_is_what_is_printed(name: str) -> None:
+    assert cookbook.made_anew(PAGE, only=name) == PAGE, "run python -m tests.cookbook and review the diff"
+
+
+def test_it_has_twelve_incidents_and_each_all_parts() -> None:
+    assert list(SECTIONS) == list(cookbook.INCIDENTS) and len(SECTIONS) == 12
+    assert len(re.findall(r"^## \d+\. ", PAGE, re.MULTILINE)) == 12
+    for section in SECTIONS.values():
+        assert re.findall(r"^### (.*)$", section.text, re.MULTILINE) == PARTS, section.name
+        assert any("$ kseg " in block for block in section.blocks("console")), section.name
+
+
+def test_an_incident_of_a_start_has_the_lines_of_a_broker() -> None:
+    """Which `tests/kafka/test_cookbook.py` looks for."""
+    told = {section.name for section in SECTIONS.values() if section.blocks("log")}
+    assert told == {name for name, incident in cookbook.INCIDENTS.items() if incident.log_dirs}
+
+
+@pytest.mark.parametrize("section", SECTIONS.values(), ids=SECTIONS)
+def test_a_damaged_directory_is_sound_afterwards_and_as_before_at_the_end(section: cookbook.Section) -> None:
+    """Where the incident is one of files: the last verdict is a sound one, and the way back is the last command."""
+    if section.name in ("hanging-transaction", "group-went-back"):
+        return
+    commands = [line for block in section.blocks("console") for line in block.splitlines() if line.startswith("$ ")]  # fmt: skip
+    assert commands[-1].startswith(("$ kseg undo ", "$ mv "))
+    sure = section.text[section.text.index("### Be sure") : section.text.index("### Go back")]
+    assert "(exit status 0)" in sure and "DAMAGED" not in sure
