@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
-"""CRC-32C and CRC-32 of many small batches in one call.
+"""CRC-32C and CRC-32 of many batches in one call.
 
-A hardware library is several times faster per byte, but a call into it costs as much as a kilobyte; a topic with
-one record a batch has millions of them. This is the table method over eight bytes at a time ("slicing by 8").
+CRC-32C is summed by the processor's own instructions where it has them (`in_c.castagnoli`). Else, and for CRC-32: a hardware
+library is several times faster per byte than a table, but a call into it costs as much as a kilobyte; a topic with one record a batch
+has millions of them. Small batches go by the table method over eight bytes at a time ("slicing by 8"), large ones to the library.
 Bounds checks are off because every index is a masked byte or was checked on entry.
 
 Tables: 8 × 256 entries; entry [k][b] is the effect of byte b seen k bytes before the end of an 8-byte group.
@@ -12,6 +13,9 @@ from __future__ import annotations
 
 from array import array
 from typing import TYPE_CHECKING
+
+from kseg.segment.kernel import buffer_access
+from kseg.segment.kernel.in_c import castagnoli as in_c
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,6 +67,26 @@ def crc_of(buf: Readable, start: int, end: int, tables: Readable) -> int:
     return crc ^ mask
 
 
+def castagnoli_of(buf: Readable, start: int, end: int, tables: Readable) -> int:
+    """CRC-32C of buf[start:end], within the buffer, in the fastest way there is without a call; tables: of `make_tables`."""
+    way = in_c.way()
+    if way == 0:
+        return crc_of(buf, start, end, tables)
+    return in_c.crc_of(way, buffer_access.bytes_in(buf), start, end)
+
+
+def fastest_way() -> int:
+    """The greatest number that `castagnoli_by` may be given; 0 when this processor has no instructions, or nothing is compiled."""
+    return in_c.way()
+
+
+def castagnoli_by(way: int, buf: Readable, start: int, end: int) -> int:
+    """CRC-32C of buf[start:end] in one of the ways of this processor, 1 … `fastest_way()`."""
+    if way < 1 or way > in_c.way() or start < 0 or start > end or end > len(buf):
+        raise ValueError("this processor has no such way, or the range lies outside the buffer")
+    return in_c.crc_of(way, buffer_access.bytes_in(buf), start, end)
+
+
 def verify_small(
     buf: Readable,
     cells: Writable,
@@ -97,7 +121,7 @@ def verify_small(
         elif size < 61:
             cells[14 * capacity + row] = 0
         else:
-            crc = crc_of(buf, start + 21, start + size, castagnoli)
+            crc = castagnoli_of(buf, start + 21, start + size, castagnoli)
             cells[14 * capacity + row] = 1 if crc == cells[8 * capacity + row] else 0
         row = row + 1
     return left
@@ -105,6 +129,7 @@ def verify_small(
 
 def verify_large(
     view: memoryview,
+    buf: Readable,
     cells: Writable,
     capacity: int,
     count: int,
@@ -113,17 +138,24 @@ def verify_large(
 ) -> int:
     """Set the VALID column of the rows `verify_small` has left at −1, by functions that give the CRC of a buffer.
 
-    view: a memoryview of the whole file, whose slices they get. castagnoli, ieee: for magic 2 and for legacy entries.
+    view: a memoryview of the whole file, whose slices they get. buf: the same bytes. castagnoli, ieee: for magic 2 and for
+    legacy entries; the first is not asked where this processor has instructions.
     """
     if count > capacity or capacity * 15 > len(cells):
         raise ValueError("the table of batches is too small")
+    size_of_buf = len(buf)
+    way = in_c.way()
     row = 0
     while row < count:
         if cells[14 * capacity + row] == -1:
             start = cells[row]
             end = start + cells[capacity + row]
+            if start < 0 or end < start + 26 or end > size_of_buf:
+                raise ValueError("a batch lies outside the buffer")
             if cells[2 * capacity + row] < 2:
                 crc = ieee(view[start + 16 : end])
+            elif way > 0:
+                crc = in_c.crc_of(way, buffer_access.bytes_in(buf), start + 21, end)
             else:
                 crc = castagnoli(view[start + 21 : end])
             cells[14 * capacity + row] = 1 if crc == cells[8 * capacity + row] else 0

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kseg.segment.kernel import batch_encode, buffer_access
-from kseg.segment.kernel.checksum import crc_of
+from kseg.segment.kernel.checksum import castagnoli_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,9 +31,8 @@ def seal_small(
             if size > limit_bytes:
                 left = left + 1
             else:
-                batch_encode.put_int(
-                    buffer_access.room_in(out), start + 17, crc_of(out, start + 21, start + size, castagnoli)
-                )
+                crc = castagnoli_of(out, start + 21, start + size, castagnoli)
+                batch_encode.put_int(buffer_access.room_in(out), start + 17, crc)
                 table[14 * table_capacity + row] = 1
         row = row + 1
     return left

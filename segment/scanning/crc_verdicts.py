@@ -1,7 +1,7 @@
 """CRC verification, one table of batches at a time.
 
 1. Small batches: one kernel call for all, because a library call costs as much as a kilobyte of CRC.
-2. Large batches: one library call each.
+2. Large batches: one library call each, unless the processor sums CRC-32C itself.
 3. Hostile files: once more bytes were summed without progress than the file has, CRCs of long ranges are combined from blocks,
    in time that does not grow with the range (`range_crc`).
 """
@@ -45,7 +45,9 @@ class CrcVerifier:
         if not left:
             return
         if self.wasted_bytes <= MAX_WASTED_BYTES + len(self.view):
-            checksum.verify_large(self.view, table.cells, table.capacity, table.count, crc.crc32c, _crc32)
+            checksum.verify_large(
+                self.view, self.view, table.cells, table.capacity, table.count, _crc32c, _crc32
+            )
         else:
             self._verify_by_blocks(table)
 
@@ -66,8 +68,13 @@ class CrcVerifier:
         return self._ranges[legacy]
 
 
+def _crc32c(data: memoryview) -> int:
+    # only a processor without instructions loads that library
+    return crc.crc32c(data)
+
+
 def _crc32(data: memoryview) -> int:
-    # only an old message loads that library
+    # only an old message loads that one
     return crc.crc32(data)
 
 

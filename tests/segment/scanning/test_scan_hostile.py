@@ -35,7 +35,8 @@ class Work(Counter[str]):
 def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     done = Work()
     real_walk, real_candidate, real_zeros = kernel.walk, kernel.first_candidate, kernel.zero_run
-    real_small, sums = checksum.verify_small, {"crc32": crc.crc32, "crc32c": crc.crc32c}
+    real_small, real_large = checksum.verify_small, checksum.verify_large
+    sums = {"crc32": crc.crc32, "crc32c": crc.crc32c}
 
     def walk(
         view: memoryview, end: int, cells: memoryview, capacity: int, state: memoryview, until: int = -1
@@ -68,6 +69,20 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
         done["summed"] += sum(size for size in sizes if size <= limit)
         return real_small(view, cells, capacity, count, limit, left, right)
 
+    def verify_large(
+        view: memoryview,
+        buf: memoryview,
+        cells: memoryview,
+        capacity: int,
+        count: int,
+        left: Callable[[memoryview], int],
+        right: Callable[[memoryview], int],
+    ) -> int:
+        sizes = cells[C.SIZE * capacity : C.SIZE * capacity + count]
+        verdicts = cells[C.VALID * capacity : C.VALID * capacity + count]
+        done["summed"] += sum(size for size, verdict in zip(sizes, verdicts, strict=True) if verdict == -1)
+        return real_large(view, buf, cells, capacity, count, sums["crc32c"], sums["crc32"])
+
     def counting(name: str) -> Callable[[memoryview, int], int]:
         def count(data: memoryview, value: int = 0) -> int:
             done["summed"] += len(data)
@@ -79,6 +94,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     monkeypatch.setattr(scan, "first_candidate", first_candidate)
     monkeypatch.setattr(zero_ranges, "zero_run", zero_run)
     monkeypatch.setattr(checksum, "verify_small", verify_small)
+    monkeypatch.setattr(checksum, "verify_large", verify_large)
     monkeypatch.setattr(crc, "crc32", counting("crc32"))
     monkeypatch.setattr(crc, "crc32c", counting("crc32c"))
     monkeypatch.setattr(crc_verdicts, "MAX_WASTED_BYTES", 0)
