@@ -7,7 +7,7 @@ cdef inline int put_batch(const unsigned char* buf, Py_ssize_t p, long long* cel
 @cython.locals(offset=cython.longlong, magic=cython.longlong, attributes=cython.longlong, timestamp=cython.longlong)
 cdef inline int put_legacy(const unsigned char* buf, Py_ssize_t p, long long* cells, Py_ssize_t capacity, Py_ssize_t row) noexcept
 
-@cython.locals(position=cython.Py_ssize_t, file_end=cython.Py_ssize_t, row=cython.Py_ssize_t, reason=cython.int, size=cython.longlong, magic=cython.int, source=cython.p_const_uchar, table=cython.p_longlong)
+@cython.locals(fetched=cython.Py_ssize_t, position=cython.Py_ssize_t, file_end=cython.Py_ssize_t, row=cython.Py_ssize_t, reason=cython.int, size=cython.longlong, magic=cython.int, source=cython.p_const_uchar, table=cython.p_longlong)
 cpdef int walk(const unsigned char[::1] buf, Py_ssize_t end, long long[::1] cells, Py_ssize_t capacity, long long[::1] state, Py_ssize_t until=*) except -1
 
 @cython.locals(size=cython.longlong, offset=cython.longlong, delta=cython.longlong, count=cython.longlong)

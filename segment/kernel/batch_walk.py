@@ -94,6 +94,7 @@ def walk(buf: Readable, end: int, cells: Writable, capacity: int, state: Writabl
         until = file_end
     row = 0
     reason = FULL
+    fetched = position
     while row < capacity:
         if position >= end - 17:
             reason = END
@@ -115,6 +116,13 @@ def walk(buf: Readable, end: int, cells: Writable, capacity: int, state: Writabl
             break
         else:
             put_batch(source, position, table, capacity, row)
+        if size < 1024:
+            # each length says where the next is: without this the walk waits for memory at every small batch
+            if fetched < position:
+                fetched = position
+            while fetched < position + 2048:
+                buffer_access.wanted(source, fetched)
+                fetched = fetched + 64
         position = position + 12 + size
         row = row + 1
     state[0] = position

@@ -2,48 +2,35 @@ cdef extern from *:
     """
     #define KSEG_DATA(view) ((view).data)
     #define KSEG_COPIED(out, o, text, p, n) memcpy((out) + (o), (text) + (p), (size_t) (n))
+
+    #ifdef __GNUC__
+    #define KSEG_WANTED(buf, p) __builtin_prefetch((buf) + (p))
+    #else
+    #define KSEG_WANTED(buf, p) ((void) 0)
+    #endif
+
+    static inline unsigned long long kseg_number(const unsigned char *at) {
+        return (unsigned long long) at[0] << 24 | (unsigned long long) at[1] << 16 | (unsigned long long) at[2] << 8 | at[3];
+    }
+    static inline long long kseg_long_at(const unsigned char *buf, Py_ssize_t p) {
+        return (long long) (kseg_number(buf + p) << 32 | kseg_number(buf + p + 4));
+    }
+    static inline long long kseg_int_at(const unsigned char *buf, Py_ssize_t p) { return (int) kseg_number(buf + p); }
+    static inline long long kseg_crc_at(const unsigned char *buf, Py_ssize_t p) { return (long long) kseg_number(buf + p); }
+    static inline long long kseg_short_at(const unsigned char *buf, Py_ssize_t p) {
+        return (short) (unsigned short) (buf[p] << 8 | buf[p + 1]);
+    }
     """
     const unsigned char* bytes_in "(const unsigned char*) KSEG_DATA" (const unsigned char[::1] view) noexcept
     unsigned char* room_in "(unsigned char*) KSEG_DATA" (unsigned char[::1] view) noexcept
     const long long* cells_in "(const long long*) KSEG_DATA" (const long long[::1] view) noexcept
     long long* table_in "(long long*) KSEG_DATA" (long long[::1] view) noexcept
+    long long long_at "kseg_long_at" (const unsigned char* buf, Py_ssize_t p) noexcept
+    long long int_at "kseg_int_at" (const unsigned char* buf, Py_ssize_t p) noexcept
+    long long crc_at "kseg_crc_at" (const unsigned char* buf, Py_ssize_t p) noexcept
+    long long short_at "kseg_short_at" (const unsigned char* buf, Py_ssize_t p) noexcept
+    void wanted "KSEG_WANTED" (const unsigned char* buf, Py_ssize_t p) noexcept
     void copied "KSEG_COPIED" (unsigned char* out, Py_ssize_t o, const unsigned char* text, Py_ssize_t p, Py_ssize_t n) noexcept
-
-cdef inline long long long_at(const unsigned char* buf, Py_ssize_t p) noexcept:
-    cdef long long value
-    value = buf[p]
-    if value > 127:
-        value = value - 256
-    value = (value << 8) | buf[p + 1]
-    value = (value << 8) | buf[p + 2]
-    value = (value << 8) | buf[p + 3]
-    value = (value << 8) | buf[p + 4]
-    value = (value << 8) | buf[p + 5]
-    value = (value << 8) | buf[p + 6]
-    return (value << 8) | buf[p + 7]
-
-cdef inline long long int_at(const unsigned char* buf, Py_ssize_t p) noexcept:
-    cdef long long value
-    value = buf[p]
-    if value > 127:
-        value = value - 256
-    value = (value << 8) | buf[p + 1]
-    value = (value << 8) | buf[p + 2]
-    return (value << 8) | buf[p + 3]
-
-cdef inline long long crc_at(const unsigned char* buf, Py_ssize_t p) noexcept:
-    cdef long long value
-    value = buf[p]
-    value = (value << 8) | buf[p + 1]
-    value = (value << 8) | buf[p + 2]
-    return (value << 8) | buf[p + 3]
-
-cdef inline long long short_at(const unsigned char* buf, Py_ssize_t p) noexcept:
-    cdef long long value
-    value = buf[p]
-    if value > 127:
-        value = value - 256
-    return (value << 8) | buf[p + 1]
 
 cdef inline bint is_end_marker(const unsigned char* buf, Py_ssize_t p) noexcept:
     # whether the 17 bytes at p are the record of an end-of-transaction marker as brokers write it

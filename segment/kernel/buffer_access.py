@@ -40,7 +40,12 @@ def copied(out: Any, o: int, text: Any, p: int, n: int) -> None:
     out[o : o + n] = text[p : p + n]
 
 
-# --- big-endian numbers
+def wanted(buf: Any, p: int) -> None:
+    # in C it has the processor fetch what lies around there, and waits for nothing; p may lie behind the end
+    return None
+
+
+# --- big-endian numbers: in C whole words, as compilers know them
 
 
 def long_at(buf: Readable, p: int) -> int:

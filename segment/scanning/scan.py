@@ -48,9 +48,11 @@ if TYPE_CHECKING:
     from kseg.segment.scanning.prevalidated import SkippableSpans
     from kseg.segment.unreadable import BadArea
 
-BATCHES_PER_TABLE = 4096
+# Not a power of two: the columns of such a table begin at addresses that share their lines of the processor's cache, and a batch that is
+# put into fifteen columns drives each out before the next batch needs it.
+BATCHES_PER_TABLE = 4096 + 8
 # Rows of the first table of a file, which is all that most files need, and of the tables behind damage; they grow while nothing is wrong.
-FIRST_ROWS = 512
+FIRST_ROWS = 512 + 8
 ROWS_BEHIND_DAMAGE = (16, 256)
 # A small file gets a small table: many of them make a data directory, and memory costs as much as reading them.
 _MIN_ROWS = 16

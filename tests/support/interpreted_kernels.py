@@ -35,7 +35,15 @@ NAMES = _FIRST + sorted(
     file.stem for file in HOME.glob("*.py") if file.stem not in _FIRST and file.stem != "__init__"
 )
 DOORS = ("bytes_in", "room_in", "cells_in", "table_in")
-IN_C = (*DOORS, "copied")  # what the `.pxd` of `buffer_access` takes from C itself
+IN_C = (
+    *DOORS,
+    "copied",
+    "wanted",
+    "long_at",
+    "int_at",
+    "crc_at",
+    "short_at",
+)  # what the `.pxd` of `buffer_access` takes from C itself
 
 
 class Checked:
