@@ -13,9 +13,11 @@ from typing import Any
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.segment.counted import counted
+from kseg.segment.terminal import visible
 
 PATIENCE_SECONDS = 0.5  # shorter work shows no bar, and so never pays for importing rich
 REDRAW_SECONDS = 0.1
+PLACE_COLUMNS = 40  # the bar and the counts need the rest of the line
 
 
 class Progress:
@@ -30,13 +32,13 @@ class Progress:
         self._task: Any = None
         self._done_bytes = 0
         self._total_bytes: int | None = None
-        self._name = ""
+        self._path = ""
         self._summary = summary
 
     def advance(self, path: str, bytes_done: int) -> None:
         """So many more bytes of a target are done."""
         self._done_bytes += bytes_done
-        self._name = os.path.basename(path) or path
+        self._path = path
         self.tick()
 
     def tick(self) -> None:
@@ -57,13 +59,22 @@ class Progress:
                 self._total_bytes = _total_bytes(self._paths)
             done, total = self._done_bytes, self._total_bytes
             state = f"{size_words(done)} of {size_words(total)}{', ' if state else ''}{state}"
-        self._bar.update(self._task, completed=done, total=total or None, description=self._name, state=state)
+        self._bar.update(
+            self._task, completed=done, total=total or None, description=_place(self._path), state=state
+        )
         self._bar.refresh()
 
     def hide(self) -> None:
         """Clear the line of the bar, if it is there."""
         if self._bar is not None and self._bar.live.is_started:
             self._bar.stop()
+
+
+def _place(path: str) -> str:
+    """The end of a path: a segment has its partition before it, since most logs begin with the same name."""
+    folder, name = os.path.split(path.rstrip("/"))
+    place = visible(os.path.join(os.path.basename(folder), name))
+    return place if len(place) <= PLACE_COLUMNS else f"…{place[1 - PLACE_COLUMNS :]}"
 
 
 def _new_bar() -> tuple[Any, Any]:

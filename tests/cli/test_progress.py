@@ -64,11 +64,23 @@ def errors_of(
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_terminal_sees_a_bar_and_stdout_only_results(tmp_path: Path, jobs: str) -> None:
-    paths = toy_files(tmp_path, 2)
+    partition = tmp_path / "orders-0"
+    partition.mkdir()
+    paths = toy_files(partition, 2)
     out, seen = errors_of(paths, progress="yes", jobs=jobs, terminal=True)
-    assert re.search(rb"[ab]\.log", seen) and b"MiB" in seen  # whichever of them told of its bytes last
+    assert (
+        re.search(rb"orders-0/[ab]\.log", seen) and b"MiB" in seen
+    )  # whichever of them told of its bytes last
     assert seen.count(b"\x1b[2K") >= 1  # it leaves the screen again
     assert out.decode().splitlines()[:2] == [f"{path}: error: toy (bad-crc)" for path in paths]
+
+
+def test_the_bar_writes_nothing_that_a_terminal_obeys(tmp_path: Path) -> None:
+    partition = tmp_path / ("\x1b]0;owned\x07" + "long" * 20)
+    partition.mkdir()
+    _, seen = errors_of(toy_files(partition, 1), progress="yes", jobs="1", terminal=True)
+    assert b"\x1b]0" not in seen and b"\x07" not in seen
+    assert b"longlong/a.log" in seen.replace("…".encode(), b"")
 
 
 @pytest.mark.parametrize(("progress", "terminal"), [("no", True), ("yes", False)])
