@@ -71,19 +71,17 @@ def write_new_file(
     path: str | os.PathLike[str],
     data: bytes | bytearray | memoryview | Iterable["Buffer"],
     mode: int = 0o644,
-    fsync: bool = True,
 ) -> int:
     """Write a file that must not exist yet, from one buffer or from several in order; returns its size in bytes.
 
-    mode: permissions before the umask. fsync: wait for the disk (the directory's entry is the caller's business).
+    mode: permissions before the umask. The file is synced; its directory is left to the caller.
     Raises Refused when the name is taken or the bytes cannot be written; then nothing stays behind.
     """
     chunks = (data,) if isinstance(data, bytes | bytearray | memoryview) else data
     with NewFile(path, mode) as file:
         for chunk in chunks:
             file.write(chunk)
-        if fsync:
-            file.sync()
+        file.sync()
         return file.size_bytes
 
 

@@ -47,7 +47,7 @@ Numbered = tuple[int, Line]
 
 
 def append_target(path: str) -> PartitionTarget:
-    """The partition that PATH names, there or not yet, and its log dir. Raises UsageError for a file."""
+    """The partition that PATH names, existing or not, with its log dir. Raises UsageError for a file."""
     path = path.rstrip(os.sep) or path
     if os.path.lexists(path) and not is_directory(path):
         raise UsageError(f"{path} is a file; append takes the directory of a partition")
@@ -57,10 +57,9 @@ def append_target(path: str) -> PartitionTarget:
 
 
 def append(target: PartitionTarget, options: AppendOptions) -> Iterator[Event]:
-    """Append the lines of `options.source` to one partition, or say what that would do; yields one result, and the progress
-    in its input.
+    """Append the lines of `options.source` to one partition, or plan to; yields progress through the input, and one result.
 
-    Raises BadLine (a UsageError) naming the line, Refused or UnreadableInput, and then nothing was changed.
+    Raises BadLine (a UsageError) with the number of the line, Refused or UnreadableInput; then nothing was changed.
     """
     with (
         handling_signals(),
@@ -88,7 +87,7 @@ def append(target: PartitionTarget, options: AppendOptions) -> Iterator[Event]:
 
 
 def _protected(target: PartitionTarget, options: AppendOptions) -> AbstractContextManager[Protection | None]:
-    """What stands around a change; a plan only refuses to build on one that was left half done."""
+    """The protection of a change. A plan only refuses to start where a change was left half done."""
     if options.apply:
         return Protection(target, options.run_id, options.follow_links, options.keeping)
     for directory in (target.log_dir, target.path):
@@ -98,7 +97,7 @@ def _protected(target: PartitionTarget, options: AppendOptions) -> AbstractConte
 
 
 def _rooms(target: PartitionTarget, options: AppendOptions, rehearsal: "AppendJob") -> tuple[Room, ...]:
-    """What writing it needs: the bytes themselves, copies of the side files that are replaced, and the journal."""
+    """The space that the append needs: the bytes themselves, copies of the side files that it replaces, and the journal."""
     kept_at = options.keeping.quarantine or target.path
     journal_at = options.keeping.journal_dir or target.path
     needs = [(target.path, length) for length in rehearsal.planned_bytes]
@@ -110,7 +109,7 @@ def _rooms(target: PartitionTarget, options: AppendOptions, rehearsal: "AppendJo
 def _rehearsed(
     target: PartitionTarget, options: AppendOptions, source: AppendInput
 ) -> Generator[Event, None, "AppendJob"]:
-    """The job that was carried out without a byte being written; raises what it could not take."""
+    """Carry out the append without writing a byte, and return the job. Raises BadLine for a line that cannot be appended."""
     try:
         job = yield from _taken(target, options, source, source.blocks(), None)
         job.close()
@@ -126,7 +125,7 @@ def _carry_out(
     protection: Protection,
     rehearsed: AppendResult,
 ) -> Generator[Event, None, AppendResult]:
-    """Write what was rehearsed, and give its result. Whatever fails takes everything back."""
+    """Write what was rehearsed and return the result. Any failure rolls everything back."""
     try:
         source.check_unchanged()
         job = yield from _taken(target, options, source, source.again(), protection)
@@ -180,21 +179,21 @@ class AppendJob(Protocol):
         """Append everything, batch by batch. Raises BadLine for the first line that cannot be."""
 
     def close(self) -> None:
-        """Stop as a broker does; a partition that got nothing is left as it was found."""
+        """Finish as a clean shutdown does; a partition that got no batch is left as it was."""
 
     @property
     def planned_bytes(self) -> Sequence[int]:
-        """Of a rehearsal: how much would be written to each file."""
+        """How many bytes a rehearsal would have written to each file."""
 
     @property
     def kept_bytes(self) -> Sequence[int]:
-        """The sizes of the files that are replaced, and copied before."""
+        """Sizes of the files that are copied and then replaced."""
 
     def release(self) -> None:
-        """Close what is open, and write no more."""
+        """Close open files without writing anything else."""
 
     def result(self) -> AppendResult:
-        """What was done, in numbers; the caller adds the rest."""
+        """Counts of what was done; the caller adds the remaining fields."""
 
 
 def _job(
@@ -216,14 +215,14 @@ def _shown_name(target: PartitionTarget) -> str:
 
 
 def _becomes_stray(target: PartitionTarget, options: AppendOptions) -> bool:
-    """Whether a broker sets the partition aside when it starts: it has no topic id, and gets none here."""
+    """Whether a broker renames the partition to -stray when it starts: it has no topic id, and gets none here."""
     name = NAME_BY_ROLE[Role.PARTITION_METADATA]
     has_id = options.topic_id is not None or os.path.exists(os.path.join(target.path, name))
     return target.log_dir is not None and not has_id and not options.kafka07
 
 
 def _first(rows: Iterator[Numbered]) -> tuple[Numbered, ...]:
-    """The lines up to the first that counts: it tells where a new partition begins."""
+    """The lines up to the first batch or record, which tells where a new partition begins."""
     read = []
     for numbered in rows:
         read.append(numbered)
@@ -241,7 +240,7 @@ def _refuse_name(path: str) -> None:
 class LogAppending:
     """One append to a partition of 0.8 or later, from the opening to the result, or its rehearsal (see `AppendJob`).
 
-    protection: what stands around the change; None in a rehearsal."""
+    protection: None in a rehearsal."""
 
     def __init__(
         self,
@@ -310,7 +309,7 @@ class LogAppending:
         return [os.lstat(os.path.join(self._target.path, name)).st_size for name in self._taken.replaces]
 
     def _opened(self) -> PartitionWriter:
-        """The writer; from its first use on the partition changes, unless this is a rehearsal."""
+        """The writer, made on first use; from then on the partition changes, unless this is a rehearsal."""
         if self._writer is None:
             protection = self._protection
             if protection is not None:
@@ -328,7 +327,7 @@ class LogAppending:
         return self._writer
 
     def _check_epoch(self, leader_epoch: int) -> None:
-        """A leader's epoch never falls; a batch of an older one would wipe the later ones from the history."""
+        """Leader epochs never decrease: a batch with an older one would remove the later ones from the history."""
         if 0 <= leader_epoch < self._latest_epoch:
             latest = self._latest_epoch
             raise UsageError(
@@ -354,7 +353,7 @@ class LogAppending:
 
 
 def _start_offset(first: Iterable[Numbered], options: AppendOptions) -> int:
-    """Where a new partition begins: as asked, else with the segment or the offset of the first line."""
+    """Start offset of a new partition: the requested one, else that of the segment or the record that the first line names."""
     if options.start_offset is not None:
         return options.start_offset
     for _, row in first:
@@ -365,7 +364,7 @@ def _start_offset(first: Iterable[Numbered], options: AppendOptions) -> int:
         ):
             continue
         segment = base_offset_of_file(row)
-        # an old format's batch is named by its last offset, so only its segment tells where it begins
+        # a batch in an old format carries its last offset, so only its segment tells where it begins
         offset = (
             row.get("base_offset", row.get("offset"))
             if row.get("magic", L.MAGIC_V2) == L.MAGIC_V2
@@ -377,7 +376,7 @@ def _start_offset(first: Iterable[Numbered], options: AppendOptions) -> int:
 
 
 def _producer(partition: OpenPartition, rules: BatchRules) -> Producer:
-    """Who our own batches come from: where the log's state of that producer goes on, unless the user says otherwise."""
+    """The producer of batches without a header: continues its state in the log, unless the options say otherwise."""
     if rules.producer_id < 0:
         return Producer()
     known = partition.producers.entry(rules.producer_id)

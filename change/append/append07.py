@@ -26,7 +26,7 @@ from kseg.segment.partition.targets import PartitionTarget
 
 
 class MessageSets07:
-    """Gathers lines into sets. ignored: lines passed over, by type."""
+    """Groups lines into message sets. ignored: number of skipped lines by type."""
 
     def __init__(self, rules: BatchRules) -> None:
         self.rules = rules
@@ -56,7 +56,7 @@ class MessageSets07:
             yield self._close()
 
     def _place(self, row: Line, number: int) -> tuple[object, int]:
-        """(what tells the set of a message, None for one that stands alone; the codec of that set)."""
+        """(identity of the set that a line belongs to, None for a set of its own; codec of that set)."""
         codec = self.rules.codec
         if "next_offset" not in row:
             codec = L.NONE if codec is None else codec
@@ -90,8 +90,8 @@ def _message(row: Line, number: int) -> tuple[bytes, int]:
 
 
 class Appending07:
-    """One append to a 0.7 partition, or its rehearsal (see `append.Job`). Raises Refused where 0.7 would not open the
-    files that are there."""
+    """One append to a 0.7 partition, or its rehearsal (see `append.AppendJob`). Raises Refused if 0.7 would not open the existing
+    files."""
 
     def __init__(
         self, target: PartitionTarget, options: AppendOptions, is_there: bool, protection: Protection | None
@@ -146,7 +146,7 @@ class Appending07:
         return ()
 
     def _opened(self) -> Writer07:
-        """The writer; from its first use on the partition changes, unless this is a rehearsal."""
+        """The writer, made on first use; from then on the partition changes, unless this is a rehearsal."""
         if self._writer is None:
             protection = self._protection
             if protection is not None:

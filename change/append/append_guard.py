@@ -25,10 +25,10 @@ COMMAND = "append"
 
 
 class Protection:
-    """Around one append; a context manager that holds the log dir's lock.
+    """Protects one append; a context manager that holds the lock of the log dir.
 
-    target: the partition. run_id: the name of the journals. keeping: where they lie. Entering raises Refused when a broker, another kseg
-    or a half-done change is there.
+    target: the partition. run_id: names the journals. keeping: where they are written. Entering raises Refused if a broker is
+    running, another kseg is changing the log dir, or a change was left half done.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Protection:
 
     @property
     def findings(self) -> list[Finding]:
-        """Checkpoints that could not be read, and stay as they are."""
+        """Checkpoints that could not be read and are left unchanged."""
         return [] if self._log_dir is None else self._log_dir.findings
 
     @property
@@ -78,7 +78,7 @@ class Protection:
         return whole or (None if self._partition is None else self._partition.journal)
 
     def begin(self, grows: Iterable[str] = (), replaces: Iterable[str] = ()) -> None:
-        """The partition is about to change: these files of it, and new ones (`will_create`). Makes the directory."""
+        """Announce a change of these files of the partition; new files follow with `will_create`. Creates the directory."""
         path = self.target.path
         is_new = not is_directory(path)
         if self._log_dir is not None:
@@ -100,12 +100,12 @@ class Protection:
             self._partition = self._stack.enter_context(guard)
 
     def will_create(self, name: str) -> None:
-        """A file of that name comes into the partition."""
+        """Announce a new file in the partition."""
         assert self._partition is not None
         self._partition.will_create(name)
 
     def finish(self, log_end_offset: int) -> None:
-        """The partition is closed and on the disk."""
+        """The partition is closed and synced."""
         if self._partition is None:
             return
         self._partition.done()
@@ -114,7 +114,7 @@ class Protection:
             self._log_dir.finish({} if name is None else {name: log_end_offset})
 
     def roll_back(self) -> None:
-        """Leave everything as it was found."""
+        """Restore everything that was changed."""
         partition, self._partition = self._partition, None
         if self._log_dir is not None:
             self._log_dir.roll_back()

@@ -24,8 +24,8 @@ _STANDARD_INPUT = "-"
 class AppendInput:
     """The input of one append; a context manager.
 
-    path: `-` is standard input. is_read_again: whether `again` will be asked for. size_bytes: what was read so far of the
-    current reading. Raises UnreadableInput when it cannot be read, Refused when it cannot be kept or has changed.
+    path: `-` is standard input. is_read_again: whether `again` will be called. size_bytes: read so far in the current pass.
+    Raises UnreadableInput when it cannot be read, Refused when it cannot be kept or has changed.
     """
 
     def __init__(self, path: str, *, is_read_again: bool) -> None:
@@ -62,7 +62,7 @@ class AppendInput:
             self._stream.close()
 
     def blocks(self) -> Iterator[bytes]:
-        """The bytes of the first reading, in blocks as they come."""
+        """The bytes of the first pass, block by block."""
         assert self._stream is not None
         for block in self._stream.blocks():
             self._crc = crc32c(block, self._crc)
@@ -72,7 +72,7 @@ class AppendInput:
             yield block
 
     def again(self) -> Iterator[bytes]:
-        """The same bytes once more. Raises Refused behind the last one when they are not what was checked."""
+        """Read the same bytes again. Raises Refused after the last one if they are not those that were checked."""
         assert self._stream is not None
         if self._kept is not None:
             stream = InputStream(self._kept.path)
@@ -93,7 +93,7 @@ class AppendInput:
             raise self.changed()
 
     def check_unchanged(self) -> None:
-        """Raises Refused when the file is not the one that was read first, as far as size and time tell."""
+        """Raises Refused if inode, size or modification time are no longer those of the first pass."""
         assert self._stream is not None and self._found is not None
         if self._kept is None and _identity(self._stream.status()) != _identity(self._found):
             raise self.changed()
@@ -102,7 +102,7 @@ class AppendInput:
         return Refused(f"{self.name} changed while it was read; nothing was appended")
 
     def progress(self) -> Iterator[Advance]:
-        """What was read since the last time, when it is worth telling."""
+        """The bytes read since the previous call, if any."""
         news = self.size_bytes - self._bytes_told
         if news:
             self._bytes_told = self.size_bytes

@@ -30,13 +30,13 @@ _HEADER_OVERHEAD = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRules:
-    """What batches are made of.
+    """How batches are made.
 
-    For all: codec, leader_epoch (None: what the header says, else none and the log's latest), keep_offsets
-    (None: where the lines have offsets), partial_batches: accept headers with fewer records than they count.
-    For our own: magic, batch_records (None: no limit), batch_bytes (uncompressed), producer_id, producer_epoch,
-    base_sequence (None: where the log's state goes on), transactional, end_transaction: "commit", "abort" or
-    "open". now_ms: for what has no timestamp.
+    For every batch: codec, leader_epoch (None: what the header says, else none and the log's latest), keep_offsets
+    (None: where the lines have offsets), partial_batches: accept headers with fewer records than they count. For batches without
+    a header in the input: magic, batch_records (None: no limit), batch_bytes (uncompressed), producer_id, producer_epoch,
+    base_sequence (None: continue the log's state), transactional, end_transaction: "commit", "abort" or
+    "open". now_ms: timestamp of records that have none.
     """
 
     now_ms: int
@@ -60,7 +60,7 @@ class BatchRules:
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """Who our own batches come from: epoch and next sequence."""
+    """The producer of batches without a header in the input: its id, epoch and next sequence."""
 
     producer_id: int = L.NO_PRODUCER_ID
     epoch: int = L.NO_PRODUCER_EPOCH
@@ -69,16 +69,16 @@ class Producer:
 
 @dataclass(frozen=True, slots=True)
 class MadeBatch:
-    """A batch and the line that it begins with."""
+    """A batch and the number of its first line."""
 
     number: int
     batch: NewBatch
 
 
 class Batcher:
-    """Makes batches of lines. rules: see there. next_offset: the log end. leader_epoch: of our own batches.
+    """Makes batches from lines. next_offset: the log end offset. leader_epoch: of batches without a header in the input.
 
-    ignored: lines passed over, by type. left_out: damaged batches in the input.
+    ignored: number of skipped lines by type. left_out: number of damaged batches in the input, which are skipped.
     """
 
     def __init__(self, rules: BatchRules, next_offset: int, leader_epoch: int, producer: Producer) -> None:
@@ -163,7 +163,7 @@ class Batcher:
         )
 
     def _renumbered(self, new: NewBatch) -> NewBatch:
-        """The batch where it may lie: as it is, or moved to the log end."""
+        """The batch with its own offsets, or moved to the log end."""
         if self.rules.keep_offsets is not False:
             return new
         first = new.records[0].offset if new.base_offset is None else new.base_offset
@@ -217,7 +217,7 @@ class Batcher:
         )
 
     def _close(self) -> Iterator[MadeBatch]:
-        """The batch that is open, if one is."""
+        """Finish the open batch, if there is one."""
         if self._header is not None:
             yield from self._close_header(self._header)
         elif self._records:

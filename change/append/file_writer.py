@@ -17,8 +17,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FilePiece:
-    """Bytes for the file `name` of the partition directory: behind what it has got so far if it is a `.log`, all of
-    it otherwise."""
+    """Bytes for the file `name` of the partition directory: appended if it is a `.log`, its whole content otherwise."""
 
     name: str
     data: bytes
@@ -37,7 +36,7 @@ class PieceSink(Protocol):
 
 
 class NoFiles:
-    """Pieces of an append that is only planned go nowhere. bytes_by_name: how much of each file would be written."""
+    """Discards the pieces of an append that is only planned. bytes_by_name: how much each file would get."""
 
     def __init__(self) -> None:
         self.bytes_by_name: Counter[str] = Counter()
@@ -57,10 +56,10 @@ class NoFiles:
 
 
 class PieceFiles:
-    """The files of one directory while pieces are put into them.
+    """Writes pieces to the files of one directory.
 
-    existing: the names that may be touched; any other must not be there. fsync: wait for the disk whenever a file
-    is complete. announce: told the name of each new file before it is made. Every method raises Refused.
+    existing: names of the files that may change; any other file must be new. fsync: sync each file once it is complete. announce:
+    called with the name of each new file before it is created. Every method raises Refused.
     """
 
     def __init__(
@@ -91,18 +90,18 @@ class PieceFiles:
             self._log.write(piece.data)
 
     def sync(self) -> None:
-        """Return when the log that grows is on the disk."""
+        """Sync the current log."""
         if self._log is not None:
             self._log.sync()
 
     def close(self) -> None:
-        """No more pieces come."""
+        """Finish the last log."""
         self._end_log()
         if self._fsync:
             sync_directory(self.directory)
 
     def release(self) -> None:
-        """Leave everything as it is."""
+        """Close the current log without syncing it."""
         if self._log is not None:
             self._log.close()
             self._log = None
@@ -115,7 +114,7 @@ class PieceFiles:
             replace_file(path, piece.data, fsync=self._fsync)
 
     def _is_new(self, piece: FilePiece) -> bool:
-        """Whether the file is to be made; then it is announced."""
+        """Whether the file is new; then it is announced."""
         is_new = piece.name not in self._existing
         if is_new and self._announce is not None:
             self._announce(piece.name)

@@ -19,7 +19,7 @@ class FlushRules:
 
 
 class FlushCounter:
-    """Counts what is not forced yet. next_offset: the log end when counting begins; clock_ns: never goes back."""
+    """Decides when to flush. next_offset: the log end offset at the start; clock_ns: a monotonic clock."""
 
     def __init__(
         self, rules: FlushRules, next_offset: int, clock_ns: Callable[[], int] = time.monotonic_ns

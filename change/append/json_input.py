@@ -4,13 +4,13 @@
     batch    {"type":"batch", …}: a header that the records behind it belong to
     record   {"type":"record", …}, or an object without a type; only `value` is needed
     export   {"timestampType": …} without a type: a record as `export --to json` writes it, its bytes in base64
-    others   passed over and counted by type (findings, entries of side files, the summary)
+    others skipped and counted by type (findings, entries of side files, the summary)
 
     bytes    null · text, whose encoding is `key_encoding` or `value_encoding`: utf8 (also when absent), base64, hex
              · {"base64": …}, the only other form that a header's value has
 
-Of a batch header everything counts but what the bytes decide (position, size, crc, count, last sequence). Whatever a
-line cannot mean raises BadLine with its number.
+All fields of a batch header are used but those that follow from the bytes (position, size, crc, count, last sequence). An invalid
+line raises BadLine with its number.
 """
 
 import binascii
@@ -35,7 +35,7 @@ _CODEC_IDS = {name: codec for codec, name in enumerate(L.CODEC_NAMES)}
 
 
 class BadLine(UsageError):
-    """A line that means nothing. number: counted from 1. why: the sentence without it. source: where it stands."""
+    """An invalid line. number: counted from 1. why: the message without it. source: the name of the input."""
 
     def __init__(self, number: int, why: str, source: str = "") -> None:
         super().__init__(f"{source}{', ' if source else ''}line {number}: {why}")
@@ -49,7 +49,7 @@ class BatchLine:
 
     base_offset, last_offset: of an old format None, its records tell. source: file and position it was dumped from.
     is_valid: False for a batch that was dumped in spite of a wrong checksum, and has no records. is_of_log: False for
-    one from a snapshot of KRaft, which is no part of the log beside it.
+    one from a snapshot of KRaft, which is not part of the log beside it.
     """
 
     number: int
@@ -72,9 +72,9 @@ class BatchLine:
     source: tuple[object, object]
 
 
-def json_rows(blocks: Iterable[bytes], first_number: int = 1) -> Iterator[tuple[int, Row]]:
+def json_rows(blocks: Iterable[bytes]) -> Iterator[tuple[int, Row]]:
     """(line number, object) of each line that is not empty. blocks: the bytes, cut anywhere. Raises BadLine."""
-    number = first_number
+    number = 1
     begun: list[bytes] = []  # of a line whose end is not seen yet
     begun_bytes = 0
     for block in blocks:
@@ -145,7 +145,7 @@ def _base64(text: object) -> object:
 
 
 def codec_of(row: Row, number: int) -> int:
-    """The codec that a line names; none when it names none. Raises BadLine."""
+    """The codec id that a line names; no compression if it names none. Raises BadLine."""
     name = row.get("compression", "none")
     codec = _CODEC_IDS.get(name) if isinstance(name, str) else None
     if codec is None:
@@ -182,8 +182,8 @@ def batch_line(row: Row, number: int) -> BatchLine:
 
 
 def record_line(row: Row, number: int, offset: int, timestamp_ms: int, *, keep_offset: bool = True) -> Record:
-    """The record that a line describes. offset, timestamp_ms: what it gets when the line has none, or its own does
-    not count (keep_offset)."""
+    """The record that a line describes. offset, timestamp_ms: used where the line has none; the offset also where keep_offset is
+    false."""
     found = row.get("offset")
     if found is not None and keep_offset:
         offset = found if type(found) is int else _integer(row, "offset", number, offset)

@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from kseg.change.append.checkpoints_of_append import checkpoints_of_append
 from kseg.change.apply.append_files import create_file, remove_file, replace_file, temporary_name
 from kseg.change.apply.append_journal import Guard
 from kseg.change.apply.disk import disk_for
@@ -29,6 +28,10 @@ from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, Role
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, encode_offset_checkpoint, with_offsets
 
 _OF_FORMER_LOGS = (Role.LOG_START_OFFSETS, Role.CLEANER_OFFSETS)
+# To these a broker writes the log end at a clean shutdown. The recovery point says that everything below it is on disk, so it is raised
+# only where the log dir was shut down cleanly: elsewhere nobody knows that of the rest of the log.
+_RAISED = (Role.HIGH_WATERMARKS,)
+_RAISED_IF_CLEAN = (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS)
 
 
 def guard_of(
@@ -46,8 +49,8 @@ def guard_of(
     follow_links: bool = False,
     keeping: Keeping = BESIDE,
 ) -> Guard:
-    """The journal of one directory (see `Guard`). A replaced file waits under another name before; one that lies there
-    under that name goes."""
+    """The journal of one directory (see `Guard`). A replacement is first written under a temporary name, which takes the place of
+    any file there."""
     names = list(replaces)
     waiting = {temporary_name(name) for name in names}
     there = {name for name in waiting if os.path.lexists(os.path.join(directory, name))}
@@ -69,10 +72,10 @@ def guard_of(
 
 
 class LogDirProtection:
-    """Around one change of a log dir; a context manager that holds its lock.
+    """Protects one change of a log dir; a context manager that holds its lock.
 
-    command, run_id: what the journals are named by. Entering raises Refused when a broker, another kseg or a half-done
-    change is there. findings: checkpoints that could not be read, and stay as they are.
+    command, run_id: identify the journals. Entering raises Refused if a broker is running, another kseg is changing the log dir,
+    or a change was left half done. findings: checkpoints that could not be read and are left unchanged.
     """
 
     def __init__(
@@ -113,8 +116,8 @@ class LogDirProtection:
         return None if self._guard is None else self._guard.journal
 
     def begin(self, partitions: Collection[str], *, files: Iterable[str] = (), forgets: bool = False) -> None:
-        """These partitions, by the names of their directories, are about to change. files: others of the log dir's
-        own that will be replaced or made. forgets: whether partitions begin anew (`finish`)."""
+        """Announce a change of these partitions, given by the names of their directories. files: other files of the log dir that
+        will be replaced or created. forgets: whether partitions start over (see `finish`)."""
         roles = [Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS, Role.CLEAN_SHUTDOWN]
         if forgets:
             roles.extend(_OF_FORMER_LOGS)
@@ -161,11 +164,11 @@ class LogDirProtection:
         return guard
 
     def finish(self, ends: Mapping[PartitionName, int], begun_anew: Collection[PartitionName] = ()) -> None:
-        """All partitions are closed and on the disk. ends: their log ends. begun_anew: those whose former log starts
-        and cleaning points mean nothing any more."""
+        """All partitions are closed and synced. ends: their log end offsets. begun_anew: partitions whose old log start and
+        cleaner offsets no longer apply."""
         if self._guard is None:
             return
-        for role in checkpoints_of_append(is_clean=self._marker is not None):
+        for role in _RAISED if self._marker is None else _RAISED_IF_CLEAN:
             self._align(role, {name: end for name, end in ends.items() if not name.is_metadata_log})
         if begun_anew:
             for role in _OF_FORMER_LOGS:
@@ -176,7 +179,7 @@ class LogDirProtection:
         self._guard.done()
 
     def roll_back(self) -> None:
-        """Leave everything as it was found."""
+        """Restore everything that was changed."""
         guard, self._guard = self._guard, None
         for partition in self._partitions:
             partition.release()
@@ -184,7 +187,7 @@ class LogDirProtection:
             guard.roll_back()
 
     def _align(self, role: Role, offsets: Mapping[PartitionName, int | None]) -> None:
-        """Put the offsets into a checkpoint file that is there; None takes the partition out of it."""
+        """Set offsets in an existing checkpoint file; None removes a partition's entry."""
         path = self._path(role)
         if not offsets or not os.path.isfile(path):
             return

@@ -17,7 +17,8 @@ class AppendOptions:
     journals (`new_run_id`). follow_links: PATH may be a link. kafka07: a new PATH becomes a partition of Kafka 0.7.
 
     topic_id: for the `partition.metadata` of a new partition. start_offset: where a new one begins (None: where
-    its first line does). accept_unreadable: bytes of it that cannot be read are no reason to refuse. keeping: where journals and what they keep lie. rolls, flush, batches: see there.
+    its first line does). accept_unreadable: append although bytes of the partition cannot be read. keeping: where journals and
+    quarantines are written.
     """
 
     source: str

@@ -1,9 +1,9 @@
-"""Lays down a partition: from a sequence of batches to the files that a 4.3 broker would leave at a clean stop.
+"""Writes a partition: turns a sequence of batches into the files that a 4.3 broker leaves after a clean shutdown.
 
 Two layers, so that append, recovery and compaction can share the first and plan before they write:
 
-    OpenPartition    pure: takes batches, decides rolls, keeps indexes, producers, epochs; gives out `FilePiece`s
-    PartitionWriter  puts the pieces into a directory, a new one or one that is there (append, --output, tests)
+    OpenPartition    pure: takes batches, decides when to roll, keeps indexes, producers and epochs; returns `FilePiece`s
+    PartitionWriter  writes the pieces to a directory, new or existing (append, --output, tests)
 
 For each append (Kafka: UnifiedLog.append, LocalLog.roll, LogSegment.append; fact sheet §4.1-4.3, §5.2, §6.5):
 
@@ -14,8 +14,8 @@ For each append (Kafka: UnifiedLog.append, LocalLog.roll, LogSegment.append; fac
 3. The bytes go into the log, each batch into the indexes, its epoch into the history, its producer into the state;
    an abort marker adds to the transaction index of the segment it lies in.
 
-A stop ends the last segment, takes a snapshot at the log end and writes the leader epochs. Every file but `.log` is
-one piece; the pieces of a `.log` follow each other.
+A clean shutdown ends the last segment, takes a snapshot at the log end and writes the leader epochs. Every file but `.log` is a
+single piece; a `.log` is written in consecutive pieces.
 """
 
 import os
@@ -61,10 +61,10 @@ class RollRules:
 
 
 class OpenSegment:
-    """The segment that is being written. indexes, aborted: what will be its side files.
+    """The active segment. indexes, aborted: the contents of its side files.
 
-    first_timestamp_ms: maximum timestamp of the first batch, what rolling by time counts from (None: empty yet).
-    created_ms: wall clock at creation, counted from when the first batch has no timestamp; None: not known.
+    first_timestamp_ms: maximum timestamp of the first batch, from which rolling by time counts (None while empty). created_ms:
+    wall clock at creation, used instead when the first batch has no timestamp; None if unknown.
     """
 
     __slots__ = (
@@ -98,7 +98,7 @@ class OpenSegment:
         )
 
     def take(self, batch: Batch) -> None:
-        """Count in a batch whose bytes follow. Raises UsageError when it cannot be indexed."""
+        """Add a batch to the size and the indexes. Raises UsageError if it cannot be indexed."""
         if self.first_timestamp_ms is None:
             self.first_timestamp_ms = batch.max_timestamp_ms
         refusal = self.indexes.add(
@@ -109,7 +109,7 @@ class OpenSegment:
         self.size_bytes += batch.size_bytes
 
     def end(self) -> Iterator[FilePiece]:
-        """Its files as a roll or a clean stop leaves them; the log's piece is empty (its bytes went before)."""
+        """Its files as a roll or a clean shutdown leaves them; the piece of the log is empty, because its bytes are already written."""
         self.indexes.finish()
         yield FilePiece(self._name(L.LOG_SUFFIX), b"")
         yield FilePiece(self._name(L.OFFSET_INDEX_SUFFIX), self.indexes.offset_index.to_bytes())
@@ -134,11 +134,11 @@ class OpenSegment:
 
 
 class OpenPartition:
-    """The state of a partition while batches are added to it; nothing here touches a disk.
+    """The state of a partition while batches are added to it; never touches the disk.
 
-    A new partition starts at `start_offset`. To go on with an existing one, give its active segment, its producer
-    state (which is then at the log end), its epochs and the number of its newest snapshot.
-    next_offset: the log end. Methods that add return pieces, which must be put down in order.
+    A new partition starts at `start_offset`. To continue an existing one, pass its active segment, its producer state at the log
+    end, its leader epochs and the offset of its newest snapshot. next_offset: the log end offset. Methods that add data return
+    pieces, to be written in order.
     """
 
     def __init__(
@@ -160,10 +160,10 @@ class OpenPartition:
         self._last_snapshot_offset = start_offset if last_snapshot_offset is None else last_snapshot_offset
 
     def append(self, data: NewBatch | bytes, now_ms: int | None = None) -> list[FilePiece]:
-        """Add a batch, or the bytes of one set of batches as they lie in a log; one set is never split by a roll.
+        """Add a batch, or the bytes of a set of batches in log format, which a roll never splits.
 
         now_ms: the wall clock, only for rolling segments whose batches have no timestamps. Raises UsageError for
-        what `encode_batch` refuses, damaged bytes, offsets that do not rise above the log end, and a batch outside
+        what `encode_batch` refuses, damaged bytes, offsets below the log end, and a batch outside
         its producer's open transaction (a broker could not load such a log).
         """
         content = encode_batch(data) if isinstance(data, NewBatch) else bytes(data)
@@ -185,7 +185,7 @@ class OpenPartition:
         return pieces
 
     def roll(self, at_offset: int | None = None, now_ms: int | None = None) -> list[FilePiece]:
-        """End the active segment and start one at max(at_offset, log end); nothing when that one is still empty."""
+        """End the active segment and start one at max(at_offset, log end); does nothing if an empty one already starts there."""
         new_base = self.next_offset if at_offset is None else max(at_offset, self.next_offset)
         if not self.active.size_bytes and self.active.base_offset == new_base:
             return []
@@ -196,7 +196,7 @@ class OpenPartition:
         return pieces
 
     def close(self) -> list[FilePiece]:
-        """What a clean stop writes. The partition must not be used any more."""
+        """What a clean shutdown writes. The partition must not be used afterwards."""
         epochs = self.epochs.entries
         return [
             *self.active.end(),
@@ -208,17 +208,14 @@ class OpenPartition:
     def _take(self, entry: SetEntry) -> None:
         batch = entry.batch
         self.active.take(batch)
-        if batch.magic < L.MAGIC_V2:
-            self.epochs.clear()
-        elif batch.leader_epoch >= 0:
-            self.epochs.assign(batch.leader_epoch, batch.base_offset)
+        self.epochs.append_batch(batch)
         for event in self.producers.apply(batch, entry.marker):
             if isinstance(event, CompletedTransaction) and event.index_entry is not None:
                 self.active.aborted.append(event.index_entry)
         self.next_offset = batch.last_offset + 1
 
     def _snapshot(self) -> Iterator[FilePiece]:
-        """The producers up to the log end, unless that was said already (Kafka: takeSnapshot)."""
+        """The producer snapshot at the log end, unless there is one already (Kafka: takeSnapshot)."""
         self.producers.end_offset = self.next_offset
         if self.next_offset > self._last_snapshot_offset:
             self._last_snapshot_offset = self.next_offset
@@ -243,12 +240,12 @@ class OpenPartition:
 class PartitionWriter:
     """Writes a partition directory; a context manager that closes it.
 
-    directory: made when absent; files in it are never overwritten (Refused). topic_id: Kafka's text of the uuid,
-    None leaves `partition.metadata` out (then a KRaft broker takes the directory for stray). fsync: wait for the
-    disk at each roll and at the close. flush: when else to wait for it. partition, existing: to go on with one that
-    is there (see `reopen`) and the names of its files, of which the log grows and the side files are replaced.
-    announce: told the name of each new file before it is made. rehearses: do everything but write. bytes_appended: of
-    logs. Left by an exception it leaves what a crashed broker leaves: a log whose last segment has no side files.
+    directory: created if missing; existing files are never overwritten (Refused). topic_id: as Kafka writes the uuid; None writes
+    no `partition.metadata` (a KRaft broker then renames the directory to -stray). fsync: sync at each roll and at the end. flush:
+    when to sync in between. partition, existing: to continue an existing partition (see `reopen`), its state and the names of its
+    files; its last log grows, its side files are replaced. announce: called with the name of each new file before it is created.
+    rehearses: write nothing. bytes_appended: to logs. After an exception the directory is as a crashed broker leaves it: the last
+    segment has no side files.
     """
 
     def __init__(
@@ -281,17 +278,17 @@ class PartitionWriter:
 
     @property
     def next_offset(self) -> int:
-        """The log end: the least offset that the next batch may have."""
+        """The log end offset: the lowest that the next batch may have."""
         return self.partition.next_offset
 
     @property
     def planned_bytes(self) -> list[int]:
-        """Of a rehearsal: how much would be written to each file."""
+        """How many bytes a rehearsal would have written to each file."""
         return [*self._files.bytes_by_name.values()] if isinstance(self._files, NoFiles) else []
 
     @property
     def flushes(self) -> int:
-        """How often a flush rule forced the log to the disk."""
+        """How often a flush rule synced the log."""
         return self._unflushed.flushes
 
     def append(self, data: NewBatch | bytes, now_ms: int | None = None) -> None:
@@ -312,7 +309,7 @@ class PartitionWriter:
         self.segments_rolled += self.partition.active.base_offset != base_offset
 
     def close(self) -> None:
-        """Write the side files of the last segment, as a clean stop does."""
+        """Write the side files of the last segment, as a clean shutdown does."""
         if self._closed:
             return
         self._closed = True
@@ -320,7 +317,7 @@ class PartitionWriter:
         self._files.close()
 
     def release(self) -> None:
-        """Close what is open and write no more; no side files come."""
+        """Close open files without writing side files."""
         self._closed = True
         self._files.release()
 

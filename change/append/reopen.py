@@ -1,18 +1,18 @@
-"""Goes on with a partition that is there: the state a broker has after loading it without recovery.
+"""Reopens an existing partition: builds the state that a broker has after loading it without recovery.
 
 A broker that was stopped cleanly reads almost nothing (Kafka: LogLoader, LogSegment; fact sheet §4.4, §6.2): it
-believes the index files, takes the greatest timestamp from the last time entry and the age of the active segment
-from its first batch, loads the newest producer snapshot, replays what lies behind it, and counts the bytes between
+trusts the index files, takes the greatest timestamp from the last time entry and the age of the active segment
+from its first batch, loads the newest producer snapshot, replays the log after it, and counts the bytes between
 index entries from the end of the log. So does this:
 
 1. Refuse a directory that would not load as it is: set aside by name, left in the middle of a cleaning, a segment
    without indexes, snapshots or a log start beyond the log end.
-2. Refuse an active segment that is not sound to the last byte, because appending would bury what is wrong with it:
+2. Refuse an active segment that is not valid to the last byte, because appending would bury the damage:
    damage, offsets that do not rise, an index with a zero tail (the broker died), one that belongs to other bytes.
-3. Take the indexes as they lie, the producers from the newest snapshot on, the epochs of the checkpoint.
+3. Take the indexes as they are, producers from the newest snapshot, leader epochs from the checkpoint.
 
-What a load tidies up besides (snapshots of former log ends, files marked as deleted) is left to the next broker.
-Every refusal names the file and the command that repairs it. The older segments are believed, as by a broker.
+What else a load cleans up (snapshots of former log ends, files marked as deleted) is left to the next broker.
+Every refusal names the file and the command that repairs it. Older segments are trusted, as a broker trusts them.
 """
 
 import os
@@ -44,7 +44,7 @@ _UNFINISHED = (FileState.CLEANED, FileState.SWAP)
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What a scan of the active segment tells. first_timestamp_ms: None while it is empty. end_offset: the log end."""
+    """Result of scanning the active segment. first_timestamp_ms: None while it is empty. end_offset: the log end offset."""
 
     size_bytes: int
     first_timestamp_ms: int | None
@@ -53,8 +53,8 @@ class _Content:
 
 @dataclass(frozen=True, slots=True)
 class TakenUp:
-    """A partition to go on with. existing: the names of its files. grows, replaces: those of them that the next batch
-    makes grow, and those that are put anew in their place (side files of the active segment, leader epochs)."""
+    """A partition to append to. existing: the names of its files. grows, replaces: the files that the next batch extends, and
+    those that are rewritten (side files of the active segment, leader epochs)."""
 
     partition: OpenPartition
     log_start_offset: int = 0
@@ -66,8 +66,8 @@ class TakenUp:
 def take_up(
     target: PartitionTarget, rules: RollRules, start_offset: int = 0, now_ms: int | None = None
 ) -> TakenUp:
-    """A partition directory as it lies (`reopen_partition`). start_offset: where it begins when it has no segment yet,
-    at least; now_ms: see there. Nothing is written. Raises as `reopen_partition`."""
+    """Reopen a partition directory (see `reopen_partition`). start_offset: the lowest start offset if it has no segment yet.
+    Nothing is written. Raises as `reopen_partition`."""
     with PartitionLog(target) as log:
         partition = reopen_partition(log, rules, now_ms)
         log_start_offset = log.start_offset

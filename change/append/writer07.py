@@ -1,10 +1,10 @@
 """Writes partitions of Kafka 0.7: `.kafka` files that follow each other without a gap (0.7.1: Log.append, Log.roll).
 
-    append   a set of messages goes behind the last file; one set is never split
+    append   a message set goes to the end of the last file and is never split
     roll     *after* an append: when the file is larger than the limit, an empty one named by the log end is made
     offset   the byte at which an entry begins, counted over all files
 
-There are no side files and nothing to close: what lies there is what a broker reads.
+There are no side files, so nothing is left to write at the end.
 """
 
 import os
@@ -48,11 +48,11 @@ def encode_kafka07_set(new: MessageSet07) -> bytes:
 
 
 class Writer07:
-    """Appends to a directory of `.kafka` files. directory: made when absent.
+    """Appends to a directory of `.kafka` files. directory: created if missing.
 
-    files: those that are there, by offset (`Log07.files`). start_offset: of the first file, when there is none.
-    roll_bytes: 0.7's log.file.size. flush: counts messages. announce: told the name of each new file before it is
-    made. rehearses: do everything but write. end_offset: the log end. The files must be sound (`refuse_unsound`).
+    files: the existing ones by offset (`Log07.files`), which must be valid (`refuse_unsound`). start_offset: of the first file if
+    there is none. roll_bytes: 0.7's log.file.size. flush: counts messages. announce: called with the name of each new file before
+    it is created. rehearses: write nothing. end_offset: the log end offset.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Writer07:
 
     @property
     def flushes(self) -> int:
-        """How often a flush rule forced the file to the disk."""
+        """How often a flush rule synced the file."""
         return self._unflushed.flushes
 
     def append(self, new: MessageSet07) -> None:
@@ -102,13 +102,13 @@ class Writer07:
             self.files_rolled += 1
 
     def close(self) -> None:
-        """Return when everything is on the disk."""
+        """Sync and close the last file."""
         self._end_file()
         if not self._rehearses:
             sync_directory(self.directory)
 
     def release(self) -> None:
-        """Close what is open, and write no more."""
+        """Close the open file without syncing it."""
         self._file.close()
 
     def _last_file(self, last: File07) -> GrowingFile:
@@ -130,7 +130,7 @@ class Writer07:
 
 
 def refuse_unsound(files: Sequence[File07]) -> None:
-    """0.7 demands files without a gap, and appending behind a torn message would bury it. Raises Refused."""
+    """Raises Refused: 0.7 requires files without a gap, and appending after a torn message would bury it."""
     for before, after in pairwise(files):
         if before.end_offset != after.base_offset:
             why = f"begins at {after.base_offset}, the file before it ends at {before.end_offset}"

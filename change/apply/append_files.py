@@ -52,14 +52,14 @@ class LogFile:
     is_new: it must not exist yet, and gets the owner of its directory; else it must exist. Raises Refused.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, is_new: bool, mode: int = 0o644) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, is_new: bool) -> None:
         self.path = os.fspath(path)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
         try:
             if is_new:
                 with parent_of(self.path) as (folder, name):
                     new = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-                    self._descriptor = os.open(name, flags | new, mode, dir_fd=folder)
+                    self._descriptor = os.open(name, flags | new, 0o644, dir_fd=folder)
             else:
                 self._descriptor = open_file(self.path, flags)
             self.size_bytes = os.fstat(self._descriptor).st_size

@@ -19,7 +19,6 @@ from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import indexing
-from kseg.segment.model import Batch
 from kseg.segment.sidecar.index_writer import OffsetIndexBuilder, TimeIndexBuilder, can_index_offset
 from kseg.segment.values import dataclass
 
@@ -159,10 +158,6 @@ class SegmentIndexes:
         offset_index.extend(offsets, state[indexing.NEW_OFFSET_ENTRIES])
         time_index.extend(times, state[indexing.NEW_TIME_ENTRIES])
         return row
-
-    def add_batch(self, batch: Batch) -> IndexRefusal | None:
-        """`add` for a batch as it was scanned; its position must be that in the file the index is for."""
-        return self.add(batch.position, batch.size_bytes, batch.last_offset, batch.max_timestamp_ms)
 
     def finish(self) -> IndexRefusal | None:
         """The segment ends here (rolled, closed, or recovered): the final time entry."""

@@ -86,7 +86,7 @@ class EpochHistory:
     def append_batch(self, batch: "Batch") -> bool:
         """Take in a batch as an append does; says whether the history changed. FormatError as in `assign`."""
         if batch.magic >= L.MAGIC_V2:
-            return self.assign(batch.leader_epoch, batch.base_offset)
+            return batch.leader_epoch >= 0 and self.assign(batch.leader_epoch, batch.base_offset)
         changed = bool(self._epochs)
         self.clear()
         return changed

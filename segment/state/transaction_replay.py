@@ -33,19 +33,6 @@ from kseg.segment.state.replay import marker_of
 _ENDED_ROWS = 4096
 
 
-class EndedTransaction(NamedTuple):
-    """A transaction with data that a marker ended. first_offset, last_offset: of its data. producer_epoch, timestamp_ms: of its last data
-    batch (the maximum timestamp)."""
-
-    producer_id: int
-    producer_epoch: int
-    first_offset: int
-    last_offset: int
-    timestamp_ms: int
-    marker_offset: int
-    is_abort: bool
-
-
 class UnfinishedTransaction(NamedTuple):
     """A transaction without a marker. first_offset: as a broker has it. The rest is of its last data batch; last_offset is None where
     no batch is remembered."""

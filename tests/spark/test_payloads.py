@@ -111,7 +111,7 @@ def test_a_type_travels_as_json(kind: Any) -> None:
     "plain", [None, "int", {"list": 7}, {"struct": []}, {"decimal": ["a", 2]}, [], {"map": {}}]
 )
 def test_what_is_no_type(plain: Any) -> None:
-    with pytest.raises(ValueError, match="no column type"):
+    with pytest.raises(ValueError, match="not a column type"):
         from_plain(plain)
 
 

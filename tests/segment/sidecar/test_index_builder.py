@@ -46,7 +46,8 @@ def built(log: Path, interval_bytes: int, restart_at: int | None = None) -> Segm
     for batch in reference_reader.batches(log.read_bytes()):
         if batch.position == restart_at:
             assert indexes.reopen() is None
-        assert indexes.add_batch(batch) is None
+        refusal = indexes.add(batch.position, batch.size_bytes, batch.last_offset, batch.max_timestamp_ms)
+        assert refusal is None
     assert indexes.finish() is None
     return indexes
 

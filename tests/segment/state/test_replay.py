@@ -107,7 +107,8 @@ def test_index_entries_of_a_table_equal_those_of_its_batches(
     one_by_one, as_table = (SegmentIndexes(base, interval, most_bytes) for _ in range(2))
     refusals = []
     for row in range(table.count):
-        refusal = one_by_one.add_batch(batch_at(table, row))
+        batch = batch_at(table, row)
+        refusal = one_by_one.add(batch.position, batch.size_bytes, batch.last_offset, batch.max_timestamp_ms)
         if refusal is not None:
             refusals.append((row, refusal))
     found = []

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable
 from dataclasses import replace
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +24,7 @@ from kseg.segment.scanning.scan import Scanner
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
 from kseg.segment.state.producer import CompletedTransaction, ProducerState
 from kseg.segment.state.replay import marker_of, replay_table
-from kseg.segment.state.transaction_replay import EndedTransaction, TransactionReplay
+from kseg.segment.state.transaction_replay import TransactionReplay
 from tests.segment.state.test_replay import tables
 from tests.support.kernel_variants import both
 
@@ -106,6 +106,19 @@ def _tables(data: bytes, capacity: int) -> list[tuple[Decoder, Columns]]:
             copy.column(field)[:] = block.column(field)
         found.append((Decoder(data), copy))
     return found
+
+
+class EndedTransaction(NamedTuple):
+    """A transaction with data that a marker ended. first_offset, last_offset: of its data. producer_epoch, timestamp_ms: of its last data
+    batch (the maximum timestamp)."""
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_offset: int
+    timestamp_ms: int
+    marker_offset: int
+    is_abort: bool
 
 
 def ended_of(table: Columns) -> list[EndedTransaction]:

@@ -1,1 +1,0 @@
-"""`recover` for many targets at a time in one process."""
