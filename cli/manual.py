@@ -1,4 +1,4 @@
-"""The man pages, made from the commands' own declarations and from the catalogue of findings.
+"""The man pages and the completions of shells, made from the commands' own declarations and from the catalogue of findings.
 
 `python -m kseg.cli.manual [FOLDER]` writes them (FOLDER is `man` unless given); a test compares what lies there
 with what would be written now, so a changed option cannot leave its page behind. Pages carry the version and no
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kseg import __version__
+from kseg.cli.main import COMPLETING
 from kseg.cli.next_command import hint_of
 from kseg.cli.option_schema import Argument, Option, Parameter, parameters
 from kseg.cli.registry import COMMANDS, function_of, module_of
@@ -25,6 +26,18 @@ ENVIRONMENT = (
     ("KSEG_TRACEBACK", "Set to 1, the report of a bug (exit status 70) comes with its traceback."),
     ("_KSEG_COMPLETE", "Set by the shell's completion script; see --install-completion."),
 )
+FIRST_EXAMPLES = (
+    ("What state is this broker's disk in, and what is to be done", "kseg doctor /var/lib/kafka"),
+    ("What would a repair do, and what does it cost", "kseg recover /var/lib/kafka"),
+    ("Repair, with the broker stopped", "kseg recover --apply /var/lib/kafka"),
+    ("Take it back", "kseg undo /var/lib/kafka"),
+    (
+        "Where is the message that was written at noon",
+        "kseg lookup --timestamp 2026-11-21T12:00:00Z orders-0",
+    ),
+)
+# where each shell looks for completions, below `share/`
+COMPLETIONS = {"bash": "kseg.bash", "zsh": "_kseg", "fish": "kseg.fish"}
 
 
 def pages() -> dict[str, str]:
@@ -46,11 +59,21 @@ def write(folder: Path) -> list[Path]:
     return written
 
 
+def completions() -> dict[str, str]:
+    """File name to content of the completion script of each shell."""
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]  # imported there without an alias
+
+    return {
+        name: get_completion_script(prog_name="kseg", complete_var=COMPLETING, shell=shell).lstrip() + "\n"
+        for shell, name in COMPLETIONS.items()
+    }
+
+
 def _main_page() -> str:
     what, *more = HELP.strip().split("\n\n")
     lines = _head("kseg", 1, what)
     lines += [".SH SYNOPSIS", ".B kseg", r".I command", r"[\fIoption\fR...] [\fIPATH\fR...]"]
-    lines += [".SH DESCRIPTION", *_prose([what, *more])]
+    lines += [*_examples(FIRST_EXAMPLES), ".SH DESCRIPTION", *_prose([what, *more])]
     lines += [".SH COMMANDS"]
     for name in COMMANDS:
         lines += [".TP", rf"\fBkseg\-{name}\fR(1)", _text(_first_sentence(help_text(name)))]
@@ -73,16 +96,22 @@ def _command_page(name: str) -> str:
     paragraphs = help_text(name).split("\n\n")
     lines = _head(f"kseg-{name}", 1, paragraphs[0])
     lines += [".SH SYNOPSIS", rf".B kseg {name}", r"[\fIoption\fR...]", *_synopsis_of_arguments(known)]
+    lines += _examples(module_of(name).EXAMPLES)
     lines += [".SH DESCRIPTION", *_prose(paragraphs)]
     lines += [".SH ARGUMENTS"]
     for parameter in known:
         if isinstance(parameter.spec, Argument):
             lines += [".TP", rf"\fI{_text(parameter.spec.metavar)}\fR", _text(parameter.spec.help)]
     lines += [".SH OPTIONS", *_options(known)]
-    lines += [*_values_section(), *_status_section(), ".SH EXAMPLES"]
-    for what, words in module_of(name).EXAMPLES:
-        lines += [".PP", *([_text(f"{what}:")] if what else []), ".nf", ".RS 4", _text(words), ".RE", ".fi"]
+    lines += [*_values_section(), *_status_section()]
     return _joined([*lines, *_see_also(name)])
+
+
+def _examples(examples: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """The first thing that most readers want."""
+    yield ".SH EXAMPLES"
+    for what, words in examples:
+        yield from (".PP", *([_text(f"{what}:")] if what else []), ".nf", ".RS 4", _text(words), ".RE", ".fi")
 
 
 def _findings_page() -> str:
@@ -201,3 +230,5 @@ def _joined(lines: Sequence[str]) -> str:
 if __name__ == "__main__":
     for path in write(Path(sys.argv[1] if len(sys.argv) > 1 else "man")):
         print(path)
+    for script, text in completions().items():
+        Path("completions", script).write_text(text, encoding="utf-8")

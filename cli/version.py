@@ -15,6 +15,7 @@ INLINED = ("__init__", "keymap_probe", "buffer_access", "buffer_types")
 DEPENDENCIES = (
     "typer",
     "rich",
+    "jinja2",
     "crc32c",
     "google-crc32c",
     "crcmod",

@@ -16,6 +16,8 @@ from pathlib import Path
 from releasing import archives, changelog
 from releasing.bundle import bundle
 from releasing.commands import run
+from releasing.debian import debian_package
+from releasing.interpreter import MINOR
 from releasing.inventory import write_licences, write_sbom
 from releasing.wheels import pythons, source_distribution, wheel
 
@@ -51,22 +53,37 @@ def build(dist: Path) -> None:
     (dist / "RELEASE-NOTE.md").write_text(note, encoding="utf-8")
     sdist = source_distribution(source, dist, epoch_s)
     print(f"made {sdist.name}", flush=True)
-    wheels = {}
+    bundled: tuple[Path, Path] | None = None
     for python in pythons():
         made = wheel(python, sdist, dist, epoch_s)
-        wheels[made.name.split("-")[2]] = made
+        if f"-cp{MINOR.replace('.', '')}-" in made.name:
+            bundled = made, python
         print(f"made {made.name}", flush=True)
-    own = wheels[f"cp{sys.version_info[0]}{sys.version_info[1]}"]
+    if bundled is None:
+        print(f"made no tarball: there is no Python {MINOR}, whose wheel goes into it")
+    else:
+        _hosts(dist, source, version, note, *bundled, epoch_s)
+    (dist / "SHA256SUMS").write_text(archives.checksums(dist), encoding="ascii")
+
+
+def _hosts(
+    dist: Path, source: Path, version: str, note: str, wheel: Path, python: Path, epoch_s: int
+) -> None:
+    """What needs no Python on the host: the tarballs, and the smaller one as a Debian package."""
     for suffix, extras in BUNDLES.items():
         name = f"kseg-{version}-linux-x86_64{suffix}"
         root = HERE / ".release" / "kseg"
-        bundle(root, own, extras, source)
-        write_licences(root)
+        bundle(root, wheel, python, extras, source)
+        write_licences(root, source)
         write_sbom(root, source, dist / f"{name}.cdx.json")
         shutil.copy(dist / f"{name}.cdx.json", root / "SBOM.cdx.json")
         archives.write_tar(dist / f"{name}.tar.gz", root, "kseg", epoch_s)
         print(f"made {name}.tar.gz, for glibc {(root / 'GLIBC').read_text().strip()} or newer", flush=True)
-    (dist / "SHA256SUMS").write_text(archives.checksums(dist), encoding="ascii")
+        if not extras and shutil.which("dpkg-deb"):
+            print(
+                f"made {debian_package(root, HERE / '.release', dist, version, note, epoch_s).name}",
+                flush=True,
+            )
 
 
 def _clean_source() -> tuple[Path, int]:

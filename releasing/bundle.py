@@ -1,29 +1,27 @@
 """The tarball for hosts without Python: an interpreter, the standard library, kseg and what it needs, movable to any directory.
 
-1. The interpreter that builds is copied with its standard library, without tests, headers, tkinter and pip.
-2. kseg's repaired wheel and its dependencies are installed into the copy.
-3. Every shared library that is not glibc's own is copied to `lib/`, and each ELF file finds it by a path relative to itself.
+1. The interpreter is one that asks for an old glibc (`interpreter`).
+2. kseg's repaired wheel and its dependencies are installed into it, by a Python of the machine of the same version.
+3. Shared libraries that are neither glibc's nor the compiler's are copied to `lib/`, and each ELF file finds them by a path relative to itself.
 4. `bin/kseg` starts it, isolated from the Python settings of the host.
 5. The newest version of a glibc symbol that any file asks for is the floor; it is written to `GLIBC` and may not be above MAX_GLIBC.
+
+Of the host are glibc and the run-time libraries of the compilers (`libgcc_s`, which every distribution installs with glibc, and for Arrow
+`libstdc++`): what manylinux expects too.
 """
 
 import re
 import shutil
-import sys
-import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from releasing.commands import run
+from releasing.interpreter import MINOR, copy_interpreter
+from releasing.old_glibc import newest_glibc, versions
 
-MAX_GLIBC = (2, 35)
-MINOR = f"python3.{sys.version_info[1]}"
-# of the standard library: what no command imports
-_LEFT_OUT = (
-    "test", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "pydoc_data", "site-packages", "__pycache__",
-    "config-*", "_tkinter*", "_test*", "_xxtest*", "xxlimited*", "*_test.*", "turtle.py",
-)  # fmt: skip
-_OF_GLIBC = re.compile(r"(ld-linux.*|lib(c|m|dl|rt|pthread|util|resolv|nsl|crypt))\.so\..*|linux-vdso.*")
+MAX_GLIBC = (2, 28)
+PROGRAM = f"python{MINOR}"
+_OF_HOST = re.compile(r"(ld-linux.*|lib(c|m|dl|rt|pthread|util|resolv|gcc_s|stdc\+\+))\.so\..*|linux-vdso.*")
 _LAUNCHER = """#!/bin/sh
 # kseg with the Python beside it; follows links to itself
 here=$0
@@ -37,42 +35,33 @@ exec "$home/python/bin/{python}" -I -m kseg "$@"
 """
 
 
-def bundle(root: Path, wheel: Path, extras: Sequence[str], source: Path) -> None:
-    """Make the tree at `root`. extras: of kseg's, such as `export`. Ends the release where it asks for too new a glibc."""
+def bundle(root: Path, wheel: Path, python: Path, extras: Sequence[str], source: Path) -> None:
+    """Make the tree at `root`. python: of the machine, of the version of the wheel. extras: of kseg's, such as `export`. Ends the release
+    where it asks for too new a glibc."""
     shutil.rmtree(root, ignore_errors=True)
     home = root / "python"
-    _copy_python(home)
+    copy_interpreter(home, root.parent)
     wanted = f"kseg[{','.join(extras)}] @ {wheel.resolve().as_uri()}" if extras else str(wheel)
-    site = home / "lib" / MINOR / "site-packages"
+    site = home / "lib" / PROGRAM / "site-packages"
     run(
-        sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--only-binary", ":all:",
+        python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--only-binary", ":all:",
         "--no-binary", "crcmod", "--target", site, wanted,
     )  # fmt: skip
     shutil.rmtree(site / "bin", ignore_errors=True)
     _bring_libraries(home)
     launcher = root / "bin" / "kseg"
     launcher.parent.mkdir()
-    launcher.write_text(_LAUNCHER.replace("{python}", MINOR))
+    launcher.write_text(_LAUNCHER.replace("{python}", PROGRAM))
     launcher.chmod(0o755)
     shutil.copytree(source / "man", root / "share" / "man" / "man1", ignore=shutil.ignore_patterns("*.7"))
     shutil.copytree(source / "man", root / "share" / "man" / "man7", ignore=shutil.ignore_patterns("*.1"))
-    _completions(launcher, root / "share" / "completions")
+    shutil.copytree(source / "completions", root / "share" / "completions")
     floor = glibc_floor(root)
     if floor > MAX_GLIBC:
         raise SystemExit(f"release: the bundle needs glibc {'.'.join(map(str, floor))}")
     (root / "GLIBC").write_text(".".join(map(str, floor)) + "\n")
-    # the hash of the source, and not its time, says whether bytecode fits: the same bytes each time, and no check at a start. -f: asking
-    # for the completions has left some of the other kind
-    run(home / "bin" / MINOR, "-I", "-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash", "-s", home, home / "lib" / MINOR)  # fmt: skip
-
-
-def _copy_python(home: Path) -> None:
-    base = Path(sys.base_prefix)
-    library = Path(sysconfig.get_path("stdlib"))
-    shutil.copytree(library, home / "lib" / MINOR, ignore=shutil.ignore_patterns(*_LEFT_OUT), symlinks=True)
-    (home / "lib" / MINOR / "site-packages").mkdir()
-    (home / "bin").mkdir()
-    shutil.copy2((base / "bin" / MINOR).resolve(), home / "bin" / MINOR)
+    # the hash of the source, and not its time, says whether bytecode fits: the same bytes each time, and no check at a start.
+    run(home / "bin" / PROGRAM, "-I", "-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash", "-s", home, home / "lib" / PROGRAM)  # fmt: skip
 
 
 def elf_files(root: Path) -> Iterator[Path]:
@@ -94,7 +83,7 @@ def _bring_libraries(home: Path) -> None:
         for path in ours:
             for line in run("ldd", path).splitlines():
                 needed = re.match(r"\s*(\S+) => (/\S+)", line)
-                if needed is None or _OF_GLIBC.fullmatch(needed[1]) or (library / needed[1]).exists():
+                if needed is None or _OF_HOST.fullmatch(needed[1]) or (library / needed[1]).exists():
                     continue
                 if not Path(needed[2]).resolve().is_relative_to(home.resolve()):
                     shutil.copy2(Path(needed[2]).resolve(), library / needed[1])
@@ -108,28 +97,4 @@ def _bring_libraries(home: Path) -> None:
 
 def glibc_floor(root: Path) -> tuple[int, ...]:
     """The newest version of a symbol of glibc that a file below `root` asks for."""
-    from elftools.elf.elffile import ELFFile  # with auditwheel; the tests of the gate do without
-    from elftools.elf.gnuversions import GNUVerNeedSection
-
-    names = set()
-    for path in elf_files(root):
-        with path.open("rb") as stream:
-            for section in ELFFile(stream).iter_sections():
-                if isinstance(section, GNUVerNeedSection):
-                    names |= {auxiliary.name for _, needed in section.iter_versions() for auxiliary in needed}
-    return newest_glibc(names)
-
-
-def newest_glibc(names: Iterable[str]) -> tuple[int, ...]:
-    """The newest of the versions `GLIBC_2.17`; those of other libraries and GLIBC_PRIVATE do not count."""
-    found = (re.fullmatch(r"GLIBC_([0-9.]+)", name) for name in names)
-    return max((tuple(map(int, each[1].split("."))) for each in found if each), default=(0, 0))
-
-
-def _completions(launcher: Path, directory: Path) -> None:
-    directory.mkdir(parents=True)
-    for shell in ("bash", "zsh", "fish"):
-        text = run(launcher, environment={"_KSEG_COMPLETE": f"source_{shell}"})
-        if "_KSEG_COMPLETE" not in text:
-            raise SystemExit(f"release: there is no completion for {shell}")
-        (directory / f"kseg.{shell}").write_text(text)
+    return newest_glibc(name for path in elf_files(root) for name in versions(path))

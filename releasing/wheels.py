@@ -57,7 +57,9 @@ def wheel(python: Path, sdist: Path, dist: Path, epoch_s: int) -> Path:
     """The wheel of one interpreter, repaired. Ends the release where a kernel is missing in it."""
     made = dist.parent / ".release" / f"wheel-{python.name}"
     shutil.rmtree(made, ignore_errors=True)
-    environment = {"SOURCE_DATE_EPOCH": str(epoch_s), "PYTHONHASHSEED": "0"}
+    # debugging information names the folder that pip builds in, which is another one each time
+    flags = {"CFLAGS": "-g0", "LDFLAGS": "-s -Wl,--build-id=none"}
+    environment = {"SOURCE_DATE_EPOCH": str(epoch_s), "PYTHONHASHSEED": "0", **flags}
     run(python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", made, sdist, environment=environment)  # fmt: skip
     (built,) = made.glob("*.whl")
     with zipfile.ZipFile(built) as content:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import kseg
-from releasing import archives, changelog, inventory
-from releasing.bundle import newest_glibc
+from releasing import archives, changelog, inventory, old_glibc
+from releasing.old_glibc import newest_glibc
 from tests.support.paths import ROOT
 
 CHANGES = "# Changelog\n\nAbout.\n\n## Unreleased\n\n- new\n\n## 1.2.0 - 2026-01-02\n\n### Added\n\n- a\n\n## [1.1.0]\n\n- b\n"
@@ -77,6 +77,7 @@ def test_an_sbom_names_every_dependency() -> None:
     names = [
         "typer",
         "Rich",
+        "Jinja2",
         "crcmod",
         "crc32c",
         "zstandard",
@@ -89,6 +90,17 @@ def test_an_sbom_names_every_dependency() -> None:
     whole = {"components": [{"name": name} for name in names]}
     assert inventory.missing_components(whole, project) == []
     assert inventory.missing_components({"components": whole["components"][:-1]}, project) == ["deflate"]
+
+
+def test_names_of_versions_are_hashed_as_loaders_do() -> None:
+    """The value that linkers write for this one is printed by `readelf -V` of any program."""
+    assert old_glibc.system_v_hash("GLIBC_2.2.5") == 0x09691A75
+
+
+def test_what_is_linked_in_has_a_licence_text() -> None:
+    for parts in inventory.LINKED.values():
+        for part in parts:
+            assert inventory.licence_text(ROOT, part).stat().st_size > 500
 
 
 def test_the_glibc_floor_is_the_newest_symbol() -> None:

@@ -16,7 +16,7 @@ from kseg.cli.options import (
 from kseg.cli.topic_evidence import MetadataPath
 
 EXAMPLES = (
-    ("What is wrong here, and what do I type?", "kseg doctor /var/lib/kafka"),
+    ("What is wrong here, and what do I type", "kseg doctor /var/lib/kafka"),
     ("All data directories of a broker together", "kseg doctor /data1/kafka /data2/kafka"),
     ("Headers and checksums only, as fast as the disk", "kseg doctor --quick /var/lib/kafka"),
     ("A page to attach to the incident", "kseg doctor --html doctor.html /var/lib/kafka"),

@@ -23,6 +23,18 @@ def test_the_pages_in_the_tree_are_fresh() -> None:
     assert lying == manual.pages(), "stale: run python -m kseg.cli.manual"
 
 
+def test_the_completions_in_the_tree_are_fresh() -> None:
+    lying = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "completions").iterdir()}
+    assert lying == manual.completions(), "stale: run python -m kseg.cli.manual"
+    assert lying["_kseg"].startswith("#compdef kseg\n")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_page_leads_with_examples(name: str) -> None:
+    headings = re.findall(r"^\.SH (.*)$", manual.pages()[f"kseg-{name}.1"], re.MULTILINE)
+    assert headings[:4] == ["NAME", "SYNOPSIS", "EXAMPLES", "DESCRIPTION"]
+
+
 def plain(page: str) -> str:
     return re.sub(r"\\f[BIR]", "", page).replace(r"\-", "-").replace(r"\e", "\\").replace(r"\&", "")
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -15,7 +17,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DIST = Path(os.environ.get("KSEG_DIST", ROOT / "dist"))
+TARBALLS = sorted(DIST.glob("kseg-*-linux-x86_64*.tar.gz"))  # that with Arrow is the first one
 MAX_BYTES = 60 * 1000 * 1000
+MAX_START_RATIO = 1.5
+STARTS = 24
 Kseg = Callable[..., "subprocess.CompletedProcess[str]"]
 SYSTEM = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 UNSHARE = shutil.which("unshare", path=SYSTEM) or "unshare"
@@ -56,7 +61,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def empty_root(place: Path) -> Path:
-    """A root with a shell and glibc, and nothing else."""
+    """A root with a shell, glibc and the compilers' run-time libraries, and nothing else."""
     for directory in ("bin", "dev", "tmp", "proc"):
         (place / directory).mkdir(parents=True)
     shutil.copy2(Path("/bin/sh").resolve(), place / "bin" / "sh")
@@ -71,6 +76,8 @@ def empty_root(place: Path) -> Path:
         "libpthread.so.0",
         "libutil.so.1",
         "libresolv.so.2",
+        "libgcc_s.so.1",
+        "libstdc++.so.6",  # of Arrow alone
     ]
     for source in [loader, *(library / name for name in names if (library / name).exists())]:
         target = place / str(source).lstrip("/")
@@ -80,24 +87,28 @@ def empty_root(place: Path) -> Path:
     return place
 
 
-@pytest.mark.parametrize(
-    "archive", sorted(DIST.glob("kseg-*-linux-x86_64*.tar.gz")), ids=lambda path: path.name
-)
-def test_the_tarball_runs_on_a_host_without_python(archive: Path, tmp_path: Path, data: Path) -> None:
+def inside(root: Path, program: str) -> Kseg:
+    """A program of a root, as root there, without a network. Skips where nobody may change the root directory."""
     if os.geteuid() != 0:
         pytest.skip("only root may change the root directory")
+
+    def kseg(*words: str) -> subprocess.CompletedProcess[str]:
+        # the loader finds libraries relative to a program by /proc
+        within = f'cd /data && exec {program} "$@"'
+        outside = f'mount -t proc proc "$0/proc" && exec {CHROOT} "$0" /bin/sh -c \'{within}\' kseg "$@"'
+        command = [*OFFLINE, "--mount", "/bin/sh", "-c", outside, str(root), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env={"HOME": "/tmp"})
+
+    return kseg
+
+
+@pytest.mark.parametrize("archive", TARBALLS, ids=lambda path: path.name)
+def test_the_tarball_runs_on_a_host_without_python(archive: Path, tmp_path: Path, data: Path) -> None:
     root = empty_root(tmp_path / "root")
     with tarfile.open(archive) as packed:
         packed.extractall(root / "opt", filter="tar")
     shutil.copytree(data, root / "data")
-
-    def kseg(*words: str) -> subprocess.CompletedProcess[str]:
-        # the loader finds libraries relative to a program by /proc
-        inside = 'cd /data && exec /opt/kseg/bin/kseg "$@"'
-        outside = f'mount -t proc proc "$0/proc" && exec {CHROOT} "$0" /bin/sh -c \'{inside}\' kseg "$@"'
-        command = [*OFFLINE, "--mount", "/bin/sh", "-c", outside, str(root), *words]
-        return subprocess.run(command, capture_output=True, text=True, check=False, env={"HOME": "/tmp"})
-
+    kseg = inside(root, "/opt/kseg/bin/kseg")
     demo(kseg)
     hurt_and_repair(kseg, root / "data" / "metro-zstd-0")
     if "arrow" in archive.name:
@@ -105,13 +116,72 @@ def test_the_tarball_runs_on_a_host_without_python(archive: Path, tmp_path: Path
         assert (made.returncode, (root / "tmp" / "out.parquet").exists()) == (0, True), made.stderr
     else:
         assert archive.stat().st_size < MAX_BYTES
-    for part in (
-        "share/man/man1/kseg.1",
-        "share/completions/kseg.bash",
-        "SBOM.cdx.json",
-        "licences/CPython.txt",
-    ):
-        assert (root / "opt" / "kseg" / part).stat().st_size > 0
+    parts = ("share/man/man1/kseg.1", "share/completions/kseg.bash", "SBOM.cdx.json", "licences/CPython.txt")
+    assert all((root / "opt" / "kseg" / part).stat().st_size > 0 for part in parts)
+
+
+@pytest.mark.parametrize("package", sorted(DIST.glob("*.deb")), ids=lambda path: path.name)
+def test_the_debian_package_puts_everything_in_its_place(package: Path, tmp_path: Path, data: Path) -> None:
+    root = empty_root(tmp_path / "root")
+    subprocess.run(["dpkg-deb", "--extract", package, root], check=True)
+    shutil.copytree(data, root / "data")
+    kseg = inside(root, "/usr/bin/kseg")
+    demo(kseg)
+    hurt_and_repair(kseg, root / "data" / "metro-zstd-0")
+    places = ("man/man1/kseg.1.gz", "man/man7/kseg-findings.7.gz", "bash-completion/completions/kseg", "doc/kseg/copyright")  # fmt: skip
+    assert all((root / "usr" / "share" / place).stat().st_size > 0 for place in places)
+    sums = tmp_path / "control"
+    subprocess.run(["dpkg-deb", "--control", package, sums], check=True)
+    subprocess.run(["md5sum", "--check", "--quiet", sums / "md5sums"], cwd=root, check=True)
+
+
+def test_the_tarball_starts_about_as_fast_as_an_installation(tmp_path: Path, data: Path) -> None:
+    """Processor time of `kseg --version` and of a small dump, in turns; the installed one is that of the wheel in the tarball."""
+    from releasing.interpreter import MINOR
+    from releasing.wheels import pythons
+
+    python = next(path for path in pythons() if path.resolve().name == f"python{MINOR}")
+    (wheel,) = DIST.glob(f"*-cp{MINOR.replace('.', '')}-*.whl")
+    subprocess.run([python, "-m", "venv", tmp_path / "venv"], check=True)
+    subprocess.run([tmp_path / "venv" / "bin" / "python", "-m", "pip", "install", "--quiet", wheel], check=True)  # fmt: skip
+    subprocess.run([tmp_path / "venv" / "bin" / "python", "-m", "compileall", "-q", tmp_path / "venv" / "lib"], check=False)  # fmt: skip
+    with tarfile.open(TARBALLS[-1]) as packed:
+        packed.extractall(tmp_path, filter="tar")
+    programs = [tmp_path / "venv" / "bin" / "kseg", tmp_path / "kseg" / "bin" / "kseg"]
+    for words in (["--version"], ["dump", "metro-none-0/00000000000000000144.log"]):
+        spent: list[list[float]] = [[], []]
+        for _ in range(STARTS):
+            for which, program in enumerate(programs):
+                spent[which].append(processor_s([str(program), *words], data))
+        installed, unpacked = (sorted(each)[STARTS // 4] for each in spent)
+        print(f"{words[0]}: installed {installed * 1000:.1f} ms, unpacked {unpacked * 1000:.1f} ms")
+        assert unpacked <= MAX_START_RATIO * installed, (words, installed, unpacked)
+
+
+def processor_s(command: list[str], place: Path) -> float:
+    """What a command and its children take."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, cwd=place, check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+@pytest.mark.parametrize("archive", TARBALLS, ids=lambda path: path.name)
+def test_the_sbom_and_the_licences_are_of_what_is_inside(archive: Path, tmp_path: Path) -> None:
+    """Every package that lies there is named, and every file of machine code belongs to one that is."""
+    from releasing import inventory
+
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path, filter="tar")
+    root = tmp_path / "kseg"
+    bom = json.loads((root / "SBOM.cdx.json").read_text(encoding="utf-8"))
+    named = {each["name"].lower().replace("_", "-") for each in (*bom["components"], bom["metadata"]["component"])}  # fmt: skip
+    packages = {path.name.split("-")[0].lower().replace("_", "-") for path in root.rglob("*.dist-info")}
+    assert packages <= named and inventory.owners(root) <= named
+    assert {"openssl", "expat", "libffi", "cpython"} <= named
+    licences = {path.name.lower().replace("_", "-") for path in (root / "licences").iterdir()}
+    assert {each for each in packages if not any(name.startswith(each) for name in licences)} == set()
+    assert all(any(path.is_file() for path in place.rglob("*")) for place in (root / "licences").iterdir() if place.is_dir())  # fmt: skip
 
 
 @pytest.mark.parametrize("wheel", sorted(DIST.glob("*.whl")), ids=lambda path: path.name)
@@ -144,7 +214,8 @@ def test_a_wheel_installs_without_a_compiler_and_a_network(wheel: Path, tmp_path
 
     demo(kseg)
     hurt_and_repair(kseg, data / "metro-zstd-0")
-    assert (tmp_path / "venv" / "share" / "man" / "man1" / "kseg.1").exists()
+    share = tmp_path / "venv" / "share"
+    assert (share / "man" / "man1" / "kseg.1").exists() and (share / "bash-completion" / "completions" / "kseg.bash").exists()  # fmt: skip
 
 
 def test_every_artifact_has_its_checksum() -> None:

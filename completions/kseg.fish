@@ -1,0 +1,1 @@
+complete --command kseg --no-files --arguments "(env _KSEG_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) kseg)" --condition "env _KSEG_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) kseg"
