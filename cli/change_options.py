@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kseg.change.run.shared_run import SharedRun
     from kseg.cli.options import Shown
     from kseg.cli.render import Style, Words
-    from kseg.cli.report import Report
+    from kseg.cli.report import Page, Report
     from kseg.cli.request import Request
     from kseg.cli.run_summary import RunSummary
     from kseg.jobs.events import Work
@@ -115,8 +115,9 @@ def change_style(
     remains: "Callable[[Mapping[str, Any]], bool]",
     advice: "Callable[[RunSummary], str]",
     after_failure: "Callable[[], str | None]" = lambda: "",
+    page: "Page | None" = None,
 ) -> "Style":
-    """How a run is shown that plans first. advice: what carries the plan out. after_failure: the next command where something failed; None
+    """How a run is shown that plans first. page: as in `Style`. advice: what carries the plan out. after_failure: the next command where something failed; None
     for what the findings hint at."""
     from kseg.cli.render import Style
 
@@ -128,6 +129,7 @@ def change_style(
         words=words,
         report=report,
         verbose=verbose,
+        page=page,
         remains=remains,
         advice=lambda tally: after_failure() if tally.failures else advice(tally),
     )

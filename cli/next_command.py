@@ -25,6 +25,7 @@ _NOT_OF_THE_PLAN = frozenset(
         "--output",
         "--hard-link",
         "--json",
+        "--html",
         "--quiet",
         "--verbose",
         "--no-progress",

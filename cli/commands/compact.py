@@ -23,6 +23,7 @@ from kseg.cli.change_options import (
 from kseg.cli.option_schema import Option
 from kseg.cli.options import (
     CommonOptions,
+    Html,
     Json,
     Now,
     OnCluster,
@@ -216,6 +217,7 @@ def command(
     ] = None,
     follow_links: FollowLinks = False,
     json: Json = False,
+    html: Html = None,
     common: CommonOptions,
     now: Now = None,
     verbose: Verbose = False,
@@ -233,6 +235,7 @@ def command(
     """
     check_way(apply, output, hard_link)
     keeping = keeping_of(journal, quarantine, output)
+    from kseg.cli.html.html_option import page_for
     from kseg.cli.next_command import apply_command, plan_options
     from kseg.cli.run import clock_ms
     from kseg.cli.streams import complain
@@ -308,6 +311,7 @@ def command(
         shown=common.shown(),
         words=compact_words,
         report=CompactReport(),
+        page=page_for(html, "compact", now_ms),
         remains=is_due,
         advice=lambda _tally: apply_command("compact", plan, request) if run.is_due else "",
         after_failure=lambda: None,  # what is damaged is to be repaired first

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from kseg.cli.option_schema import Option
 from kseg.cli.options import (
     CommonOptions,
+    Html,
     Json,
     Now,
     OnCluster,
@@ -77,6 +78,7 @@ def command(
         ),
     ] = False,
     json: Json = False,
+    html: Html = None,
     common: CommonOptions,
     now: Now = None,
     verbose: Verbose = False,
@@ -90,8 +92,10 @@ def command(
     if remote:
         if by_partition or sort != "name" or count is not None or groups:
             raise UsageError("--remote excludes --partitions, --sort, --count and --groups")
-        return _list_remote(common.request(paths, on.cluster(light=True)), json, common.quiet, verbose)
+        request = common.request(paths, on.cluster(light=True))
+        return _list_remote(request, json, html, common.quiet, verbose)
     from kseg.cli.group_evidence import committed_offsets
+    from kseg.cli.html.html_option import page_for
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms, over_targets
     from kseg.cli.streams import terminal_columns
@@ -105,11 +109,13 @@ def command(
         raise UsageError("--sort lag requires --groups")
     if groups and not paths:
         raise UsageError("kseg list needs at least one PATH")
-    is_full = json or verbose
+    is_full = json or verbose or html is not None
+    now_ms = clock_ms() if now is None else now
     options = ListOptions(
-        now_ms=clock_ms() if now is None else now,
+        now_ms=now_ms,
         count=is_full if count is None else count,
         files=is_full,
+        shapes=html is not None,
         groups=committed_offsets(paths) if groups else None,
     )
     style = Style(
@@ -119,6 +125,7 @@ def command(
         words=inventory_words,
         report=ListReport(by_partition, sort, options.count, terminal_columns()),
         verbose=verbose,
+        page=page_for(html, "list", now_ms),
     )
 
     names: dict[str, str] = {}
@@ -147,10 +154,11 @@ def command(
     )
 
 
-def _list_remote(request: "Request", json: bool, quiet: bool, verbose: bool) -> int:
+def _list_remote(request: "Request", json: bool, html: str | None, quiet: bool, verbose: bool) -> int:
     """What is in tiered storage."""
+    from kseg.cli.html.html_option import page_for
     from kseg.cli.render import Style, show
-    from kseg.cli.run import notice, workers
+    from kseg.cli.run import clock_ms, notice, workers
     from kseg.cli.run_summary import RunSummary
     from kseg.cli.text.remote import RemoteReport, remote_words
     from kseg.internal_topics.broker_directories import find_broker_directories
@@ -169,6 +177,8 @@ def _list_remote(request: "Request", json: bool, quiet: bool, verbose: bool) -> 
         verbose=verbose,
         findings_are_result=True,
         remains=_has_missing,
+        request=request,
+        page=page_for(html, "list", clock_ms()),
     )
     tally = RunSummary(1)
     target = RemoteTarget(", ".join(paths), find_broker_directories(paths))

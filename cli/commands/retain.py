@@ -19,6 +19,7 @@ from kseg.cli.change_options import (
 from kseg.cli.option_schema import Option
 from kseg.cli.options import (
     CommonOptions,
+    Html,
     Json,
     Now,
     OnCluster,
@@ -157,6 +158,7 @@ def command(
     ] = None,
     follow_links: FollowLinks = False,
     json: Json = False,
+    html: Html = None,
     common: CommonOptions,
     now: Now = None,
     verbose: Verbose = False,
@@ -178,6 +180,7 @@ def command(
         raise UsageError(
             "--free takes a positive number of bytes and excludes --unmark, --what-if and --log-start-offset"
         )
+    from kseg.cli.html.html_option import page_for
     from kseg.cli.next_command import apply_command, plan_options
     from kseg.cli.run import clock_ms
     from kseg.cli.streams import complain
@@ -271,6 +274,7 @@ def command(
         shown=common.shown(),
         words=retain_words,
         report=RetainReport(),
+        page=page_for(html, "retain", now_ms),
         remains=is_due,
         advice=lambda _tally: advice(),
     )

@@ -1,6 +1,6 @@
 """A value of a JSON line as a cell of a table: what is read, what it is sorted by, and how it is set."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from typing import NamedTuple
 
 from kseg.cli.text.amounts import duration_words, rough_duration_words, size_words
@@ -8,7 +8,9 @@ from kseg.segment.moments import moment
 
 Values = Mapping[str, object]
 
-_NUMBERS = frozenset(("count", "number", "bytes", "duration", "seconds", "ratio", "alarm", "alarm-bytes"))
+_NUMBERS = frozenset(
+    ("count", "number", "length", "bytes", "duration", "rough", "seconds", "ratio", "alarm", "alarm-bytes")
+)
 _NAMED = 12  # of a list of names
 _MAX_TEXT = 4000  # a message that is longer is none that anybody reads
 
@@ -84,6 +86,18 @@ def _duration(value: object) -> Cell:
     return Cell(duration_words(_number(value)), _number(value), "n")
 
 
+def _rough(value: object) -> Cell:
+    """A duration that nobody types: of two units at most."""
+    days, rest = divmod(_number(value), 86_400_000)
+    hours = rest / 3_600_000
+    text = f"{days:,} d {hours:.0f} h" if days else rough_duration_words(rest / 1000)
+    return Cell(text, _number(value), "n")
+
+
+def _length(value: object) -> Cell:
+    return _count(len(value) if isinstance(value, Sized) else 0)
+
+
 def _seconds(value: object) -> Cell:
     seconds = float(value) if isinstance(value, int | float) else 0.0
     return Cell(rough_duration_words(seconds), seconds, "n")
@@ -129,6 +143,9 @@ _MAKERS: Mapping[str, Callable[[object], Cell]] = {
     "bytes": _bytes,
     "time": _time,
     "duration": _duration,
+    "rough": _rough,
+    "length": _length,
+    "choice": _text,
     "seconds": _seconds,
     "ratio": _ratio,
     "severity": _severity,

@@ -13,17 +13,18 @@ from kseg.cli.html.html_document import ReportStep, rendered
 from kseg.cli.html.html_file import check_place, write_report
 from kseg.cli.html.html_pictures import PictureData
 from kseg.cli.html.html_tables import FORMS, RowsByType
+from kseg.cli.next_command import command_line
 from kseg.cli.report import Line
 from kseg.cli.request import Request
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.streams import complain
 from kseg.cli.text.amounts import size_words
 from kseg.jobs.events import Failure
-from kseg.segment.findings import ERROR, Finding
+from kseg.segment.counted import counted
+from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.moments import moment
 from kseg.segment.partition.log_shape import LogShape
 from kseg.segment.partition.targets import Target, refuse_inside
-from kseg.segment.terminal import shell_quoted
 
 
 class Figure(NamedTuple):
@@ -45,6 +46,20 @@ _SUMS = (
 )
 
 
+# of the rows of partitions: (type, command, field, how it is called, whether it is bytes)
+_ADDED = (
+    ("partition", None, "bytes", "in all files", True),
+    ("partition", None, "segments", "segments", False),
+    ("partition", None, "records", "records", False),
+    ("result", "retain", "bytes_freed", "of logs go", True),
+    ("result", "retain", "segments", "segments stay", False),
+    ("result", "compact", "bytes_before", "before", True),
+    ("result", "compact", "bytes_after", "after", True),
+    ("result", "compact", "records_before", "records before", False),
+    ("result", "compact", "records_after", "records after", False),
+)
+
+
 class HtmlPage:
     """The report of one run. path: of the file. now_ms: when the run was."""
 
@@ -58,6 +73,7 @@ class HtmlPage:
         self._pictures = PictureData()
         self._steps: list[ReportStep] = []
         self._partitions = 0
+        self._added: dict[tuple[str, bool], int] = {}
 
     def begin(self, targets: Sequence[Target]) -> None:
         """Before the work. Raises Refused where the file would lie among the evidence."""
@@ -69,6 +85,10 @@ class HtmlPage:
             self._steps.append(ReportStep(str(values["why"]), str(values["command"])))
         if kind == "partition" or (kind == "verified" and values.get("kind") == "partition"):
             self._partitions += 1
+        for type_, command, name, words, is_bytes in _ADDED:
+            value = values.get(name)
+            if kind == type_ and values.get("command") == command and isinstance(value, int):
+                self._added[words, is_bytes] = self._added.get((words, is_bytes), 0) + value
         self._rows.add(kind, values)
         self._pictures.row(kind, values)
         shape = getattr(result, "shape", result)
@@ -92,7 +112,9 @@ class HtmlPage:
         advice: str,
     ) -> None:
         """Write the file. lines: of the text report, the verdict first. advice: the next command. Raises Refused."""
-        verdict, *others = lines or (Line(""),)
+        if self._command == "list":  # which gives none
+            lines = [Line(self._inventory_words(), INFO if summary.is_spotless else WARNING), *lines]
+        verdict, *others = lines
         if summary.interrupted:
             verdict = Line(f"INTERRUPTED, so this is not all: {verdict.text}", ERROR)
         steps = self._steps or ([ReportStep("Next", advice)] if advice else [])
@@ -100,7 +122,7 @@ class HtmlPage:
         data = rendered(
             command=self._command,
             version=kseg.__version__,
-            command_line=_command_line(self._command, request),
+            command_line=command_line(self._command, {}, request),
             host=os.uname().nodename,
             pictures=self._pictures.as_data(),
             made_at=moment(self._now_ms),
@@ -131,14 +153,12 @@ class HtmlPage:
                 value = summary.sums[name]
                 style = "bad" if is_alarm and value else ""
                 figures.append(Figure(words, size_words(value) if is_bytes else f"{value:,}", style))
+        figures += (
+            Figure(words, size_words(value) if is_bytes else f"{value:,}")
+            for (words, is_bytes), value in self._added.items()
+        )
         return figures
 
-
-def _command_line(command: str, request: Request) -> str:
-    """What was asked, as it is typed."""
-    words = ["kseg", command]
-    for topic in request.topics:
-        words += ["--topic", shell_quoted(topic)]
-    if request.partition is not None:
-        words += ["--partition", str(request.partition)]
-    return " ".join([*words, *map(shell_quoted, request.paths)])
+    def _inventory_words(self) -> str:
+        held = self._added.get(("in all files", True), 0)
+        return f"{counted(self._partitions, 'partition')}, {size_words(held)}"

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
+from kseg.cli.html.html_limits import LimitsData, SegmentMark
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.log_shape import CodecShape, LogShape
@@ -26,33 +27,6 @@ _PARTITIONS_TOLD = 10_000
 
 
 @dataclass(slots=True)
-class SegmentMark:
-    """A segment of a picture. count: how many it stands for. verdict: `delete` or `keep`, empty where nobody has judged."""
-
-    base_offset: int
-    end_offset: int
-    size_bytes: int
-    earliest_ms: int | None
-    latest_ms: int | None
-    verdict: str = ""
-    count: int = 1
-
-    def joined(self, other: "SegmentMark") -> "SegmentMark":
-        """This one and its successor as one."""
-        earliest = [time for time in (self.earliest_ms, other.earliest_ms) if time is not None]
-        latest = [time for time in (self.latest_ms, other.latest_ms) if time is not None]
-        return SegmentMark(
-            self.base_offset,
-            other.end_offset,
-            self.size_bytes + other.size_bytes,
-            min(earliest, default=None),
-            max(latest, default=None),
-            self.verdict,
-            self.count + other.count,
-        )
-
-
-@dataclass(slots=True)
 class PartitionPicture:
     """What is drawn of a partition. path: of its directory. errors: how many findings. damage: (base offset of the segment, position, length, first and
     last offset, finding). epochs: (epoch, first offset, time)."""
@@ -64,12 +38,16 @@ class PartitionPicture:
     damage: list[tuple[int | None, int, int, int | None, int | None, str]] = field(default_factory=list)
     epochs: Sequence[tuple[int, int, int | None]] = ()
 
+    @property
+    def troubles(self) -> int:
+        """Errors, as far as anybody has told."""
+        return self.errors or len(self.damage)
+
     def as_data(self, told: int) -> dict[str, object]:
         """told: at most so many segments."""
         return {
             "path": self.path,
             "bytes": self.bytes,
-            "errors": self.errors,
             "segments": [
                 [s.base_offset, s.end_offset, s.size_bytes, s.earliest_ms, s.latest_ms, s.verdict, s.count]
                 for s in _thinned(self.segments, told, {at for at, *_ in self.damage})
@@ -85,6 +63,7 @@ class PictureData:
     def __init__(self) -> None:
         self._partitions: dict[str, PartitionPicture] = {}
         self._codecs: dict[str, CodecShape] = {}
+        self._limits = LimitsData()
 
     def finding(self, finding: Finding) -> None:
         """An error about bytes of a log is a place in the picture of its partition."""
@@ -121,6 +100,13 @@ class PictureData:
             self._partition(str(row["path"]), row["bytes_total"], row["errors"])
         elif kind == "partition" and "directory" in row:
             self._partition(str(row["directory"]), row["bytes"], 0)
+        elif kind == "segment":
+            self._limits.judged(row)
+        elif kind == "result" and "log_dir" not in row and "directory" in row:
+            picture = self._picture(str(row["directory"]))
+            if picture is not None:
+                picture.segments = self._limits.settled(row)
+                picture.bytes = sum(mark.size_bytes for mark in picture.segments)
 
     def _partition(self, directory: str, size_bytes: object, errors: object) -> None:
         picture = self._picture(directory)
@@ -129,7 +115,9 @@ class PictureData:
 
     def as_data(self) -> dict[str, object]:
         """What is put into the file."""
-        pictures = sorted(self._partitions.values(), key=lambda each: (-each.errors, -each.bytes, each.path))
+        pictures = sorted(
+            self._partitions.values(), key=lambda each: (-each.troubles, -each.bytes, each.path)
+        )
         pictures = [each for each in pictures if each.segments or each.bytes or each.damage]
         segments = sum(len(each.segments) for each in pictures)
         told = max(8, SEGMENTS_TOLD // max(1, len(pictures))) if segments > SEGMENTS_TOLD else SEGMENTS_TOLD
@@ -137,6 +125,7 @@ class PictureData:
             "partitions": [each.as_data(told) for each in pictures],
             "topics": _topics(pictures),
             "codecs": [_codec_data(name, shape) for name, shape in sorted(self._codecs.items())],
+            **self._limits.as_data(),
         }
 
     def _picture(self, directory: str) -> PartitionPicture | None:
@@ -169,7 +158,7 @@ def _topics(pictures: Sequence[PartitionPicture]) -> list[list[object]]:
         name = own_partition_name(picture.path)
         base = os.path.basename(os.path.abspath(picture.path))
         topic = name.topic if name is not None and name.state is PartitionState.LIVE else base
-        topics.setdefault(topic, []).append((base, picture.bytes, picture.errors))
+        topics.setdefault(topic, []).append((base, picture.bytes, picture.troubles))
     ordered = sorted(topics.items(), key=lambda each: -sum(size for _, size, _ in each[1]))
     return [[topic, partitions] for topic, partitions in ordered]
 

@@ -32,7 +32,7 @@ class HtmlTable(NamedTuple):
 
     @property
     def filters(self) -> list[int]:
-        return [at for at, column in enumerate(self.columns) if column.kind == "severity"]
+        return [at for at, column in enumerate(self.columns) if column.kind in ("severity", "choice")]
 
 
 def _is(kind: str) -> Callable[[Values], bool]:
@@ -49,7 +49,7 @@ def _start_changes(row: Values) -> Iterable[Values]:
 
 _FINDINGS = TableForm(
     "findings",
-    "What is wrong",
+    "Findings",
     "finding",
     (
         HtmlColumn("Severity", "severity", "severity"),
@@ -215,6 +215,234 @@ _NODES = TableForm(
     ),
 )
 
+_PARTITIONS = TableForm(
+    "partitions",
+    "Partitions",
+    "partition",
+    (
+        HtmlColumn("Partition", "partition", "name"),
+        HtmlColumn("State", "state"),
+        HtmlColumn("Bytes", "bytes", "bytes"),
+        HtmlColumn("Log", "log_bytes", "bytes"),
+        HtmlColumn("Segments", "segments", "count"),
+        HtmlColumn("Batches", "batches", "count"),
+        HtmlColumn("Records", "records", "count"),
+        HtmlColumn("Log start", "log_start_offset", "number"),
+        HtmlColumn("Log end", "log_end_offset", "number"),
+        HtmlColumn("High watermark", "high_watermark", "number"),
+        HtmlColumn("Last stable", "last_stable_offset", "number"),
+        HtmlColumn("From", "earliest_timestamp", "time"),
+        HtmlColumn("To", "latest_timestamp", "time"),
+        HtmlColumn("Codecs", "codecs", "list"),
+        HtmlColumn("Epochs", "leader_epochs", "list"),
+        HtmlColumn("Open transactions", "open_transactions", "length"),
+        HtmlColumn("Missing", "missing", "list"),
+        HtmlColumn("Unknown files", "unknown_files", "list"),
+        HtmlColumn("Topic id", "topic_id", "name"),
+        HtmlColumn("Directory", "directory", "name"),
+    ),
+)
+_ODD_FILES = TableForm(
+    "odd-files",
+    "Files that are not Kafka's, or not named as Kafka names them",
+    "file",
+    (
+        HtmlColumn("File", "file", "name"),
+        HtmlColumn("What", "kind"),
+        HtmlColumn("State", "state"),
+        HtmlColumn("Bytes", "size", "bytes"),
+        HtmlColumn("Changed", "mtime", "time"),
+        HtmlColumn("Problem", "problem"),
+    ),
+    wanted=lambda row: row.get("problem") is not None,
+)
+_LISTED_DIRS = TableForm(
+    "log-dirs",
+    "Data directories",
+    "log-dir",
+    (
+        HtmlColumn("Log dir", "directory", "name"),
+        HtmlColumn("Node", "node_id", "number"),
+        HtmlColumn("Clean stop", "clean_shutdown", "flag"),
+        HtmlColumn("Topics", "topics", "count"),
+        HtmlColumn("Partitions", "partitions", "count"),
+        HtmlColumn("Bytes", "bytes", "bytes"),
+        HtmlColumn("Cluster", "cluster_id", "name"),
+        HtmlColumn("Directory id", "directory_id", "name"),
+        HtmlColumn("Missing", "missing", "list"),
+        HtmlColumn("Unknown files", "unknown_files", "list"),
+    ),
+)
+_REMOTE_PARTITIONS = TableForm(
+    "remote-partitions",
+    "Partitions in tiered storage",
+    "remote_partition",
+    (
+        HtmlColumn("Topic", "topic", "name"),
+        HtmlColumn("Partition", "partition", "number"),
+        HtmlColumn("Missing offsets", "missing_offsets", "alarm"),
+        HtmlColumn("Segments", "segments", "count"),
+        HtmlColumn("Bytes", "bytes", "bytes"),
+        HtmlColumn("Dangling", "dangling", "alarm"),
+        HtmlColumn("Unread", "unread", "count"),
+        HtmlColumn("Log start", "log_start_offset", "number"),
+        HtmlColumn("Local from", "local_log_start_offset", "number"),
+        HtmlColumn("Log end", "log_end_offset", "number"),
+        HtmlColumn("Being deleted", "delete_state"),
+        HtmlColumn("Topic id", "topic_id", "name"),
+    ),
+)
+_DANGLING = TableForm(
+    "dangling",
+    "Uploads and deletions that were not finished",
+    "remote_segment",
+    (
+        HtmlColumn("Topic", "topic", "name"),
+        HtmlColumn("Partition", "partition", "number"),
+        HtmlColumn("Segment", "segment_id", "name"),
+        HtmlColumn("First offset", "start_offset", "number"),
+        HtmlColumn("Last offset", "end_offset", "number"),
+        HtmlColumn("Bytes", "bytes", "bytes"),
+        HtmlColumn("State", "state"),
+        HtmlColumn("Since", "event_timestamp", "time"),
+    ),
+    wanted=lambda row: bool(row.get("dangling")),
+)
+
+
+def _of_partition(row: Values) -> bool:
+    return "partition" in row and "log_dir" not in row
+
+
+_RETAINED = TableForm(
+    "results",
+    "Partitions",
+    "result",
+    (
+        HtmlColumn("Partition", "partition", "name"),
+        HtmlColumn("Segments that go", "deleted", "length"),
+        HtmlColumn("Log bytes freed", "bytes_freed", "bytes"),
+        HtmlColumn("Freed with indexes", "files_bytes", "bytes"),
+        HtmlColumn("Segments left", "segments", "count"),
+        HtmlColumn("New log start", "log_start_offset", "number"),
+        HtmlColumn("Log end", "log_end_offset", "number"),
+        HtmlColumn("cleanup.policy", "limits.cleanup_policy"),
+        HtmlColumn("retention.ms", "limits.retention_ms", "duration"),
+        HtmlColumn("retention.bytes", "limits.retention_bytes", "bytes"),
+        HtmlColumn("Purged", "bytes_purged", "bytes"),
+        HtmlColumn("Applied", "applied", "flag"),
+        HtmlColumn("Journal", "journal", "name"),
+        HtmlColumn("Directory", "directory", "name"),
+    ),
+    wanted=_of_partition,
+)
+_SEGMENTS = TableForm(
+    "judged",
+    "Segments, and why they go or stay",
+    "segment",
+    (
+        HtmlColumn("Partition", "partition", "name"),
+        HtmlColumn("Base offset", "base_offset", "number"),
+        HtmlColumn("Verdict", "verdict", "choice"),
+        HtmlColumn("Rule", "rule", "choice"),
+        HtmlColumn("Bytes", "bytes", "bytes"),
+        HtmlColumn("Newest record", "largest_timestamp", "time"),
+        HtmlColumn("Why", "reason"),
+        HtmlColumn("Would go with retention.ms up to", "goes_at.retention_ms", "rough"),
+        HtmlColumn("Would go with retention.bytes up to", "goes_at.retention_bytes", "bytes"),
+    ),
+)
+_WHAT_IF = TableForm(
+    "what-if",
+    "What other limits would free",
+    "what_if",
+    (
+        HtmlColumn("Partition", "partition", "name"),
+        HtmlColumn("Limit", "rule"),
+        HtmlColumn("Value", "words"),
+        HtmlColumn("Segments", "segments", "count"),
+        HtmlColumn("Bytes freed", "bytes_freed", "bytes"),
+        HtmlColumn("Log start", "log_start_offset", "number"),
+    ),
+)
+_MARKS = TableForm(
+    "marks",
+    "Files that are marked for deletion",
+    "mark",
+    (
+        HtmlColumn("File", "file", "name"),
+        HtmlColumn("Verdict", "verdict", "choice"),
+        HtmlColumn("Bytes", "bytes", "bytes"),
+        HtmlColumn("Marked", "marked_at", "time"),
+        HtmlColumn("Why", "reason"),
+    ),
+)
+_FREE = TableForm(
+    "free",
+    "What is freed on each file system",
+    "free",
+    (
+        HtmlColumn("Log dirs", "log_dirs", "list"),
+        HtmlColumn("Wanted", "wanted", "bytes"),
+        HtmlColumn("Chosen", "chosen_bytes", "bytes"),
+        HtmlColumn("Segments", "segments", "count"),
+        HtmlColumn("Free now", "available", "bytes"),
+        HtmlColumn("Marked before", "marked_bytes", "bytes"),
+        HtmlColumn("Could be freed", "freeable_bytes", "bytes"),
+        HtmlColumn("Reached", "reached", "flag"),
+    ),
+)
+_FREE_TOPICS = TableForm(
+    "free-topics",
+    "Which topics lose segments",
+    "free_topic",
+    (
+        HtmlColumn("Topic", "topic", "name"),
+        HtmlColumn("Partitions", "partitions", "count"),
+        HtmlColumn("Segments", "segments", "count"),
+        HtmlColumn("Bytes", "bytes", "bytes"),
+        HtmlColumn("As retention.ms", "retention_ms", "rough"),
+        HtmlColumn("As retention.bytes", "retention_bytes", "bytes"),
+        HtmlColumn("Log dirs", "log_dirs", "list"),
+    ),
+)
+_COMPACTED = TableForm(
+    "results",
+    "Partitions",
+    "result",
+    (
+        HtmlColumn("Partition", "partition", "name"),
+        HtmlColumn("Bytes before", "bytes_before", "bytes"),
+        HtmlColumn("Bytes after", "bytes_after", "bytes"),
+        HtmlColumn("Records before", "records_before", "count"),
+        HtmlColumn("Records after", "records_after", "count"),
+        HtmlColumn("Live keys", "live_keys", "count"),
+        HtmlColumn("Dirty", "dirty_ratio", "ratio"),
+        HtmlColumn("Superseded", "superseded_records", "count"),
+        HtmlColumn("Tombstones kept", "tombstones_kept", "count"),
+        HtmlColumn("Tombstones removed", "tombstones_removed", "count"),
+        HtmlColumn("Without a key", "invalid_records", "alarm"),
+        HtmlColumn("Held by", "held_by"),
+        HtmlColumn("Segments before", "segments_before", "count"),
+        HtmlColumn("Segments after", "segments_after", "count"),
+        HtmlColumn("Applied", "applied", "flag"),
+        HtmlColumn("Journal", "journal", "name"),
+        HtmlColumn("Directory", "directory", "name"),
+    ),
+    wanted=_of_partition,
+)
+_HORIZONS = TableForm(
+    "horizons",
+    "When tombstones go",
+    "horizon",
+    (
+        HtmlColumn("Partition", "partition", "name"),
+        HtmlColumn("From", "delete_horizon_ms", "time"),
+        HtmlColumn("In", "wait_ms", "rough"),
+        HtmlColumn("Tombstones", "tombstones", "count"),
+    ),
+)
+
 _ABOUT_FILES = (_FINDINGS, _FAILURES)
 FORMS: Mapping[str, Sequence[TableForm]] = {
     "verify": (*_ABOUT_FILES, _STARTS, _START_CHANGES, _VERIFIED),
@@ -222,6 +450,9 @@ FORMS: Mapping[str, Sequence[TableForm]] = {
         *(_STARTS, _START_CHANGES, *_ABOUT_FILES, _COSTS, _HANGING, _STRANDED),
         *(_LEFTOVERS, _LOG_DIRS, _NODES, _VERIFIED),
     ),
+    "list": (*_ABOUT_FILES, _PARTITIONS, _LISTED_DIRS, _ODD_FILES, _REMOTE_PARTITIONS, _DANGLING),
+    "retain": (*_ABOUT_FILES, _FREE, _FREE_TOPICS, _RETAINED, _SEGMENTS, _WHAT_IF, _MARKS),
+    "compact": (*_ABOUT_FILES, _COMPACTED, _HORIZONS),
 }
 
 
@@ -230,11 +461,12 @@ class RowsByType:
 
     def __init__(self, forms: Sequence[TableForm]) -> None:
         self._kept: dict[str, list[Values]] = {form.type: [] for form in forms}
+        self._forms = forms
         self._left_out: dict[str, int] = {}
 
     def add(self, kind: str, row: Values) -> None:
         rows = self._kept.get(kind)
-        if rows is None:
+        if rows is None or not any(form.type == kind and form.wanted(row) for form in self._forms):
             return
         limit = MAX_ROWS if not (row.get("errors") or row.get("severity") == "error") else 2 * MAX_ROWS
         if len(rows) < limit:

@@ -219,7 +219,96 @@
     drawn.append(element("table", { className: "small" }, element("thead", {}, element("tr", {}, ...head.map((text, at) => element("th", { className: at ? "of-numbers" : "" }, text)))), element("tbody", {}, ...rows)));
   };
 
+  // --- what limits would free
+  const UNITS = [[31557600000, "y"], [86400000, "d"], [3600000, "h"], [60000, "min"], [1000, "s"]];
+  const span = (ms) => {
+    const [unit, name] = UNITS.find(([each]) => ms >= each) ?? [1, "ms"];
+    const whole = ms / unit;
+    return `${whole >= 100 || Number.isInteger(whole) ? Math.round(whole) : whole.toFixed(1)} ${name}`;
+  };
+  const DURATIONS = [1, 1e3, 6e4, 6e5, 36e5, 216e5, 864e5, 2592e5, 6048e5, 2592e6, 7776e6, 31557600e3, 315576000e3];
+  const RULES = { retention_ms: { name: "retention.ms", words: span, ticks: DURATIONS }, retention_bytes: { name: "retention.bytes", words: size, ticks: d3.range(0, 60, 10).flatMap((power) => [2 ** power, 2 ** (power + 4), 2 ** (power + 7)]) } };
+  const drawLimits = () => {
+    const found = (data.freed ?? []).filter((topic) => topic.retention_ms || topic.retention_bytes);
+    if (!found.length) return;
+    const place = section("limits");
+    place.hidden = false;
+    const [topics, rules] = place.querySelectorAll("select");
+    const slider = place.querySelector("input");
+    const drawn = place.querySelector(".drawn");
+    topics.append(element("option", { value: "" }, "all topics"), ...data.freed.map(({ topic }, at) => element("option", { value: String(at) }, topic)));
+    let scale, steps, total, cursor;
+    const freedAt = (limit) => {
+      const going = steps.filter(([greatest]) => greatest >= limit);
+      return [d3.sum(going, ([, bytes]) => bytes), d3.sum(going, ([, , segments]) => segments)];
+    };
+    const answer = () => {
+      if (!scale) return;
+      const limit = Math.round(scale.invert(Number(slider.value)));
+      const rule = RULES[rules.value], [bytes, segments] = freedAt(limit);
+      place.querySelector(".answer").textContent = `${rule.name}=${limit} (${rule.words(limit)}) frees ${size(bytes)} of ${size(total)} (${total ? (100 * bytes / total).toFixed(1) : 0} %): ${counted(segments, "segment")}`;
+      cursor?.attr("transform", `translate(${cursor.datum()(limit)},0)`);
+    };
+    const draw = () => {
+      const wanted = topics.value === "" ? data.freed : [data.freed[Number(topics.value)]];
+      total = d3.sum(wanted, (topic) => topic.bytes);
+      steps = wanted.flatMap((topic) => topic[rules.value] ?? []).map(([limit, bytes, segments]) => [Number(limit), bytes, segments]).sort((a, b) => b[0] - a[0]);
+      drawn.replaceChildren();
+      scale = cursor = null;
+      if (!steps.length) { place.querySelector(".answer").textContent = `${RULES[rules.value].name} frees nothing, whatever it is`; return; }
+      const least = Math.max(1, steps.at(-1)[0] * 0.8), most = Math.max(2, steps[0][0] * 1.25, least * 2);
+      scale = d3.scaleLog([least, most], [0, 1000]);
+      const { svg, width } = canvas(drawn, 170, `What ${RULES[rules.value].name} would free`);
+      const x = d3.scaleLog([least, most], [LEFT + 14, width - RIGHT]), y = d3.scaleLinear([0, total || 1], [140, 8]);
+      let sum = 0;
+      const points = [[most, 0]];
+      for (const [limit, bytes] of steps) { points.push([limit, sum]); sum += bytes; points.push([limit, sum]); }
+      points.push([least, sum]);
+      svg.append("path").attr("class", "freed").attr("d", d3.area().x(([limit]) => x(Math.max(least, limit))).y0(140).y1(([, bytes]) => y(bytes))(points));
+      const ticks = RULES[rules.value].ticks.filter((tick) => tick >= least && tick <= most);
+      svg.append("g").attr("class", "axis").attr("transform", "translate(0,141)").call(d3.axisBottom(x).tickValues(ticks.length > 1 ? ticks : [least, Math.sqrt(least * most), most]).tickFormat(RULES[rules.value].words).tickSizeOuter(0));
+      svg.append("g").attr("class", "axis").attr("transform", `translate(${LEFT + 12},0)`).call(d3.axisLeft(y).tickValues([0, total / 2, total]).tickFormat(size).tickSizeOuter(0));
+      cursor = svg.append("g").datum(() => x).attr("class", "cursor");
+      cursor.append("line").attr("y1", 4).attr("y2", 141);
+      answer();
+    };
+    for (const each of [topics, rules]) each.addEventListener("change", draw);
+    slider.addEventListener("input", answer);
+    draw();
+  };
+
+  const drawCompactions = () => {
+    const found = (data.compactions ?? []).map(([name, before, after, ratio]) => ({ name, before, after, ratio }));
+    if (!found.length) return;
+    const place = section("compactions");
+    place.hidden = false;
+    const slider = place.querySelector("input");
+    const shown = found.slice(0, 15);
+    const height = 22 * shown.length + 26;
+    const { svg, width } = canvas(place.querySelector(".drawn"), height, "Bytes before and after a compaction");
+    const names = Math.min(width / 3, 8 + 7 * d3.max(shown, (each) => each.name.length));
+    const x = d3.scaleLinear([0, d3.max(shown, (each) => each.before)], [names, width - 90]);
+    const rows = svg.selectAll("g").data(shown).join("g").attr("transform", (_, row) => `translate(0,${22 * row})`);
+    rows.append("text").attr("class", "label").attr("x", 0).attr("y", 14).text((each) => (each.name.length * 7 > names ? `${each.name.slice(0, Math.floor(names / 7) - 1)}…` : each.name));
+    const words = (each) => `${each.name}\n${size(each.before)} to ${size(each.after)}\n${(100 * each.ratio).toFixed(1)} % of it is dirty`;
+    explained(rows.append("rect").attr("class", "going").attr("x", names).attr("y", 3).attr("height", 16).attr("width", (each) => x(each.before) - names), words);
+    explained(rows.append("rect").attr("class", "staying").attr("x", names).attr("y", 3).attr("height", 16).attr("width", (each) => Math.max(1, x(each.after) - names)), words);
+    rows.append("text").attr("class", "label").attr("x", (each) => x(each.before) + 6).attr("y", 15).text((each) => `−${(100 * (each.before - each.after) / each.before).toFixed(0)} %`);
+    svg.append("g").attr("class", "axis").attr("transform", `translate(0,${22 * shown.length + 2})`).call(d3.axisBottom(x).ticks(6).tickFormat(size).tickSizeOuter(0));
+    const answer = () => {
+      const limit = Number(slider.value) / 100;
+      const due = found.filter((each) => each.ratio > limit);
+      rows.classed("not-due", (each) => each.ratio <= limit);
+      place.querySelector(".answer").textContent = `min.cleanable.dirty.ratio=${limit.toFixed(2)}: ${counted(due.length, "partition")} of ${number(found.length)} compacted, ` +
+        `${size(d3.sum(due, (each) => each.before - each.after))} of ${size(d3.sum(found, (each) => each.before))} saved`;
+    };
+    slider.addEventListener("input", answer);
+    answer();
+  };
+
   drawSegments();
+  drawLimits();
+  drawCompactions();
   drawTopics();
   drawBatches();
 })();
