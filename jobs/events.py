@@ -32,7 +32,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An input that could not be worked on; `sentence` names the path, `exit_status` is the contract's.
+    """An input that could not be processed; `sentence` names the path, `exit_status` is the contract's.
 
     trace: the traceback, of a bug only; shown when the user asks for it. paths: all inputs that are meant, when it is
     not only `path`.
@@ -47,7 +47,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Progress: so many more bytes of `path` are done (shown on a terminal, never counted on)."""
+    """Progress: this many more bytes of `path` are done (for display only)."""
 
     path: str
     bytes_done: int

@@ -82,8 +82,8 @@ def run(
 
 
 def guarded(work: Work[T, O], target: T, options: O) -> Iterator[Event]:
-    """The events of one target; an exception of the work ends them with a `Failure`. What could not be read of the files
-    that it opened, and has not been told by the work itself, is told behind them."""
+    """The events of one target; an exception ends them with a `Failure`. Findings follow for bytes of opened files that could not
+    be read, unless the work has reported them."""
     unreadable.begin()
     try:
         yield from work(target, options)
@@ -98,7 +98,7 @@ def guarded(work: Work[T, O], target: T, options: O) -> Iterator[Event]:
 
 
 def bug(path: str, error: Exception) -> Failure:
-    """The report line of an exception nobody foresaw; its traceback travels along."""
+    """The Failure of an unexpected exception, with its traceback."""
     import traceback
 
     kind = type(error).__name__
@@ -122,7 +122,7 @@ class _Worker:
 
 
 class _WorkerPool:
-    """The parent's side: who works on what, what has arrived, and what may be read next."""
+    """The parent's side: which worker has which target, what has arrived, and what to read next."""
 
     def __init__(self, work: Work[T, O], targets: Sequence[T], options: O, jobs: int) -> None:
         self._work = work
@@ -213,7 +213,7 @@ class _WorkerPool:
                 self._assign_next(worker)
 
     def _replace_dead_worker(self, worker: _Worker) -> None:
-        """A worker is gone: its target failed, a new one takes the rest of its queue."""
+        """Handle a dead worker: its target fails, and a new worker takes over its queue."""
         worker.connection.close()
         worker.process.join()
         number = worker.numbers.popleft()
@@ -298,9 +298,8 @@ def _serve(
     targets: Sequence[T],
     options: O,
 ) -> None:
-    """A worker's life: take a number, send the events of that target, until the parent hangs up.
-
-    inherited: the parent's ends of pipes that a fork copied here; left open they would hide the parent's death.
+    """A worker's main loop: take a number, send the events of that target, until the parent closes the pipe. inherited: the
+    parent's ends of pipes that a fork copied here; left open, they would hide the parent's death.
     """
     for other in inherited:
         other.close()
@@ -314,7 +313,7 @@ def _serve(
 
 
 def _end_with_the_parent(connection: "Connection") -> None:
-    """Have this process ended as `stop` ends it as soon as the other end of its pipe is closed, whatever it is at."""
+    """Let this process end as `stop` would end it as soon as the other end of its pipe is closed."""
     import select
     import signal
     import threading

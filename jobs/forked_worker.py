@@ -25,7 +25,7 @@ def can_fork() -> bool:
 
 
 def waiting_for_processors() -> int:
-    """How many other tasks of this machine run or wait for a processor at the moment; 0 where the system does not say."""
+    """How many other tasks run or wait for a processor at the moment; 0 if the system does not say."""
     try:
         with open("/proc/loadavg") as file:
             return max(0, int(file.read().split()[3].partition("/")[0]) - 1)
@@ -40,7 +40,7 @@ def has_free_processor() -> bool:
 
 
 class ForkedWorker:
-    """life: what the process does, given the descriptors it reads from and writes to; others: helpers that live already.
+    """life: the main function of the process, given the descriptors it reads from and writes to; others: workers that exist already.
 
     reads, writes: this side's ends of the pipes. Raises OSError when the system allows no more processes or pipes.
     """
@@ -67,7 +67,7 @@ class ForkedWorker:
             _close(child_reads, child_writes)
 
     def kill(self) -> None:
-        """End it, whatever it is doing; this returns when it is gone."""
+        """Kill the process and wait for its end."""
         _close(self.reads, self.writes)
         with suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)

@@ -21,7 +21,7 @@ from kseg.segment.values import dataclass
 
 
 class CannotSplit(Exception):
-    """A piece cannot be made by itself."""
+    """A piece cannot be processed on its own."""
 
 
 @runtime_checkable
@@ -33,13 +33,14 @@ class Splittable(Protocol):
         ...
 
     def piece(self, target: Any, options: Any, start: int, stop: int | None) -> Iterator[Event]:
-        """What lies between two cuts. Raises CannotSplit when only the rest as a whole can be told; that has stop None."""
+        """The events of a piece, between two cuts; stop None means to the end. Raises CannotSplit if the rest can only be
+        processed as a whole."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Bytes of one file that somebody may look at beforehand."""
+    """A range of one file that another process may validate in advance."""
 
     path: str
     start: int
@@ -48,18 +49,18 @@ class Part:
 
 @runtime_checkable
 class Prevalidatable(Protocol):
-    """Work on a target in order, of which others can do the most in any order."""
+    """Work on a target in order, most of which others can do in advance in any order."""
 
     def parts(self, target: Any, options: Any, part_bytes: int) -> list[Part]:
-        """What of a target others can look at, in parts of about this size."""
+        """The parts of a target that others can validate, each of about this size."""
         ...
 
     def claim(self, part: Part, options: Any) -> Any:
-        """What is found in a part."""
+        """The result of validating a part."""
         ...
 
     def with_validated(self, options: Any, claims: Sequence[Any]) -> Any:
-        """The options for a work that knows what was found."""
+        """The options with these results."""
         ...
 
 

@@ -34,7 +34,7 @@ Make = Callable[[int], Iterator[bytes]]
 
 
 class TextWorker:
-    """The helper as the process sees it that started it. earlier_workers: helpers that were started before.
+    """The worker as seen by the process that started it. earlier_workers: those that were started before.
 
     pending: the parts that were ordered and not yet received, in order.
     Raises OSError when the system has no memory, pipe or process to give.
@@ -55,7 +55,7 @@ class TextWorker:
         self.pending.append(part)
 
     def drop(self, part: int) -> None:
-        """Want a part no more, nor any before it."""
+        """Discard a part and all before it."""
         self._dropped.add(part)
         _NUMBER.pack_into(self._memory, SLOTS * SLOT_BYTES, part + 1)
 
@@ -68,7 +68,7 @@ class TextWorker:
         return False
 
     def receive(self) -> list[bytes] | None:
-        """The first part that is wanted, in pieces; None when it was given up or the helper is gone. Waits for it."""
+        """Wait for the first pending part, in pieces; None if the worker gave it up or is gone."""
         while self.pending[0] in self._dropped:
             self._receive()
         return self._receive()
@@ -106,7 +106,7 @@ class TextWorker:
 
 
 class _WorkerSide:
-    """The helper's own side."""
+    """The worker's side."""
 
     def __init__(self, orders: int, reports: int, memory: mmap.mmap) -> None:
         self._orders = orders
@@ -118,7 +118,7 @@ class _WorkerSide:
         self._parts: deque[int] = deque()
 
     def serve(self, make: Make) -> None:
-        """A helper's life, until it gives up a part or its parent is gone (EOFError)."""
+        """The worker's main loop, until it gives up a part or its parent is gone (EOFError)."""
         try:
             while True:
                 while not self._parts:

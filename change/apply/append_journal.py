@@ -65,8 +65,8 @@ class Guard:
         journal_dir: str | None = None,
         disk: Disk = DISK,
     ) -> None:
-        """grows: files that are there and will only grow. replaces: those that may change anywhere, or go. creates:
-        names that are not there. is_new: the directory was made for this, and goes with its way back. in_log_dir:
+        """grows: existing files that will only grow. replaces: existing files that may change anywhere or be removed. creates:
+        names that do not exist yet. is_new: the directory was created for this change, and its undo removes it. in_log_dir:
         whether it is a data directory; None: what it holds tells. partitions: for the journal of a data directory,
         the names of the partitions that change with it, and are undone with it. new_partitions: those of them that are
         not there yet. quarantine, journal_dir: directories elsewhere (`executor.apply_plan`). The lock of the data directory is the caller's."""
@@ -195,7 +195,7 @@ def _refused(directory: str, error: OSError, stands: str) -> Refused:
 
 
 def _roll_back(location: JournalLocation, disk: Disk) -> None:
-    """Clear the journal away; what cannot be cleared now the next run clears."""
+    """Remove the journal; the next run removes what cannot be removed now."""
     with suppress(OSError, KsegError):
         journal = read_journal(location, disk)
         if journal.state is JournalState.ABANDONED:

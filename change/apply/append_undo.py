@@ -41,7 +41,7 @@ def numbers_of(seen: ObservedFile) -> tuple[int, int, int]:
 
 
 def _seen_by_name(rows: Iterable[Sequence[int]]) -> dict[str, ObservedFile]:
-    """From the journal's lists. Raises ValueError or TypeError for lists that are none of ours."""
+    """From the journal's lists. Raises ValueError or TypeError for lists that kseg does not write."""
     found = {}
     for name, size_bytes, mtime_ns, inode in rows:
         found[str(name)] = ObservedFile(int(inode), int(size_bytes), int(mtime_ns))
@@ -70,7 +70,7 @@ class AppendUndo:
             raise Refused(f"{journal.path} is not a valid kseg journal: {error}") from error
 
     def _check_names(self) -> None:
-        """Raises ValueError for what no append notes."""
+        """Raises ValueError for names that no append records."""
         last = last_log(self._found)
         for name in self._created:
             if name in self._found:
@@ -107,7 +107,7 @@ class AppendUndo:
             )
 
     def _may_be(self, name: str, seen: ObservedFile | None) -> bool:
-        """Whether a file can be what a killed command, or a killed undo, left."""
+        """Whether a file can be what a killed append or a killed undo left."""
         found = self._found.get(name)
         if name in self._created or name in self._kept:
             return True
@@ -131,7 +131,7 @@ class AppendUndo:
         return holders
 
     def _check_grown(self) -> None:
-        """Raises Refused for a file that could not be cut without harm."""
+        """Raises Refused for a file that cannot be truncated safely."""
         for name in self._grows:
             path, found = self._location.target(name), self._found[name]
             status = self._disk.status(path)
@@ -147,7 +147,7 @@ class AppendUndo:
                 )
 
     def _fetched(self, name: str, crc: int) -> str:
-        """The path beside the journal of what was kept of a file; brought there from a quarantine elsewhere."""
+        """The path of a kept file next to the journal; copied there first from a quarantine elsewhere."""
         disk, path = self._disk, self._location.old(name)
         if self._elsewhere is None:
             return path

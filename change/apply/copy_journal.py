@@ -92,8 +92,8 @@ def aside(location: JournalLocation | None) -> str:
 def note_copy(
     location: JournalLocation, target: str, folder: str, names: Sequence[str] | None, disk: Disk
 ) -> None:
-    """Record that a copy is complete in `folder` and about to be renamed to `target`; or only these files of it, in that directory.
-    Raises OSError."""
+    """Record that a copy, or only these files of it, is complete in `folder` and about to be renamed to `target`. Raises
+    OSError."""
     status = disk.status(folder)
     inode = 0 if status is None else status.st_ino
     files = [_row(name, folder, disk) for name in (disk.names(folder) if names is None else names)]
@@ -116,7 +116,7 @@ def set_aside(location: JournalLocation, target: str, names: Sequence[str], disk
 
 
 def _found(location: JournalLocation, target: str, names: Sequence[str], disk: Disk) -> list[_Row]:
-    """Files of a directory that are not of this run."""
+    """Files of a directory that do not belong to this run."""
     ours = _known([line for line in read_journal(location, disk).lines if line["type"] == "copy"])
     lying = set(disk.names(target))
     return [row for name in names if name in lying and (row := _row(name, target, disk)) not in ours]
@@ -134,7 +134,7 @@ def _row(name: str, folder: str, disk: Disk) -> _Row:
 
 
 def _add_line(location: JournalLocation, line: Line, disk: Disk) -> None:
-    """At the end of the journal, which other processes add to as well. A line that does not fit is taken back."""
+    """Append to the journal, to which other processes append too. A line that does not fit is removed again."""
     descriptor = disk.open_to_write(location.journal)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -246,7 +246,7 @@ class CopyUndo:
                 disk.change_times(directory, mtime_ns)
 
     def _clear_lock(self) -> None:
-        """Of a run on a cluster that was killed."""
+        """Remove the lock file of a cluster run that was killed."""
         path = os.path.join(self._location.directory, SHARED_LOCK)
         status = self._disk.status(path)
         if status is not None and stat.S_ISREG(status.st_mode) and not status.st_size:
@@ -274,8 +274,8 @@ class CopyUndo:
         return status is not None and stat.S_ISDIR(status.st_mode)
 
     def _ours(self, name: str) -> tuple[list[str], bool]:
-        """(the files of a copy that are there, whether their directory is of it too). Raises Refused when that is not
-        the copy as it was made."""
+        """(existing files of a copy, whether their directory belongs to it too). Raises Refused if they are not the copy as it
+        was made."""
         disk, target = self._disk, os.path.join(self._location.directory, name)
         status = disk.status(target)
         if status is None:
@@ -299,7 +299,7 @@ class CopyUndo:
         return [row[0] for row in rows if self._checked(row, known, target)], True
 
     def _check_kept(self, row: _Row) -> None:
-        """A file that was replaced is there to come back."""
+        """Raises Refused unless the original of a replaced file is still there."""
         path = _kept(self._location, row)
         status = self._disk.status(path)
         is_file = status is not None and stat.S_ISREG(status.st_mode)

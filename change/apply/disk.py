@@ -241,8 +241,8 @@ def _directory(path: str) -> Iterator[int]:
 
 @contextmanager
 def kept_open(paths: Sequence[str]) -> Iterator[None]:
-    """With directories open, the outer ones first: paths below them begin there (`anchors`) and are not walked for each operation.
-    Those that cannot be opened are walked as ever."""
+    """Keep directories open, outer ones first, so that paths below them are resolved from there (`anchors`). Directories that
+    cannot be opened are resolved by path as usual."""
     with ExitStack() as open_directories:
         for path in paths:
             with suppress(OSError):
@@ -271,7 +271,7 @@ def write_all(disk: Disk, descriptor: int, data: "Buffer", position: int) -> Non
 
 
 def copy(disk: Disk, source: int, position: int, count: int, target: int, target_position: int) -> None:
-    """Copy a range of one open file into another that has no bytes there yet. Raises OSError (EIO) when `source` ends
+    """Copy a range of one open file into a part of another that is still empty. Raises OSError (EIO) when `source` ends
     within the range."""
     end = target_position + count
     for start, length in disk.data_extents(source, position, count):

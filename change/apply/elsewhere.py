@@ -93,6 +93,6 @@ def check_pointer(path: str, journal_id: str) -> None:
 
 
 def _is_data_directory(path: str) -> bool:
-    """By more than a `.lock`, which others have too."""
+    """Whether a directory is a data directory; a `.lock` alone does not make one."""
     roles = (Role.META_PROPERTIES, *OFFSET_CHECKPOINT_ROLES)
     return any(os.path.lexists(os.path.join(path, NAME_BY_ROLE[role])) for role in roles)

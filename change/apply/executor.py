@@ -46,8 +46,8 @@ from kseg.segment.errors import Refused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What was done. directory: where. journal: for `kseg undo`. quarantine: where what the change took out lies (a directory, or how the
-    names of the files begin; None: nothing was taken out). steps: how many. bytes_written: of new files.
+    """What was done. journal: for `kseg undo`. quarantine: where removed data is kept (a directory, or the prefix of the file
+    names; None if nothing was removed). steps: their number. bytes_written: of new files.
     bytes_kept: in quarantine. not_owned: new files that could not be given the owner they should have."""
 
     directory: str
@@ -148,13 +148,13 @@ def _decided(
 
 
 def _elsewhere(location: JournalLocation, quarantine: str, disk: Disk) -> str:
-    """The directory for this change in a quarantine, which must not be where a broker dies of it."""
+    """The directory of this change in a quarantine; Refused where it would keep a broker from starting."""
     check_place(quarantine, location.directory, "quarantine")
     return location.elsewhere(quarantine, disk)
 
 
 def _roll_back(location: JournalLocation, disk: Disk) -> None:
-    """Clear away what was staged; what cannot be cleared now the next run clears."""
+    """Remove what was staged; the next run removes what cannot be removed now."""
     try:
         journal = read_journal(location, disk)
         if journal.state is JournalState.ABANDONED:
@@ -234,7 +234,7 @@ def _looked(change: Change, disk: Disk) -> dict[str, ObservedFile]:
 
 
 def _carried_out(change: Change, done: int, disk: Disk) -> Applied:
-    """Take the steps behind the first `done`."""
+    """Carry out the steps after the first `done`."""
     assert change.staged is not None
     try:
         with deferring_signals(), kept_open(change.journal.location.directories):

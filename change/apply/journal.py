@@ -46,8 +46,8 @@ class JournalState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """A journal as read. header: its first line; lines: the others. fault: why it cannot be followed. is_signed: whether
-    this user has written all of it on this machine (module journal_signature)."""
+    """A journal as read. header: its first line; lines: the others. fault: why it cannot be used. is_signed: whether this user
+    wrote all of it on this machine (module journal_signature)."""
 
     location: JournalLocation
     state: JournalState
@@ -99,7 +99,7 @@ class Journal:
 
 
 def read_journal(location: JournalLocation, disk: Disk = DISK) -> Journal:
-    """Read a journal; a missing one is like one that was not begun. Raises UnreadableInput."""
+    """Read a journal; a missing one counts as not begun. Raises UnreadableInput."""
     try:
         try:
             if location.home is not None:
@@ -135,7 +135,7 @@ _STATES = (
 
 
 def former_location(journal: Journal, disk: Disk = DISK) -> JournalLocation | None:
-    """Where the earlier journal of the same run lies that is undone behind this one, if there is one."""
+    """The location of the earlier journal of the same run, which is undone after this one, if there is one."""
     former = journal.header.get("after")
     if not isinstance(former, str) or not is_id(former) or former == journal.location.id:
         return None
@@ -145,7 +145,7 @@ def former_location(journal: Journal, disk: Disk = DISK) -> JournalLocation | No
 
 
 def partition_locations(journal: Journal, disk: Disk = DISK) -> list[JournalLocation]:
-    """Where the journals of the partitions lie that the same run changed, for the journal of a data directory."""
+    """For the journal of a data directory: the locations of the journals of partitions that the same run changed."""
     names = [str(name) for name in journal.header.get("partitions", ())]
     return [
         as_pointed(

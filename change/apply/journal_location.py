@@ -1,6 +1,6 @@
 """The location of a directory's journal and of the files that belong to it.
 
-A broker dies of unknown directories in a data directory, but leaves sub-directories of a partition and unknown regular files alone:
+A broker fails on unknown directories in a data directory, but leaves sub-directories of a partition and unknown regular files alone:
 
     a partition       <partition>/.kseg/<id>/journal.jsonl        new files before they are renamed into the partition in new/,
                                                                   what the change takes out of the partition in old/
@@ -37,8 +37,8 @@ def new_run_id(now_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JournalLocation:
-    """Where the journal of one directory lies. directory: as shown to the user. in_log_dir: it is a data directory. home: the
-    directory elsewhere that the journal lies in (module elsewhere); None: it lies here."""
+    """The location of one directory's journal. directory: as shown to the user. in_log_dir: it is a data directory. home: the
+    directory elsewhere that holds the journal (module elsewhere); None if it is in the directory itself."""
 
     directory: str
     id: str
@@ -113,7 +113,7 @@ class JournalLocation:
 
     @property
     def directories_elsewhere(self) -> tuple[str, ...]:
-        """The same of a journal that lies elsewhere."""
+        """The same for a journal elsewhere."""
         return () if self.home is None else (os.path.dirname(self.home), self.home)
 
     def elsewhere(self, around: str, disk: Disk) -> str:

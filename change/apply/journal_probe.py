@@ -54,7 +54,7 @@ def has_journal(log_dir: str) -> bool:
 
 
 def _holds(directory: str, *others: str) -> bool:
-    """Whether there is a journal, or something of one of these names."""
+    """Whether there is a journal, or an entry with one of these names."""
     try:
         names = os.listdir(directory)
     except OSError:  # whoever reads it says why it cannot be read

@@ -50,8 +50,8 @@ def locations_in(directory: str, disk: Disk = DISK) -> list[JournalLocation]:
 
 
 def _ends_done(location: JournalLocation, disk: Disk) -> bool:
-    """Whether the last line of a journal says so; False when that cannot be told from its last bytes. Of one elsewhere its
-    pointer says so: it need not be in reach."""
+    """Whether the last line of a journal says that the change is done; False if its last bytes do not tell. For a journal
+    elsewhere, which may be out of reach, the pointer tells."""
     try:
         if location.home is not None and (location.pointer(disk) or "").endswith(DONE):
             return True
@@ -88,7 +88,7 @@ def _partition_ids(directory: str, disk: Disk) -> list[str]:
 
 
 def _pointed(directory: str, names: list[str], disk: Disk) -> list[JournalLocation]:
-    """The places of journals that lie elsewhere."""
+    """The locations of journals elsewhere."""
     found = dict(filter(None, map(read_pointer, names)))
     return [
         replace(location, home=location.elsewhere(around, disk))
@@ -124,7 +124,7 @@ def location_of(path: str) -> JournalLocation | None:
 
 
 def _location_elsewhere(home: str, disk: Disk = DISK) -> JournalLocation:
-    """Of the journal that lies there: it names the directory. Raises Refused."""
+    """The location of the journal at this path, which names its directory. Raises Refused."""
     journal_id = os.path.basename(os.path.dirname(home)).removeprefix("kseg-")
     try:
         lines = decoded(whole_lines(disk, os.path.join(home, JOURNAL_FILE)), journal_id)

@@ -127,7 +127,7 @@ def _path() -> str:
 
 
 def _stored(path: str) -> bytes | None:
-    """None for a key that is not there, or that somebody else could have written or read."""
+    """The stored key; None if there is none, or if another user could have written or read it."""
     key = _private(path, _KEY_BYTES + 1)
     return key if key is not None and len(key) == _KEY_BYTES else None
 
@@ -149,7 +149,7 @@ def _private(path: str, limit_bytes: int) -> bytes | None:
 
 
 def _made(path: str) -> bytes | None:
-    """Store a new key; of several processes that do so at the same time all get the same one. None where it cannot be stored."""
+    """Store a new key; processes that do so at the same time all get the same one. None if it cannot be stored."""
     temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)

@@ -150,7 +150,7 @@ def is_held(path: str) -> bool:
 
 
 def _taken(path: str, log_dir: str) -> tuple[int, bool]:
-    """(descriptor that holds the lock, whether the file was made). Anew when somebody removed the file meanwhile."""
+    """(descriptor that holds the lock, whether the file was created). Tries again if the file was removed meanwhile."""
     while True:
         try:
             descriptor, is_new = _opened(path)
@@ -173,7 +173,7 @@ def _taken(path: str, log_dir: str) -> tuple[int, bool]:
 
 
 def _opened(path: str) -> tuple[int, bool]:
-    """Of a file that is there, or else is made. A link would lead to a file elsewhere: OSError (ELOOP)."""
+    """Open the file, or create it. Raises OSError (ELOOP) for a link, which would lead to a file elsewhere."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except FileExistsError:
@@ -221,7 +221,7 @@ def claimed(directory: str, *, follow_link: bool = False) -> Iterator[None]:
 
 
 def _may_be_link(directory: str) -> bool:
-    """A data directory is what the user named; a partition in it can have come from anywhere."""
+    """Whether the directory may be a link: the user named the data directory, but a partition in it can have come from anywhere."""
     return own_partition_name(directory) is None and not is_partition_directory(directory)
 
 

@@ -63,7 +63,7 @@ class PlanUndo:
             )
 
     def _off_the_way(self, actual: Mapping[str, ObservedFile]) -> list[str]:
-        """Names that hold what neither the change nor its undo has put there."""
+        """Names whose content neither the change nor its undo put there."""
         may = self._course.tokens()
         return [
             name
@@ -126,8 +126,8 @@ class PlanUndo:
         return {name: names[file.inode] for name, file in self._course.inputs.items() if file.inode in names}
 
     def _hold(self, name: str, now: str | None, made: list[str]) -> int:
-        """See to it that the quarantine beside the journal has a found file; its inode there. now: its name in the
-        directory, None when it is not there."""
+        """Make sure that the quarantine next to the journal has an original file; returns its inode there. now: its name in the
+        directory, None if it has none."""
         disk, path, found = self._disk, self._location.old(name), self._course.inputs[name]
         status = disk.status(path)
         is_copied = name in self._staged.copied
@@ -190,7 +190,7 @@ class PlanUndo:
             raise Refused(f"{self._location.directory} is not as it was found, though {journal} was undone")
 
     def _keep(self, name: str, restored: set[int]) -> None:
-        """Keep what a name holds before it is removed or replaced, unless it is one of the files that come back."""
+        """Keep the file under a name before it is removed or replaced, unless it is one of the restored files."""
         status = self._disk.status(self._location.target(name))
         if status is not None and status.st_ino not in restored:
             self._undo_quarantine.keep(self._location.target(name), name)

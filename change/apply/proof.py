@@ -32,8 +32,8 @@ Copy = tuple[
 
 
 def check_disposable(journal: Journal, disk: Disk) -> None:
-    """Raises Refused when a file of a journal must not be removed: it is of no kind that a change makes, or its
-    bytes are nowhere in the directory."""
+    """Raises Refused if a file of a journal must not be removed: no change makes such a file, or its bytes are nowhere in the
+    directory."""
     location = journal.location
     new = {location.new(number) for number in _writes(journal)}
     for path in location.files(disk):
@@ -64,7 +64,7 @@ def _writes(journal: Journal) -> Iterator[int]:
 
 
 def _repeats(path: str, name: str) -> Iterator[Copy]:
-    """What a file in the quarantine can be a copy of."""
+    """The files of which a file in the quarantine can be a copy."""
     yield path, name, 0
     head, _, position = name.rpartition(".from-")
     if head and position.isascii() and position.isdigit() and len(position) < 20:
@@ -99,7 +99,7 @@ def _files_in(location: JournalLocation, disk: Disk) -> set[tuple[int, int]]:
 
 
 def _is_foreign(location: JournalLocation, name: str) -> bool:
-    """Whether a name of the directory is none of the files that belong to this very journal."""
+    """Whether a name in the directory is not a file of this journal."""
     return not location.is_flat or not location.target(name).startswith(location.beginnings)
 
 

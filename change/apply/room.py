@@ -78,8 +78,8 @@ def refuse_without(rooms: Iterable[Room], directory: str, keeping: Keeping) -> N
 
 
 def _can_be_had(room: Room) -> bool:
-    """Whether there is room all the same: root may use what a file system reserves for it, of which only the attempt tells how
-    much that is. What is allocated for it has no name and is gone at once."""
+    """Whether there is room nevertheless: root may use the reserved blocks of a file system, and only an attempt shows how many.
+    The attempt allocates them for an unnamed file, which is gone at once."""
     if os.geteuid() != 0:
         return False
     there = os.path.realpath(room.path)
@@ -178,7 +178,7 @@ def _data_bytes(directory: str, tail: Tail) -> int:
 
 
 def _made_bytes(directory: str, writes: Sequence[Write]) -> tuple[int, int]:
-    """(of what was made ahead, how much of that lies on the file system of the directory)."""
+    """(bytes staged in advance, how many of them are on the file system of the directory)."""
     pieces = [piece for step in writes for piece in step.content if isinstance(piece, Made)]
     if not pieces:
         return 0, 0
@@ -259,6 +259,6 @@ def _copies(directory: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _is_of_copies(device: int) -> bool:
-    """The same of a device; asked once a process, for all partitions on it."""
+    """The same for a device; determined once per process."""
     wanted = f"{os.major(device)}:{os.minor(device)}"
     return any(mount.type in _COPIES for mount in mounts() if mount.device == wanted)

@@ -29,10 +29,8 @@ _NO_NAMELESS = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 
 
 class ScratchFile:
-    """One unnamed file, written sequentially, then read or made a piece of a plan.
-
-    directory: on whose file system it lies; None where the system keeps temporary files. Raises Refused when it cannot
-    be made or written.
+    """One unnamed file, written sequentially, then read or made a piece of a plan. directory: selects the file system; None for
+    that of temporary files. Raises Refused if it cannot be created or written.
     """
 
     def __init__(self, directory: str | None, disk: Disk = DISK, *, name: str | None = None) -> None:
@@ -86,7 +84,7 @@ class ScratchFile:
         self._count(memoryview(data))
 
     def filled(self, size_bytes: int) -> None:
-        """A forked process has written so much into it; `crc` is not known then."""
+        """Note that a forked process has written this many bytes; `crc` is then unknown."""
         self.size_bytes = size_bytes
 
     def copy(self, path: str, view: memoryview, position: int, length: int) -> None:

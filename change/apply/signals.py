@@ -15,7 +15,7 @@ _Former = Callable[[int, FrameType | None], object] | int
 
 
 class _DeferredSignals:
-    """former: the replaced handlers. depth: of nested bodies. came: the signals received meanwhile."""
+    """former: the replaced handlers. depth: number of nested bodies. came: the signals received meanwhile."""
 
     def __init__(self) -> None:
         self.former: dict[int, _Former] = {}

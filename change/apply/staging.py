@@ -43,7 +43,7 @@ _SYNCED_TOGETHER = 32  # of each of the writers in a process, whose open files a
 
 @dataclass(slots=True)
 class Staged:
-    """What was made. files, crcs: of the new files by step number. kept: inode in the local quarantine by name as
+    """What was staged. files, crcs: of the new files by step number. kept: inode in the local quarantine by name as
     found. copied: CRC-32C of what was copied to a quarantine elsewhere, by name as found. tails: CRC-32C of what
     truncations cut off, by step number. not_owned: names whose owner could not be given."""
 
@@ -87,7 +87,7 @@ def _rows(value: object) -> Sequence[Sequence[int]]:
 
 
 def look(directory: str, disk: Disk) -> dict[str, ObservedFile]:
-    """The regular files of a directory, without those that are kseg's or stand for a lock. Raises OSError."""
+    """The regular files of a directory without kseg's own and lock files. Raises OSError."""
     found = {}
     for name in disk.names(directory):
         if parse_file_name(name).role in OURS:
@@ -99,7 +99,7 @@ def look(directory: str, disk: Disk) -> dict[str, ObservedFile]:
 
 
 def check_inputs(directory: str, inputs: Sequence[FileIdentity], disk: Disk) -> tuple[FileIdentity, ...]:
-    """The inputs that count (not kseg's own files, nor locks). Raises Refused when the directory is not as it was."""
+    """The inputs without kseg's own files and locks. Raises Refused if the directory has changed."""
     counting = tuple(file for file in inputs if parse_file_name(file.name).role not in OURS)
     expected = {file.name: ObservedFile(file.inode, file.size_bytes, file.mtime_ns) for file in counting}
     try:
@@ -132,12 +132,12 @@ def unshared(directory: str, steps: Sequence[Step], disk: Disk) -> tuple[Step, .
 
 
 def _cannot_be_kept(status: os.stat_result, position: int) -> bool:
-    """Whether the bytes from there on cannot all be copied to the quarantine; the whole file can, as a second name."""
+    """Whether some bytes after that position cannot be read, and so not be copied to the quarantine; a hard link keeps the whole file."""
     return bool(unreadable.areas(unreadable.identity_of(status), position))
 
 
 class Staging:
-    """The making of one directory's new files and quarantine; raises OSError, and leaves it to the caller to clean up."""
+    """Creates the new files and the quarantine of one directory; raises OSError, and leaves the cleanup to the caller."""
 
     def __init__(
         self, location: JournalLocation, progress: StepProgress, elsewhere: str | None, disk: Disk
@@ -189,7 +189,7 @@ class Staging:
             self._disk.close(self._open.pop())
 
     def _check_names(self) -> None:
-        """What is neither a file as found nor ours must not lie where the plan puts a file."""
+        """Raises Refused if something that is neither an original file nor kseg's has a name that the plan needs."""
         for change in self._course.changes:
             for name, _ in change:
                 path = self._location.target(name)
@@ -245,15 +245,14 @@ class Staging:
 
 
 def tail_path(location: JournalLocation, elsewhere: str | None, name: str, position: int) -> str:
-    """Where the bytes lie that were cut off a file at `position`."""
+    """The path of the bytes that were cut off a file at `position`."""
     label = f"{name}.from-{position}"
     return location.old(label) if elsewhere is None else os.path.join(elsewhere, label)
 
 
 def adopted(disk: Disk, content: Content, path: str) -> Made | None:
-    """Give a file that was made ahead its name, when the content is just that and the file system can; the piece.
-
-    Raises OSError."""
+    """Give a scratch file its name if it is the whole content and the file system supports that; returns the piece. Raises
+    OSError."""
     if len(content) == 1 and isinstance(content[0], Made) and disk.give_name(content[0].descriptor, path):
         return content[0]
     return None

@@ -43,15 +43,15 @@ class ObservedFile:
 
 
 def is_alike(seen: ObservedFile | None, other: ObservedFile | None) -> bool:
-    """The same size and time, or both not there. The inode does not count: a later change that was undone since may
-    have brought back a copy."""
+    """Whether size and time are equal, or both are missing. The inode is not compared: undoing a later change may have restored a
+    copy."""
     if seen is None or other is None:
         return seen is other
     return (seen.size_bytes, seen.mtime_ns) == (other.size_bytes, other.mtime_ns)
 
 
 class StepProgress:
-    """inputs: the directory as found. steps: in order. Raises ValueError for steps that make no sense together."""
+    """inputs: the directory as found. steps: in order. Raises ValueError for steps that contradict each other."""
 
     def __init__(self, inputs: Iterable[FileIdentity], steps: Sequence[Step]) -> None:
         self.inputs = {file.name: file for file in inputs}
@@ -179,7 +179,7 @@ class StepProgress:
         return answer
 
     def names_after(self, done: int) -> dict[str, Token]:
-        """What each name holds behind the first `done` steps."""
+        """What each name holds after the first `done` steps."""
         state = dict(self.start)
         for change in self.changes[:done]:
             for name, token in change:

@@ -9,10 +9,10 @@ from kseg.segment.partition.names import Role, parse_file_name
 
 
 def sync_files(directory: str) -> int:
-    """Return when every regular file of a directory (not of those below it) and all its names are on the disk.
+    """Sync every regular file of a directory (not of those below it) and its entries.
 
-    Gives the number of files. The `.lock` of a data directory is left alone: whoever closes it loses the lock.
-    Raises Refused when a file cannot be synced: then nothing may be said about the directory.
+    Returns the number of files. The `.lock` of a data directory is skipped: closing it would release the lock. Raises Refused if
+    a file cannot be synced: then the directory must not be marked clean.
     """
     try:
         with os.scandir(directory) as entries:

@@ -49,9 +49,8 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undone:
-    """What was taken back. directory: as it was before. journal: which is gone now. command: whose change it was.
-    files: names that hold again what they held, or hold nothing again. kept: where what was taken out lies, when only an
-    unsigned journal says that the change had written it (module undo_quarantine)."""
+    """What was undone. journal: removed by now. command: that made the change. files: names that were restored or removed. kept:
+    the removed data, if only an unsigned journal says that the change had written it (module undo_quarantine)."""
 
     directory: str
     journal: str
@@ -64,22 +63,22 @@ class DirectoryUndo(Protocol):
     """How one kind of journal is undone; the methods are called in this order. All raise OSError and Refused."""
 
     def check(self) -> None:
-        """Raise Refused when going back would throw away what somebody wrote since. Changes nothing."""
+        """Raise Refused if the undo would discard what was written since. Changes nothing."""
 
     def hold(self) -> dict[str, int]:
-        """Make sure that everything needed is at hand; by name as found, the inode that the name will hold."""
+        """Make sure that all originals are available; returns the inode that each name will hold."""
 
     def restore(self, holders: Mapping[str, int]) -> None:
-        """Put everything back, and check that it is as found."""
+        """Restore everything, and check that it is as found."""
 
     def clear(self) -> None:
         """Remove journal and quarantine."""
 
     def files(self) -> Iterator[str]:
-        """The names that are put back or taken away."""
+        """The names that are restored or removed."""
 
     def kept(self) -> tuple[str, ...]:
-        """Paths of what was taken out and is kept."""
+        """Paths of removed data that is kept."""
 
 
 def undo(location: JournalLocation, disk: Disk = DISK) -> list[Undone]:
@@ -136,8 +135,8 @@ def _inside(journal: Journal, disk: Disk) -> list[JournalLocation]:
 def _checked_ways(
     location: JournalLocation, locations: Sequence[JournalLocation], disk: Disk, stack: ExitStack
 ) -> "list[tuple[Journal, DirectoryUndo | None]]":
-    """The ways back of the journal at `location` and others, all of which can be undone; claims on their directories as long as `stack`
-    lives."""
+    """The undos of the journal at `location` and of others, all of which can be carried out; `stack` holds the claims on their
+    directories."""
     for directory in dict.fromkeys(each.directory for each in locations):
         stack.enter_context(claimed_by_command(directory, disk.follow_links))
     ways = [_undo_for(read_journal(each, disk), disk) for each in locations]
@@ -148,7 +147,7 @@ def _checked_ways(
 
 
 def _all_back(location: JournalLocation, disk: Disk) -> tuple[list[Undone], Journal, "DirectoryUndo | None"]:
-    """Put back what the change of one directory did there and in its partitions; only its own journal is left."""
+    """Undo the change of one directory and of its partitions; only its own journal is left."""
     with ExitStack() as stack:
         ways = _checked_ways(location, [location, *_inside(read_journal(location, disk), disk)], disk, stack)
         done = []
@@ -214,7 +213,7 @@ def _clear(journal: Journal, way: DirectoryUndo | None, disk: Disk) -> None:
 def _guarded(
     location: JournalLocation, is_decided: bool, action: Callable[P, R], *args: P.args, **kwargs: P.kwargs
 ) -> R:
-    """An error of the system as one sentence that says how things stand."""
+    """Turn an OSError into a sentence that says what state the directory is in."""
     try:
         return action(*args, **kwargs)
     except OSError as error:

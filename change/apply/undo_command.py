@@ -74,7 +74,7 @@ def log_dirs_of_journal(path: str) -> list[str]:
 
 
 def _begun_at(path: str) -> list[str]:
-    """Clears away what a run that was killed at its start has left of an output that is not there. Raises Refused."""
+    """Remove what a run that was killed at its start left of an output that does not exist. Raises Refused."""
     try:
         return clear_begun(path)
     except OSError as error:
@@ -95,7 +95,7 @@ def _journal_around(location: JournalLocation, log_dir: str) -> str | None:
 
 
 def _journals_at(path: str) -> list[JournalLocation]:
-    """The journal that is meant, behind those beside it of changes that were never decided."""
+    """The journal at a path, after those of uncommitted changes next to it."""
     location = location_of(path)
     status = _status(path, follow=True)
     is_directory = status is not None and stat.S_ISDIR(status.st_mode)
@@ -130,7 +130,7 @@ def _journals_at(path: str) -> list[JournalLocation]:
 
 
 def _status(path: str, *, follow: bool) -> os.stat_result | None:
-    """None where nothing lies. Raises UnreadableInput when the system cannot tell: a disk that fails is not an absent file."""
+    """None if there is no such path. Raises UnreadableInput if that is unknown: a failing disk is not a missing file."""
     try:
         return os.stat(path, follow_symlinks=follow)
     except (FileNotFoundError, NotADirectoryError):

@@ -63,7 +63,7 @@ class UndoQuarantine:
                 return
 
     def cut(self, path: str, name: str, position: int) -> None:
-        """Cut a file off at `position`, and keep what goes. It may be there already, when an undo was killed."""
+        """Truncate a file to `position`, and keep what is cut off. A killed undo may have kept it already."""
         disk = self._disk
         descriptor = disk.open_to_write(path)
         try:

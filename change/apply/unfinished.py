@@ -44,12 +44,12 @@ def refuse_half_done(directory: str, disk: Disk = DISK) -> None:
 
 
 def half_done(directory: str, disk: Disk = DISK) -> list[Journal]:
-    """The half-done changes of one directory. Costs two looks at directories when there is nothing of kseg's."""
+    """The half-done changes of one directory. Looks up two names if kseg has never changed it."""
     return [journal for journal in unfinished_in(directory, disk) if journal.is_half_done]
 
 
 def half_done_findings(directory: str, disk: Disk = DISK) -> Iterator[Finding]:
-    """The same for whoever only reads."""
+    """The same as findings, for commands that only read."""
     for journal in half_done(directory, disk):
         sentence = half_done_sentence(journal).removeprefix(f"{journal.path}: ")
         if is_claimed(directory):

@@ -79,7 +79,7 @@ def _check_forgettable(journal: Journal, run: ChangeRun) -> None:
 
 
 def _whole_of(location: JournalLocation, run: ChangeRun) -> Journal | None:
-    """The journal of a data directory that takes a partition's back with its own, where it is not among those of the run."""
+    """The data directory's journal that also undoes a partition's, if it is not among those of the run."""
     around = _log_dir_of(location.directory)
     if location.in_log_dir or around is None or around in run.directories:
         return None

@@ -70,7 +70,7 @@ def partition_locked(path: str, run_id: str, name: str) -> Iterator[None]:
 
 
 def _taken(path: str, run_id: str, lock_byte: int) -> _Key | None:
-    """Where the seat was taken, None when somebody has it."""
+    """The position of the byte that was locked, None if another attempt holds it."""
     folder = os.path.dirname(path)
     try:
         with _guard:
@@ -98,7 +98,7 @@ def _taken(path: str, run_id: str, lock_byte: int) -> _Key | None:
 
 
 def _is_free(descriptor: int | None, folder: str, part: int, lock_byte: int) -> bool:
-    """Whether the seat was free and is ours now. Raises Refused when there is no run to be part of, OSError."""
+    """Lock the byte if it is free; whether that worked. Raises Refused if the run is over, and OSError."""
     if descriptor is None:
         return True
     is_ours = _lock(descriptor, fcntl.LOCK_EX, lock_byte)
@@ -115,7 +115,7 @@ def _is_free(descriptor: int | None, folder: str, part: int, lock_byte: int) -> 
 
 
 def _is_taken(descriptor: int, byte: int) -> bool:
-    """Whether another process has locked a byte. Asks for a shared lock, so that asking many times at once is no harm."""
+    """Whether another process has locked a byte. Queries with a shared lock, so that concurrent queries do not disturb each other."""
     if _lock(descriptor, fcntl.LOCK_SH, byte):
         fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, byte)
         return False

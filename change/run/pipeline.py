@@ -92,7 +92,7 @@ def _overlapped(
 
 
 class _Halves(Generic[O, R]):
-    """The two halves of a target's work, each as a work of its own."""
+    """The two halves of a target's work, each as `Work`."""
 
     def __init__(self, plan: "Plan[O, R]", write: "Write[R, O]") -> None:
         self._plan = plan

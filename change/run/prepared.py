@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 
 class ChangeOptions(Protocol):
-    """What the options of every such command have in common.
+    """The options that all these commands share.
 
     apply: change the directories; run_id: names the journals of this run. output: make changed copies below this directory
     instead. follow_links: a directory to be changed may be a link. accept_unreadable: bytes that cannot be read count as lost, and are no reason to refuse a change in place.

@@ -88,7 +88,7 @@ def runs_below(path: str) -> list[ChangeRun]:
 
 
 def _rank(journal: Journal) -> tuple[bool, bool, str]:
-    """The data directory's own journal takes back those of its partitions, and the later one the earlier."""
+    """Sort key: a data directory's journal also undoes those of its partitions, and a later journal the earlier ones."""
     location = journal.location
     return not location.in_log_dir, not location.id.endswith(END_SUFFIX), location.directory
 
@@ -155,7 +155,7 @@ def _together(runs: Iterable[ChangeRun]) -> list[ChangeRun]:
 
 
 def _meant(runs: Sequence[ChangeRun]) -> ChangeRun | None:
-    """The run that is to be taken back: one that is half done, else the newest."""
+    """The run to undo: an unfinished one, else the newest."""
     return next((run for run in reversed(runs) if run.is_half_done), runs[-1] if runs else None)
 
 
@@ -185,8 +185,8 @@ def undo_path(path: str, go_on: bool, follow_links: bool = False) -> Iterator[Ev
 
 
 def _undo_run(run: ChangeRun, go_on: bool, follow_links: bool) -> Iterator[Event]:
-    """All journals of a run, under the locks of all of its data directories. None is taken back before all can be; where one is
-    refused after that, the others stay, and what was taken back is said."""
+    """Undo all journals of a run, holding the locks of all its data directories. All are checked first; if one is refused later,
+    the result names those that were undone."""
     paths = [journal.path for journal in run.journals if journal.is_half_done or not go_on]
     with ExitStack() as stack:
         try:
@@ -216,7 +216,7 @@ def _undo_run(run: ChangeRun, go_on: bool, follow_links: bool) -> Iterator[Event
 
 
 def _clear_undecided(directory: str, follow_links: bool) -> None:
-    """Clear away what was never decided in a directory, while the directory has the time that it had before. Raises Refused."""
+    """Remove uncommitted changes from a directory, keeping its modification time. Raises Refused."""
     for journal in journals_in(directory):
         if journal.state is JournalState.ABANDONED:
             with claimed_by_command(directory, follow_links):
@@ -224,7 +224,7 @@ def _clear_undecided(directory: str, follow_links: bool) -> None:
 
 
 def _so_far(run: ChangeRun) -> str:
-    """How far a run was taken back, where one of its journals was refused."""
+    """What was undone of a run of which a journal was refused."""
     left = [journal.location.directory for journal in run.journals if has_traces(journal.location, DISK)]
     done = [directory for directory in run.directories if directory not in left]
     if not done:
@@ -238,7 +238,7 @@ def _is_out_of_reach(run: ChangeRun) -> bool:
 
 
 def list_runs(path: str) -> Iterator[Event]:
-    """A row for each run that can be taken back, the newest first, and one with their sum."""
+    """A row for each run that can be undone, newest first, and one with their totals."""
     try:
         runs = runs_below(path)[::-1]
         held = 0
@@ -255,7 +255,7 @@ def list_runs(path: str) -> Iterator[Event]:
 
 
 def all_files(journal: Journal, disk: Disk = DISK) -> list[str]:
-    """Everything that belongs to a journal, wherever it lies: itself, and what is kept for taking the change back."""
+    """All files of a journal, also those elsewhere: the journal itself, and what is kept for an undo."""
     found = list(journal.location.files(disk))
     with suppress(FormatError, Refused):
         elsewhere = journal.elsewhere(disk)
@@ -266,7 +266,7 @@ def all_files(journal: Journal, disk: Disk = DISK) -> list[str]:
 
 
 def _occupied(path: str) -> int:
-    """Bytes on the disk that only this name holds."""
+    """Disk space that removing this name would free."""
     status = DISK.status(path)
     if status is None or not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         return 0
