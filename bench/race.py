@@ -66,7 +66,7 @@ def main() -> None:
         metavar="NAME",
         help="only rows whose name holds this; repeatable",
     )
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table for the README")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table for docs/speed.md")
     parser.add_argument("--date", default=datetime.date.today().isoformat(), help="of the Markdown (today)")
     options = parser.parse_args()
     directory = options.corpus.resolve()

@@ -1,4 +1,4 @@
-"""The figures of a race as a table: for the screen while it runs, and in Markdown for the README."""
+"""The figures of a race as a table: for the screen while it runs, and in Markdown for docs/speed.md."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _line(texts: Sequence[str]) -> str:
 
 
 def markdown(results: Sequence[Result], machine: Machine, date: str, rounds: int) -> str:
-    """The table for the README, with what it was measured on."""
+    """The table for docs/speed.md, with what it was measured on."""
     shown = (0, 1, 2, 3, 5, 7, 8)
     lines = [
         f"Measured on {date}, {machine}; best of {rounds} rounds in turns, page cache warm, whole processes,",

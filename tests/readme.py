@@ -1,4 +1,4 @@
-"""The README shows what ./demo shows.
+"""docs/tour.md shows what ./demo shows.
 
 `python -m tests.readme` writes the block between its two marks anew; `tests/test_readme.py` fails when it is stale.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.support.paths import ROOT
 
-PAGE = ROOT / "README.md"
+PAGE = ROOT / "docs" / "tour.md"
 BEGIN = "<!-- demo: made by ./demo -->\n```\n"
 END = "```\n<!-- end of demo -->\n"
 

@@ -1,4 +1,4 @@
-"""The README is true."""
+"""The README and the pages that it leads to are true."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 
 from kseg.cli.option_schema import bind, parameters, quick_read
 from kseg.cli.registry import COMMANDS, function_of
-from tests import readme
+from tests import picture, readme
 from tests.support.paths import ROOT
 
 SCRIPT = Path(sys.prefix) / "bin" / "kseg"
 
 
 @pytest.mark.skipif(not os.access(SCRIPT, os.X_OK), reason="kseg is not installed into this environment")
-def test_the_demo_shows_what_the_readme_says() -> None:
+def test_the_demo_shows_what_the_tour_says() -> None:
     shown = readme.shown_by_demo()
     assert readme.without_run(readme.shown_by_page()) == readme.without_run(shown), (
         "run python -m tests.readme"
@@ -27,9 +27,16 @@ def test_the_demo_shows_what_the_readme_says() -> None:
     assert "Byte for byte as it was found.\n" in shown
 
 
-@pytest.mark.parametrize(
-    "line", re.findall(r"^kseg [^#\n]+", readme.PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-)
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+USAGE = (ROOT / "docs" / "usage.md").read_text(encoding="utf-8")
+
+
+def test_the_picture_is_what_doctor_shows() -> None:
+    assert picture.PICTURE.read_text(encoding="utf-8") == picture.drawn(), "run python -m tests.picture"
+    assert f"](docs/images/{picture.PICTURE.name})" in README
+
+
+@pytest.mark.parametrize("line", re.findall(r"^kseg [^#\n]+", README + USAGE, re.MULTILINE))
 def test_its_command_lines_are_understood(line: str) -> None:
     _, name, *words = shlex.split(line.partition("|")[0].partition(">")[0])
     known = parameters(function_of(name))
@@ -39,10 +46,20 @@ def test_its_command_lines_are_understood(line: str) -> None:
 
 
 def test_it_names_every_command() -> None:
-    page = readme.PAGE.read_text(encoding="utf-8")
-    assert [name for name in COMMANDS if f"- **`kseg {name}`** " not in page] == []
+    assert [name for name in COMMANDS if f"- **`kseg {name}`** " not in README] == []
 
 
 def test_the_json_contract_names_every_command() -> None:
     page = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
     assert [name for name in COMMANDS if f"| `{name}` | " not in page] == []
+
+
+def test_its_links_lead_somewhere() -> None:
+    """Those of the pages are checked by the generator of the site."""
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", README)
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_site_names_every_page() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert [page.name for page in (ROOT / "docs").glob("*.md") if f": {page.name}\n" not in nav] == []

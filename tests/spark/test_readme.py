@@ -1,4 +1,4 @@
-"""What the README and docs/spark.md show of Spark runs as written."""
+"""What docs/usage.md and docs/spark.md show of Spark runs as written."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def data(capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return tmp_path / "data"
 
 
-def test_the_commands_of_the_readme(
+def test_the_commands_of_the_usage_page(
     data: Path, standalone: Standalone, use_master: Use, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    lines = [line for line in example("README.md", "On a Spark cluster", "sh").splitlines() if line]
+    lines = [line for line in example("docs/usage.md", "On a Spark cluster", "sh").splitlines() if line]
     assert len(lines) == 3
     shell = f'export SPARK_MASTER={standalone.url}; kseg() {{ "{sys.executable}" -m kseg "$@"; }}; '
     use_master(LOCAL)  # a standalone cluster gives all that it has to one

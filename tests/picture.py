@@ -1,0 +1,51 @@
+"""The picture of the README: what `kseg doctor` shows on a terminal, of the second incident of the cookbook.
+
+`python -m tests.picture` makes it anew from a real run, with the line about the disk that an example machine gave; `tests/test_readme.py` fails when it is stale. The font is the reader's: a picture of a
+page loads nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+from rich.text import Text
+
+from tests import cookbook, transcripts
+from tests.support.paths import ROOT
+
+PICTURE = ROOT / "docs" / "images" / "doctor.svg"
+COLUMNS = 118
+DISK = "71.2 GiB of 252 GiB free (28 %); ext4 at / (rw,relatime)"
+COMMAND = "doctor data"
+
+
+def drawn() -> str:
+    """The SVG."""
+    on_terminal = transcripts.Incident(
+        "picture", cookbook.INCIDENTS["flipped-byte"].make, (), columns=COLUMNS
+    )
+    with transcripts.stage(on_terminal.make):
+        shown = transcripts.told(COMMAND, on_terminal)
+    session = (
+        shown.replace("N GiB of N GiB free (N %); FILE SYSTEM at MOUNT (OPTIONS)", DISK)
+        .replace("<ESC>", "\x1b")
+        .rsplit("(exit status", maxsplit=1)[0]
+        .rstrip()
+    )
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")  # fmt: skip
+    console.print(Text.from_ansi(session))
+    drawing = console.export_svg(title="kseg", theme=MONOKAI, unique_id="kseg")
+    drawing = re.sub(r"@font-face \{.*?\}\s*", "", drawing, flags=re.DOTALL)
+    return drawing.replace("Fira Code", "DejaVu Sans Mono, Menlo, Consolas")
+
+
+def main() -> None:
+    PICTURE.parent.mkdir(exist_ok=True)
+    PICTURE.write_text(drawn(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
