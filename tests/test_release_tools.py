@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tarfile
 import tomllib
 from pathlib import Path
@@ -95,6 +96,13 @@ def test_an_sbom_names_every_dependency() -> None:
 def test_names_of_versions_are_hashed_as_loaders_do() -> None:
     """The value that linkers write for this one is printed by `readelf -V` of any program."""
     assert old_glibc.system_v_hash("GLIBC_2.2.5") == 0x09691A75
+
+
+def test_the_shim_of_the_interpreter_is_committed() -> None:
+    """Which the patterns of .gitignore for translated kernels would leave out."""
+    if (ROOT / ".git").exists():
+        listed = subprocess.run(["git", "ls-files", "releasing"], cwd=ROOT, capture_output=True, text=True, check=True)  # fmt: skip
+        assert "releasing/sem_clockwait.c" in listed.stdout.split()
 
 
 def test_what_is_linked_in_has_a_licence_text() -> None:
