@@ -11,6 +11,7 @@ from kseg.cli.registry import COMMANDS, function_of
 from kseg.cli.request import Request
 from kseg.segment.errors import FormatError
 from kseg.segment.quantities import Typed
+from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ _NOT_OF_THE_PLAN = frozenset(
         "--what-if",
     ]
 )
+_CHANGING = ("undo", "recover", "retain", "compact", "append")
 # Of several hints the first of these counts: what is in the way of others, what repairs, what looks closer.
 _ORDER = ("undo", "recover", "verify", "dump", "retain", "list")
 
@@ -124,6 +126,8 @@ def _hint_for(hint: str, paths: Sequence[str], running: str) -> tuple[str, Seque
         paths = [path for path in paths if _can_be_recovered(path)] or paths
         if not any(map(_can_be_recovered, paths)):
             told = _INSTEAD.get(running, "")
+    if told and told.split()[1] in _CHANGING and any(map(places.is_elsewhere, paths)):
+        told = _INSTEAD.get(running, "")
     return (told, paths) if told else None
 
 
@@ -134,7 +138,7 @@ def hint_of(hint: str, running: str) -> str:
 
 def _place_of(path: str, verb: str) -> str:
     """What a command is to work on for a path that was asked for: of a file the partition or the data directory that it is of."""
-    if verb == "verify" or os.path.isdir(path):
+    if verb == "verify" or places.isdir(path):
         return path
     folder = os.path.dirname(path) or os.curdir
     return folder if _is_partition(folder) or _is_of_log_dir(path) else path
@@ -144,11 +148,11 @@ def _can_be_recovered(path: str) -> bool:
     """Whether it is a directory, or a file that says by its name or its place to which log or data directory it belongs."""
     from kseg.segment.partition.names import parse_file_name
 
-    if not os.path.exists(path):  # of a partition that is missing
-        return os.path.isdir(os.path.dirname(path))
+    if not places.exists(path):  # of a partition that is missing
+        return places.isdir(os.path.dirname(path))
     folder, name = os.path.split(path)
     is_inside = _is_partition(folder or os.curdir) or _is_of_log_dir(path)
-    return os.path.isdir(path) or is_inside or parse_file_name(name).base_offset is not None
+    return places.isdir(path) or is_inside or parse_file_name(name).base_offset is not None
 
 
 def _is_of_log_dir(path: str) -> bool:
@@ -162,7 +166,7 @@ def _is_partition(path: str) -> bool:
     from kseg.segment.partition.names import parse_partition_directory
 
     try:
-        parse_partition_directory(os.path.basename(os.path.abspath(path)))
+        parse_partition_directory(os.path.basename(places.abspath(path)))
     except FormatError:
         return False
-    return os.path.isdir(path)
+    return places.isdir(path)

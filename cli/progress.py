@@ -13,6 +13,7 @@ from typing import Any
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.segment.counted import counted
+from kseg.segment.storage import places
 from kseg.segment.terminal import visible
 
 PATIENCE_SECONDS = 0.5  # shorter work shows no bar, and so never pays for importing rich
@@ -100,11 +101,11 @@ def _total_bytes(paths: Sequence[str]) -> int:
     total = 0
     for path in paths:
         try:
-            if os.path.isdir(path):
-                with os.scandir(path) as entries:
+            if places.isdir(path):
+                with places.scandir(path) as entries:
                     total += sum(entry.stat().st_size for entry in entries if entry.is_file())
             else:
-                total += os.stat(path).st_size
+                total += places.stat(path).st_size
         except OSError:
             continue
     return total

@@ -28,6 +28,8 @@ from kseg.segment.partition.targets import (
     Target,
     resolve_targets,
 )
+from kseg.segment.storage import places
+from kseg.segment.storage.attached import damaged_archives
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -116,7 +118,7 @@ def over_targets(
             events = over(work, groups, options, finished=tally.finish_group) if groups else iter(())
         unfinished = half_done_around(targets) if hold is None else ()
         deleted = _marked_for_deletion(targets, passed_over, worked_on)
-        events = _after((*failures, *told, *unfinished, *deleted), events)
+        events = _after((*archive_findings(), *failures, *told, *unfinished, *deleted), events)
         return show(
             through(events) if through else events, style, [target.path for target in worked_on], tally
         )
@@ -125,6 +127,12 @@ def over_targets(
         return work_on_all(options)
     with hold(targets) as held:
         return work_on_all(options if held is None else held)
+
+
+def archive_findings() -> Iterator[Finding]:
+    """A finding for each tar archive that was cut off: what is missing in it is in no target."""
+    for path, sentence in damaged_archives():
+        yield Finding("archive-cut-off", path, sentence)
 
 
 def _marked_for_deletion(
@@ -175,7 +183,7 @@ def is_one_log(paths: Sequence[str]) -> bool:
     """Whether the paths are one partition directory, or one file."""
     from kseg.segment.partition.recognition import is_surely_partition
 
-    return len(paths) == 1 and (not os.path.isdir(paths[0]) or is_surely_partition(paths[0]))
+    return len(paths) == 1 and (not places.isdir(paths[0]) or is_surely_partition(paths[0]))
 
 
 def clock_ms() -> int:

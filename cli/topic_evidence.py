@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from kseg.cli.option_schema import Option
 from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target
 from kseg.segment.partition.topic_settings import Source, TopicSettings
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def finder_for(
 
 def log_dir_of(target: PartitionTarget) -> str:
     """The log dir around a partition directory, also of one that was named by itself."""
-    return target.log_dir or os.path.dirname(os.path.abspath(target.path))
+    return target.log_dir or os.path.dirname(places.abspath(target.path))
 
 
 def _log_dirs(targets: Sequence[Target]) -> list[str]:
@@ -162,7 +163,7 @@ def _identity(
         path=path,
         name=name,
         topic_id=_topic_id(path),
-        has_metadata_file=os.path.lexists(os.path.join(path, METADATA_FILE)),
+        has_metadata_file=places.lexists(os.path.join(path, METADATA_FILE)),
         node_id=node_id,
     )
     return identity_of(directory, image)

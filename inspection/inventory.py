@@ -45,6 +45,7 @@ from kseg.segment.partition.recognition import list_log_directory
 from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint
 from kseg.segment.sidecar.metadata_files import decode_meta_properties, decode_partition_metadata
+from kseg.segment.storage import places
 
 KINDS = {
     Role.LOG: "segment",
@@ -91,7 +92,7 @@ def list_target(target: FileTarget | PartitionTarget | LogDirTarget, options: Li
 
 def _single(path: str) -> Entry:
     try:
-        status = os.stat(path)
+        status = places.stat(path)
     except OSError as error:
         raise cannot_read(path, error) from error
     name = parse_file_name(os.path.basename(path))

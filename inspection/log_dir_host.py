@@ -9,6 +9,7 @@ from dataclasses import replace
 from kseg.change.apply.lock import lock_holder
 from kseg.segment.mounts import Mount, mount_around
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 _MARKER = NAME_BY_ROLE[Role.CLEAN_SHUTDOWN]
@@ -38,7 +39,7 @@ def log_dir_host(path: str) -> LogDirHost:
     host = LogDirHost(
         path=path,
         broker_process_id=lock_holder(path),
-        is_clean=os.path.lexists(os.path.join(path, _MARKER)),
+        is_clean=places.lexists(os.path.join(path, _MARKER)),
         mount=mount_around(path),
     )
     try:

@@ -42,6 +42,7 @@ from kseg.segment.partition.names import (
 )
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.scanning.preallocated_tail import has_preallocated_size
+from kseg.segment.storage import places
 
 _MARKED = f".{FileState.DELETED}"
 _METADATA, _EPOCHS = NAME_BY_ROLE[Role.PARTITION_METADATA], NAME_BY_ROLE[Role.LEADER_EPOCHS]
@@ -78,7 +79,7 @@ def _row(target: PartitionTarget) -> dict[str, Any]:
         raise _Unusual
     stems, missing = _listed(target.path)
     prefix = target.path + os.sep
-    log_bytes = [os.stat(f"{prefix}{stem}{L.LOG_SUFFIX}").st_size for stem in stems]
+    log_bytes = [places.stat(f"{prefix}{stem}{L.LOG_SUFFIX}").st_size for stem in stems]
     _require(not any(map(has_preallocated_size, log_bytes)))
     first = next((stem for stem, size_bytes in zip(stems, log_bytes, strict=True) if size_bytes), None)
     ends = _ends(prefix, first, stems)
@@ -119,7 +120,7 @@ def _listed(path: str) -> tuple[list[str], list[str]]:
         L.SNAPSHOT_SUFFIX: others,
     }
     missing = [_METADATA, _EPOCHS]
-    with os.scandir(path) as found:
+    with places.scandir(path) as found:
         for entry in found:
             name = entry.name
             stems = by_suffix.get(name[OFFSET_DIGITS:])

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from kseg.jobs.events import Event, Failure, Text, Work
 from kseg.segment import unreadable
 from kseg.segment.errors import KsegError, UnreadableInput
+from kseg.segment.storage.attached import attach_all, attached_paths
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -261,7 +262,7 @@ class _WorkerPool:
         context = multiprocessing.get_context("fork" if forks else "spawn")
         parent_end, child_end = context.Pipe()
         others = [worker.connection for worker in self._workers] + [parent_end] if forks else []
-        arguments = (child_end, others, self._work, self._targets, self._options)
+        arguments = (child_end, others, self._work, self._targets, self._options, attached_paths())
         process = context.Process(target=_serve, args=arguments, daemon=True)  # type: ignore[attr-defined]
         masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
@@ -297,14 +298,17 @@ def _serve(
     work: Work[T, O],
     targets: Sequence[T],
     options: O,
+    attached: Sequence[str],
 ) -> None:
     """A worker's main loop: take a number, send the events of that target, until the parent closes the pipe. inherited: the
-    parent's ends of pipes that a fork copied here; left open, they would hide the parent's death.
+    parent's ends of pipes that a fork copied here; left open, they would hide the parent's death. attached:
+    archives and object stores that the parent reads.
     """
     for other in inherited:
         other.close()
     _end_with_the_parent(connection)
     try:
+        attach_all(attached)
         while True:
             number = int.from_bytes(connection.recv_bytes(), "little")
             _send_events(connection, number, targets[number], work, options)

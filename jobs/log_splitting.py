@@ -7,7 +7,6 @@ A piece lies between two batch boundaries, as far as the index can be trusted. S
 from its start lead exactly to its end, and gives up the piece if they do not.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
@@ -17,6 +16,7 @@ from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import MappedFile
 from kseg.segment.layout import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
 from kseg.segment.sidecar.index import OffsetIndex
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 
@@ -71,7 +71,7 @@ def index_cuts(log_path: str, piece_bytes: int) -> list[int]:
     """
     cuts = [0]
     try:
-        size_bytes = os.stat(log_path).st_size
+        size_bytes = places.stat(log_path).st_size
         if size_bytes < 2 * piece_bytes or not log_path.endswith(LOG_SUFFIX):
             return cuts
         with MappedFile(log_path.removesuffix(LOG_SUFFIX) + OFFSET_INDEX_SUFFIX) as file:

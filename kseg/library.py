@@ -35,6 +35,7 @@ from kseg.segment.partition.targets import (
     is_selected,
     resolve_targets,
 )
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
@@ -391,7 +392,7 @@ def _findings(target: Target, level: Level, now_ms: int | None) -> Iterator[Find
 
 def _size_bytes(path: str) -> int:
     try:
-        return os.stat(path).st_size
+        return places.stat(path).st_size
     except OSError as error:
         raise cannot_read(path, error) from error
 

@@ -1,7 +1,8 @@
 """The file layer: opens and maps every input (`new_files` creates files, `change.apply` changes them).
 
 Everything above sees buffers. Inputs are opened read-only and mapped, read in order, and on request dropped from
-the page cache afterwards, so that a scan does not evict a working broker's pages.
+the page cache afterwards, so that a scan does not evict a working broker's pages. A file that is on no disk (`segment.storage`) is a
+local copy of what is needed of it.
 """
 
 import errno
@@ -17,6 +18,10 @@ from kseg.segment import unreadable
 from kseg.segment.errors import UnreadableInput, cannot_read
 from kseg.segment.holes import data_extents
 from kseg.segment.kernel import bad_pages
+from kseg.segment.storage import places
+from kseg.segment.storage.attached import is_anything_attached, item_at, located
+from kseg.segment.storage.local_copy import RangedCopy, is_worth_ranges, whole_copy
+from kseg.segment.storage.origin import ItemKind
 from kseg.segment.unreadable import BadArea
 
 # Up to this size reading costs less than a map with its page faults.
@@ -63,7 +68,8 @@ class MappedFile:
     hole, which reads as zeros. view: the bytes (an empty
     view for an empty file; the map is a snapshot of the inode, a rename or unlink does not disturb it); zeros where
     they cannot be read (`unreadable`).
-    random_access: only a few places will be looked at, so reading ahead is in vain.
+    random_access: only a few places will be looked at, so reading ahead is in vain; of a file that is on no disk nothing is fetched until
+    somebody asks for `view`, which is everything, or says what it will look at of `sparse_view` (`need`).
     Raises UnreadableInput when the path is missing, no regular file, or may not be read.
     """
 
@@ -73,7 +79,11 @@ class MappedFile:
         self.path = os.fspath(path)
         self._map: mmap.mmap | None = None
         self._drops_cache = drop_cache
-        self._descriptor = _opened(self.path)
+        self._ranges: RangedCopy | None = None
+        if is_anything_attached():
+            self._descriptor, self._ranges = _opened_in_part(self.path, random_access)
+        else:
+            self._descriptor = _opened(self.path)
         try:
             status = os.fstat(self._descriptor)
             if not stat.S_ISREG(status.st_mode):
@@ -81,7 +91,7 @@ class MappedFile:
             self.size_bytes = status.st_size
             self._status = status
             self.data_end = status.st_size
-            if 512 * status.st_blocks < status.st_size:
+            if 512 * status.st_blocks < status.st_size and self._ranges is None:
                 self.data_end = _data_end(self._descriptor, status.st_size)
             content = b""
             if 0 < status.st_size <= SMALL_BYTES:
@@ -89,7 +99,7 @@ class MappedFile:
                 self.size_bytes = len(content)
             elif status.st_size:
                 self._map = self._mapped(random_access)
-            self.view = memoryview(content if self._map is None else self._map)
+            self.sparse_view = memoryview(content if self._map is None else self._map)
         except OSError as error:
             os.close(self._descriptor)
             raise cannot_read(self.path, error) from error
@@ -107,6 +117,8 @@ class MappedFile:
     def _mapped(self, random_access: bool) -> mmap.mmap:
         """Raises OSError, and ValueError for a file that has become shorter."""
         status = self._status
+        if self._ranges is not None:  # filled while it is mapped, by this process
+            return mmap.mmap(self._descriptor, status.st_size, access=mmap.ACCESS_READ)
         found = _Map(self._descriptor, status.st_size, access=mmap.ACCESS_READ)
         found.madvise(mmap.MADV_RANDOM if random_access else mmap.MADV_SEQUENTIAL)
         if found.watch(self._descriptor, status):
@@ -129,11 +141,35 @@ class MappedFile:
         return data_extents(self._descriptor, start, stop - start)
 
     @property
+    def view(self) -> memoryview:
+        """All bytes."""
+        if self._ranges is not None:
+            self.need(0, self.size_bytes)
+        return self.sparse_view
+
+    def need(self, start: int, stop: int) -> None:
+        """Have what is between two positions in `sparse_view`. Raises UnreadableInput."""
+        if self._ranges is None:
+            return
+        try:
+            self._ranges.need(start, stop)
+        except OSError as error:
+            raise cannot_read(self.path, error) from error
+
+    @property
+    def is_in_part(self) -> bool:
+        """Whether `sparse_view` has only what somebody needed."""
+        return self._ranges is not None
+
+    @property
     def mtime_ms(self) -> int:
         return self._status.st_mtime_ns // 1_000_000
 
     def is_unchanged(self, status: os.stat_result) -> bool:
         """Whether `status` is that of this file, and nothing was written to it since it was opened."""
+        if is_anything_attached() and located(self.path) is not None:
+            # a copy has an inode of its own; one process sees one listing
+            return (status.st_size, status.st_mtime_ns) == (self._status.st_size, self._status.st_mtime_ns)
         return _identity(status) == _identity(self._status)
 
     def unreadable(self, start: int = 0, stop: int | None = None) -> tuple[BadArea, ...]:
@@ -141,7 +177,9 @@ class MappedFile:
         return unreadable.areas(unreadable.identity_of(self._status), start, stop)
 
     def close(self) -> None:
-        self.view.release()
+        self.sparse_view.release()
+        if self._ranges is not None:
+            self._ranges.close()
         if self._drops_cache and self._descriptor >= 0:
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         if self._map is not None:
@@ -352,11 +390,15 @@ class Probe:
     Raises UnreadableInput when it cannot be opened or read.
     """
 
-    __slots__ = ("_descriptor", "_status", "path", "size_bytes")
+    __slots__ = ("_descriptor", "_ranges", "_status", "path", "size_bytes")
 
     def __init__(self, path: str | os.PathLike[str], *, is_surely_regular: bool = False) -> None:
         self.path = os.fspath(path)
-        self._descriptor = _opened_at_once(self.path) if is_surely_regular else _opened(self.path)
+        self._ranges: RangedCopy | None = None
+        if is_anything_attached():
+            self._descriptor, self._ranges = _opened_in_part(self.path, True)
+        else:
+            self._descriptor = _opened_at_once(self.path) if is_surely_regular else _opened(self.path)
         try:
             self._status = os.fstat(self._descriptor)
         except OSError as error:
@@ -368,6 +410,8 @@ class Probe:
     def read(self, position: int, count: int) -> bytes:
         """At most `count` bytes from `position` on; zeros where they cannot be read."""
         try:
+            if self._ranges is not None:
+                self._ranges.need(position, position + count)
             return _content(self._descriptor, self._status, count, position)
         except OSError as error:
             raise cannot_read(self.path, error) from error
@@ -378,6 +422,8 @@ class Probe:
 
     def is_hole_from(self, position: int) -> bool:
         """Whether nothing was ever written from `position` on; False where the file system does not tell."""
+        if self._ranges is not None:
+            return False
         try:
             os.lseek(self._descriptor, position, os.SEEK_DATA)
         except OSError as error:
@@ -389,6 +435,8 @@ class Probe:
 
     def __exit__(self, *_: object) -> None:
         os.close(self._descriptor)
+        if self._ranges is not None:
+            self._ranges.close()
 
 
 def read_end(path: str | os.PathLike[str], count: int) -> tuple[int, bytes]:
@@ -400,9 +448,28 @@ def read_end(path: str | os.PathLike[str], count: int) -> tuple[int, bytes]:
         return file.size_bytes, file.read(max(0, file.size_bytes - count), count)
 
 
+def _opened_in_part(name: str, random_access: bool) -> tuple[int, RangedCopy | None]:
+    """A descriptor of a file that may be on no disk, and what fills it where only parts will be looked at."""
+    try:
+        place = located(name)
+        if place is None:
+            return _opened(name), None
+        item = item_at(*place)
+        if item.kind is not ItemKind.FILE:
+            raise UnreadableInput(f"cannot read {name}: not a regular file")
+        if random_access and is_worth_ranges(*place, item):
+            ranges = RangedCopy(*place, item)
+            return ranges.descriptor, ranges
+        return whole_copy(*place, item), None
+    except OSError as error:
+        raise cannot_read(name, error) from error
+
+
 def _opened(name: str) -> int:
     """A descriptor to read from. O_NONBLOCK: opening a pipe must not wait for whoever writes it. A device is not even
     opened, which could set off anything: a link among the evidence can lead to one."""
+    if is_anything_attached() and located(name) is not None:
+        return _opened_in_part(name, False)[0]
     try:
         if stat.S_IFMT(os.stat(name).st_mode) in _DEVICES:
             raise UnreadableInput(f"cannot read {name}: not a regular file")
@@ -426,7 +493,7 @@ def is_directory(path: str | os.PathLike[str]) -> bool | None:
     """Whether `path` is a directory, or leads to one; None when there is nothing. Raises UnreadableInput when nobody can
     tell: os.path.isdir would say no."""
     try:
-        return stat.S_ISDIR(os.stat(path).st_mode)
+        return stat.S_ISDIR(places.stat(os.fspath(path)).st_mode)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -30,6 +30,7 @@ from kseg.jobs.fanout import Named, bug, guarded
 from kseg.jobs.log_splitting import CannotSplit, Prevalidatable, Splittable
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import Finding
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 from kseg.spark.visibility import FileSample, NotVisible, first_not_visible
 
@@ -326,18 +327,18 @@ def enter_directory(directory: str) -> None:
 
 def _make_import_paths_absolute() -> None:
     """Have what is imported from relative places be found from elsewhere too: Spark puts shipped zips under `.`."""
-    sys.path[:] = [os.path.abspath(place) for place in sys.path]
+    sys.path[:] = [places.abspath(place) for place in sys.path]
     for module in list(sys.modules.values()):
         inside = getattr(module, "__path__", None)
         if isinstance(inside, list):
-            inside[:] = [os.path.abspath(place) for place in inside]
+            inside[:] = [places.abspath(place) for place in inside]
 
 
 def _bytes_at(path: str) -> int:
     try:
-        if not os.path.isdir(path):
-            return os.stat(path).st_size
-        with os.scandir(path) as entries:
+        if not places.isdir(path):
+            return places.stat(path).st_size
+        with places.scandir(path) as entries:
             return sum(entry.stat().st_size for entry in entries if entry.is_file())
     except OSError:
         return 0  # whoever works on it says why it cannot be read

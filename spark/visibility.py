@@ -16,6 +16,7 @@ from contextlib import closing
 
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import InputStream
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 MAX_SAMPLES = 16
@@ -62,7 +63,7 @@ def file_samples(paths: Sequence[str], *, are_changing: bool = False) -> tuple[F
     by_parent = {os.path.dirname(path): path for path in reversed(paths)}
     chosen = list(by_parent.values())[:: max(1, -(-len(by_parent) // MAX_SAMPLES))]
     if are_changing:
-        directories = (path if os.path.isdir(path) else os.path.dirname(path) or os.curdir for path in chosen)
+        directories = (path if places.isdir(path) else os.path.dirname(path) or os.curdir for path in chosen)
         return tuple(FileSample(path, None) for path in directories)
     return tuple(filter(None, map(_landmark, chosen)))
 
@@ -72,17 +73,17 @@ def first_not_visible(marks: Sequence[FileSample]) -> NotVisible | None:
     for mark in marks:
         problem = _difference(mark)
         if problem is not None:
-            return NotVisible(socket.gethostname(), os.path.abspath(mark.path), problem)
+            return NotVisible(socket.gethostname(), places.abspath(mark.path), problem)
     return None
 
 
 def directory_sample(path: str) -> DirectorySample:
     """Of a directory, or of the nearest one above it that is there."""
-    path = os.path.abspath(path)
-    while not os.path.isdir(path) and os.path.dirname(path) != path:
+    path = places.abspath(path)
+    while not places.isdir(path) and os.path.dirname(path) != path:
         path = os.path.dirname(path)
     try:
-        names = sorted(name for name in os.listdir(path) if not name.startswith(TEMPORARY_PREFIXES))
+        names = sorted(name for name in places.listdir(path) if not name.startswith(TEMPORARY_PREFIXES))
     except OSError:
         names = []  # whoever works on it says so
     return DirectorySample(path, tuple(names[:: max(1, -(-len(names) // MAX_SAMPLES))]))
@@ -91,9 +92,9 @@ def directory_sample(path: str) -> DirectorySample:
 def check_directory_sample(seen: DirectorySample) -> None:
     """Raises UnreadableInput where this machine does not see the directory that the driver sees."""
     first = os.path.join(seen.path, seen.names[0]) if seen.names else seen.path
-    if not os.path.isdir(seen.path):
+    if not places.isdir(seen.path):
         raise UnreadableInput(NotVisible(socket.gethostname(), seen.path, "does not see").sentence)
-    if seen.names and not any(os.path.lexists(os.path.join(seen.path, name)) for name in seen.names):
+    if seen.names and not any(places.lexists(os.path.join(seen.path, name)) for name in seen.names):
         raise UnreadableInput(NotVisible(socket.gethostname(), first, "does not see").sentence)
 
 
@@ -107,18 +108,18 @@ def check_file_sample(mark: FileSample | None) -> None:
     gone meanwhile: whoever works on it says so."""
     problem = None if mark is None else _difference(mark)
     if mark is not None and problem == "has another":
-        raise UnreadableInput(NotVisible(socket.gethostname(), os.path.abspath(mark.path), problem).sentence)
+        raise UnreadableInput(NotVisible(socket.gethostname(), places.abspath(mark.path), problem).sentence)
 
 
 def _landmark(path: str) -> FileSample | None:
     try:
-        if os.path.isdir(path):
-            with os.scandir(path) as entries:
+        if places.isdir(path):
+            with places.scandir(path) as entries:
                 files = sorted(entry.path for entry in entries if entry.is_file() and entry.stat().st_size)
             if not files:
                 return FileSample(path, None)
             path = files[0]
-        size_bytes = os.stat(path).st_size
+        size_bytes = places.stat(path).st_size
         return FileSample(path, size_bytes, _digest(path, size_bytes))
     except (OSError, UnreadableInput):
         return None  # the driver cannot read it either: whoever works on it says so
@@ -127,8 +128,8 @@ def _landmark(path: str) -> FileSample | None:
 def _difference(mark: FileSample) -> str | None:
     try:
         if mark.size_bytes is None:
-            return None if os.path.isdir(mark.path) else "does not see"
-        if os.stat(mark.path).st_size < mark.size_bytes:
+            return None if places.isdir(mark.path) else "does not see"
+        if places.stat(mark.path).st_size < mark.size_bytes:
             return "has another"
         return None if _digest(mark.path, mark.size_bytes) == mark.digest else "has another"
     except FileNotFoundError:

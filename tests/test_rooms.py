@@ -47,6 +47,9 @@ DOORS = {
     "segment/memory.py": "anonymous memory",
     "segment/mounts.py": "reads the kernel's mount table",
     "segment/new_files.py": "creates files and directories",
+    "segment/storage/archive_bytes.py": "reads a tar archive",
+    "segment/storage/local_copy.py": "unnamed files for what is on no disk",
+    "segment/storage/tar_archive.py": "an unnamed file for what was decompressed",
     "segment/unreadable.py": "reads around bad sectors",
     "change/apply/anchors.py": "walks paths by descriptors, never through a link",
     "change/apply/append_files.py": "extends and cuts the files of an append",
@@ -120,6 +123,33 @@ def test_files_are_opened_and_changed_in_few_modules() -> None:
         if any(isinstance(node, ast.Call) and _opens(node) for node in nodes)
     }
     assert found == set(DOORS)
+
+
+# Rooms that read what may be in an object store or a tar archive: they ask `segment.storage.places`, not the system.
+READERS = (
+    *("segment/partition/", "segment/scanning/", "segment/kafka07/", "inspection/", "internal_topics/"),
+    *("recovery/verify/", "recovery/loading/", "recovery/broker_start/", "jobs/"),
+)
+LOOKS = {"stat", "lstat", "scandir", "listdir"}
+PATH_LOOKS = {"isdir", "isfile", "exists", "lexists", "islink", "realpath", "abspath", "getsize"}
+# module → why it asks the system itself
+SYSTEM_LOOKS = {
+    "inspection/export/output_folder.py": "the output is on a disk",
+    "inspection/export/run.py": "the output is on a disk",
+}
+
+
+def test_readers_look_at_paths_where_the_bytes_may_be_anywhere() -> None:
+    found = set()
+    for name, path in _modules():
+        if not name.startswith(READERS):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute):
+                whose = ast.unparse(node.value)
+                if (whose == "os" and node.attr in LOOKS) or (whose == "os.path" and node.attr in PATH_LOOKS):
+                    found.add(name)
+    assert found == SYSTEM_LOOKS.keys()
 
 
 def test_results_and_findings_are_read_as_values_not_as_output() -> None:

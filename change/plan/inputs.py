@@ -6,6 +6,7 @@ import stat
 from kseg.change.plan.steps import FileIdentity
 from kseg.segment.errors import Refused, cannot_read
 from kseg.segment.partition.names import Role, parse_file_name
+from kseg.segment.storage import places
 
 
 def inputs_of(directory: str) -> tuple[FileIdentity, ...]:
@@ -16,7 +17,7 @@ def inputs_of(directory: str) -> tuple[FileIdentity, ...]:
     Raises UnreadableInput when the directory cannot be listed, Refused where one of Kafka's files is a link."""
     found = []
     try:
-        with os.scandir(directory) as entries:
+        with places.scandir(directory) as entries:
             for entry in entries:
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode):
@@ -36,7 +37,7 @@ def identity(name: str, status: os.stat_result) -> FileIdentity:
     return FileIdentity(name, status.st_size, status.st_mtime_ns, status.st_ino)
 
 
-def _leads_to_file(entry: os.DirEntry[str]) -> bool:
+def _leads_to_file(entry: places.DirEntry) -> bool:
     try:
         return entry.is_file()
     except OSError:  # a ring of links

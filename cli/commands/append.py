@@ -17,6 +17,7 @@ from kseg.cli.options import (
     offset_option,
     read_epoch,
 )
+from kseg.cli.read_only_paths import refuse_read_only
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.streams import complain
 from kseg.jobs.events import Event, Row
@@ -199,6 +200,7 @@ def command(
     before the first byte is written: a line that means nothing ends the work with status 2, and nothing was changed. The
     exit status is 1 when something is to be appended and was only planned.
     """  # fmt: skip
+    refuse_read_only("append", paths)
     if len(paths) != 1:
         raise UsageError("kseg append takes exactly one PATH")
     from kseg.change.append.append import append, append_target

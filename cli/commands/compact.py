@@ -36,6 +36,7 @@ from kseg.cli.options import (
     read_offset,
     size_option,
 )
+from kseg.cli.read_only_paths import refuse_read_only
 from kseg.cli.topic_evidence import CleanupPolicy, MetadataPath, ServerProperties, TopicProperties
 
 EXAMPLES = (
@@ -233,6 +234,7 @@ def command(
     the policy unless --cleanup-policy or --config says it. A topic with an unknown policy is left alone. The exit status is 1 when a compaction is due and
     was only planned.
     """
+    refuse_read_only("compact", paths)
     check_way(apply, output, hard_link)
     keeping = keeping_of(journal, quarantine, output)
     from kseg.cli.html.html_option import page_for

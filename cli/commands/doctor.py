@@ -13,6 +13,7 @@ from kseg.cli.options import (
     Paths,
     Verbose,
 )
+from kseg.cli.read_only_paths import refuse_read_only
 from kseg.cli.topic_evidence import MetadataPath
 
 EXAMPLES = (
@@ -44,6 +45,7 @@ def command(
     not in the log, and files that nothing uses any more. Never writes. The exit status is 1 when there is an error or
     something is to be done.
     """
+    refuse_read_only("doctor", paths)
     from kseg.cli.doctor.examination import Examination
     from kseg.cli.html.html_option import page_for
     from kseg.cli.render import Style

@@ -1,6 +1,5 @@
 """`kseg groups`: what consumer, share and streams groups committed, where they stand, and when they went back."""
 
-import os
 from typing import Annotated
 
 from kseg.cli.option_schema import FILTER, Option
@@ -15,6 +14,7 @@ from kseg.cli.options import (
 )
 from kseg.cli.topic_evidence import MetadataPath
 from kseg.segment.errors import Refused, UsageError
+from kseg.segment.storage import places
 
 EXAMPLES = (
     ("Which groups are there, and who lags", "kseg groups /var/lib/kafka"),
@@ -83,7 +83,7 @@ def command(
 
     if not paths:
         raise UsageError("kseg groups needs at least one PATH")
-    if reset_csv is not None and os.path.lexists(reset_csv):
+    if reset_csv is not None and places.lexists(reset_csv):
         raise Refused(f"{reset_csv} already exists")
     evidence = group_evidence(paths, metadata)
     if evidence.replicas and not evidence.chosen:

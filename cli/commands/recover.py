@@ -33,6 +33,7 @@ from kseg.cli.options import (
     offset_option,
     size_option,
 )
+from kseg.cli.read_only_paths import refuse_read_only
 from kseg.cli.topic_evidence import MetadataPath, ServerProperties
 
 if TYPE_CHECKING:
@@ -194,6 +195,7 @@ def command(
     What is removed goes to a quarantine, and `kseg undo` restores it. The exit status is 1 when a repair is due
     and was only planned.
     """
+    refuse_read_only("recover", paths)
     check_way(apply, output, hard_link)
     keeping = keeping_of(journal, quarantine, output)
     from kseg.cli.next_command import apply_command, command_line, plan_options

@@ -31,6 +31,7 @@ from kseg.cli.options import (
     read_size,
     size_option,
 )
+from kseg.cli.read_only_paths import refuse_read_only
 from kseg.cli.topic_evidence import CleanupPolicy, MetadataPath, ServerProperties, TopicProperties
 from kseg.segment.errors import UsageError
 
@@ -174,6 +175,7 @@ def command(
     was marked a while ago (alone, without a limit, it marks nothing more); until then --unmark, or `kseg undo`, brings it back. Files of Kafka 0.7 go by their
     modification time and size.
     """
+    refuse_read_only("retain", paths)
     if unmark and (purge or what_if or retention_ms is not None or retention_bytes is not None or config):
         raise UsageError("--unmark excludes limits, --purge and --what-if")
     if free is not None and (not free or unmark or what_if or log_start_offset is not None):

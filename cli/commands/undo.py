@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from kseg.cli.change_options import FollowLinks
 from kseg.cli.option_schema import Argument, Option
 from kseg.cli.options import Json, NoBar, NoJobs, NoNow, Quiet
+from kseg.cli.read_only_paths import refuse_read_only
 from kseg.jobs.events import Event
 from kseg.segment.errors import UsageError
 
@@ -62,6 +63,7 @@ def command(
     killed half way can be undone too, or finished. An undo that was killed continues when the command is repeated. A run is undone
     as a whole by the paths that were given to it, or not at all. The exit status is 1 when something is to be forgotten and was only planned.
     """
+    refuse_read_only("undo", journals)
     if not journals:
         raise UsageError("kseg undo needs at least one JOURNAL")
     if list_only + finish + forget > 1:

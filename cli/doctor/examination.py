@@ -27,6 +27,7 @@ from kseg.jobs.events import Event, Failure, Row
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
@@ -286,7 +287,7 @@ def _node_row(image: "MetadataImage", node_id: int | None) -> dict[str, object]:
 def _damage_row(damage: _Damage, repair: "RecoverResult | None", reason: str | None) -> dict[str, object]:
     return {
         "type": "damage",
-        "partition": os.path.basename(os.path.abspath(damage.target.path)),
+        "partition": os.path.basename(places.abspath(damage.target.path)),
         "path": damage.target.path,
         "errors": sum(damage.errors.values()),
         "findings": damage.errors,

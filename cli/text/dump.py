@@ -6,6 +6,7 @@ from typing import Any
 
 from kseg.cli.text.common import bytes_words
 from kseg.segment.moments import moment
+from kseg.segment.storage import places
 
 _KEY_CHARACTERS = 40
 _MESSAGE_CHARACTERS = 120
@@ -25,7 +26,7 @@ class RecordTable:
             return values
         shown: dict[str, object] = {"type": "record"}
         if self._has_partitions:
-            shown["partition"] = os.path.basename(os.path.dirname(os.path.abspath(str(values["file"]))))
+            shown["partition"] = os.path.basename(os.path.dirname(places.abspath(str(values["file"]))))
         shown["offset"] = values.get("offset")
         timestamp = values.get("timestamp")
         shown["time"] = moment(timestamp) if isinstance(timestamp, int) and timestamp >= 0 else None

@@ -10,6 +10,7 @@ from kseg.cli.text.amounts import size_words
 from kseg.cli.text.broker_start import broker_start_words
 from kseg.segment.counted import counted
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.storage import places
 from kseg.segment.terminal import visible
 
 _NAMES_SHOWN = 5
@@ -47,7 +48,7 @@ class VerifyReport:
             if values["errors"]:
                 self._damaged_partitions += 1
                 if len(self._damaged) < _NAMES_SHOWN:
-                    self._damaged.append(os.path.basename(os.path.abspath(str(values["path"]))))
+                    self._damaged.append(os.path.basename(places.abspath(str(values["path"]))))
 
     def opening(self, summary: RunSummary) -> Iterator[Line]:
         yield self._verdict(summary)

@@ -13,7 +13,6 @@
    newest snapshot are believed, as a broker believes them (`committed_ranges`).
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -30,6 +29,7 @@ from kseg.segment.partition.narrowing import segments_within, stop_for
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.scanning.damage import Damage
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 SMALLEST_PART_BYTES = 64 * 1024
@@ -192,7 +192,7 @@ def _gap_behind(segment: LogSegment, offset: int, last: int) -> int:
 
 def _size_of(segment: LogSegment) -> int:
     try:
-        return os.stat(segment.path).st_size
+        return places.stat(segment.path).st_size
     except OSError as error:
         raise cannot_read(segment.path, error) from error
 

@@ -15,6 +15,7 @@ from kseg.segment.layout import INT32_MAX
 from kseg.segment.partition.names import parse_given_name
 from kseg.segment.partition.targets import FileTarget
 from kseg.segment.scanning.header_continuity import HeaderContinuity
+from kseg.segment.storage import places
 
 # A dump that wants a few records of a larger log does not walk over all of it.
 _MAX_PARTIAL_LOG_BYTES = 64 * 1024 * 1024
@@ -57,5 +58,5 @@ def _header_findings(
     if is_part:
         seen = None
     with suppress(UnreadableInput, OSError):  # the dump has reported it
-        if not is_part or os.path.getsize(path) <= _MAX_PARTIAL_LOG_BYTES:
+        if not is_part or places.getsize(path) <= _MAX_PARTIAL_LOG_BYTES:
             yield from altered(path, name.base_offset or 0, header_check, seen)

@@ -24,6 +24,7 @@ from kseg.segment.scanning.batches import scan
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import unnumbered
 from kseg.segment.scanning.header_continuity import HeaderContinuity
+from kseg.segment.storage import places
 
 if TYPE_CHECKING:
     from kseg.inspection.dump.log_rows import LogRows
@@ -173,7 +174,7 @@ def _first_position(path: str, base_offset: int, log: MappedFile, from_offset: i
     True means that a valid batch starts there at or below the offset, so no requested record precedes it.
     """
     index_path = path.removesuffix(LOG_SUFFIX) + OFFSET_INDEX_SUFFIX
-    if from_offset is None or not path.endswith(LOG_SUFFIX) or not os.path.isfile(index_path):
+    if from_offset is None or not path.endswith(LOG_SUFFIX) or not places.isfile(index_path):
         return 0
     from kseg.segment.sidecar.index import OffsetIndex
 

@@ -21,6 +21,7 @@ from kseg.segment.header_tables import Columns
 from kseg.segment.kernel.batch_walk import FULL, walk
 from kseg.segment.layout import INT32_MAX, MAX_SEGMENT_BYTES
 from kseg.segment.partition.names import Role, parse_given_name
+from kseg.segment.storage import places
 
 _HEADERS_PER_WALK = 1024
 
@@ -33,7 +34,7 @@ def cuts(path: str, options: DumpOptions, piece_bytes: int) -> list[int]:
     if not is_plain or options.max_bytes != INT32_MAX or not options.selection.selects_everything:
         return [0]
     with suppress(OSError):
-        if os.stat(path).st_size <= MAX_SEGMENT_BYTES:
+        if places.stat(path).st_size <= MAX_SEGMENT_BYTES:
             return index_cuts(path, piece_bytes)
     return [0]
 

@@ -15,6 +15,7 @@ from kseg.segment.kernel.batch_walk import walk
 from kseg.segment.partition.names import parse_file_name
 from kseg.segment.scanning.header_continuity import HeaderContinuity
 from kseg.segment.scanning.scan import Scanner, rows_for
+from kseg.segment.storage import places
 
 
 class OpenLog:
@@ -38,7 +39,7 @@ def _following_base(path: str, base_offset: int) -> int | None:
     if own.base_offset is None:
         return None
     try:
-        names = map(parse_file_name, os.listdir(os.path.dirname(path) or os.curdir))
+        names = map(parse_file_name, places.listdir(os.path.dirname(path) or os.curdir))
     except OSError:
         return None
     bases = (name.base_offset for name in names if (name.role, name.state) == (own.role, own.state))
@@ -89,6 +90,6 @@ class OpenLogCache:
 
 def _is_unchanged(file: MappedFile) -> bool:
     try:
-        return file.is_unchanged(os.stat(file.path))
+        return file.is_unchanged(places.stat(file.path))
     except OSError:
         return False

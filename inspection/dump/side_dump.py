@@ -1,6 +1,5 @@
 """`dump` for every file that is not a log: indexes, snapshots, checkpoints and metadata files."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
@@ -25,6 +24,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.names import FileName, Role, segment_file_name
 from kseg.segment.scanning.damage_findings import unnumbered
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
+from kseg.segment.storage import places
 
 
 def dump_side_file(
@@ -91,7 +91,7 @@ def _time_index(path: str, name: FileName, options: DumpOptions, open_logs: Open
         log = _look_up(log_path, base, options, open_logs)
         if not isinstance(log, UnreadableInput):
             yield from check_time_index(path, log, index.of_used_slots())
-        elif os.path.exists(log_path):
+        elif places.exists(log_path):
             raise log
         else:
             yield Finding("orphan-index", path, f"its log {log_path} is missing")

@@ -24,6 +24,7 @@ from kseg.jobs.events import Advance, Event, Row, Text
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of
+from kseg.segment.storage import places
 
 RECORDS_PER_BATCH = 32 * 1024
 _LONGEST_NAME = 120  # of a partition, in a file's name of at most 255 bytes
@@ -134,7 +135,7 @@ class _PartitionExport:
 
 def _stem(path: str, run_id: str) -> str:
     """Begins with `part-`, as Spark's do, and tells where the records come from."""
-    whole = os.path.abspath(path)
+    whole = places.abspath(path)
     name = os.path.basename(whole).encode(errors="surrogateescape")
     shown = (
         name[:_LONGEST_NAME].decode(errors="replace").encode("ascii", "replace").decode().replace("?", "_")
@@ -144,6 +145,6 @@ def _stem(path: str, run_id: str) -> str:
 
 def _size_of(path: str) -> int:
     try:
-        return os.stat(path).st_size
+        return places.stat(path).st_size
     except OSError:
         return 0

@@ -12,6 +12,7 @@ from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of
+from kseg.segment.storage import places
 
 LOGS = (Role.LOG, Role.KAFKA07_LOG)
 UNKNOWN_PARTITION = -1
@@ -47,7 +48,7 @@ def identity(path: str) -> tuple[str, int]:
     """Topic and partition from the name of a directory; else the name itself and UNKNOWN_PARTITION."""
     name = own_partition_name(path)
     if name is None:
-        return os.path.basename(os.path.abspath(path)), UNKNOWN_PARTITION
+        return os.path.basename(places.abspath(path)), UNKNOWN_PARTITION
     return name.topic, name.partition
 
 

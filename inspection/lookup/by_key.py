@@ -10,7 +10,6 @@
    transaction. Control records have no key of a user's.
 """
 
-import os
 from collections import deque
 from collections.abc import Generator, Iterator
 from contextlib import closing
@@ -32,6 +31,7 @@ from kseg.segment.partition.log_segment import LogSegment, Notes
 from kseg.segment.partition.narrowing import segments_within, stop_for
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.sidecar.txn_index import AbortedTxn
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 # of the spans that are searched backwards: the last one, and how much longer each one before it is
@@ -198,7 +198,7 @@ def _spans_of(log: PartitionLog, segment: LogSegment, wanted: KeyMatches) -> _Se
 def _range_of(notes: Notes, segment: LogSegment, bounds: Bounds) -> tuple[int, int]:
     """Where in a segment the bounds begin and end, as far as the indexes tell."""
     try:
-        size_bytes = os.stat(segment.path).st_size
+        size_bytes = places.stat(segment.path).st_size
     except OSError as error:
         raise cannot_read(segment.path, error) from error
     start, stop = 0, None

@@ -16,6 +16,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.layout import ENTRY_OVERHEAD, LOG_SUFFIX
 from kseg.segment.partition.names import parse_given_name
 from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of
+from kseg.segment.storage import places
 
 # In a larger log only the batch of the answer is checked, against adjacent batches.
 _MAX_WHOLE_LOG_BYTES = 16 * 1024 * 1024
@@ -64,7 +65,8 @@ class _AnswerFindings:
         if path not in self._by_log:
             with MappedFile(path, random_access=True) as file:
                 if file.size_bytes > _MAX_WHOLE_LOG_BYTES:
-                    if position is None:
+                    # adjacent headers are looked for in the whole file, which a lookup does not fetch
+                    if position is None or file.is_in_part:
                         return ()
                     size = int.from_bytes(file.view[position + 8 : position + 12], "big")
                     stop = min(position + ENTRY_OVERHEAD + size, file.size_bytes)
@@ -79,7 +81,7 @@ def _segment_for(target: PartitionTarget | FileTarget, offset: int | None) -> st
         return target.path if isinstance(target, FileTarget) else None
     directory = directory_of(target)
     with suppress(OSError):
-        names = [parse_given_name(name) for name in os.listdir(directory) if name.endswith(LOG_SUFFIX)]
+        names = [parse_given_name(name) for name in places.listdir(directory) if name.endswith(LOG_SUFFIX)]
         logs = [(name.base_offset or 0, name.name) for name in names if is_live_log(name)]
         floor = max((log for log in logs if log[0] <= offset), default=None)
         return None if floor is None else os.path.join(directory, floor[1])

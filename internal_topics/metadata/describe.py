@@ -28,6 +28,7 @@ from kseg.jobs.events import Event, Row
 from kseg.segment.errors import Refused, UsageError
 from kseg.segment.partition.names import parse_file_name
 from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 KINDS = (
@@ -102,7 +103,7 @@ def _metadata_path(directories: BrokerDirectories, finder: MetadataFinder) -> st
     if not paths:
         log_dirs = dict.fromkeys([*directories.log_dirs, *map(_log_dir_of, directories.partitions)])
         paths = [image.path for image in map(finder.image_for, log_dirs) if image is not None]
-    paths = list({os.path.realpath(path): path for path in paths}.values())
+    paths = list({places.realpath(path): path for path in paths}.values())
     if not paths:
         raise UsageError(
             f"there is no metadata log: neither {METADATA_DIRECTORY} nor a file of it under PATH or beside it"
@@ -128,13 +129,13 @@ def _named_log(found: BrokerPartition) -> str | None:
 def _log_dir_of(found: BrokerPartition) -> str:
     if isinstance(found.target, PartitionTarget) and found.target.log_dir is not None:
         return found.target.log_dir
-    directory = os.path.abspath(directory_of(found.target))
+    directory = places.abspath(directory_of(found.target))
     is_inside = found.name is not None or isinstance(found.target, PartitionTarget)
     return os.path.dirname(directory) if is_inside else directory
 
 
 def _read(path: str, reading: MetadataReading) -> MetadataImage:
-    return read_metadata_log(path, reading) if os.path.isdir(path) else read_metadata_file(path, reading)
+    return read_metadata_log(path, reading) if places.isdir(path) else read_metadata_file(path, reading)
 
 
 def _cluster_id(directories: BrokerDirectories, finder: MetadataFinder, image: MetadataImage) -> str | None:

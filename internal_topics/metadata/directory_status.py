@@ -27,6 +27,7 @@ from kseg.segment.files import read_small
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 _METADATA_FILE = NAME_BY_ROLE[Role.PARTITION_METADATA]
@@ -140,7 +141,7 @@ def missing_from(
 def _topic_id(path: str) -> tuple[bool, str | None]:
     """Whether there is a partition.metadata, and the id in it; None where it cannot be read."""
     place = os.path.join(path, _METADATA_FILE)
-    if not os.path.lexists(place):
+    if not places.lexists(place):
         return False, None
     try:
         return True, decode_partition_metadata(read_small(place)).topic_id

@@ -18,6 +18,7 @@ from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import METADATA_TOPIC, NAME_BY_ROLE, Role, parse_file_name
 from kseg.segment.sidecar.metadata_files import MetaProperties, decode_meta_properties
+from kseg.segment.storage import places
 
 METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
 
@@ -64,19 +65,19 @@ class MetadataFinder:
     def _by_placement(self, log_dir: str, image: MetadataImage) -> Node:
         from kseg.internal_topics.metadata.node_by_placement import node_by_placement
 
-        here = os.path.realpath(log_dir)
-        others = [other for other in [*self._given, *_neighbours(log_dir)] if os.path.realpath(other) != here]
+        here = places.realpath(log_dir)
+        others = [other for other in [*self._given, *_neighbours(log_dir)] if places.realpath(other) != here]
         found = [self.node_of(other).directory_id for other in others]
         taken = {each for each in found if each is not None}
-        is_own = os.path.realpath(os.path.dirname(image.path)) == here
+        is_own = places.realpath(os.path.dirname(image.path)) == here
         return node_by_placement(log_dir, self.node_of(log_dir), image, taken, is_own=is_own)
 
     def others_of(self, log_dir: str) -> list[str]:
         """The other log dirs of the same node, as far as they are given or found. One with the same directory id is a copy."""
-        node, seen = self.placed_node_of(log_dir), {os.path.realpath(log_dir)}
+        node, seen = self.placed_node_of(log_dir), {places.realpath(log_dir)}
         found = []
         for other in [*self._given, *_neighbours(log_dir)]:
-            real = os.path.realpath(other)
+            real = places.realpath(other)
             theirs = self.node_of(other)
             is_copy = node.directory_id is not None and node.directory_id == theirs.directory_id
             if real not in seen and node.node_id is not None and _is_same(node, theirs) and not is_copy:
@@ -94,7 +95,7 @@ class MetadataFinder:
                 )
             return self._explicit
         own = os.path.join(log_dir, METADATA_DIRECTORY)
-        if os.path.isdir(own):
+        if places.isdir(own):
             return self._read(own)
         found = [
             self._read(os.path.join(other, METADATA_DIRECTORY))
@@ -114,7 +115,7 @@ class MetadataFinder:
         return image.is_certain and self._by_placement(log_dir, image).node_id == theirs.node_id
 
     def _read(self, path: str) -> MetadataImage:
-        key = os.path.realpath(path)
+        key = places.realpath(path)
         if key not in self._images:
             try:
                 self._images[key] = _read(path)
@@ -129,7 +130,7 @@ def _read(path: str) -> MetadataImage:
     # most directories that are looked at have none: the decoder is not imported for these
     from kseg.internal_topics.metadata.metadata_log import read_metadata_file, read_metadata_log
 
-    return read_metadata_log(path) if os.path.isdir(path) else read_metadata_file(path)
+    return read_metadata_log(path) if places.isdir(path) else read_metadata_file(path)
 
 
 def node_of(log_dir: str) -> Node:
@@ -145,18 +146,18 @@ def node_of(log_dir: str) -> Node:
 
 def _named(path: str) -> str:
     """The directory or file of a metadata log that the user named."""
-    if not os.path.isdir(path):
-        if not os.path.lexists(path):
+    if not places.isdir(path):
+        if not places.lexists(path):
             raise UnreadableInput(f"cannot read {path}: No such file or directory")
         name = parse_file_name(os.path.basename(path))
         if name.role not in (Role.METADATA_SNAPSHOT, Role.LOG):
             raise UsageError(f"{path} is neither a snapshot nor a segment of a metadata log")
         return path
     inside = os.path.join(path, METADATA_DIRECTORY)
-    if os.path.isdir(inside):
+    if places.isdir(inside):
         return inside
     try:
-        roles = {parse_file_name(name).role for name in os.listdir(path)}
+        roles = {parse_file_name(name).role for name in places.listdir(path)}
     except OSError as error:
         raise cannot_read(path, error) from error
     if not roles & {Role.LOG, Role.METADATA_SNAPSHOT}:
@@ -171,15 +172,15 @@ def _is_same(node: Node, other: Node) -> bool:
 def _with_metadata(directories: Sequence[str]) -> Iterator[str]:
     seen: set[str] = set()
     for directory in directories:
-        real = os.path.realpath(directory)
-        if real not in seen and os.path.isdir(os.path.join(real, METADATA_DIRECTORY)):
+        real = places.realpath(directory)
+        if real not in seen and places.isdir(os.path.join(real, METADATA_DIRECTORY)):
             seen.add(real)
             yield directory
 
 
 def _neighbours(log_dir: str) -> Iterator[str]:
     """Directories beside a log dir, and those whose last two names differ from its only in their numbers."""
-    path = os.path.abspath(log_dir)
+    path = places.abspath(log_dir)
     parent = os.path.dirname(path)
     yield from _children(parent)
     for folder in _children(os.path.dirname(parent)):
@@ -191,7 +192,7 @@ def _neighbours(log_dir: str) -> Iterator[str]:
 
 def _children(directory: str) -> list[str]:
     try:
-        names = sorted(os.listdir(directory))[:_MAX_NEIGHBOURS]
+        names = sorted(places.listdir(directory))[:_MAX_NEIGHBOURS]
     except OSError:
         return []
     return [os.path.join(directory, name) for name in names]

@@ -48,6 +48,7 @@ from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.metadata_files import decode_quorum_state
 from kseg.segment.state.control import parse_control_record
 from kseg.segment.state.kraft_messages import LEADER_CHANGE
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 _NO_OP = b"\x14"  # the api key of a NoOpRecord, in its second byte
@@ -75,7 +76,7 @@ def read_metadata_log(directory: str, reading: MetadataReading = _WHOLE_LOG) -> 
     """The image of a `__cluster_metadata-0` directory. Raises UnreadableInput when it cannot be listed, or does not reach back to the
     state that is asked for."""
     try:
-        names = [parse_file_name(name) for name in sorted(os.listdir(directory))]
+        names = [parse_file_name(name) for name in sorted(places.listdir(directory))]
     except OSError as error:
         raise cannot_read(directory, error) from error
     return _LogReader(directory, names, reading).image()

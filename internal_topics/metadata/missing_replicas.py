@@ -16,6 +16,7 @@ from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import PartitionState, Role, parse_partition_directory
+from kseg.segment.storage import places
 
 _NOTED_IN = (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS)  # all replicas are, within a minute of their making
 
@@ -60,7 +61,7 @@ def _partitions_in(log_dir: str) -> _Names:
     """The partition directories of a log dir, by the partition's name and their state."""
     found: _Names = {}
     try:
-        names = sorted(os.listdir(log_dir))
+        names = sorted(places.listdir(log_dir))
     except OSError:
         return {}
     for entry in names:
@@ -68,7 +69,7 @@ def _partitions_in(log_dir: str) -> _Names:
             name = parse_partition_directory(entry)
         except FormatError:
             continue
-        if os.path.isdir(os.path.join(log_dir, entry)):
+        if places.isdir(os.path.join(log_dir, entry)):
             found.setdefault(f"{name.topic}-{name.partition}", {})[name.state] = entry
     return found
 

@@ -19,6 +19,7 @@ from kseg.segment.partition.names import METADATA_TOPIC, parse_file_name
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.decode import Decoder
 from kseg.segment.scanning.scan import Scanner
+from kseg.segment.storage import places
 
 _TOPIC_RECORD = b"\x01\x02"  # frame version and type
 
@@ -35,8 +36,8 @@ def topic_names_beside(path: str, topic: str) -> Mapping[str, str]:
         return _names_in(directory, _signature(directory, None if is_in_log else os.path.basename(path)))
     log_dir = os.path.join(directory, os.pardir)
     beside = os.path.join(log_dir, METADATA_DIRECTORY)
-    if not os.path.isdir(beside):
-        log_dir = os.path.normpath(os.path.abspath(log_dir))
+    if not places.isdir(beside):
+        log_dir = os.path.normpath(places.abspath(log_dir))
         if node_of(log_dir).node_id is None:
             return {}  # what lies in the neighbourhood may be anybody's
         try:
@@ -53,7 +54,7 @@ def _signature(directory: str, only: str | None = None) -> _Signature:
     """What changes when a file of the metadata log does, or the only one that counts."""
     found = []
     try:
-        with os.scandir(directory) as entries:
+        with places.scandir(directory) as entries:
             for entry in entries:
                 if entry.name == only or (
                     only is None and parse_file_name(entry.name).role in METADATA_LOG_ROLES

@@ -20,6 +20,7 @@ from kseg.segment.errors import FormatError, KsegError
 from kseg.segment.files import read_small
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role, parse_partition_directory
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata
+from kseg.segment.storage import places
 
 _Place = tuple[int, str | None]  # node id and directory id; None where it has registered none
 
@@ -65,7 +66,7 @@ def _placed(log_dir: str, image: MetadataImage) -> Iterator[set[_Place]]:
     """Where the log places each partition that is here; a directory of None stands for any of the node's."""
     names: list[str] = []
     with suppress(OSError):
-        names = sorted(os.listdir(log_dir))
+        names = sorted(places.listdir(log_dir))
     for entry in names:
         with suppress(KsegError):
             name = parse_partition_directory(entry)

@@ -7,6 +7,7 @@ from kseg.internal_topics.metadata.metadata_finder import METADATA_DIRECTORY
 from kseg.internal_topics.metadata.metadata_image import MetadataImage
 from kseg.internal_topics.metadata.metadata_log import read_metadata_log
 from kseg.segment.errors import KsegError
+from kseg.segment.storage import places
 
 
 def registered_directories(log_dirs: Iterable[str]) -> Mapping[int, tuple[str, ...]]:
@@ -15,7 +16,7 @@ def registered_directories(log_dirs: Iterable[str]) -> Mapping[int, tuple[str, .
     images = list[MetadataImage]()
     for log_dir in log_dirs:
         path = os.path.join(log_dir, METADATA_DIRECTORY)
-        if os.path.isdir(path):
+        if places.isdir(path):
             try:
                 images.append(read_metadata_log(path))
             except KsegError:

@@ -19,6 +19,7 @@ from kseg.internal_topics.registry.schema_store import SchemaStore
 from kseg.internal_topics.registry.schema_topic import SCHEMAS_DIRECTORY, read_schema_topic
 from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, Target
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 _MAX_NEIGHBOURS = 1000
@@ -57,7 +58,7 @@ class DecoderChoice:
         tried: list[str] = []
         for log_dir in _places(targets):
             directory = os.path.join(log_dir, SCHEMAS_DIRECTORY)
-            if not os.path.isdir(directory):
+            if not places.isdir(directory):
                 continue
             try:
                 return read_schema_topic(directory)
@@ -74,15 +75,15 @@ def _places(targets: Sequence[Target]) -> Iterator[str]:
     """The log dirs of the targets, then the directories beside them, each once."""
     own = list(dict.fromkeys(map(_log_dir_of, targets)))
     yield from own
-    seen = {os.path.realpath(path) for path in own}
-    for parent in dict.fromkeys(os.path.dirname(os.path.abspath(path)) for path in own):
+    seen = {places.realpath(path) for path in own}
+    for parent in dict.fromkeys(os.path.dirname(places.abspath(path)) for path in own):
         try:
-            names = sorted(os.listdir(parent))[:_MAX_NEIGHBOURS]
+            names = sorted(places.listdir(parent))[:_MAX_NEIGHBOURS]
         except OSError:
             continue
         for name in names:
             path = os.path.join(parent, name)
-            if os.path.realpath(path) not in seen:
+            if places.realpath(path) not in seen:
                 yield path
 
 
@@ -91,6 +92,6 @@ def _log_dir_of(target: Target) -> str:
         case LogDirTarget():
             return target.path
         case PartitionTarget():
-            return target.log_dir or os.path.dirname(os.path.abspath(target.path))
+            return target.log_dir or os.path.dirname(places.abspath(target.path))
         case FileTarget():
-            return os.path.dirname(os.path.dirname(os.path.abspath(target.path)))
+            return os.path.dirname(os.path.dirname(places.abspath(target.path)))

@@ -12,6 +12,7 @@ from kseg.segment.errors import UnreadableInput, UsageError, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.layout import INT32_MAX
 from kseg.segment.partition.names import Role, parse_file_name
+from kseg.segment.storage import places
 
 _KIND_BY_SUFFIX = {".avsc": AVRO, ".proto": PROTOBUF, ".json": JSON}
 _MAX_DEPTH = 8
@@ -21,10 +22,10 @@ _MAX_FILES = 100_000
 def read_schemas(path: str) -> tuple[SchemaStore, tuple[str, ...]]:
     """Whatever `path` is, and what is missing in sentences. Raises UsageError when it is neither, UnreadableInput."""
     inside = os.path.join(path, SCHEMAS_DIRECTORY)
-    if os.path.isdir(inside):
+    if places.isdir(inside):
         return read_schema_topic(inside)
     try:
-        names = os.listdir(path)
+        names = places.listdir(path)
     except OSError as error:
         raise cannot_read(path, error) from error
     if any(parse_file_name(name).role is Role.LOG for name in names):
@@ -53,7 +54,7 @@ def _read_folder(path: str) -> SchemaStore:
 def _schema_files(path: str, below: str = "", depth: int = 0) -> list[str]:
     """Names with a known suffix, relative to the folder and with `/`, as imports of protobuf name them."""
     try:
-        with os.scandir(os.path.join(path, below)) as entries:
+        with places.scandir(os.path.join(path, below)) as entries:
             found = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
         raise cannot_read(os.path.join(path, below), error) from error

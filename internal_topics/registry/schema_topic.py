@@ -33,6 +33,7 @@ from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.scanning.scan import Scanner
+from kseg.segment.storage import places
 
 SCHEMAS_DIRECTORY = "_schemas-0"
 MAX_TEXT_BYTES = 16 * 1024 * 1024
@@ -43,7 +44,7 @@ _KINDS = (AVRO, PROTOBUF, JSON)
 def read_schema_topic(directory: str) -> tuple[SchemaStore, tuple[str, ...]]:
     """The schemas of a `_schemas-0` directory, and in sentences what is missing. Raises UnreadableInput when it cannot be listed."""
     replay = _Replay()
-    with PartitionLog(PartitionTarget(directory, os.path.dirname(os.path.abspath(directory)))) as log:
+    with PartitionLog(PartitionTarget(directory, os.path.dirname(places.abspath(directory)))) as log:
         if log.is_kafka07 or not log.segments:
             raise UnreadableInput(f"{directory} has no segments of a _schemas topic")
         for record in _records(log, replay):

@@ -8,6 +8,7 @@ from kseg.recovery.broker_start.log_dir_start import METADATA_DIRECTORY
 from kseg.recovery.broker_start.node_start import LoadedDirectory, node_start
 from kseg.recovery.broker_start.partition_start import PartitionStart
 from kseg.recovery.broker_start.start_check import TargetStart
+from kseg.segment.storage import places
 
 # (directory of the metadata log, the offset at which a broker ends it, partition directories) → those that become stray then, None
 # where that is not this node's to say: another voter of the quorum may have what it has lost.
@@ -30,7 +31,7 @@ class StartForecast:
         self._certain = frozenset(certain)
         for path in missing:
             around, name = self._directory_around(path), os.path.basename(path)
-            (around.obstructed if os.path.lexists(path) else around.missing).append(name)
+            (around.obstructed if places.lexists(path) else around.missing).append(name)
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """The events as they are, and the rows of the nodes behind them."""
@@ -66,7 +67,7 @@ class StartForecast:
         if isinstance(start, PartitionStart):
             folder, _, name = path.rpartition(os.sep)
             if name in ("", os.curdir, os.pardir):
-                name = os.path.basename(os.path.abspath(path))
+                name = os.path.basename(places.abspath(path))
             self._directory(folder or os.path.dirname(path) or os.curdir).add(name, start)
         else:
             self._directory(path).start = start

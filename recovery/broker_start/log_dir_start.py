@@ -29,6 +29,7 @@ from kseg.segment.partition.names import (
 )
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint
 from kseg.segment.sidecar.metadata_files import decode_meta_properties
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 RUNTIME = "RuntimeException"
@@ -136,7 +137,7 @@ def log_dir_start(directory: LogDirectory, errors: Sequence[Finding]) -> LogDirS
 
 def _identity(directory: LogDirectory) -> dict[str, Any]:
     path = os.path.join(directory.path, _META_PROPERTIES)
-    if not os.path.lexists(path):
+    if not places.lexists(path):
         return {"has_identity": False}
     try:
         read = decode_meta_properties(read_small(path))
@@ -182,7 +183,7 @@ def _is_marked(child: SubDirectory) -> bool:
 def _checkpoint_fault(directory: LogDirectory, role: Role) -> Thrown | None:
     """What reading an offset checkpoint throws, where that matters."""
     path = os.path.join(directory.path, NAME_BY_ROLE[role])
-    if not os.path.lexists(path):
+    if not places.lexists(path):
         return None
     message = f"Error while reading checkpoint file {path}"
     try:

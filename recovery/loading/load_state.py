@@ -20,6 +20,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.java.java_text import LONG_BITS, parse_integer
 from kseg.segment.partition.names import OFFSET_DIGITS, is_seen_by_java
 from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner
+from kseg.segment.storage import places
 
 _MAX_MAPS = 64
 
@@ -60,7 +61,7 @@ class LoadState:
 
     @property
     def directory_name(self) -> str:
-        return os.path.basename(os.path.abspath(self.directory))
+        return os.path.basename(places.abspath(self.directory))
 
     def path(self, name: str) -> str:
         """Of a file as shown to the user; of the directory for no name."""

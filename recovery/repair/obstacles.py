@@ -8,12 +8,13 @@ from kseg.recovery.policy import Repair
 from kseg.segment.errors import Refused, cannot_read
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import Role, parse_file_name
+from kseg.segment.storage import places
 
 
 def obstacles(directory: str) -> list[str]:
     """Names of the directories in a partition that are named like Kafka's files. Raises UnreadableInput."""
     try:
-        with os.scandir(directory) as entries:
+        with places.scandir(directory) as entries:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError as error:
         raise cannot_read(directory, error) from error

@@ -27,6 +27,7 @@ from kseg.segment.partition.names import (
 from kseg.segment.partition.targets import FileTarget
 from kseg.segment.scanning.prevalidated import ValidatedRecords, skippable_spans
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
+from kseg.segment.storage import places
 from kseg.segment.terminal import shown_path
 
 
@@ -53,7 +54,7 @@ def verify_file(target: FileTarget, options: VerifyOptions, totals: Totals) -> I
     elif name.role is Role.CLEAN_SHUTDOWN:
         yield from clean_shutdown(path, totals)
     elif name.role is Role.UNKNOWN:
-        size = os.stat(path).st_size
+        size = places.stat(path).st_size
         yield Finding("unknown-file", path, f"{shown_path(name.name)} is not a Kafka file", 0, size)
 
 
@@ -80,10 +81,10 @@ def _index(path: str, name: FileName, options: VerifyOptions, totals: Totals) ->
     log_path = os.path.join(os.path.dirname(path), segment_file_name(base, ".log"))
     with MappedFile(path, options.drop_cache) as file:
         entry = Entry(path, file.size_bytes, file.mtime_ms, name)
-        if options.level == "quick" or not os.path.isfile(log_path):
+        if options.level == "quick" or not places.isfile(log_path):
             totals.account(path, file.size_bytes, file.size_bytes % names_check.SLOT_BYTES[name.role])
             yield from names_check.index_size(entry)
-            if not os.path.isfile(log_path):
+            if not places.isfile(log_path):
                 yield Finding("orphan-index", path, f"{name.name} has no matching .log", 0, file.size_bytes)
                 yield from _sanity(path, name, file.view, base)
             return

@@ -40,6 +40,7 @@ from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.leader_epochs import EpochHistory
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 NEIGHBOURS = 4  # index entries before a part, and batches after it, that are asked
@@ -216,7 +217,7 @@ def _context(
 def _evidence_beside(path: str) -> _DirectoryEvidence:
     directory = os.path.dirname(path)
     try:
-        changed_ns = os.stat(directory).st_mtime_ns
+        changed_ns = places.stat(directory).st_mtime_ns
     except OSError as error:
         raise cannot_read(directory, error) from error
     return _directory_evidence(directory, changed_ns)

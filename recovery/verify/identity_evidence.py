@@ -21,6 +21,7 @@ from kseg.segment.partition.names import (
     Role,
     parse_file_name,
 )
+from kseg.segment.storage import places
 
 META_PROPERTIES = NAME_BY_ROLE[Role.META_PROPERTIES]
 _WRITTEN_SINCE = (NAME_BY_ROLE[Role.PARTITION_METADATA], NAME_BY_ROLE[Role.LEADER_EPOCHS])
@@ -33,15 +34,13 @@ def why_identity_is_missing(log_dir: str, partitions: Iterable[str]) -> str:
     """What says that a broker that writes meta.properties has used the directory, as a clause; empty when nothing does. partitions: the
     paths of its partition directories."""
     paths = list(partitions)
-    if os.path.isdir(os.path.join(log_dir, f"{METADATA_TOPIC}-0")):
+    if places.isdir(os.path.join(log_dir, f"{METADATA_TOPIC}-0")):
         return "a KRaft node keeps its metadata log here"
     for path in paths:
         for name in _WRITTEN_SINCE:
-            if os.path.lexists(os.path.join(path, name)):
+            if places.lexists(os.path.join(path, name)):
                 return f"{os.path.basename(path)} has a {name}"
-    if not any(
-        os.path.lexists(os.path.join(log_dir, NAME_BY_ROLE[role])) for role in OFFSET_CHECKPOINT_ROLES
-    ):
+    if not any(places.lexists(os.path.join(log_dir, NAME_BY_ROLE[role])) for role in OFFSET_CHECKPOINT_ROLES):
         return ""
     for other in _siblings(log_dir):
         return f"{other} next to it has one"
@@ -59,14 +58,14 @@ def identity_missing(log_dir: str, why: str) -> Finding:
 
 def _siblings(log_dir: str) -> Iterator[str]:
     """Directories beside one that have a meta.properties: of one node as a rule."""
-    here = os.path.abspath(log_dir)
+    here = places.abspath(log_dir)
     parent = os.path.dirname(here)
     names: list[str] = []
     with suppress(OSError):
-        names = sorted(os.listdir(parent))
+        names = sorted(places.listdir(parent))
     for name in names[:_MAX_PARTITIONS_CHECKED]:
         path = os.path.join(parent, name)
-        if path != here and os.path.isfile(os.path.join(path, META_PROPERTIES)):
+        if path != here and places.isfile(os.path.join(path, META_PROPERTIES)):
             yield path
 
 
@@ -74,7 +73,7 @@ def _first_magic(partition: str) -> int | None:
     """Of the first log of a partition that has a batch."""
     names: list[str] = []
     with suppress(OSError):
-        names = sorted(os.listdir(partition))
+        names = sorted(places.listdir(partition))
     for name in names:
         parsed = parse_file_name(name)
         if parsed.role is Role.LOG and parsed.state is FileState.LIVE:

@@ -15,6 +15,7 @@ from kseg.segment.partition.names import (
     PartitionState,
     Role,
 )
+from kseg.segment.storage import places
 from kseg.segment.terminal import shown_path
 
 _LEFTOVERS = {
@@ -95,7 +96,7 @@ def index_size(entry: Entry, log_bytes: int | None = None) -> Iterator[Finding]:
 
 def sub_directory(directory: SubDirectory) -> Iterator[Finding]:
     """The verdict on the name of a directory inside a data directory."""
-    if os.path.islink(directory.path):
+    if places.islink(directory.path):
         yield linked_directory(directory.path)
     partition = directory.partition
     if partition is None:

@@ -20,6 +20,7 @@ from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTa
 from kseg.segment.scanning.prevalidated import MAX_SPANS, Span, ValidatedSpans, join_spans
 from kseg.segment.scanning.record_validation import valid_until
 from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner, rows_for
+from kseg.segment.storage import places
 
 
 def parts(target: FileTarget | PartitionTarget | LogDirTarget, part_bytes: int) -> list[Part]:
@@ -34,7 +35,7 @@ def parts(target: FileTarget | PartitionTarget | LogDirTarget, part_bytes: int) 
             ]
         case FileTarget() if parse_file_name(os.path.basename(target.path)).role is Role.LOG:
             with suppress(OSError):
-                return pieces_between(target.path, os.stat(target.path).st_size, part_bytes)
+                return pieces_between(target.path, places.stat(target.path).st_size, part_bytes)
     return []
 
 

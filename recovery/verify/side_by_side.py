@@ -19,6 +19,7 @@ from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role, parse_partition_directory
 from kseg.segment.sidecar.metadata_files import MetaProperties, decode_meta_properties
+from kseg.segment.storage import places
 
 _META_PROPERTIES = NAME_BY_ROLE[Role.META_PROPERTIES]
 _UNKNOWN = MetaProperties(version=-1)
@@ -87,7 +88,7 @@ def _described(identity: MetaProperties) -> str:
 def _live_in(log_dir: str) -> set[str]:
     """Names of the directories of live partitions."""
     found = set()
-    with suppress(OSError), os.scandir(log_dir) as entries:
+    with suppress(OSError), places.scandir(log_dir) as entries:
         for entry in entries:
             with suppress(FormatError, OSError):
                 is_live = parse_partition_directory(entry.name).state is PartitionState.LIVE

@@ -17,6 +17,7 @@ from kseg.segment.partition.names import (
     parse_partition_directory,
 )
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata
+from kseg.segment.storage import places
 
 METADATA_FILE = NAME_BY_ROLE[Role.PARTITION_METADATA]
 
@@ -36,7 +37,7 @@ def topic_ids(log_dir: str, topic: str | None = None) -> Iterator[tuple[Partitio
     ask.
     """
     try:
-        changed_ns = os.stat(log_dir).st_mtime_ns
+        changed_ns = places.stat(log_dir).st_mtime_ns
     except OSError:
         return iter(())
     return (pair for pair in _topic_ids(log_dir, changed_ns) if topic in (None, pair[0].topic))
@@ -46,7 +47,7 @@ def topic_ids(log_dir: str, topic: str | None = None) -> Iterator[tuple[Partitio
 def _topic_ids(log_dir: str, changed_ns: int) -> tuple[tuple[PartitionName, str], ...]:
     found = []
     with suppress(OSError):
-        for entry in sorted(os.listdir(log_dir)):
+        for entry in sorted(places.listdir(log_dir)):
             with suppress(FormatError):
                 name = parse_partition_directory(entry)
                 topic_id = topic_id_of(os.path.join(log_dir, entry))
@@ -58,7 +59,7 @@ def _topic_ids(log_dir: str, changed_ns: int) -> tuple[tuple[PartitionName, str]
 def missing_metadata(directory: PartitionDirectory, meta_version: int | None) -> Finding | None:
     """That a partition has no partition.metadata where a broker needs it; with the id that the topic's other partitions
     have. meta_version: of the data directory's meta.properties, None when unknown."""
-    log_dir = os.path.dirname(os.path.abspath(directory.path))
+    log_dir = os.path.dirname(places.abspath(directory.path))
     if not directory.segments or not _needs_topic_id(directory, log_dir, meta_version):
         return None
     words, topic_id = topic_id_of_siblings(directory.name, log_dir)

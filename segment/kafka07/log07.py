@@ -11,6 +11,7 @@ from kseg.segment.errors import UnreadableInput, cannot_read
 from kseg.segment.files import MappedFile
 from kseg.segment.partition.names import FileState, Role, parse_file_name
 from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 
@@ -41,7 +42,7 @@ class Log07:
             directory, paths = os.path.dirname(target.path) or os.curdir, [target.path]
         else:
             directory, paths = target.path, _paths_in(target.path)
-        self.name = os.path.basename(os.path.abspath(directory))
+        self.name = os.path.basename(places.abspath(directory))
         self.files = sorted((_file(path) for path in paths), key=lambda file: file.base_offset)
         if not self.files:
             raise UnreadableInput(f"cannot read {target.path}: it contains no .kafka file")
@@ -79,7 +80,7 @@ class Log07:
 
 def _paths_in(directory: str) -> list[str]:
     try:
-        names = [parse_file_name(entry) for entry in os.listdir(directory)]
+        names = [parse_file_name(entry) for entry in places.listdir(directory)]
     except OSError as error:
         raise cannot_read(directory, error) from error
     return [
@@ -91,7 +92,7 @@ def _paths_in(directory: str) -> list[str]:
 
 def _file(path: str) -> File07:
     try:
-        size_bytes = os.stat(path).st_size
+        size_bytes = places.stat(path).st_size
     except OSError as error:
         raise cannot_read(path, error) from error
     return File07(path, parse_file_name(os.path.basename(path)).base_offset or 0, size_bytes)

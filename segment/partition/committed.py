@@ -11,13 +11,14 @@ from kseg.segment.partition.names import FileState, Role, parse_file_name
 from kseg.segment.sidecar.txn_index import AbortedTxn
 from kseg.segment.state.producer import CompletedTransaction, ProducerState
 from kseg.segment.state.replay import replay_segment
+from kseg.segment.storage import places
 
 
 def transactions_around(path: str) -> tuple[list[AbortedTxn], int | None]:
     """Aborted transactions of the partition around the segment `path`, and the first offset of its oldest open
     transaction (None = all are decided)."""
     directory = os.path.dirname(path) or os.curdir
-    names = [parse_file_name(entry) for entry in os.listdir(directory)]
+    names = [parse_file_name(entry) for entry in places.listdir(directory)]
     segments = sorted(
         (name.base_offset, name.name)
         for name in names

@@ -7,11 +7,11 @@ time of its inode tells, which the rename sets; later copies and changes of perm
 The metadata log marks its snapshots the same way, and cleans them up itself: those are no files of a segment.
 """
 
-import os
 import stat
 
 from kseg.segment.errors import cannot_read
 from kseg.segment.partition.names import SEGMENT_ROLES, FileName, FileState, Role, parse_file_name
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 _MARKED_ROLES = (*SEGMENT_ROLES, Role.KAFKA07_LOG)
@@ -30,7 +30,7 @@ def marks_in(directory: str) -> tuple[DeletionMark, ...]:
     """The marked files of segments in a partition directory, by name. Raises UnreadableInput."""
     found = []
     try:
-        with os.scandir(directory) as entries:
+        with places.scandir(directory) as entries:
             for entry in entries:
                 name = parse_file_name(entry.name)
                 if name.state is not FileState.DELETED or name.role not in _MARKED_ROLES:

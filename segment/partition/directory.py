@@ -26,6 +26,7 @@ from kseg.segment.partition.names import (
     parse_file_name,
     parse_partition_directory,
 )
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 _LOG_DIR_ROLES = frozenset(
@@ -146,8 +147,8 @@ Directory = PartitionDirectory | LogDirectory | ParentDirectory | OtherDirectory
 
 @dataclass(slots=True)
 class _Content:
-    files: list[tuple[os.DirEntry[str], FileName]] = field(default_factory=list)
-    directories: list[os.DirEntry[str]] = field(default_factory=list)
+    files: list[tuple[places.DirEntry, FileName]] = field(default_factory=list)
+    directories: list[places.DirEntry] = field(default_factory=list)
 
 
 def list_as_log_directory(path: str, nested: Collection[str]) -> LogDirectory:
@@ -186,7 +187,7 @@ def list_partition(path: str) -> PartitionDirectory:
 def bytes_in(path: str) -> int:
     """The sizes of the regular files in a directory; nothing for what cannot be listed or examined."""
     size_bytes = 0
-    with suppress(OSError), os.scandir(path) as found:
+    with suppress(OSError), places.scandir(path) as found:
         for entry in found:
             with suppress(OSError):
                 size_bytes += entry.stat().st_size if entry.is_file() else 0
@@ -197,7 +198,7 @@ def plain_last_segment(path: str) -> SegmentFiles | None:
     """The last segment of a partition whose logs all have Kafka's plain names, with its two indexes; no file is examined, so
     sizes and times are 0. None where it is not that plain, or one of the three is missing: `list_partition` tells."""
     try:
-        with os.scandir(path) as found:
+        with places.scandir(path) as found:
             entries = {entry.name: entry for entry in found}
     except OSError:
         return None
@@ -214,7 +215,7 @@ def plain_last_segment(path: str) -> SegmentFiles | None:
     return None if base_offset is None else SegmentFiles(base_offset, *named)
 
 
-def _is_plain(entry: os.DirEntry[str]) -> bool:
+def _is_plain(entry: places.DirEntry) -> bool:
     return entry.is_file(follow_symlinks=False)
 
 
@@ -232,7 +233,7 @@ def partition_files(path: str) -> list[tuple[str, FileName]]:
 def is_partition_directory(path: str) -> bool:
     """Whether `path` holds a file that only a partition has; stops at the first, so it is cheap on any size."""
     try:
-        with os.scandir(path) as found:
+        with places.scandir(path) as found:
             return any(is_of_partition(parse_file_name(entry.name)) for entry in found)
     except OSError:
         return False
@@ -243,13 +244,13 @@ def is_log_directory(path: str) -> bool:
 
     Raises UnreadableInput when nobody can tell: who took it for none would change a partition without the broker's lock."""
     try:
-        with os.scandir(path) as found:
+        with places.scandir(path) as found:
             return any(is_of_log_directory(entry.name) for entry in found)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except PermissionError:  # what may not be listed can be asked for by name
         named = (NAME_BY_ROLE[Role.LOCK], NAME_BY_ROLE[Role.META_PROPERTIES])
-        return any(os.path.lexists(os.path.join(path, name)) for name in named)
+        return any(places.lexists(os.path.join(path, name)) for name in named)
     except OSError as error:
         raise cannot_read(path, error) from error
 
@@ -261,7 +262,7 @@ def partition_of(path: str, entries: Iterable[Entry]) -> PartitionDirectory:
 
 def _scan(path: str) -> _Content:
     content = _Content()
-    with os.scandir(path) as found:
+    with places.scandir(path) as found:
         for entry in sorted(found, key=lambda entry: entry.name):
             if _is_directory(entry):
                 content.directories.append(entry)
@@ -270,7 +271,7 @@ def _scan(path: str) -> _Content:
     return content
 
 
-def _is_directory(entry: os.DirEntry[str]) -> bool:
+def _is_directory(entry: places.DirEntry) -> bool:
     try:
         return entry.is_dir()
     except OSError:
@@ -307,16 +308,16 @@ def own_partition_name(path: str) -> PartitionName | None:
     """What the directory's own name says, None when it names no partition."""
     name = path.rpartition(os.sep)[2]
     if name in _OF_ANOTHER_NAME:
-        name = os.path.basename(os.path.abspath(path))
+        name = os.path.basename(places.abspath(path))
     return partition_name(name)
 
 
-def sub_directory_of(entry: os.DirEntry[str], problem: str) -> SubDirectory:
+def sub_directory_of(entry: places.DirEntry, problem: str) -> SubDirectory:
     """A directory that could not be listed, and why."""
     return SubDirectory(entry.path, entry.name, partition_name(entry.name), problem)
 
 
-def _sub_directory(entry: os.DirEntry[str]) -> SubDirectory:
+def _sub_directory(entry: places.DirEntry) -> SubDirectory:
     if entry.name in (REMOTE_INDEX_CACHE, KSEG_DIRECTORY):
         return SubDirectory(entry.path, entry.name)
     name = partition_name(entry.name)
@@ -328,7 +329,7 @@ def _sub_directory(entry: os.DirEntry[str]) -> SubDirectory:
         return SubDirectory(entry.path, entry.name, None, str(error))
 
 
-def _entries(files: Iterable[tuple[os.DirEntry[str], FileName]]) -> Iterator[Entry]:
+def _entries(files: Iterable[tuple[places.DirEntry, FileName]]) -> Iterator[Entry]:
     for file, name in files:
         try:
             status = file.stat()

@@ -20,7 +20,7 @@ from operator import le, lt
 from kseg.segment import crc
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.files import OpenFile
+from kseg.segment.files import MappedFile
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel.batch_walk import FULL, walk
 from kseg.segment.model import Batch
@@ -30,6 +30,9 @@ from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner, nothing_follo
 
 _FIRST_TABLE = 8
 _GROWTH = 8
+# Of a file that is fetched in parts so much is walked over at first, and more at a time later.
+_FIRST_WINDOW_BYTES = 16 * 1024
+_LARGEST_WINDOW_BYTES = 8 * 1024 * 1024
 
 Wanted = Callable[[Columns], Iterable[int]]
 
@@ -51,14 +54,14 @@ class BatchWalk:
 
     def __init__(
         self,
-        file: OpenFile,
+        file: MappedFile,
         base_offset: int,
         meter: Meter,
         report: Callable[[Damage], None],
         next_base: Callable[[], int | None] = nothing_follows,
     ) -> None:
         self._file = file
-        self.view = file.view
+        self.view = file.sparse_view  # each method has fetched what it looks at
         self.base_offset = base_offset
         self._meter = meter
         self._report = report
@@ -67,12 +70,19 @@ class BatchWalk:
     def blocks(self, position: int = 0) -> Iterator[Columns | Damage]:
         """Tables of headers and damage spans from a batch boundary to the end; a table is valid until the next."""
         start, end, capacity = position, len(self.view), _FIRST_TABLE
+        window = _FIRST_WINDOW_BYTES if self._file.is_in_part else 0
         table = Columns(C.BATCH_WIDTH, capacity)
         state = memoryview(array("q", [position, 0]))
         before = -1
         while position < end:
             state[0] = position
-            reason = walk(self.view, end, table.cells, table.capacity, state)
+            until = -1
+            if window:
+                self._file.need(position, position + window)
+                # the header of what begins before has been fetched
+                until = position + window - L.BATCH_HEADER
+                window = min(2 * window, _LARGEST_WINDOW_BYTES)
+            reason = walk(self.view, end, table.cells, table.capacity, state, until)
             table.count = state[1]
             self._meter.bytes_read += table.count * L.BATCH_HEADER
             leads_on = reason == FULL or state[0] == end
@@ -89,7 +99,8 @@ class BatchWalk:
     def scanned(self, position: int = 0, start: int | None = None) -> Iterator[Columns | Damage]:
         """The same with every checksum verified. start: a batch boundary before `position` where the scan begins; what
         ends before `position` is left out."""
-        scanner = Scanner.over(self._file, self.base_offset, next_base=self._next_base)
+        self._file.need(position if start is None else start, len(self.view))
+        scanner = Scanner(self.view, self.base_offset, file=self._file, next_base=self._next_base)
         for block in scanner.blocks(position if start is None else start):
             if isinstance(block, Damage):
                 self._meter.bytes_read += block.length
@@ -139,6 +150,7 @@ class BatchWalk:
         """The sound batch that starts at `position`, None when there is none."""
         if not 0 <= position < len(self.view):
             return None
+        self._file.need(position, position + L.BATCH_HEADER)
         table = Columns(C.BATCH_WIDTH, 1)
         state = memoryview(array("q", [position, 0]))
         walk(self.view, len(self.view), table.cells, 1, state)
@@ -148,6 +160,7 @@ class BatchWalk:
 
     def table_of(self, batch: Batch) -> Columns:
         """A table of that one batch, as the decoder wants it."""
+        self._file.need(batch.position, batch.position + L.BATCH_HEADER)
         table = Columns(C.BATCH_WIDTH, 1)
         state = memoryview(array("q", [batch.position, 0]))
         walk(self.view, batch.end_position, table.cells, 1, state)
@@ -159,6 +172,7 @@ class BatchWalk:
         self._meter.bytes_read += batch.size_bytes - min(L.BATCH_HEADER, batch.size_bytes)
         if not L.MAGIC_V0 <= batch.magic <= L.MAGIC_V2:
             return False
+        self._file.need(batch.position, batch.end_position)
         if batch.magic < L.MAGIC_V2:
             return crc.crc32(self.view[batch.position + L.MAGIC_POSITION : batch.end_position]) == batch.crc
         body = self.view[batch.position + L.ATTRIBUTES_POSITION : batch.end_position]

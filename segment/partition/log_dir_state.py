@@ -20,6 +20,7 @@ from kseg.segment.partition.names import (
 )
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, offsets_by_partition
 from kseg.segment.sidecar.metadata_files import decode_meta_properties
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 _WATCHED = (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES, Role.CLEAN_SHUTDOWN)
@@ -77,7 +78,7 @@ def _decoded(path: str, identity: tuple[int, ...] | None) -> tuple[Offsets, int]
 
 def _identity(path: str) -> tuple[int, ...] | None:
     try:
-        status = os.stat(path)
+        status = places.stat(path)
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino

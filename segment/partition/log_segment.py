@@ -143,7 +143,7 @@ class LogSegment:
     @property
     def _decoding(self) -> Decoder:
         if self._decoder is None:
-            self._decoder = Decoder(self.file.view)
+            self._decoder = Decoder(self.file.sparse_view)
         return self._decoder
 
     def start_for(self, offset: int) -> int:
@@ -185,6 +185,7 @@ class LogSegment:
 
     def records(self, batch: Batch) -> Iterator[tuple[Chunk, int]]:
         """(chunk, row) of each record of a sound batch; one that cannot be decoded is reported."""
+        self.file.need(batch.position, batch.end_position)
         table = self.walk.table_of(batch)
         for chunk in self._decoding.chunks(table):
             for at in range(chunk.records.count):
@@ -207,6 +208,7 @@ class LogSegment:
         """The batch with first offset and count also where it is a compressed set of an old format, if that can be decoded."""
         if batch.count is not None:
             return batch
+        self.file.need(batch.position, batch.end_position)
         table = self.walk.table_of(batch)
         self._decoding.note_sets(table)
         count = table.at(C.COUNT, 0)
@@ -249,7 +251,7 @@ class LogSegment:
                 self._indexes[role] = None, kind(read_small(path), self.base_offset)
             else:
                 file = MappedFile(path, random_access=True)
-                self._indexes[role] = file, kind(file.view, self.base_offset)
+                self._indexes[role] = file, kind(file.sparse_view, self.base_offset, need=file.need)
         held = self._indexes[role]
         if held is None:
             return None

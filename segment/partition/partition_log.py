@@ -34,6 +34,7 @@ from kseg.segment.partition.names import (
 from kseg.segment.partition.targets import FileTarget, PartitionTarget
 from kseg.segment.scanning.preallocated_tail import is_preallocated
 from kseg.segment.scanning.zero_ranges import ZeroRanges
+from kseg.segment.storage import places
 
 
 class PartitionLog(Notes):
@@ -207,7 +208,7 @@ class PartitionLog(Notes):
             return None
         path = os.path.join(self.log_dir, NAME_BY_ROLE[role])
         try:
-            os.lstat(path)
+            places.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:  # a mount that is gone has no checkpoint, and says so
@@ -261,7 +262,7 @@ class PartitionLog(Notes):
 
 def _listed(directory: str) -> list[str]:
     try:
-        return os.listdir(directory)
+        return places.listdir(directory)
     except OSError as error:
         raise cannot_read(directory, error) from error
 

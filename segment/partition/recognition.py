@@ -35,6 +35,7 @@ from kseg.segment.partition.directory import (
     sub_directory_of,
 )
 from kseg.segment.partition.names import KSEG_DIRECTORY, NUMBERED_ROLES, REMOTE_INDEX_CACHE, parse_file_name
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 # deeper than any data directory lies; a path of a few KiB can have two thousand levels
@@ -51,7 +52,7 @@ class _Glance:
     is_numbered: bool = False
     has_partition_files: bool = False
     has_log_dir_files: bool = False
-    directories: list[os.DirEntry[str]] = field(default_factory=list)
+    directories: list[places.DirEntry] = field(default_factory=list)
 
     @property
     def is_surely_partition(self) -> bool:
@@ -84,7 +85,7 @@ def list_directory(path: str) -> Directory:
         other = list_as_other(path)
     except OSError as error:
         raise cannot_read(path, error) from error
-    return list_partition(path) if partition_name(os.path.basename(os.path.abspath(path))) else other
+    return list_partition(path) if partition_name(os.path.basename(places.abspath(path))) else other
 
 
 def list_log_directory(path: str, nested: Sequence[str] | None = None) -> LogDirectory:
@@ -114,7 +115,7 @@ def is_surely_partition(path: str) -> bool:
 def _glance(path: str) -> _Glance:
     """Names alone, and of those of a partition no more than is needed: there are many."""
     seen = _Glance()
-    with os.scandir(path) as found:
+    with places.scandir(path) as found:
         for entry in found:
             if _is_directory(entry):
                 if entry.name not in _NEVER_BELOW:
@@ -129,7 +130,7 @@ def _glance(path: str) -> _Glance:
     return seen
 
 
-def _is_directory(entry: os.DirEntry[str]) -> bool:
+def _is_directory(entry: places.DirEntry) -> bool:
     try:
         return entry.is_dir()
     except OSError:
@@ -147,7 +148,7 @@ class _Walk:
         glance = _glance(path)
         if glance.is_surely_partition:
             return _Found(is_partition=True)
-        status = os.stat(path)
+        status = places.stat(path)
         identity = status.st_dev, status.st_ino
         if identity in self._seen:
             return _Found(is_seen=True)
@@ -176,7 +177,7 @@ class _Walk:
             found.unreadable = [each for each in found.unreadable if each.path not in theirs]
         return found
 
-    def _child(self, child: os.DirEntry[str], level: int, unreadable: list[SubDirectory]) -> _Found:
+    def _child(self, child: places.DirEntry, level: int, unreadable: list[SubDirectory]) -> _Found:
         """What a directory is; what cannot be listed is noted. Raises UnreadableInput for one that lies too deep."""
         if level > MAX_LEVELS:
             raise UnreadableInput(
@@ -198,10 +199,10 @@ class _Walk:
         """Whether a link leads to a partition, a data directory, or what was walked before: nothing else is searched
         through links, which can lead anywhere. Raises OSError."""
         glance = _glance(link)
-        status = os.stat(link)
+        status = places.stat(link)
         is_seen = (status.st_dev, status.st_ino) in self._seen
         return is_seen or glance.has_partition_files or glance.has_log_dir_files
 
 
-def _links_last(directories: Sequence[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
+def _links_last(directories: Sequence[places.DirEntry]) -> Iterator[places.DirEntry]:
     yield from sorted(directories, key=lambda entry: (entry.is_symlink(), entry.name))

@@ -42,6 +42,7 @@ from kseg.segment.partition.names import (
     parse_partition_directory,
 )
 from kseg.segment.partition.recognition import is_surely_partition, list_directory
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 
@@ -89,7 +90,7 @@ def links_below(paths: Sequence[str], targets: Sequence[Target]) -> list[str]:
         if isinstance(target, LogDirTarget) and directory in given:
             continue
         while step not in seen and (step == directory or step not in given):
-            seen[step] = os.path.islink(step)
+            seen[step] = places.islink(step)
             around = os.path.dirname(step)
             if isinstance(target, FileTarget) or directory in given or around in ("", step):
                 break
@@ -100,12 +101,12 @@ def links_below(paths: Sequence[str], targets: Sequence[Target]) -> list[str]:
 def refuse_inside(output: str, targets: Sequence[Target]) -> None:
     """Raises Refused when an output is a directory of the targets or lies in a partition or data directory of theirs: a
     broker dies of a directory there that it does not know. A segment that lies by itself somewhere may have neighbours."""
-    goal = os.path.join(os.path.realpath(output), "")
+    goal = os.path.join(places.realpath(output), "")
     for place in sorted({place for target in targets for place in _brokers_directories(target)}):
-        if goal.startswith(os.path.join(os.path.realpath(place), "")):
+        if goal.startswith(os.path.join(places.realpath(place), "")):
             raise Refused(f"the output {output} is in the input directory {place}")
     for place in sorted({directory_of(target) for target in targets}):
-        if goal == os.path.join(os.path.realpath(place), ""):
+        if goal == os.path.join(places.realpath(place), ""):
             raise Refused(f"the output {output} is in the input directory {place}")
 
 
@@ -201,7 +202,7 @@ def _each_directory_once(targets: Sequence[Target]) -> list[Target]:
     for target in targets:
         if not isinstance(target, FileTarget):
             with suppress(OSError):  # whoever works on it says why it cannot be examined
-                status = os.stat(target.path)
+                status = places.stat(target.path)
                 by_identity.setdefault((status.st_dev, status.st_ino, type(target)), []).append(target)
     further: set[str] = set()
     for same in by_identity.values():
@@ -213,7 +214,7 @@ def _each_directory_once(targets: Sequence[Target]) -> list[Target]:
 
 
 def _leads_through_link(path: str) -> bool:
-    return os.path.realpath(path) != os.path.abspath(path)
+    return places.realpath(path) != places.abspath(path)
 
 
 def _side_by_side(targets: Iterable[Target]) -> Iterator[Target]:
@@ -234,9 +235,10 @@ def files_of(directories: Sequence[str]) -> list[list[FileTarget]]:
 
 
 def _resolve(given: str, wish: _Wish) -> Iterator[Target]:
-    path = given.rstrip(os.sep) or given
-    if not os.path.isdir(path):
-        if not os.path.lexists(path):
+    path = places.given(given)
+    path = path.rstrip(os.sep) or path
+    if not places.isdir(path):
+        if not places.lexists(path):
             raise UnreadableInput(f"cannot read {given}: No such file or directory")
         name = _directory_name(os.path.dirname(path))
         if name is None or wish.accepts(name):
@@ -266,7 +268,7 @@ def _resolve(given: str, wish: _Wish) -> Iterator[Target]:
 
 def _directory_name(path: str) -> PartitionName | None:
     try:
-        return parse_partition_directory(os.path.basename(os.path.abspath(path)))
+        return parse_partition_directory(os.path.basename(places.abspath(path)))
     except FormatError:
         return None
 

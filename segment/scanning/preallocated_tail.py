@@ -16,6 +16,7 @@ must not disagree with verify.
 import os
 
 from kseg.segment import layout as L
+from kseg.segment.storage import places
 
 PREALLOCATED = "segment-preallocated"
 _ROUND_BYTES = (1 << 20, 1_000_000)
@@ -28,11 +29,11 @@ def is_preallocated(path: str, size_bytes: int) -> bool:
     base_offset = _base_offset(os.path.basename(path))
     if not has_preallocated_size(size_bytes) or base_offset is None:
         return False
-    directory = os.path.dirname(os.path.abspath(path))
-    if os.path.lexists(os.path.join(os.path.dirname(directory), _CLEAN_MARKER)):
+    directory = os.path.dirname(places.abspath(path))
+    if places.lexists(os.path.join(os.path.dirname(directory), _CLEAN_MARKER)):
         return False
     try:
-        names = os.listdir(directory)
+        names = places.listdir(directory)
     except OSError:
         return False
     return all((_base_offset(name) or 0) <= base_offset for name in names)

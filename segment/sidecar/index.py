@@ -22,7 +22,7 @@ when the slots are not sorted, so they are Kafka's (AbstractIndex). `bytes_read`
 import struct
 from abc import abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from kseg.segment import layout as L
@@ -54,15 +54,22 @@ class _SlottedIndex(Generic[E]):
     """What both indexes share: slots in a buffer, the end of the used ones, and Kafka's search.
 
     buffer: the whole file. base_offset: from the file name. slots: whole slots by length. trailing_bytes: what is
-    left over. entries: the used slots (all of them when as_kafka). bytes_read: looked at so far, by every method.
+    left over. entries: the used slots (all of them when as_kafka). bytes_read: looked at so far, by every method. need: told what will be
+    looked at of a buffer that is filled on demand.
     """
 
     _SLOT: ClassVar[struct.Struct]
     _OFFSET_FIELD: ClassVar[int]
 
     def __init__(
-        self, buffer: bytes | bytearray | memoryview, base_offset: int, *, as_kafka: bool = False
+        self,
+        buffer: bytes | bytearray | memoryview,
+        base_offset: int,
+        *,
+        as_kafka: bool = False,
+        need: Callable[[int, int], None] | None = None,
     ) -> None:
+        self._need = need
         self._view = memoryview(buffer).cast("B")
         self.base_offset = base_offset
         self.slots, self.trailing_bytes = divmod(len(self._view), self._SLOT.size)
@@ -72,6 +79,8 @@ class _SlottedIndex(Generic[E]):
     @property
     def content(self) -> memoryview:
         """All bytes of the file."""
+        if self._need is not None:
+            self._need(0, len(self._view))
         return self._view
 
     @property
@@ -88,8 +97,14 @@ class _SlottedIndex(Generic[E]):
 
     def of_used_slots(self) -> Self:
         """The same index without its zero tail, whatever was taken for an entry before."""
-        ends_used = not self.slots or any(self._view[(self.slots - 1) * self._SLOT.size :][: self._SLOT.size])
-        return self if ends_used and self._used == self.slots else type(self)(self._view, self.base_offset)
+        ends_used = not self.slots or any(
+            self.content[(self.slots - 1) * self._SLOT.size :][: self._SLOT.size]
+        )
+        return (
+            self
+            if ends_used and self._used == self.slots
+            else type(self)(self._view, self.base_offset, need=self._need)
+        )
 
     def __iter__(self) -> Iterator[E]:
         """All entries in file order, sorted or not."""
@@ -97,7 +112,7 @@ class _SlottedIndex(Generic[E]):
 
     def stored(self) -> Iterator[tuple[int, ...]]:
         """The fields of all entries in file order, as they are stored: the offset relative to the base."""
-        used = self._view[: self._used * self._SLOT.size]
+        used = self.content[: self._used * self._SLOT.size]
         self.bytes_read += len(used)
         return self._SLOT.iter_unpack(used)
 
@@ -133,7 +148,7 @@ class _SlottedIndex(Generic[E]):
         relative = offset - self.base_offset
         slot = self._search(relative, self._OFFSET_FIELD)
         is_equal = slot >= 0 and self._fields(slot)[self._OFFSET_FIELD] == relative
-        return self._view[: (slot if is_equal else slot + 1) * self._SLOT.size]
+        return self.content[: (slot if is_equal else slot + 1) * self._SLOT.size]
 
     @abstractmethod
     def _entry_of(self, fields: tuple[int, ...]) -> E: ...
@@ -143,6 +158,8 @@ class _SlottedIndex(Generic[E]):
 
     def _fields(self, slot: int) -> tuple[int, ...]:
         self.bytes_read += self._SLOT.size
+        if self._need is not None:
+            self._need(slot * self._SLOT.size, (slot + 1) * self._SLOT.size)
         return self._SLOT.unpack_from(self._view, slot * self._SLOT.size)
 
     def _find_used_slots(self) -> int:

@@ -17,6 +17,7 @@ from kseg.internal_topics.registry.payload_columns import PayloadColumns
 from kseg.internal_topics.secret_values import SecretValues
 from kseg.segment.findings import Finding
 from kseg.segment.partition.targets import Target
+from kseg.segment.storage import places
 from kseg.spark.source.options import COLUMNS, JSON
 from kseg.spark.source.payload_fields import SIDES, bytes_field, without_large_decimals
 from kseg.spark.source.source_schema import META, META_TYPE, RECORD_FIELDS
@@ -48,7 +49,7 @@ def findings(
 ) -> Iterator[tuple[Finding, str]]:
     """What is damaged where something is wanted, in the order of the targets; and the path of each one's target, both
     as shown."""
-    shown = {os.path.abspath(target.path): target.path for target in targets}
+    shown = {places.abspath(target.path): target.path for target in targets}
     reader = _reader(session, options).option("table", "findings").option("paths", _paths(targets))
     for row in reader.load().toLocalIterator():
         values = row.asDict()
@@ -99,7 +100,7 @@ def _decoding(payloads: PayloadColumns, options: ExportOptions) -> dict[str, boo
         "decodedAs": JSON if options.form in TEXT_FORMS else COLUMNS,
     }
     if decoder.schemas is not None:
-        wishes["schemas"] = os.path.abspath(decoder.schemas.path)
+        wishes["schemas"] = places.abspath(decoder.schemas.path)
     return wishes
 
 
@@ -119,7 +120,7 @@ def decoded_fields(options: ExportOptions, side: str) -> "list[StructField]":
 
 
 def _paths(targets: Sequence[Target]) -> str:
-    return json.dumps([os.path.abspath(target.path) for target in targets])
+    return json.dumps([places.abspath(target.path) for target in targets])
 
 
 def _schema(options: ExportOptions) -> "StructType":

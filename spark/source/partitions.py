@@ -19,6 +19,7 @@ from kseg.segment.partition.targets import (
     directory_of,
     resolve_targets,
 )
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 from kseg.spark.source.options import AtOffsets, AtTimes, SourceOptions, TopicPartition, shown
 
@@ -63,13 +64,13 @@ def absolute_paths(given: Sequence[str]) -> Iterator[str]:
     """What paths and wildcards stand for; absolute, since tasks may stand elsewhere. Raises UnreadableInput for a
     wildcard that nothing matches."""
     for path in given:
-        if os.path.lexists(path) or not glob.has_magic(path):
-            yield os.path.abspath(path)
+        if places.lexists(path) or not glob.has_magic(path):
+            yield places.abspath(path)
             continue
         found = sorted(glob.glob(path))
         if not found:
             raise UnreadableInput(f"no files match {path}")
-        yield from map(os.path.abspath, found)
+        yield from map(places.abspath, found)
 
 
 def _places_below(given: Sequence[str]) -> Iterator[SourcePartition]:

@@ -23,6 +23,7 @@ from kseg.recovery.verify.header_verdicts import check_headers, concerns
 from kseg.segment import unreadable
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import ERROR, Finding
+from kseg.segment.storage import places
 from kseg.spark.source.options import FINDINGS, SourceOptions
 from kseg.spark.source.splits import DataLoss, tasks_of
 from kseg.spark.visibility import (
@@ -67,7 +68,7 @@ class LogPartition(InputPartition):
 
 def _identity(path: str) -> tuple[int, int] | None:
     try:
-        status = os.stat(path)
+        status = places.stat(path)
     except OSError:
         return None  # whoever reads it says so
     return status.st_dev, status.st_ino

@@ -1,0 +1,184 @@
+"""The bytes of an archive: a file of this machine or an object, read by range; and its content in order where it is compressed.
+
+A compressed stream has no index. It is read from the beginning, forward only, and begun again when somebody wants what lies behind.
+"""
+
+import io
+import os
+import zlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, cast
+
+from kseg.segment.storage.origin import ByteOrigin, Item, failure
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+_READ_AHEAD_BYTES = 64 << 10
+_INPUT_BYTES = 1 << 20
+_STEP_BYTES = 1 << 20
+_GZIP_SUFFIXES = (".gz", ".tgz")
+_ZSTD_SUFFIXES = (".zst", ".tzst")
+
+
+class ArchiveBytes(Protocol):
+    """Bytes of known number. Raises OSError."""
+
+    size_bytes: int
+    mtime_ns: int
+
+    def read(self, start: int, stop: int) -> bytes:
+        """The bytes between two positions, all of them."""
+        ...
+
+
+class LocalBytes:
+    """A file on disk. It has to stay as it was when it was first looked at."""
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        status = os.fstat(self._descriptor)
+        self.size_bytes, self.mtime_ns = status.st_size, status.st_mtime_ns
+
+    def read(self, start: int, stop: int) -> bytes:
+        data = os.pread(self._descriptor, stop - start, start)
+        while len(data) < stop - start:
+            more = os.pread(self._descriptor, stop - start - len(data), start + len(data))
+            if not more:
+                raise failure("the archive has become shorter while it was read")
+            data += more
+        return data
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        if getattr(self, "_descriptor", -1) >= 0:
+            close(self._descriptor)  # also when the interpreter ends, and modules are gone
+
+
+class OriginBytes:
+    """A file of an origin: an archive in a bucket."""
+
+    def __init__(self, origin: ByteOrigin, inside: str, item: Item) -> None:
+        self._origin, self._inside, self._item = origin, inside, item
+        self.size_bytes, self.mtime_ns = item.size_bytes, item.mtime_ns
+
+    def read(self, start: int, stop: int) -> bytes:
+        return self._origin.read(self._inside, self._item, start, stop)
+
+
+class ArchiveFile(io.RawIOBase):
+    """What a library that wants a file gets: reads of a few bytes cost one of `_READ_AHEAD_BYTES`."""
+
+    def __init__(self, source: ArchiveBytes, read_ahead_bytes: int = _READ_AHEAD_BYTES) -> None:
+        self._source, self._ahead = source, read_ahead_bytes
+        self._position = 0
+        self._start, self._held = 0, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, position: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._source.size_bytes}[whence]
+        self._position = base + position
+        return self._position
+
+    def read(self, count: int = -1) -> bytes:
+        end = self._source.size_bytes if count is None or count < 0 else self._position + count
+        end = min(end, self._source.size_bytes)
+        if end <= self._position:
+            return b""
+        if not self._start <= self._position <= end <= self._start + len(self._held):
+            self._start = self._position
+            self._held = self._source.read(
+                self._start, min(self._source.size_bytes, max(end, self._start + self._ahead))
+            )
+        data = self._held[self._position - self._start : end - self._start]
+        self._position = end
+        return data
+
+    def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override]
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+class ForwardStream:
+    """The decompressed content from its beginning on. damage: why it ended before its end, once it has. Raises OSError when the archive
+    cannot be read."""
+
+    def __init__(self, source: ArchiveBytes, suffix: str) -> None:
+        self._source, self._suffix = source, suffix
+        self.damage: str | None = None
+        self.position = 0
+        self._stream = self._opened()
+
+    def _opened(self) -> "BinaryIO":
+        file = ArchiveFile(self._source, _INPUT_BYTES)
+        self.position = 0
+        if self._suffix.endswith(_GZIP_SUFFIXES):
+            return cast("BinaryIO", _gzip_file(file))
+        import zstandard
+
+        reader = zstandard.ZstdDecompressor().stream_reader(
+            cast("BinaryIO", file), read_size=_INPUT_BYTES, read_across_frames=True
+        )
+        return cast("BinaryIO", reader)
+
+    def read(self, count: int) -> bytes:
+        """The next bytes, as many as there are of the wanted."""
+        parts, wanted = [], count
+        while wanted > 0 and (data := self._some(min(wanted, _STEP_BYTES))):
+            parts.append(data)
+            wanted -= len(data)
+            self.position += len(data)
+        return b"".join(parts)
+
+    def _some(self, count: int) -> bytes:
+        try:
+            return self._stream.read(count)
+        except OSError as error:
+            if error.errno is not None:
+                raise  # of the store or the disk
+            self.damage = str(error)
+        except _damage() as error:
+            self.damage = str(error)
+        return b""
+
+    def skip_to(self, position: int) -> None:
+        """Go to a position; from the beginning again when it lies behind."""
+        if position < self.position:
+            self._stream = self._opened()
+        while self.position < position and self.read(min(_STEP_BYTES, position - self.position)):
+            pass
+
+
+def is_compressed(path: str) -> bool:
+    """Whether an archive of this name is."""
+    return path.endswith((*_GZIP_SUFFIXES, *_ZSTD_SUFFIXES))
+
+
+def _gzip_file(file: ArchiveFile) -> object:
+    try:
+        from isal import igzip
+    except ImportError:
+        import gzip
+
+        return gzip.GzipFile(fileobj=cast("BinaryIO", file), mode="rb")
+    return igzip.GzipFile(fileobj=file, mode="rb")  # type: ignore[no-untyped-call]
+
+
+def _damage() -> tuple[type[Exception], ...]:
+    """What the decompressors raise for a stream that is none, or ends within."""
+    import zstandard
+
+    kinds: tuple[type[Exception], ...] = (EOFError, ValueError, zlib.error, zstandard.ZstdError)
+    try:
+        from isal.igzip_lib import IsalError
+    except ImportError:
+        return kinds
+    return (*kinds, cast("type[Exception]", IsalError))

@@ -1,0 +1,180 @@
+"""The bytes of a file of an origin behind a descriptor of this machine.
+
+Kernels work on contiguous memory, and everything above `segment.files` knows what a descriptor is. So a file of an origin becomes an
+unnamed local file for as long as it is open:
+
+    whole      every byte, read in order, in blocks of READ_BYTES. Up to IN_MEMORY_BYTES it is anonymous memory, else a scratch file in the
+               folder for temporary files (TMPDIR), after a look at the room that is left there. The last few that were read are kept
+               for a while: side files are opened again and again.
+    ranges     a sparse file of the same size, filled where somebody asks (`RangedCopy.need`), in whole blocks. Who asks for what follows
+               the last answer gets more at a time, up to READ_BYTES.
+
+What one process has fetched is its own. A file that is closed costs no room.
+"""
+
+import os
+from collections import OrderedDict
+from contextlib import suppress
+
+from kseg.segment.storage.origin import ByteOrigin, Item, failure
+
+IN_MEMORY_BYTES = 4 << 20
+READ_BYTES = 16 << 20
+# below this a file is read at once: another request costs more than its bytes
+WHOLE_BYTES = 256 << 10
+BLOCK_BYTES = 16 << 10
+_READ_AHEAD_BYTES = (0, 0, 0, 128 << 10, 512 << 10, 2 << 20, 8 << 20)
+_KEPT_BYTES = 64 << 20
+_KEPT_FILES = 256
+
+
+class _Kept:
+    """Descriptors of the files that were read last. They are duplicated for each who opens one."""
+
+    def __init__(self) -> None:
+        self._files: OrderedDict[tuple[int, str, str, int], int] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: tuple[int, str, str, int]) -> int | None:
+        descriptor = self._files.get(key)
+        if descriptor is None:
+            return None
+        self._files.move_to_end(key)
+        return os.dup(descriptor)
+
+    def keep(self, key: tuple[int, str, str, int], descriptor: int, size_bytes: int) -> None:
+        if size_bytes > _KEPT_BYTES // 4 or key in self._files:
+            return
+        self._files[key] = os.dup(descriptor)
+        self._bytes += size_bytes
+        while self._bytes > _KEPT_BYTES or len(self._files) > _KEPT_FILES:
+            (*_, dropped_bytes), dropped = self._files.popitem(last=False)
+            self._bytes -= dropped_bytes
+            os.close(dropped)
+
+    def forget(self) -> None:
+        for descriptor in self._files.values():
+            os.close(descriptor)
+        self._files.clear()
+        self._bytes = 0
+
+
+_KEPT = _Kept()
+
+
+def whole_copy(origin: ByteOrigin, inside: str, item: Item) -> int:
+    """A descriptor of all bytes of a file. Raises OSError."""
+    key = id(origin), inside, item.version, item.size_bytes
+    kept = _KEPT.get(key)
+    if kept is not None:
+        return kept
+    descriptor = _unnamed(item, is_in_memory=item.size_bytes <= IN_MEMORY_BYTES)
+    try:
+        for start in range(0, item.size_bytes, READ_BYTES):
+            stop = min(item.size_bytes, start + READ_BYTES)
+            _write_at(descriptor, origin.read(inside, item, start, stop), start)
+        os.utime(descriptor, ns=(item.mtime_ns, item.mtime_ns))
+        _KEPT.keep(key, descriptor, item.size_bytes)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def forget_copies() -> None:
+    """Close what is kept."""
+    _KEPT.forget()
+
+
+class RangedCopy:
+    """A file of an origin of which only what is needed is fetched. descriptor: of the sparse copy, for its owner to close.
+
+    fetched_bytes: so far. Raises OSError.
+    """
+
+    def __init__(self, origin: ByteOrigin, inside: str, item: Item) -> None:
+        self._origin, self._inside, self._item = origin, inside, item
+        self.descriptor = _unnamed(item, is_in_memory=False, room_bytes=0)
+        self.fetched_bytes = 0
+        try:
+            os.ftruncate(self.descriptor, item.size_bytes)
+            os.utime(self.descriptor, ns=(item.mtime_ns, item.mtime_ns))
+            self._own = os.dup(self.descriptor)
+        except BaseException:
+            os.close(self.descriptor)
+            raise
+        self._present = bytearray(-(-item.size_bytes // BLOCK_BYTES))
+        self._last_end = -1  # block behind the last one fetched
+        self._streak = 0  # how many requests in a row have followed one another
+
+    def need(self, start: int, stop: int) -> None:
+        """Have the bytes between two positions in the copy. Raises OSError."""
+        first, last = max(0, start) // BLOCK_BYTES, -(-min(stop, self._item.size_bytes) // BLOCK_BYTES)
+        while first < last:
+            first = self._present.find(0, first, last)
+            if first < 0:
+                return
+            end = self._present.find(1, first, last)
+            first = self._fetch(first, last if end < 0 else end)
+
+    def _fetch(self, first: int, last: int) -> int:
+        """Fetch blocks, and some behind them when they continue what was fetched before; how far it went."""
+        self._streak = min(self._streak + 1, len(_READ_AHEAD_BYTES) - 1) if first == self._last_end else 0
+        ahead = first + _READ_AHEAD_BYTES[self._streak] // BLOCK_BYTES
+        if ahead > last:
+            known = self._present.find(1, last, ahead)
+            last = min(len(self._present), ahead if known < 0 else known)
+        last = min(last, first + READ_BYTES // BLOCK_BYTES)
+        start, stop = first * BLOCK_BYTES, min(last * BLOCK_BYTES, self._item.size_bytes)
+        _check_room(stop - start)
+        data = self._origin.read(self._inside, self._item, start, stop)
+        _write_at(self._own, data, start)
+        os.utime(self._own, ns=(self._item.mtime_ns, self._item.mtime_ns))
+        self.fetched_bytes += len(data)
+        self._present[first:last] = b"\1" * (last - first)
+        self._last_end = last
+        return last
+
+    def close(self) -> None:
+        """Forget where the bytes come from; a map of the descriptor stays as it is."""
+        if self._own >= 0:
+            os.close(self._own)
+            self._own = -1
+
+
+def is_worth_ranges(origin: ByteOrigin, inside: str, item: Item) -> bool:
+    """Whether looking at a few places costs less than all of it."""
+    return item.size_bytes > WHOLE_BYTES and origin.is_seekable(inside)
+
+
+def _unnamed(item: Item, *, is_in_memory: bool, room_bytes: int | None = None) -> int:
+    """A new file that is gone when nobody has it open. room_bytes: what will be written; None: all of it."""
+    if is_in_memory and hasattr(os, "memfd_create"):
+        return os.memfd_create("kseg", os.MFD_CLOEXEC)
+    import tempfile  # takes longer than the rest of the module
+
+    _check_room(item.size_bytes if room_bytes is None else room_bytes)
+    descriptor, path = tempfile.mkstemp(prefix="kseg-")
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    return descriptor
+
+
+def _check_room(size_bytes: int) -> None:
+    import tempfile
+
+    folder = tempfile.gettempdir()
+    status = os.statvfs(folder)
+    free = status.f_bavail * status.f_frsize
+    if free < size_bytes:
+        raise failure(
+            f"a local copy takes {size_bytes} bytes, and {folder} has {free} bytes left; "
+            "set TMPDIR to a folder with more room"
+        )
+
+
+def _write_at(descriptor: int, data: bytes, position: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, position)
+        view, position = view[written:], position + written

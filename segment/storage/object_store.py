@@ -1,0 +1,182 @@
+"""Objects of a store that fsspec knows (S3, Google Cloud Storage, Azure, HDFS, SFTP, …) as files.
+
+Names are listed a directory at a time, and once. A read asks for a range of the object that was listed: with its ETag where the store
+takes one, so that an object that was replaced meanwhile is an error and never half of one and half of the other. Credentials, endpoints
+and proxies are those that the store's own library finds (for S3: environment, profiles, instance role), or fsspec's configuration has.
+"""
+
+import importlib
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from kseg.segment.errors import UsageError
+from kseg.segment.storage.origin import Item, ItemKind, failure
+
+_EXTRA = "pip install 'kseg[remote]'"
+_VERSION_KEYS = ("ETag", "etag", "md5Hash", "content_md5", "generation")
+_TIME_KEYS = ("LastModified", "last_modified", "mtime", "updated", "created", "modified")
+_NO_CREDENTIALS = (
+    "NoCredentialsError",
+    "PartialCredentialsError",
+    "CredentialRetrievalError",
+    "ProfileNotFound",
+)
+_UNREACHABLE = (
+    *(
+        "EndpointConnectionError",
+        "ConnectTimeoutError",
+        "ReadTimeoutError",
+        "ConnectionClosedError",
+        "ProxyConnectionError",
+    ),
+    *(
+        "ClientConnectorError",
+        "ClientOSError",
+        "ServerDisconnectedError",
+        "ServerTimeoutError",
+        "ClientPayloadError",
+    ),
+    *("FSTimeoutError", "HTTPClientError", "ResponseStreamingError", "IncompleteReadError", "gaierror"),
+)
+_CHANGED = "the object was replaced while it was read: its ETag or size is no longer the one that was listed; start again"
+
+
+class ObjectStore:
+    """A bucket, or whatever a URL's scheme and first part name. url: `s3://bucket`. Raises UsageError for a scheme that nothing reads,
+    OSError where a package is missing or the store refuses."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.damage: str | None = None
+        try:
+            fsspec = importlib.import_module("fsspec")
+        except ImportError:
+            raise failure(f"URLs are read with fsspec, which is not installed: {_EXTRA}") from None
+        try:
+            self._store, root = fsspec.core.url_to_fs(url)
+        except ImportError as error:
+            raise failure(f"a package that this URL needs is not installed ({error}): {_EXTRA}") from error
+        except ValueError as error:
+            raise UsageError(f"{url} cannot be read: {error}") from error
+        except Exception as error:
+            raise readable(error, url) from error
+        self._root: str = root.rstrip("/")
+        self._listings: dict[str, Mapping[str, Item]] = {}
+
+    def listing(self, inside: str) -> Mapping[str, Item]:
+        """What lies below a prefix, up to the next slash."""
+        found = self._listings.get(inside)
+        if found is None:
+            found = self._listings[inside] = self._listed(inside)
+        return found
+
+    def _listed(self, inside: str) -> Mapping[str, Item]:
+        path = self._path(inside)
+        try:
+            rows = self._store.ls(path, detail=True)
+        except Exception as error:
+            raise readable(error, self.url) from error
+        items = {name: _item(row) for name, row in _named(rows, path)}
+        if not items and inside:
+            head, _, name = inside.rpartition("/")
+            above = self.listing(head).get(name)
+            if above is None or above.kind is ItemKind.FILE:
+                kind = FileNotFoundError if above is None else NotADirectoryError
+                raise kind(
+                    2 if above is None else 20,
+                    "No such file or directory" if above is None else "Not a directory",
+                    path,
+                )
+        return items
+
+    def read(self, inside: str, item: Item, start: int, stop: int) -> bytes:
+        """One request."""
+        path = self._path(inside)
+        try:
+            with self._store.open(path, "rb", cache_type="none", block_size=max(1, stop - start)) as file:
+                if _item(file.details if hasattr(file, "details") else self._store.info(path)) != item:
+                    raise failure(_CHANGED)
+                file.seek(start)
+                data: bytes = file.read(stop - start)
+        except Exception as error:
+            raise readable(error, self.url) from error
+        if len(data) != stop - start:
+            raise failure(_CHANGED)
+        return data
+
+    def is_seekable(self, inside: str) -> bool:
+        """Every store reads ranges."""
+        return True
+
+    def _path(self, inside: str) -> str:
+        return f"{self._root}/{inside}" if inside else self._root
+
+
+def _named(rows: list[dict[str, Any]], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Rows of a listing by the last part of their names; the prefix itself can be among them."""
+    for row in rows:
+        full = str(row["name"]).rstrip("/")
+        if full.strip("/") != path.strip("/"):
+            yield full.rpartition("/")[2], row
+
+
+def _item(row: Mapping[str, Any]) -> Item:
+    if row.get("type") == "directory":
+        return Item(ItemKind.DIRECTORY)
+    if row.get("type") not in ("file", None):
+        return Item(ItemKind.OTHER)
+    written = next((row[key] for key in _TIME_KEYS if row.get(key)), None)
+    version = next((str(row[key]) for key in _VERSION_KEYS if row.get(key)), "")
+    return Item(ItemKind.FILE, int(row.get("size") or 0), _nanoseconds(written), version)
+
+
+def _nanoseconds(written: object) -> int:
+    if isinstance(written, str):
+        try:
+            written = datetime.fromisoformat(written)
+        except ValueError:
+            return 0
+    if isinstance(written, datetime):
+        known = written if written.tzinfo else written.replace(tzinfo=UTC)
+        return int(known.timestamp()) * 1_000_000_000 + known.microsecond * 1000
+    return int(written * 1e9) if isinstance(written, int | float) else 0
+
+
+def readable(error: Exception, url: str) -> OSError:
+    """What went wrong with a store, as an OSError with a sentence."""
+    chain = [error]
+    while chain[-1].__cause__ is not None and len(chain) < 8 and isinstance(chain[-1].__cause__, Exception):
+        chain.append(chain[-1].__cause__)
+    kinds = {kind.__name__ for each in chain for kind in type(each).__mro__}
+    codes = {_code(each) for each in chain}
+    said = _sentence(error)
+    if isinstance(error, OSError) and error.errno == failure("").errno:
+        return error
+    if "FileExpired" in kinds or "PreconditionFailed" in codes or "412" in codes:
+        return failure(_CHANGED)
+    if kinds.intersection(_NO_CREDENTIALS):
+        return failure(f"no credentials for {url} were found ({said}); give them as its own tools take them")
+    if "NoSuchBucket" in codes or "bucket does not exist" in said:
+        return failure(f"there is no bucket {url}")
+    if kinds.intersection(_UNREACHABLE) or isinstance(error, TimeoutError | ConnectionError):
+        return failure(f"{url} cannot be reached ({said})")
+    if isinstance(error, PermissionError):
+        return failure(f"{url} refuses access ({said})")
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return type(error)(error.errno or 2, "No such file or directory")
+    return failure(f"{url} answers with an error ({said})")
+
+
+def _code(error: Exception) -> str:
+    response = getattr(error, "response", None)
+    return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
+
+
+def _sentence(error: Exception) -> str:
+    """In one line, without what an OSError adds."""
+    words = (
+        str(error.strerror if isinstance(error, OSError) and error.strerror else error)
+        or type(error).__name__
+    )
+    return " ".join(words.split())[:300].rstrip(".")

@@ -1,0 +1,290 @@
+"""A tar archive as a tree of files, without unpacking it.
+
+The headers are walked once:
+
+    .tar                        from header to header; a file is a range of the archive from then on
+    .tar.gz .tgz .tar.zst .tzst the whole stream is decompressed, and what fits is kept in a scratch file as it comes by: files up to
+                                half of the room in the folder for temporary files, small ones a
+                                little longer; for the others the stream is gone through again
+
+An archive is evidence too. Where its headers end before their time, what was found until then is a tree like any other, a file that is
+cut off ends where its bytes end, and `damage` says so. Names that lead out of the archive are left out, links and devices are no files.
+A name that occurs twice is the later one, as tar would unpack it.
+"""
+
+import os
+import posixpath
+import tarfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import field
+from typing import Self, cast
+
+from kseg.segment.storage.archive_bytes import ArchiveBytes, ArchiveFile, ForwardStream, is_compressed
+from kseg.segment.storage.origin import Item, ItemKind, failure
+from kseg.segment.values import dataclass
+
+MAX_MEMBERS = 4_000_000
+MAX_LEVELS = 100
+_SMALL_BYTES = 256 << 10
+_COPY_BYTES = 4 << 20
+_REGULAR = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a file's bytes are. position: in the decompressed archive. pieces: (position in the file, length) of what is stored of a
+    sparse file, None when it is all. kept_at: in the scratch file; -1 when it is not there."""
+
+    position: int
+    stored_bytes: int
+    pieces: tuple[tuple[int, int], ...] | None = None
+    kept_at: int = -1
+
+
+@dataclass(slots=True)
+class _Tree:
+    """What the headers say: names by directory, and where the bytes of files are."""
+
+    directories: dict[str, dict[str, Item]] = field(default_factory=lambda: {"": {}})
+    places: dict[str, _Place] = field(default_factory=dict)
+
+    def add(self, inside: str, item: Item) -> None:
+        head, _, name = inside.rpartition("/")
+        self._make(head)
+        if item.kind is ItemKind.DIRECTORY:
+            self._make(inside)
+        elif inside not in self.directories:
+            self.directories[head][name] = item
+
+    def _make(self, inside: str) -> None:
+        if inside in self.directories:
+            return
+        head, _, name = inside.rpartition("/")
+        self._make(head)  # no deeper than MAX_LEVELS
+        self.places.pop(inside, None)
+        self.directories[head][name] = Item(ItemKind.DIRECTORY)
+        self.directories[inside] = {}
+
+    def cut(self, inside: str, size_bytes: int) -> int:
+        """Make a file that short; how long it should have been."""
+        head, _, name = inside.rpartition("/")
+        item = self.directories[head][name]
+        self.directories[head][name] = Item(item.kind, size_bytes, item.mtime_ns, item.version)
+        return item.size_bytes
+
+
+class TarArchive:
+    """source: the bytes of the archive. path: its name, which says how it is compressed. damage: a sentence about where it ends before
+    its time, None when it does not. Raises OSError when it cannot be read or is no tar archive."""
+
+    def __init__(self, source: ArchiveBytes, path: str) -> None:
+        self.path = path
+        self._source = source
+        self.damage: str | None = None
+        self._tree = _Tree()
+        self._stream = ForwardStream(source, path) if is_compressed(path) else None
+        self._scratch = _Scratch() if self._stream is not None else None
+        self._walk()
+
+    # --- what it holds
+
+    def listing(self, inside: str) -> Mapping[str, Item]:
+        """From the headers."""
+        found = self._tree.directories.get(inside)
+        if found is None:
+            is_file = inside in self._tree.places
+            raise NotADirectoryError(20, os.strerror(20)) if is_file else FileNotFoundError(2, os.strerror(2))
+        return found
+
+    def is_seekable(self, inside: str) -> bool:
+        """Not where the stream would have to be gone through for each range."""
+        return self._stream is None or self._tree.places[inside].kept_at >= 0
+
+    def read(self, inside: str, item: Item, start: int, stop: int) -> bytes:
+        """A range of a member."""
+        place = self._tree.places[inside]
+        if place.pieces is None:
+            return self._stored(place, start, stop)
+        data = bytearray(stop - start)
+        stored = 0
+        for first, length in place.pieces:
+            low, high = max(start, first), min(stop, first + length)
+            if low < high:
+                data[low - start : high - start] = self._stored(
+                    place, stored + low - first, stored + high - first
+                )
+            stored += length
+        return bytes(data)
+
+    def _stored(self, place: _Place, start: int, stop: int) -> bytes:
+        """A range of what is stored of a file; zeros behind what the archive still has are a caller's, who knows its size."""
+        if place.kept_at >= 0 and self._scratch is not None:
+            return self._scratch.read(place.kept_at + start, place.kept_at + stop)
+        if self._stream is None:
+            return self._source.read(place.position + start, place.position + stop)
+        self._stream.skip_to(place.position + start)
+        data = self._stream.read(stop - start)
+        if len(data) < stop - start:
+            raise failure(f"the archive ends before its time: {self._stream.damage or 'it was cut off'}")
+        return data
+
+    # --- the walk over the headers
+
+    def _walk(self) -> None:
+        last = ""
+        ends: list[Exception] = []
+        file = self._stream or ArchiveFile(self._source)
+        mode = "r|" if self._stream else "r:"
+        try:
+            with tarfile.open(fileobj=file, mode=mode, bufsize=_COPY_BYTES, tarinfo=_noting(ends)) as archive:  # type: ignore[call-overload]
+                for number, info in enumerate(_members(archive)):
+                    if number >= MAX_MEMBERS:
+                        raise failure(f"the archive has more than {MAX_MEMBERS} members")
+                    last = self._take(archive, info)
+                end = archive.offset
+        except tarfile.TarError as error:
+            reason = (self._stream.damage if self._stream else None) or str(error)
+            if not self._tree.directories[""]:
+                raise failure(f"not a tar archive ({reason})") from error
+            self._cut_off(last, reason)
+            return
+        except (ValueError, OverflowError) as error:  # of a header that nobody has written so
+            raise failure(f"not a tar archive ({error})") from error
+        if self._stream and self._stream.damage:
+            self._cut_off(last, self._stream.damage)
+        elif ends and not isinstance(ends[-1], tarfile.EOFHeaderError):  # type: ignore[attr-defined]
+            self._cut_off(last, f"{ends[-1]} at position {end}")
+
+    def _take(self, archive: tarfile.TarFile, info: tarfile.TarInfo) -> str:
+        """Add one member; its name when it has bytes."""
+        inside = posixpath.normpath(info.name.lstrip("/") or ".")
+        if inside in (".", "..") or inside.startswith("../") or inside.count("/") > MAX_LEVELS:
+            return ""
+        mtime_ns = int(info.mtime * 1_000_000_000) if 0 <= info.mtime < 1 << 33 else 0
+        if info.isdir():
+            self._tree.add(inside, Item(ItemKind.DIRECTORY, 0, mtime_ns))
+        elif info.islnk() and (target := posixpath.normpath(info.linkname.lstrip("/"))) in self._tree.places:
+            head, _, name = target.rpartition("/")
+            self._tree.places[inside] = self._tree.places[target]
+            self._tree.add(inside, self._tree.directories[head][name])
+        elif (info.type in _REGULAR or info.issparse()) and _is_sound(info):
+            self._tree.add(inside, Item(ItemKind.FILE, info.size, mtime_ns, str(info.offset_data)))
+            self._tree.places[inside] = self._placed(archive, info)
+            return inside
+        else:
+            self._tree.add(inside, Item(ItemKind.OTHER, 0, mtime_ns))
+        return ""
+
+    def _placed(self, archive: tarfile.TarFile, info: tarfile.TarInfo) -> _Place:
+        pieces = _pieces(info)
+        stored_bytes = info.size if pieces is None else sum(length for _, length in pieces)
+        kept_at = -1
+        if self._scratch is not None and self._scratch.has_room_for(stored_bytes):
+            kept_at = self._scratch.end
+            self._keep(archive, info, stored_bytes)
+        return _Place(info.offset_data, stored_bytes, pieces, kept_at)
+
+    def _keep(self, archive: tarfile.TarFile, info: tarfile.TarInfo, stored_bytes: int) -> None:
+        """Copy what comes by next."""
+        assert self._scratch is not None
+        stream = archive.fileobj
+        assert stream is not None
+        if stream.tell() != info.offset_data:
+            stream.seek(info.offset_data)
+        while stored_bytes > 0 and (data := stream.read(min(stored_bytes, _COPY_BYTES))):
+            self._scratch.append(data)
+            stored_bytes -= len(data)
+        self._scratch.skip(stored_bytes)
+
+    def _cut_off(self, last: str, reason: str) -> None:
+        """The last member is as long as its bytes go."""
+        self.damage = f"the archive ends before its time ({reason})"
+        place = self._tree.places.get(last)
+        if place is None:
+            return
+        available = (self._stream.position if self._stream else self._source.size_bytes) - place.position
+        if available < place.stored_bytes:
+            left = max(0, available) if place.pieces is None else 0
+            size_bytes = self._tree.cut(last, left)
+            self.damage += f": of {last} only {left} of {size_bytes} bytes are there"
+
+
+def _noting(ends: list[Exception]) -> type[tarfile.TarInfo]:
+    """A class of headers that notes why there is no other one: tarfile takes damage for the end."""
+
+    class NotingHeader(tarfile.TarInfo):
+        @classmethod
+        def fromtarfile(cls, tarfile_: tarfile.TarFile) -> Self:
+            try:
+                return super().fromtarfile(tarfile_)
+            except tarfile.HeaderError as error:
+                ends.append(error)
+                raise
+
+    return NotingHeader
+
+
+def _pieces(info: tarfile.TarInfo) -> tuple[tuple[int, int], ...] | None:
+    """What is stored of a sparse file; None of any other."""
+    sparse = cast("list[tuple[int, int]] | None", info.sparse)
+    return None if sparse is None else tuple(sparse)
+
+
+def _is_sound(info: tarfile.TarInfo) -> bool:
+    """Whether sizes make sense; those of a sparse file come from the archive piece by piece."""
+    if not 0 <= info.size < 1 << 50:
+        return False
+    end = 0
+    for position, length in _pieces(info) or ():
+        if not end <= position <= position + length <= info.size:
+            return False
+        end = position + length
+    return True
+
+
+def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    while (info := archive.next()) is not None:
+        archive.members = []  # type: ignore[attr-defined]  # they are not asked for again
+        yield info
+
+
+class _Scratch:
+    """An unnamed file for what was decompressed."""
+
+    def __init__(self) -> None:
+        import tempfile
+
+        folder = tempfile.gettempdir()
+        status = os.statvfs(folder)
+        self._room_bytes = status.f_bavail * status.f_frsize // 2
+        self._descriptor, path = tempfile.mkstemp(prefix="kseg-")
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        self.end = 0
+
+    def has_room_for(self, size_bytes: int) -> bool:
+        extra = self._room_bytes // 4 if size_bytes <= _SMALL_BYTES else 0
+        return self.end + size_bytes <= self._room_bytes + extra
+
+    def append(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(self._descriptor, view, self.end)
+            view, self.end = view[written:], self.end + written
+
+    def skip(self, count: int) -> None:
+        """Leave out what never came."""
+        self.end += count
+
+    def read(self, start: int, stop: int) -> bytes:
+        data = os.pread(self._descriptor, stop - start, start)
+        while len(data) < stop - start and (
+            more := os.pread(self._descriptor, stop - start - len(data), start + len(data))
+        ):
+            data += more
+        return data + bytes(stop - start - len(data))
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        if getattr(self, "_descriptor", -1) >= 0:
+            close(self._descriptor)  # also when the interpreter ends, and modules are gone

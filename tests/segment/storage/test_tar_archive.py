@@ -1,0 +1,232 @@
+"""A tar archive as a tree of files: every form that backups have, and every way in which one can be broken."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.files import MappedFile, Probe, read_small
+from kseg.segment.storage import places, tar_archive
+from kseg.segment.storage.archive_bytes import ArchiveBytes, LocalBytes
+from kseg.segment.storage.attached import damaged_archives
+from kseg.segment.storage.origin import Item, ItemKind
+from kseg.segment.storage.tar_archive import TarArchive
+from tests.support.archives import compressed, nothing_attached, tar_of
+
+FORMS = ("b.tar", "b.tar.gz", "b.tgz", "b.tar.zst", "b.tzst")
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    with nothing_attached():
+        yield
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Files around the sizes where reading changes, and a name that needs more than a plain header."""
+    rng = random.Random(17)
+    folder = tmp_path / "data"
+    (folder / "a-0").mkdir(parents=True)
+    for name, size in (("empty", 0), ("one", 1), ("small", 700), ("middle", 300_000), ("large", 5 << 20)):
+        (folder / "a-0" / name).write_bytes(rng.randbytes(size))
+    (folder / ("ö" * 90)).write_bytes(b"long name")
+    os.utime(folder / "a-0" / "one", ns=(5, 1_700_000_000_123_456_700))
+    return folder
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+def test_a_file_in_an_archive_is_read_like_one_on_disk(folder: Path, name: str, form: int) -> None:
+    archive = str(tar_of(folder, folder.parent / name, form))
+    assert places.given(archive) == archive
+
+    for path in sorted(folder.rglob("*")):
+        inside = f"{archive}/data/{path.relative_to(folder)}"
+        assert places.isdir(inside) == path.is_dir()
+        assert places.isfile(inside) == path.is_file()
+        if path.is_dir():
+            assert sorted(places.listdir(inside)) == sorted(entry.name for entry in path.iterdir())
+            continue
+        content = path.read_bytes()
+        assert places.stat(inside).st_size == len(content)
+        assert places.stat(inside).st_mtime_ns // 10**9 == path.stat().st_mtime_ns // 10**9
+        with MappedFile(inside) as file:
+            assert bytes(file.view) == content
+            assert file.is_unchanged(places.stat(inside))
+        assert read_small(inside) == content
+        with Probe(inside) as probe:
+            assert probe.read(len(content) // 2, 100) == content[len(content) // 2 :][:100]
+    assert damaged_archives() == []
+    assert places.lexists(f"{archive}/nothing") is False
+    with pytest.raises(UnreadableInput, match=r"nothing: No such file or directory"):
+        MappedFile(f"{archive}/nothing")
+    with pytest.raises(UnreadableInput, match="not a regular file"):
+        MappedFile(f"{archive}/data")
+
+
+@pytest.mark.parametrize("name", ["b.tar", "b.tar.zst"])
+def test_what_is_only_needed_in_part_is_fetched_in_part(folder: Path, name: str) -> None:
+    archive = places.given(str(tar_of(folder, folder.parent / name)))
+    content = (folder / "a-0" / "large").read_bytes()
+    with MappedFile(f"{archive}/data/a-0/large", random_access=True) as file:
+        assert file.is_in_part
+        file.need(1_000_000, 1_000_100)
+        assert bytes(file.sparse_view[1_000_000:1_000_100]) == content[1_000_000:1_000_100]
+        assert not any(file.sparse_view[2_000_000:2_100_000])
+        assert bytes(file.view) == content
+
+
+def test_a_compressed_archive_that_does_not_fit_is_gone_through_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tar_archive._Scratch, "has_room_for", lambda self, size_bytes: False)
+    archive = places.given(str(tar_of(folder, folder.parent / "b.tar.zst")))
+    for _ in range(2):
+        for name in ("large", "small", "middle"):
+            assert read_small(f"{archive}/data/a-0/{name}") == (folder / "a-0" / name).read_bytes()
+    with MappedFile(f"{archive}/data/a-0/large", random_access=True) as file:
+        assert not file.is_in_part  # each range would cost a pass
+
+
+def test_a_sparse_member_has_its_holes(tmp_path: Path) -> None:
+    """As GNU tar writes with -S what a broker has preallocated (PAX format 1.0)."""
+    stored = b"".join(f"{number}\n".encode() for number in (2, 512, 512, 4096, 0)).ljust(512, b"\0")
+    stored += b"A" * 512
+    info = tarfile.TarInfo("GNUSparseFile.0/a-0/0.index")
+    info.pax_headers = {
+        "GNU.sparse.major": "1",
+        "GNU.sparse.minor": "0",
+        "GNU.sparse.name": "a-0/0.index",
+        "GNU.sparse.realsize": "4096",
+    }
+    info.size = len(stored)
+    for name in ("s.tar", "s.tar.gz"):
+        plain = io.BytesIO()
+        with tarfile.open(fileobj=plain, mode="w") as tar:
+            tar.addfile(info, io.BytesIO(stored))
+        (tmp_path / name).write_bytes(compressed(plain.getvalue(), name))
+        inside = places.given(str(tmp_path / name)) + "/a-0/0.index"
+        assert places.getsize(inside) == 4096
+        assert read_small(inside) == bytes(512) + b"A" * 512 + bytes(3072)
+
+
+def test_only_files_and_directories_are_files_and_directories(tmp_path: Path) -> None:
+    archive = tmp_path / "odd.tar"
+    with tarfile.open(archive, "w") as tar:
+        for name in ("../out", "/abs", "./dot", "a/b/../../../out", "twice", "dir/file"):
+            tar.addfile(_info(name, 2), io.BytesIO(b"ok"))
+        tar.addfile(_info("twice", 5), io.BytesIO(b"later"))
+        for name, kind, target in (
+            ("link", tarfile.SYMTYPE, "/etc/passwd"),
+            ("device", tarfile.CHRTYPE, ""),
+            ("pipe", tarfile.FIFOTYPE, ""),
+            ("hard", tarfile.LNKTYPE, "dir/file"),
+            ("hard-out", tarfile.LNKTYPE, "/etc/passwd"),
+        ):
+            info = _info(name, 0)
+            info.type, info.linkname = kind, target
+            tar.addfile(info)
+    path = places.given(str(archive))
+
+    kinds = {
+        name: (places.isfile(f"{path}/{name}"), places.isdir(f"{path}/{name}"))
+        for name in places.listdir(path)
+    }
+    nothing = dict.fromkeys(("link", "device", "pipe", "hard-out"), (False, False))
+    files = dict.fromkeys(("abs", "dot", "twice", "hard"), (True, False))
+    assert kinds == {**nothing, **files, "dir": (False, True)}
+    assert read_small(f"{path}/twice") == b"later"
+    assert read_small(f"{path}/hard") == b"ok"
+    for name in nothing:
+        with pytest.raises(UnreadableInput, match="not a regular file"):
+            read_small(f"{path}/{name}")
+
+
+@pytest.mark.parametrize("name", ["b.tar", "b.tar.gz", "b.tar.zst"])
+def test_an_archive_that_was_cut_off_shows_what_is_left_and_says_so(folder: Path, name: str) -> None:
+    whole = tar_of(folder, folder.parent / name).read_bytes()
+    reached = 0
+    for number, size in enumerate((len(whole) // 2, len(whole) * 9 // 10)):
+        archive = folder.parent / f"{number}{name}"
+        archive.write_bytes(whole[:size])
+        tree = TarArchive(_bytes_of(archive), str(archive))
+        assert tree.damage is not None
+        assert tree.damage.startswith("the archive ends before its time (")
+        for file, item in tree.listing("data/a-0").items():
+            content = (folder / "a-0" / file).read_bytes()
+            assert tree.read(f"data/a-0/{file}", item, 0, item.size_bytes) == content[: item.size_bytes]
+            if 0 < item.size_bytes < len(content):
+                reached += 1
+                assert (
+                    f"of data/a-0/{file} only {item.size_bytes} of {len(content)} bytes are there"
+                    in tree.damage
+                )
+    assert reached
+
+
+def test_a_damaged_header_is_no_end(folder: Path) -> None:
+    archive = tar_of(folder, folder.parent / "b.tar")
+    with tarfile.open(archive) as tar:
+        at = tar.getmember("data/a-0/small").offset
+    data = bytearray(archive.read_bytes())
+    data[at + 150] ^= 0x55
+    archive.write_bytes(data)
+    path = places.given(str(archive))
+    ((where, sentence),) = damaged_archives()
+    assert where == path
+    assert sentence.endswith(f"at position {at})")
+
+
+@pytest.mark.parametrize("content", [b"", b"not a tar archive, but long enough for a header" * 30])
+@pytest.mark.parametrize("name", FORMS)
+def test_what_is_no_archive_is_refused_in_one_sentence(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(compressed(content, name))
+    with pytest.raises(UnreadableInput, match="not a tar archive"):
+        places.given(str(tmp_path / name))
+
+
+def test_random_damage_ends_in_a_sentence_or_a_tree(folder: Path) -> None:
+    rng = random.Random(1)
+    for name in FORMS:
+        whole = tar_of(folder, folder.parent / name).read_bytes()
+        for _ in range(12):
+            data = bytearray(whole)
+            for _ in range(rng.randint(1, 20)):
+                data[rng.choice((rng.randrange(len(data)), rng.randrange(min(len(data), 4096))))] = (
+                    rng.randrange(256)
+                )
+            archive = folder.parent / f"x{name}"
+            archive.write_bytes(data)
+            try:
+                tree = TarArchive(_bytes_of(archive), str(archive))
+                for inside, item in _files(tree, ""):
+                    assert len(tree.read(inside, item, 0, item.size_bytes)) == item.size_bytes
+            except OSError as error:
+                assert error.strerror
+
+
+def _files(tree: TarArchive, inside: str) -> Iterator[tuple[str, Item]]:
+    for name, item in tree.listing(inside).items():
+        path = f"{inside}/{name}".lstrip("/")
+        if item.kind is ItemKind.DIRECTORY:
+            yield from _files(tree, path)
+        elif item.kind is ItemKind.FILE and item.size_bytes < 1 << 24:
+            yield path, item
+
+
+def _bytes_of(archive: Path) -> ArchiveBytes:
+    return LocalBytes(str(archive))
+
+
+def _info(name: str, size: int) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.size = size
+    return info
