@@ -85,6 +85,7 @@ _STARTS = TableForm(
         HtmlColumn("Metadata log", "metadata"),
         HtmlColumn("To scan", "bytes_to_scan", "bytes"),
         HtmlColumn("At least", "estimated_s", "seconds"),
+        HtmlColumn("On a slow machine", "estimated_s_slow", "seconds"),
     ),
 )
 _START_CHANGES = TableForm(

@@ -11,6 +11,7 @@ Values = Mapping[str, Any]
 
 _SHOWN = 3
 _VERSION = "4.3.1"
+_WORTH_SAYING_S = 10.0
 
 
 def broker_start_words(values: Values) -> Iterator[str]:
@@ -27,8 +28,11 @@ def broker_start_words(values: Values) -> Iterator[str]:
     aside = list(_aside(values))
     if aside:
         yield visible(f"  {'; '.join(aside)}")
-    if values["bytes_to_scan"] and (values["log_dirs_unclean"] or values["outcome"] is None):
-        yield f"  it scans {size_words(values['bytes_to_scan'])} of logs first{_time(values)}"
+    is_unclean = values["log_dirs_unclean"] or values["outcome"] is None
+    if values["bytes_to_scan"] and is_unclean:
+        yield f"  it scans {size_words(values['bytes_to_scan'])} of {counted(values['logs_to_scan'], 'log')} first{_time(values)}"
+    elif values["estimated_s_slow"] >= _WORTH_SAYING_S:
+        yield f"  it loads {counted(values['partitions'], 'log')} first{_time(values)}"
 
 
 def _verdict(values: Values) -> str:
@@ -84,8 +88,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _time(values: Values) -> str:
-    seconds = values["estimated_s"]
-    if seconds < 1:
-        return ", in about 1 s"
-    rate = size_words(values["estimated_at_bytes_per_s"])
-    return f", in about {rough_duration_words(seconds)} or more (at {rate}/s; a slower disk takes longer)"
+    fast, slow = map(rough_duration_words, (values["estimated_s"], values["estimated_s_slow"]))
+    if fast == slow:
+        return f", in about {fast}"
+    return f", in {fast} (in memory, an idle machine) to {slow} (a spinning disk, a busy machine)"

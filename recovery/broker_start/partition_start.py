@@ -77,7 +77,7 @@ _BY_STATE = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStart:
     """partition: `topic-partition`. log_start_offset, log_end_offset: once it is loaded, None where the load fails and of
-    one that is deleted. bytes_to_scan: of the
+    one that is deleted. bytes_to_scan, batches_to_scan: of the
     segments that are recovered. bytes_lost, records_lost: that leave the log (None: nobody can tell how many records). exception,
     message: what the load ends with; exception is the simple name of the Java class."""
 
@@ -86,6 +86,7 @@ class PartitionStart:
     log_start_offset: int | None = None
     log_end_offset: int | None = None
     bytes_to_scan: int = 0
+    batches_to_scan: int = 0
     bytes_lost: int = 0
     records_lost: int | None = 0
     exception: str | None = None
@@ -103,6 +104,7 @@ class PartitionStart:
             "log_start_offset": self.log_start_offset,
             "log_end_offset": self.log_end_offset,
             "bytes_to_scan": self.bytes_to_scan,
+            "batches_to_scan": self.batches_to_scan,
         }
         if self.bytes_lost:
             row |= {"bytes_lost": self.bytes_lost, "records_lost": self.records_lost}
@@ -116,7 +118,8 @@ def _unchanged_start(
 ) -> PartitionStart | None:
     """Of a live partition that is loaded as it is, or recovered without a loss, as nearly all are; None for all others, and where
     nobody can say."""
-    directory, around, first_offset, end_offset, _ = checked
+    directory, around = checked.directory, checked.log_dir_state
+    first_offset, end_offset = checked.first_offset, checked.end_offset
     name = directory.name
     is_plain = around is not None and name is not None and name.state is PartitionState.LIVE
     if (
@@ -135,6 +138,7 @@ def _unchanged_start(
         log_start_offset=max(noted.log_start_offset, first_offset),
         log_end_offset=end_offset,
         bytes_to_scan=to_scan,
+        batches_to_scan=_batches_to_scan(checked, noted) if to_scan else 0,
     )
 
 
@@ -157,13 +161,14 @@ def partition_start(
     if outcome is Loading.REMOVED:
         return PartitionStart(partition=name.text, outcome=outcome)
     if outcome is None or not kinds <= _IGNORED_BY_LOAD or checked.end_offset is None:
-        return _simulated_load(directory.path, name, noted, options.now_ms, outcome)
+        return _simulated_load(checked, name, noted, options.now_ms, outcome)
     return PartitionStart(
         partition=name.text,
         outcome=outcome,
         log_start_offset=max(noted.log_start_offset, checked.first_offset),
         log_end_offset=checked.end_offset,
         bytes_to_scan=_bytes_to_scan(checked, noted),
+        batches_to_scan=_batches_to_scan(checked, noted),
     )
 
 
@@ -206,14 +211,23 @@ def _bytes_to_scan(checked: CheckedPartition, noted: _Checkpointed) -> int:
     return sum(segment.log.size_bytes for segment in segments[first:]) - checked.unwritten_bytes
 
 
+def _batches_to_scan(checked: CheckedPartition, noted: _Checkpointed) -> int:
+    if noted.is_clean:
+        return 0
+    segments = checked.directory.segments
+    recovered = segments[_first_to_recover(segments, noted) :]
+    return sum(checked.batches.get(segment.base_offset, 0) for segment in recovered)
+
+
 def _first_to_recover(segments: "Sequence[SegmentFiles]", noted: _Checkpointed) -> int:
     bases = [segment.base_offset for segment in segments]
     return max(0, bisect.bisect_right(bases, noted.recovery_point) - 1)
 
 
 def _simulated_load(
-    path: str, name: PartitionName, noted: _Checkpointed, now_ms: int, outcome: Loading | None
+    checked: CheckedPartition, name: PartitionName, noted: _Checkpointed, now_ms: int, outcome: Loading | None
 ) -> PartitionStart | None:
+    path = checked.directory.path
     # most runs find nothing that a load could stumble over
     from kseg.change.plan.inputs import inputs_of
     from kseg.recovery.loading.loader import load_as_broker
@@ -245,6 +259,7 @@ def _simulated_load(
         log_start_offset=repair.log_start_offset,
         log_end_offset=repair.log_end_offset,
         bytes_to_scan=repair.bytes_scanned,
+        batches_to_scan=_batches_to_scan(checked, noted) if repair.bytes_scanned else 0,
         bytes_lost=sum(removed.length for removed in lost),
         records_lost=_records_lost(lost),
     )

@@ -1,7 +1,8 @@
 """The totals of one target, and a limit on how often one finding is shown."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from kseg.jobs.events import Row
@@ -20,13 +21,14 @@ SHOWN_PER_FILE = 100
 class CheckedPartition(NamedTuple):
     """What a check has seen of a partition, for whoever asks more about it. log_dir_state: what the data directory says, None when it is
     not known. first_offset, end_offset: of its log, the end None where there is no segment. unwritten_bytes: zeros that are preallocated
-    behind its last batch."""
+    behind its last batch. batches: of each segment, by its base offset."""
 
     directory: PartitionDirectory
     log_dir_state: LogDirState | None
     first_offset: int
     end_offset: int | None
     unwritten_bytes: int = 0
+    batches: Mapping[int, int] = MappingProxyType({})
 
 
 @dataclass(slots=True)
