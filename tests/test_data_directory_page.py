@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
+from kseg.segment.partition.names import NAME_BY_ROLE, SUFFIX_BY_ROLE
 from tests.support.marked_tests import TestsById
 from tests.support.paths import ROOT
 
@@ -34,6 +35,11 @@ def test_every_table_has_the_four_columns() -> None:
 
 def test_no_id_stands_twice() -> None:
     assert [name for name, count in Counter(row[0] for row in tables()).items() if count > 1] == []
+
+
+def test_it_names_every_file_of_kafkas() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert [name for name in (*NAME_BY_ROLE.values(), *SUFFIX_BY_ROLE.values()) if name not in page] == []
 
 
 def test_every_row_has_a_test_and_every_mark_a_row(marked_tests: Mapping[str, TestsById]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -10,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from kseg.cli.main import run
 from kseg.cli.option_schema import bind, parameters, quick_read
 from kseg.cli.registry import COMMANDS, function_of
+from kseg.inspection.dump.other_files import VALUES as small_files
+from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from tests import picture, readme
 from tests.support.paths import ROOT
 
@@ -63,3 +67,24 @@ def test_its_links_lead_somewhere() -> None:
 def test_the_site_names_every_page() -> None:
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert [page.name for page in (ROOT / "docs").glob("*.md") if f": {page.name}\n" not in nav] == []
+
+
+def test_the_json_contract_names_what_a_dump_says_of_small_files(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Type and fields of each row that one of these files becomes."""
+    page = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+    contents = {
+        Role.PARTITION_METADATA: b"version: 0\ntopic_id: Pm0fXkDvQ0yTn7Qq3uXJ8A",
+        Role.META_PROPERTIES: b"version=1\nnode.id=1\ncluster.id=x\n",
+        Role.QUORUM_STATE: b'{"leaderId":1,"leaderEpoch":2,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}',
+        Role.CLEAN_SHUTDOWN: b'{"version":0,"brokerEpoch":17}',
+    }
+    assert contents.keys() == small_files.keys()
+    for role, content in contents.items():
+        path = tmp_path / NAME_BY_ROLE[role]
+        path.write_bytes(content)
+        run(["dump", "--json", str(path)])
+        row = json.loads(capfd.readouterr().out.splitlines()[0])
+        line = next((line for line in page.splitlines() if line.startswith(f"| `{row['type']}` | ")), "")
+        assert [name for name in row if name not in ("type", "file") and f"`{name}`" not in line] == []

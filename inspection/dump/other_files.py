@@ -22,12 +22,12 @@ def other_file(path: str, name: FileName, data: bytes) -> Iterator[Item]:
             yield from _offsets(path, data)
         elif name.role is Role.LEADER_EPOCHS:
             yield from _epochs(path, data)
-        elif name.role in _VALUES:
+        elif name.role in VALUES:
             yield _values(path, name.role, data)
         else:
             yield Finding("unknown-file", path, "not a file type that dump supports")
     except FormatError as error:
-        yield Finding(_CORRUPT[name.role], path, f"the file cannot be read: {error}")
+        yield Finding(CORRUPT[name.role], path, f"the file cannot be read: {error}")
 
 
 def _offsets(path: str, data: bytes) -> Iterator[Item]:
@@ -86,13 +86,13 @@ def _clean_shutdown(data: bytes) -> dict[str, object]:
     return {"broker_epoch": decode_clean_shutdown(data).broker_epoch}
 
 
-_VALUES: dict[Role, Callable[[bytes], dict[str, object]]] = {
+VALUES: dict[Role, Callable[[bytes], dict[str, object]]] = {
     Role.PARTITION_METADATA: _partition_metadata,
     Role.META_PROPERTIES: _meta_properties,
     Role.QUORUM_STATE: _quorum_state,
     Role.CLEAN_SHUTDOWN: _clean_shutdown,
 }
-_CORRUPT = {
+CORRUPT = {
     **dict.fromkeys(OFFSET_CHECKPOINT_ROLES, "checkpoint-corrupt"),
     Role.LEADER_EPOCHS: "leader-epoch-file-corrupt",
     Role.PARTITION_METADATA: "partition-metadata-corrupt",
@@ -102,6 +102,6 @@ _CORRUPT = {
 
 
 def _values(path: str, role: Role, data: bytes) -> SideFileEntry:
-    values = _VALUES[role](data)
+    values = VALUES[role](data)
     line = " ".join(f"{name}: {value}" for name, value in values.items())
     return SideFileEntry(line, {"type": role.value.replace("-", "_"), "file": path, **values})

@@ -35,7 +35,7 @@ PARTITIONS = 64
 Damage = Callable[[Path], object]
 
 
-@pytest.mark.evidence("broker-start")
+@pytest.mark.evidence("broker-start", "bootstrap-metadata")
 @pytest.mark.parametrize("name", CASES if ALL else IN_THE_GATE)
 def test_a_start_is_foretold(name: str, capture_small: Path, tmp_path: Path) -> None:
     require_kafka()
