@@ -125,7 +125,7 @@ def _count(known: int | None, seen: dict[int, bool]) -> int | None:
 def committed_offsets(paths: Sequence[str]) -> dict[tuple[str, int], list[tuple[str, int]]]:
     """What groups have committed, by (topic, partition), each as (group, offset), as their coordinators have it after loading.
     Partitions of `__consumer_offsets` that cannot be read are left out. Raises UsageError when there is none."""
-    from kseg.internal_topics.coordinator_log import read_coordinator_log
+    from kseg.internal_topics.coordinator_log import read_coordinator_chunks
     from kseg.internal_topics.groups.committed_offsets import committed_offset
     from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
     from kseg.internal_topics.groups.group_replay import load_groups
@@ -142,7 +142,7 @@ def committed_offsets(paths: Sequence[str]) -> dict[tuple[str, int], list[tuple[
             if target.path not in evidence.chosen:
                 continue
             try:
-                loaded = load_groups(read_coordinator_log(target))
+                loaded = load_groups(read_coordinator_chunks(target), keeps_rewinds=False)
             except KsegError:
                 continue
             for key, record in loaded.offsets.offsets.items():

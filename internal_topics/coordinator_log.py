@@ -63,6 +63,28 @@ class LogProblem(NamedTuple):
     message: str
 
 
+class RecordChunk(NamedTuple):
+    """Records that are not looked at yet, of rows of a table of batches; valid until the next is taken."""
+
+    batches: Columns
+    chunk: Chunk
+
+    def record(self, at: int) -> CoordinatorRecord:
+        """One of its records."""
+        records = self.chunk.records
+        cells, capacity = records.cells, records.capacity
+        key, key_length = cells[C.R_KEY_START * capacity + at], cells[C.R_KEY_LENGTH * capacity + at]
+        value, value_length = cells[C.R_VALUE_START * capacity + at], cells[C.R_VALUE_LENGTH * capacity + at]
+        view = memoryview(self.chunk.body)
+        return CoordinatorRecord(
+            cells[C.R_OFFSET * capacity + at],
+            cells[C.R_TIMESTAMP * capacity + at],
+            view[key : key + key_length].tobytes() if key_length >= 0 <= key else None,
+            view[value : value + value_length].tobytes() if value_length >= 0 <= value else None,
+            *_producer(self.batches, cells[C.R_BATCH * capacity + at]),
+        )
+
+
 CoordinatorEntry = CoordinatorRecord | TransactionMarker | LogProblem
 
 
@@ -74,6 +96,17 @@ def read_coordinator_log(
     until_ms: leave out records and markers with a later timestamp. Raises UnreadableInput when the directory cannot be
     listed; a segment that cannot be read is a LogProblem.
     """
+    for part in read_coordinator_chunks(directory):
+        if isinstance(part, RecordChunk):
+            yield from _records(part.batches, part.chunk, until_ms)
+        elif until_ms is None or isinstance(part, LogProblem) or part.timestamp_ms <= until_ms:
+            yield part
+
+
+def read_coordinator_chunks(
+    directory: str | PartitionTarget | FileTarget,
+) -> Iterator[RecordChunk | TransactionMarker | LogProblem]:
+    """The same with records in chunks, for who does not look at each. Raises UnreadableInput likewise."""
     if isinstance(directory, str):
         (directory,) = _targets_of(directory)
     with PartitionLog(directory) as log:
@@ -82,7 +115,7 @@ def read_coordinator_log(
             if segment.next_base_offset is not None and segment.next_base_offset <= start:
                 continue
             try:
-                yield from _segment(segment, start, until_ms)
+                yield from _segment(segment, start)
             except UnreadableInput as error:
                 yield LogProblem(segment.path, segment.base_offset, None, str(error))
 
@@ -95,7 +128,7 @@ def _targets_of(path: str) -> list[PartitionTarget | FileTarget]:
     return found
 
 
-def _segment(segment: LogSegment, start: int, until_ms: int | None) -> Iterator[CoordinatorEntry]:
+def _segment(segment: LogSegment, start: int) -> Iterator[RecordChunk | TransactionMarker | LogProblem]:
     with MappedFile(segment.path) as file:
         decoder = Decoder(file.view)
         scanner = Scanner.over(file, segment.base_offset, next_base=segment.following_base)
@@ -106,9 +139,9 @@ def _segment(segment: LogSegment, start: int, until_ms: int | None) -> Iterator[
                 continue
             for chunk in decoder.chunks(block, _first_row(block, start)):
                 if chunk.control:
-                    yield from _markers(segment.path, block, chunk, until_ms)
-                else:
-                    yield from _records(block, chunk, until_ms)
+                    yield from _markers(segment.path, block, chunk)
+                elif chunk.records.count:
+                    yield RecordChunk(block, chunk)
                 if chunk.problem is not None:
                     row = chunk.last_row
                     offset, position = block.at(C.BASE_OFFSET, row), block.at(C.POSITION, row)
@@ -159,11 +192,9 @@ def _producer(table: Columns, row: int) -> tuple[int, int, bool]:
     return table.at(C.PRODUCER_ID, row), table.at(C.PRODUCER_EPOCH, row), is_transactional
 
 
-def _markers(path: str, table: Columns, chunk: Chunk, until_ms: int | None) -> Iterator[CoordinatorEntry]:
+def _markers(path: str, table: Columns, chunk: Chunk) -> Iterator[TransactionMarker | LogProblem]:
     for at in range(chunk.records.count):
         record = record_at(chunk, at)
-        if until_ms is not None and record.timestamp_ms > until_ms:
-            continue
         try:
             control = parse_control_record(record.key, record.value)
         except FormatError as error:

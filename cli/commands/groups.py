@@ -94,6 +94,7 @@ def command(
         topics=common.topics,
         partition=common.partition,
         with_history=history,
+        as_json=json and reset_csv is None,
         names=evidence.names,
         replicas=evidence.replicas,
     )

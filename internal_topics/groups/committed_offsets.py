@@ -48,9 +48,9 @@ def committed_offset(commit: CoordinatorRecord) -> int:
 
 class OffsetSlot:
     """What is known of one key. commit: what counts. tombstone: why nothing does, when the newest record of the key is one. deleted:
-    the newest tombstone since something counted."""
+    the newest tombstone since something counted. rewinds: how often the offset went back. entry: of `PlainCommits`, -1 for none."""
 
-    __slots__ = ("commit", "deleted", "key", "producers", "tombstone")
+    __slots__ = ("commit", "deleted", "entry", "key", "producers", "rewinds", "tombstone")
 
     def __init__(self, key: OffsetKey) -> None:
         self.key = key
@@ -58,13 +58,16 @@ class OffsetSlot:
         self.tombstone: Deletion | None = None
         self.deleted: Deletion | None = None
         self.producers: set[int] | None = None  # that have a commit of this key waiting
+        self.rewinds = 0
+        self.entry = -1
 
 
 class CommittedOffsets:
     """pending: what waits for its producer's marker, by producer id. still_open: transactions whose marker does not count (`leave_open`).
-    rewinds: in the order of the log."""
+    rewinds: in the order of the log, when they are kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_rewinds: bool = True) -> None:
+        self.keeps_rewinds = keeps_rewinds
         self.pending: dict[int, dict[OffsetKey, CoordinatorRecord]] = {}
         self.still_open: list[dict[OffsetKey, CoordinatorRecord]] = []
         self.rewinds: list[Rewind] = []
@@ -76,6 +79,11 @@ class CommittedOffsets:
         if slot is None:
             slot = self._slots[key] = OffsetSlot(key)
         return slot
+
+    @property
+    def rewind_counts(self) -> dict[OffsetKey, int]:
+        """How often the offset of a key went back, of those that did."""
+        return {key: slot.rewinds for key, slot in self._slots.items() if slot.rewinds}
 
     @property
     def offsets(self) -> dict[OffsetKey, CoordinatorRecord]:
@@ -142,5 +150,7 @@ class CommittedOffsets:
             slot.deleted = None
         # by their bytes, which are in the order of the numbers where none is negative
         if former is not None and commit.value[_OFFSET] < former.value[_OFFSET]:  # type: ignore[index]  # commits have values
-            self.rewinds.append(Rewind(slot.key, former, commit, timestamp_ms, record_offset, deleted_ms))
+            slot.rewinds += 1
+            if self.keeps_rewinds:
+                self.rewinds.append(Rewind(slot.key, former, commit, timestamp_ms, record_offset, deleted_ms))
         slot.commit = commit

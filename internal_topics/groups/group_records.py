@@ -10,6 +10,7 @@ A commit is checked by its lengths when it is replayed, and decoded when it has 
 """
 
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 
 from kseg.internal_topics.decoding import decode_key, decode_value
@@ -20,7 +21,8 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 
 LEGACY_OFFSET_COMMIT, OFFSET_COMMIT, GROUP_METADATA = 0, 1, 2
 
-_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+_INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+_OFFSET_LENGTH, _OFFSET_EPOCH, _OFFSET_EPOCH_LENGTH = (struct.Struct(each) for each in (">qh", ">qi", ">qih"))
 _UNKNOWN_IDS = ("", uuids.ZERO)
 
 
@@ -71,11 +73,16 @@ def _offset_key(data: bytes) -> OffsetKey:
         end = topic_at + 2 + topic_length
         if length >= 0 and topic_length >= 0:
             partition = _INT32.unpack_from(data, end)[0]
-            return OffsetKey(decode_utf8(data[4:topic_at]), decode_utf8(data[topic_at + 2 : end]), partition)
+            return OffsetKey(_name(data[4:topic_at]), _name(data[topic_at + 2 : end]), partition)
     except struct.error:
         pass
     values = decode_key(CONSUMER_OFFSETS, data).values  # says what is wrong
     return OffsetKey(values["group"], values["topic"], values["partition"])
+
+
+@lru_cache(maxsize=1 << 12)  # the same groups and topics come again with every partition
+def _name(data: bytes) -> str:
+    return decode_utf8(data)
 
 
 def is_commit_well_formed(type_id: int, value: bytes) -> bool:
@@ -97,6 +104,8 @@ def is_commit_well_formed(type_id: int, value: bytes) -> bool:
 
 def parse_commit(type_id: int, value: bytes) -> tuple[OffsetCommit, str]:
     """A commit, and what a 4.3.1 coordinator cannot do with it: empty, or that its version is newer. Raises FormatError."""
+    if is_commit_well_formed(type_id, value):
+        return _parsed_commit(value), ""
     decoded = decode_value(CONSUMER_OFFSETS, type_id, value)
     values = decoded.values
     problem = f"unknown version {decoded.version} of an offset commit" if decoded.is_newer else ""
@@ -111,4 +120,28 @@ def parse_commit(type_id: int, value: bytes) -> tuple[OffsetCommit, str]:
             None if topic_id in _UNKNOWN_IDS else topic_id,
         ),
         problem,
+    )
+
+
+def _parsed_commit(value: bytes) -> OffsetCommit:
+    """Of one whose lengths are known to be right."""
+    version, epoch, expires_ms, topic_id = value[1], -1, -1, None
+    if version < 3:
+        offset, length = _OFFSET_LENGTH.unpack_from(value, 2)
+        start = 12
+    elif version == 3:
+        offset, epoch, length = _OFFSET_EPOCH_LENGTH.unpack_from(value, 2)
+        start = 16
+    else:
+        offset, epoch = _OFFSET_EPOCH.unpack_from(value, 2)
+        start, length = 15, value[14] - 1
+    end = start + length
+    (commit_ms,) = _INT64.unpack_from(value, end)
+    if version == 1:
+        (expires_ms,) = _INT64.unpack_from(value, end + 8)
+    elif version == 4 and value[end + 8]:
+        topic_id = uuids.uuid_text(value[end + 11 : end + 27])
+    metadata = decode_utf8(value[start:end]) if length else ""
+    return OffsetCommit(
+        offset, epoch, metadata, commit_ms, expires_ms, None if topic_id in _UNKNOWN_IDS else topic_id
     )

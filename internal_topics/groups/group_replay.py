@@ -11,7 +11,7 @@
 (Kafka: CoordinatorLoaderImpl.doLoad, GroupCoordinatorShard.replay.)
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import field
 
@@ -19,9 +19,11 @@ from kseg.internal_topics.coordinator_log import (
     CoordinatorEntry,
     CoordinatorRecord,
     LogProblem,
+    RecordChunk,
     TransactionMarker,
 )
 from kseg.internal_topics.decoding import UnknownType, decode_value
+from kseg.internal_topics.groups.commit_entries import PlainCommits
 from kseg.internal_topics.groups.committed_offsets import CommittedOffsets, OffsetSlot
 from kseg.internal_topics.groups.group_metadata import GroupMetadata, LoadFailed
 from kseg.internal_topics.groups.group_records import (
@@ -63,22 +65,27 @@ class LoadedGroups:
 
 
 def load_groups(
-    entries: Iterable[CoordinatorEntry], *, until_ms: int | None = None, cleaned_end: int = 0
+    entries: Iterable[CoordinatorEntry | RecordChunk],
+    *,
+    until_ms: int | None = None,
+    cleaned_end: int = 0,
+    keeps_rewinds: bool = True,
 ) -> LoadedGroups:
-    """Replay a partition's log. until_ms: only records and markers up to this time. cleaned_end: the first offset that the log
-    cleaner has not been at. Raises UnreadableInput when the log cannot be listed."""
-    loaded = LoadedGroups()
-    replay = _Replay(loaded)
-    take = replay.record
-    for entry in entries if until_ms is None else replay.until(entries, until_ms, cleaned_end):
-        if type(entry) is CoordinatorRecord:
-            take(entry)
+    """Replay a partition's log, from single records or, far faster, from chunks. until_ms: only records and markers up to this time.
+    cleaned_end: the first offset that the log cleaner has not been at. keeps_rewinds: not only count them. Raises UnreadableInput
+    when the log cannot be listed."""
+    loaded = LoadedGroups(offsets=CommittedOffsets(keeps_rewinds=keeps_rewinds))
+    replay = _Replay(loaded, until_ms, cleaned_end)
+    for entry in entries:
+        if isinstance(entry, RecordChunk):
+            replay.chunk(entry)
+        elif isinstance(entry, CoordinatorRecord):
+            replay.record(entry)
         elif isinstance(entry, TransactionMarker):
-            loaded.offsets.end_transaction(
-                entry.producer_id, entry.timestamp_ms, entry.offset, is_commit=entry.is_commit
-            )
-        elif isinstance(entry, LogProblem):
+            replay.marker(entry)
+        else:
             loaded.problems.append(entry)
+    replay.plain.reclaim_all()
     offsets = loaded.offsets
     for key in [*offsets.offsets, *offsets.deletions] if loaded.unknown else ():
         loaded.unknown.pop(key, None)
@@ -90,27 +97,46 @@ _Known = tuple[int, OffsetSlot | GroupKey | None]
 
 
 class _Replay:
-    def __init__(self, loaded: LoadedGroups) -> None:
+    def __init__(self, loaded: LoadedGroups, until_ms: int | None, cleaned_end: int) -> None:
         self._loaded = loaded
+        self._until_ms = until_ms
+        self._cleaned_end = cleaned_end
         self._known: dict[bytes, _Known] = {}
+        self.plain = PlainCommits(loaded.offsets, until_ms)
 
-    def until(
-        self, entries: Iterable[CoordinatorEntry], until_ms: int, cleaned_end: int
-    ) -> Iterator[CoordinatorEntry]:
-        """The entries up to a time; of those behind it, it is noted which keys of the cleaned part they have: what they replaced may
-        be gone."""
-        for entry in entries:
-            if isinstance(entry, LogProblem) or _time_ms(entry) <= until_ms:
-                yield entry
-            elif isinstance(entry, TransactionMarker):
-                self._loaded.offsets.leave_open(entry.producer_id)
-            elif entry.offset < cleaned_end and entry.key is not None:
-                with suppress(FormatError):
-                    key = parse_key(entry.key)[1]
-                    if isinstance(key, OffsetKey):
-                        self._loaded.unknown.setdefault(key, _time_ms(entry))
+    def chunk(self, chunk: RecordChunk) -> None:
+        """Of its records only those that the kernel leaves are looked at here."""
+        at, count = 0, chunk.chunk.records.count
+        while at < count:
+            stopped = self.plain.take(chunk, at)
+            self._loaded.records += stopped - at
+            if stopped < count:
+                self.record(chunk.record(stopped))
+            at = stopped + 1
+
+    def marker(self, marker: TransactionMarker) -> None:
+        offsets = self._loaded.offsets
+        if self._until_ms is not None and marker.timestamp_ms > self._until_ms:
+            offsets.leave_open(marker.producer_id)
+            return
+        for key in offsets.pending.get(marker.producer_id, ()):
+            self.plain.reclaim(offsets.slot(key))
+        offsets.end_transaction(
+            marker.producer_id, marker.timestamp_ms, marker.offset, is_commit=marker.is_commit
+        )
+
+    def _too_late(self, record: CoordinatorRecord) -> None:
+        """Of a record behind the time it is noted which key of the cleaned part it has: what it replaced may be gone."""
+        if record.offset < self._cleaned_end and record.key is not None:
+            with suppress(FormatError):
+                key = parse_key(record.key)[1]
+                if isinstance(key, OffsetKey):
+                    self._loaded.unknown.setdefault(key, _time_ms(record))
 
     def record(self, record: CoordinatorRecord) -> None:
+        if self._until_ms is not None and _time_ms(record) > self._until_ms:
+            self._too_late(record)
+            return
         loaded = self._loaded
         loaded.records += 1
         raw = record.key
@@ -141,6 +167,7 @@ class _Replay:
 
     def _offset(self, type_id: int, slot: OffsetSlot, record: CoordinatorRecord) -> None:
         loaded, value = self._loaded, record.value
+        self.plain.reclaim(slot)
         if value is None:
             loaded.offsets.delete(slot, record.timestamp_ms, record.offset)
             return
@@ -155,6 +182,7 @@ class _Replay:
         if slot.key.group not in loaded.metadata.groups:
             loaded.metadata.has_offset(slot.key.group)
         loaded.offsets.commit(slot, record)
+        self.plain.give(slot)
 
     def _group(self, key: GroupKey, record: CoordinatorRecord) -> None:
         loaded = self._loaded
@@ -173,18 +201,21 @@ class _Replay:
                 loaded.tombstones[key.group] = record.timestamp_ms
             else:
                 loaded.tombstones.pop(key.group, None)
+        was_there = key.group in loaded.metadata.groups
         try:
             loaded.metadata.take(key.type_id, key.group, key.subject, value)
         except LoadFailed as error:
             self._fail(record, str(error))
+        if was_there and key.group not in loaded.metadata.groups:  # the next commit makes it anew
+            self.plain.reclaim_group(key.group)
 
     def _fail(self, record: CoordinatorRecord, reason: str) -> None:
         self._loaded.failures.append(FailedRecord(record.offset, reason))
 
 
-def _time_ms(entry: CoordinatorRecord | TransactionMarker) -> int:
+def _time_ms(entry: CoordinatorRecord) -> int:
     """When a record was written; messages of format v0 do not say it, but offset commits have a time of their own."""
-    if entry.timestamp_ms >= 0 or isinstance(entry, TransactionMarker) or not entry.key or not entry.value:
+    if entry.timestamp_ms >= 0 or not entry.key or not entry.value:
         return entry.timestamp_ms
     try:
         type_id, key = parse_key(entry.key)

@@ -1,6 +1,8 @@
 """What is known about groups, as rows (docs/json.md): group, member, offset, pending_offset, tombstone, share_offset, rewind."""
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from json.encoder import encode_basestring
 
 from kseg.internal_topics.coordinator_log import CoordinatorRecord
 from kseg.internal_topics.groups.committed_offsets import Rewind, committed_offset
@@ -199,6 +201,34 @@ def offset_row(
         "topic_id": commit.topic_id,
         "record_offset": record.offset,
     }
+
+
+def offset_line(
+    key: OffsetKey, record: CoordinatorRecord, names: TopicNames, ends: PartitionEnds | None
+) -> bytes:
+    """What `json_line` makes of `offset_row`, several times as fast."""
+    commit = _commit(record)
+    known = None if ends is None else ends.of(key.topic, key.partition)
+    epoch = "null" if commit.leader_epoch == -1 else commit.leader_epoch
+    expires = "null" if commit.expire_timestamp_ms == -1 else commit.expire_timestamp_ms
+    if known is None:
+        log = '"log_end_offset":null,"lag":null,"log_start_offset":null,"high_watermark":null'
+    else:
+        log = (
+            f'"log_end_offset":{known.end_offset},"lag":{known.end_offset - commit.offset},'
+            f'"log_start_offset":{known.start_offset},"high_watermark":{known.high_watermark}'
+        )
+    status = _status(commit, key.topic, names, known)
+    return (
+        f'{{"type":"offset","group":{_text(key.group)},"topic":{_text(key.topic)},"partition":{key.partition},"offset":{commit.offset},'
+        f'"leader_epoch":{epoch},"metadata":{_text(commit.metadata)},"commit_timestamp":{commit.commit_timestamp_ms},'
+        f'"expire_timestamp":{expires},{log},"status":{_text(status)},"topic_id":{_text(commit.topic_id)},"record_offset":{record.offset}}}\n'
+    ).encode()
+
+
+@lru_cache(maxsize=1 << 12)
+def _text(text: str | None) -> str:
+    return "null" if text is None else encode_basestring(text)
 
 
 def _commit(record: CoordinatorRecord) -> OffsetCommit:

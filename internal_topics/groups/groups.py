@@ -7,7 +7,7 @@ where the logs are) is found before and comes in the options.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
-from kseg.internal_topics.coordinator_log import LogProblem, read_coordinator_log
+from kseg.internal_topics.coordinator_log import LogProblem, read_coordinator_chunks, read_coordinator_log
 from kseg.internal_topics.groups import group_rows as rows
 from kseg.internal_topics.groups.committed_offsets import committed_offset
 from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS, OffsetKey
@@ -16,7 +16,7 @@ from kseg.internal_topics.groups.group_rows import TopicNames
 from kseg.internal_topics.groups.group_states import ModernGroup
 from kseg.internal_topics.groups.partition_ends import PartitionEnds, Replicas
 from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE, LoadedShareState, load_share_state
-from kseg.jobs.events import Event, Failure, Row
+from kseg.jobs.events import Event, Failure, Row, Text
 from kseg.segment.counted import counted
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
@@ -28,19 +28,21 @@ from kseg.segment.values import dataclass
 
 GROUP_TOPICS = (CONSUMER_OFFSETS, SHARE_GROUP_STATE)
 
+_LINES_AT_ONCE = 1000
 _MAX_REPORTED = 100  # records of one partition that fail its load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsOptions:
     """at_ms: the state at this time, None for the end of the log. groups: only these, all when empty. topics, partition: only offsets
-    of these. with_history: also the commits that went back. names, replicas: what is known of the broker."""
+    of these. with_history: also the commits that went back. as_json: rows of offsets as lines of JSON, for there are many. names, replicas: what is known of the broker."""
 
     at_ms: int | None = None
     groups: frozenset[str] = frozenset()
     topics: tuple[str, ...] = ()
     partition: int | None = None
     with_history: bool = False
+    as_json: bool = False
     names: TopicNames = field(default_factory=lambda: TopicNames({}, {}, {}))
     replicas: Replicas = field(default_factory=dict)
 
@@ -77,20 +79,23 @@ def _groups(
     target: PartitionTarget | FileTarget, name: PartitionName | None, options: GroupsOptions
 ) -> Iterator[Event]:
     loaded = load_groups(
-        read_coordinator_log(target),
+        read_coordinator_chunks(target),
         until_ms=options.at_ms,
+        keeps_rewinds=options.with_history,
         cleaned_end=0 if options.at_ms is None else _cleaned_end(target, name),
     )
     yield from _problems(target.path, loaded)
     ends = None if options.at_ms is not None else PartitionEnds(options.replicas)
-    yield from (Row(row, rows.result_of(row)) for row in _group_rows(loaded, options, ends))
-    rewinds = sum(1 for each in loaded.offsets.rewinds if _wants_key(options, each.key))
+    for row in _group_rows(loaded, options, ends):
+        yield Text(row) if isinstance(row, bytes) else Row(row, rows.result_of(row))
+    counts = loaded.offsets.rewind_counts.items()
+    rewinds = sum(count for key, count in counts if _wants_key(options, key))
     yield Row({"type": "summary", "records": loaded.records, "rewinds": rewinds})
 
 
 def _group_rows(
     loaded: LoadedGroups, options: GroupsOptions, ends: PartitionEnds | None
-) -> Iterator[rows.RowValues]:
+) -> Iterator[rows.RowValues | bytes]:
     offsets, names = loaded.offsets, options.names
     for group_name, group in sorted(loaded.metadata.groups.items()):
         if options.wants(group_name):
@@ -98,9 +103,13 @@ def _group_rows(
             yield from rows.member_rows(group, names)
             if isinstance(group, ModernGroup):
                 yield from rows.share_topic_rows(group)
-    for key, commit in sorted(offsets.offsets.items()):
-        if _wants_key(options, key):
-            yield rows.offset_row(key, commit, names, ends)
+    wanted = [each for each in sorted(offsets.offsets.items()) if _wants_key(options, each[0])]
+    if options.as_json:
+        for at in range(0, len(wanted), _LINES_AT_ONCE):
+            lines = (rows.offset_line(*each, names, ends) for each in wanted[at : at + _LINES_AT_ONCE])
+            yield b"".join(lines)
+    else:
+        yield from (rows.offset_row(*each, names, ends) for each in wanted)
     for pending in (*offsets.pending.values(), *offsets.still_open):
         for key, commit in sorted(pending.items()):
             if _wants_key(options, key):
@@ -148,7 +157,8 @@ def load_findings(target: PartitionTarget | FileTarget) -> Iterator[Finding]:
     if name is not None and name.topic == SHARE_GROUP_STATE:
         yield from _problems(target.path, load_share_state(read_coordinator_log(target)), is_log_known=True)
     else:
-        yield from _problems(target.path, load_groups(read_coordinator_log(target)), is_log_known=True)
+        loaded = load_groups(read_coordinator_chunks(target), keeps_rewinds=False)
+        yield from _problems(target.path, loaded, is_log_known=True)
 
 
 def _problems(

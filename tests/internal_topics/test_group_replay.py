@@ -46,7 +46,7 @@ class Log:
         content = None if deleted else value(CONSUMER_OFFSETS, type_id, version, **fields)
         self.put(key(CONSUMER_OFFSETS, type_id, **names), content)
 
-    def loaded(self, **how: int) -> LoadedGroups:
+    def loaded(self, **how: Any) -> LoadedGroups:
         return load_groups(self.entries, **how)
 
 

@@ -1,0 +1,114 @@
+"""Ordinary commits of known keys, taken in by the kernel: of each key the newest record only.
+
+A key is in its charge while what counts is a commit without a producer, and nothing waits for a marker or was deleted since. Whoever
+does anything else with the key takes it back first (`reclaim`), and gives it away again when it is ordinary once more (`give`).
+"""
+
+from array import array
+
+from kseg.internal_topics.coordinator_log import CoordinatorRecord, RecordChunk
+from kseg.internal_topics.groups.committed_offsets import (
+    NO_PRODUCER_ID,
+    CommittedOffsets,
+    OffsetSlot,
+    committed_offset,
+)
+from kseg.segment.kernel import plain_commits as K
+from kseg.segment.layout import INT64_MAX
+
+_FIRST_ENTRIES = 1024
+
+
+class PlainCommits:
+    """Those of one load. until_ms: later records are left to the caller, as are those without a time then; None for no limit."""
+
+    def __init__(self, offsets: CommittedOffsets, until_ms: int | None = None) -> None:
+        self._earliest = -INT64_MAX - 1 if until_ms is None else 0
+        self._latest = INT64_MAX if until_ms is None else until_ms
+        self._keeps_rewinds = offsets.keeps_rewinds
+        self._entry_of: dict[bytes, int] = {}
+        self._values: list[bytes] = []
+        self._keys: list[bytes] = []
+        self._slots: list[OffsetSlot] = []
+        self._by_group: dict[str, list[OffsetSlot]] = {}
+        self._table = array("q", bytes(8 * K.ENTRY_WIDTH * _FIRST_ENTRIES))
+
+    def take(self, part: RecordChunk, at: int) -> int:
+        """Take in ordinary records from a row on; the row that is not."""
+        chunk, batches = part.chunk, part.batches
+        records = chunk.records
+        return K.take_commits(
+            memoryview(chunk.body),
+            records.cells,
+            records.capacity,
+            at,
+            records.count,
+            batches.cells,
+            batches.capacity,
+            self._entry_of,
+            self._values,
+            self._table,
+            self._earliest,
+            self._latest,
+            self._keeps_rewinds,
+        )
+
+    def give(self, slot: OffsetSlot) -> None:
+        """Let the kernel go on with a key, if it is ordinary."""
+        commit = slot.commit
+        if (
+            commit is None
+            or slot.deleted is not None
+            or slot.producers
+            or commit.producer_id != NO_PRODUCER_ID
+        ):
+            return
+        assert commit.key is not None and commit.value is not None
+        committed = committed_offset(commit)
+        if committed < 0:
+            return
+        entry = slot.entry
+        if entry < 0:
+            entry = slot.entry = len(self._keys)
+            self._keys.append(commit.key)
+            self._values.append(commit.value)
+            self._slots.append(slot)
+            self._by_group.setdefault(slot.key.group, []).append(slot)
+            if K.ENTRY_WIDTH * entry >= len(self._table):
+                self._table += array("q", bytes(self._table.itemsize * len(self._table)))
+        elif self._keys[entry] != commit.key:  # a record of the other type of the same key
+            return
+        place = K.ENTRY_WIDTH * entry
+        self._values[entry] = commit.value
+        self._table[place] = commit.offset
+        self._table[place + 1] = commit.timestamp_ms
+        self._table[place + 2] = committed
+        self._entry_of[commit.key] = entry
+
+    def reclaim(self, slot: OffsetSlot) -> None:
+        """Bring a slot up to date; the kernel leaves its key alone from now on."""
+        entry = slot.entry
+        if entry < 0 or self._entry_of.pop(self._keys[entry], None) is None:
+            return
+        place = K.ENTRY_WIDTH * entry
+        slot.commit = CoordinatorRecord(
+            self._table[place],
+            self._table[place + 1],
+            self._keys[entry],
+            self._values[entry],
+            NO_PRODUCER_ID,
+            -1,
+            False,
+        )
+        slot.rewinds += self._table[place + 3]
+        self._table[place + 3] = 0
+
+    def reclaim_group(self, group: str) -> None:
+        """All keys of a group."""
+        for slot in self._by_group.get(group, ()):
+            self.reclaim(slot)
+
+    def reclaim_all(self) -> None:
+        """Everything."""
+        for slot in self._slots:
+            self.reclaim(slot)

@@ -1,0 +1,112 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
+"""Ordinary records of `__consumer_offsets`: commits without a producer that replace a commit of the same key which is known already.
+
+Nearly all records of that topic are of this kind, and of each key only the last one matters. Everything else is left to the caller,
+one record at a time: keys that it has not put into `entry_of`, commits in transactions, tombstones, records about groups, and values
+whose shape only the decoder can judge (`internal_topics/groups/group_records`, which has the layouts).
+
+    table   offset │ timestamp │ committed offset │ how often it went back       int64 each, the four of an entry together
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kseg.segment.kernel import buffer_access
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable, Writable
+
+(T_OFFSET, T_TIMESTAMP, T_COMMITTED, T_REWINDS) = range(4)
+ENTRY_WIDTH = 4
+
+
+def is_commit(value: Readable, p: int, size: int, key_type: int) -> int:
+    # whether `size` bytes at p are a commit as its version has it; 0 where only the decoder can tell
+    if size < 20 or value[p] != 0 or (key_type == 0 and value[p + 1] != 0):
+        return 0
+    version = value[p + 1]
+    if version == 3:
+        return value[p + 14] < 128 and size >= 24 + ((value[p + 14] << 8) | value[p + 15])
+    if version == 4:
+        # one byte of length, for at most 126 bytes of metadata; then no tag, or the topic id
+        tags = 22 + value[p + 14]
+        if value[p + 14] == 0 or value[p + 14] > 127 or size <= tags:
+            return 0
+        if value[p + tags] == 0:
+            return 1
+        return (
+            size >= tags + 19
+            and value[p + tags] == 1
+            and value[p + tags + 1] == 0
+            and value[p + tags + 2] == 16
+        )
+    if version > 3 or value[p + 10] > 127:
+        return 0
+    expiry = 8 if version == 1 else 0
+    return size >= 20 + expiry + ((value[p + 10] << 8) | value[p + 11])
+
+
+def take_commits(
+    body: Readable,
+    records: Readable,
+    capacity: int,
+    at: int,
+    count: int,
+    batches: Readable,
+    batch_capacity: int,
+    entry_of: dict[bytes, int],
+    values: list[bytes],
+    table: Writable,
+    earliest: int,
+    latest: int,
+    keeps_rewinds: int,
+) -> int:
+    """Take in the records `at` … count − 1 until one is not ordinary; that record, `count` when all are.
+
+    entry_of: the entry of each key that ordinary commits may replace. values: of each entry, the newest value. A record is
+    ordinary when its timestamp lies between earliest and latest; with keeps_rewinds one with a lower offset than before is not.
+    """
+    if count > capacity or 12 * capacity > len(records) or 15 * batch_capacity > len(batches) or at < 0:
+        raise ValueError("a table is smaller than its capacity says")
+    source = buffer_access.bytes_in(body)
+    size = len(body)
+    entries = len(table) // 4
+    last_batch = -1
+    is_plain = 0
+    while at < count:
+        batch = records[at]
+        if batch != last_batch:
+            if batch < 0 or batch >= batch_capacity:
+                raise ValueError("a batch lies outside the table")
+            last_batch = batch
+            is_plain = batches[2 * batch_capacity + batch] < 2 or batches[11 * batch_capacity + batch] == -1
+        start = records[3 * capacity + at]
+        length = records[4 * capacity + at]
+        place = records[5 * capacity + at]
+        room = records[6 * capacity + at]
+        timestamp = records[2 * capacity + at]
+        if not is_plain or length < 8 or room < 20 or timestamp < earliest or timestamp > latest:
+            break
+        if start < 0 or start > size - length or place < 0 or place > size - room:
+            raise ValueError("a record lies outside its buffer")
+        entry = entry_of.get(bytes(source[start : start + length]), -1)
+        if entry < 0:
+            break
+        if entry >= entries:
+            raise ValueError("there are fewer entries than that")
+        if not is_commit(source, place, room, source[start + 1]):
+            break
+        committed = buffer_access.long_at(source, place + 2)
+        if committed < 0:
+            break
+        if committed < table[4 * entry + 2]:
+            if keeps_rewinds:
+                break
+            table[4 * entry + 3] = table[4 * entry + 3] + 1
+        table[4 * entry] = records[capacity + at]
+        table[4 * entry + 1] = timestamp
+        table[4 * entry + 2] = committed
+        values[entry] = bytes(source[place : place + room])
+        at = at + 1
+    return at
