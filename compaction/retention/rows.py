@@ -8,8 +8,9 @@ from kseg.compaction.known_settings import as_values
 from kseg.compaction.retention.freeing import Choice
 from kseg.compaction.retention.options import RetainOptions
 from kseg.compaction.retention.rules import Rule, Threshold, WhatIf
-from kseg.compaction.retention.units import bytes_words, duration_words
+from kseg.compaction.retention.units import duration_words
 from kseg.compaction.retention.verdicts import HeldBy, Verdict
+from kseg.segment.counted import counted
 from kseg.segment.partition.topic_settings import TopicSettings
 from kseg.segment.values import dataclass
 
@@ -53,14 +54,14 @@ def _held_by(held_by: HeldBy | None) -> Row | None:
 def what_if_rows(partition: str, ladder: tuple[WhatIf, ...]) -> Iterator[Row]:
     """What other limits would free, each alone."""
     for step in ladder:
-        words = duration_words if step.rule is Rule.TIME else bytes_words
+        words = duration_words(step.value) if step.rule is Rule.TIME else counted(step.value, "byte")
         yield {
             "type": "what_if",
             "command": COMMAND,
             "partition": partition,
             "rule": step.rule.value,
             "value": step.value,
-            "words": words(step.value),
+            "words": words,
             "segments": step.segments,
             "bytes_freed": step.bytes_freed,
             "log_start_offset": step.log_start_offset,

@@ -1,4 +1,4 @@
-"""Format durations and sizes for the reason of a verdict."""
+"""Format durations for the reason of a verdict."""
 
 from functools import lru_cache
 
@@ -19,7 +19,3 @@ def duration_words(length_ms: int) -> str:
                 words += f" {rest // smaller_ms} {smaller}"
             return words
     return f"{length_ms} ms"
-
-
-def bytes_words(count: int) -> str:
-    return "1 byte" if count == 1 else f"{count:,} bytes"

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 
 from kseg.compaction.retention.options import Limits, RetainOptions
 from kseg.compaction.retention.rules import Decision, LogToRetain, Rule, excess_bytes, is_expired
-from kseg.compaction.retention.units import bytes_words, duration_words
+from kseg.compaction.retention.units import duration_words
+from kseg.segment.counted import counted
 from kseg.segment.moments import moment
 from kseg.segment.values import dataclass
 
@@ -91,8 +92,8 @@ def _deleted(log_to_retain: LogToRetain, limits: Limits, rule: Rule, index: int,
             )
         case Rule.SIZE:
             reason = (
-                f"the log is {bytes_words(excess)} above the limit of {bytes_words(limits.retention_bytes or 0)}, "
-                f"and this segment has {bytes_words(candidate.size_bytes)}"
+                f"the log is {counted(excess, 'byte')} above the limit of {counted(limits.retention_bytes or 0, 'byte')}, "
+                f"and this segment has {counted(candidate.size_bytes, 'byte')}"
             )
         case Rule.TIME:
             age = duration_words(log_to_retain.now_ms - candidate.stamp_ms)
@@ -188,8 +189,8 @@ class _KeptSegment:
         return Verdict(KEEP, rule, "; ".join(reasons), held_by)
 
     def _size(self) -> str:
-        size = bytes_words(self.log_to_retain.candidates[self.index].size_bytes)
-        limit = bytes_words(self.limits.retention_bytes or 0)
+        size = counted(self.log_to_retain.candidates[self.index].size_bytes, "byte")
+        limit = counted(self.limits.retention_bytes or 0, "byte")
         if self.excess < 0:
             return f"the log is within {limit}"
-        return f"the log is {bytes_words(self.excess)} above {limit}, and this segment has {size}"
+        return f"the log is {counted(self.excess, 'byte')} above {limit}, and this segment has {size}"
