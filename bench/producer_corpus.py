@@ -146,6 +146,7 @@ def _one_log(place: Path, codec: int, *, transactional: bool = False) -> None:
                 producer.left = 0
                 marker = EndTransactionMarker(chance.random() < 0.2, 0, FIRST_MS + writer.next_offset)
                 writer.append(end_transaction_batch(marker, writer.next_offset, producer.producer_id, 0, 0))
+        writer.roll()  # so that the cleaner may have it
 
 
 def _shape(place: Path, total_bytes: int, batch: int, record: Callable[[int, random.Random], Record]) -> None:
@@ -155,6 +156,7 @@ def _shape(place: Path, total_bytes: int, batch: int, record: Callable[[int, ran
             offset = writer.next_offset
             records = tuple(record(each, chance) for each in range(offset, offset + batch))
             writer.append(NewBatch(records=records, leader_epoch=0))
+        writer.roll()  # so that the cleaner may have it
 
 
 def _records(offset: int, count: int, chance: random.Random) -> tuple[Record, ...]:

@@ -3,7 +3,7 @@
 Start-up is `kseg verify --quick` of an empty segment. How the programs are called: bench/tools.py; the rows about
 repair: bench/recover_rows.py; about searching for a key: bench/lookup_rows.py; about compaction: bench/compact_rows.py;
 about retention: bench/retain_rows.py; about internal topics: bench/decode_rows.py; about several processors and exports:
-bench/job_rows.py; about `verify`: bench/verify_rows.py; about the
+bench/job_rows.py; about `verify`: bench/verify_rows.py; about records of other shapes: bench/shape_rows.py; about the
 data source: bench/source_rows.py; about other work with Spark: bench/spark_rows.py.
 """
 
@@ -21,6 +21,7 @@ from bench.lookup_rows import lookup_rows
 from bench.measure import MIB
 from bench.recover_rows import recover_rows
 from bench.retain_rows import retain_rows
+from bench.shape_rows import shape_rows
 from bench.source_rows import source_rows
 from bench.spark_rows import spark_rows
 from bench.tools import SEGMENT, Tools
@@ -41,6 +42,7 @@ def rows(tools: Tools) -> Iterator[Row]:
     yield from _quick_rows(tools)
     yield from _deep_rows(tools)
     yield from verify_rows(tools)
+    yield from shape_rows(tools)
     yield from _starts(tools)
     yield from _lookups(tools)
     yield from lookup_rows(tools)

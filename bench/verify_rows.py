@@ -1,24 +1,20 @@
-"""The rows about `verify` of what users have: directories with producers, many partitions, two cores, records of all shapes, and
-the same bytes read by Rust.
+"""The rows about `verify` of what users have: directories with producers, many partitions, two cores, and the same bytes read by Rust.
 
 Corpora: `bench.producer_corpus`, made when missing. A directory is raced against its bare log: what is asked is how much its side
-files, producers and transactions may cost. A shape is raced against the plain log of 100-byte values, whose time is scaled to the
-bytes of the shape where its records are large and to their number where they are small.
+files, producers and transactions may cost. Records of all shapes: `bench.shape_rows`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from bench import measure, producer_corpus, rust_reader
-from bench.contest import SECONDS, TIMES, Limit, Row, Turn
-from bench.measure import MIB, Sample
+from bench.contest import SECONDS, TIMES, Limit, Row
+from bench.measure import MIB
 from bench.tools import Tools
 
 ONE_CORE = ("--jobs", "1")
 LEVELS: tuple[tuple[str, tuple[str, ...], float], ...] = (("", (), 1 / 1.3), ("-deep", ("--deep",), 1 / 1.15))
-SHAPES = ("tiny", "wide", "headers", "keys")
 
 
 def verify_rows(tools: Tools) -> Iterator[Row]:
@@ -27,11 +23,10 @@ def verify_rows(tools: Tools) -> Iterator[Row]:
     yield from _against_classes(tools)
     yield from _many_partitions(tools)
     yield from _two_cores(tools)
-    yield from _shapes(tools)
     yield from _against_rust(tools)
 
 
-def _made(tools: Tools, *names: str) -> Callable[[], None]:
+def made(tools: Tools, *names: str) -> Callable[[], None]:
     def make() -> None:
         producer_corpus.make(tools.corpus, names)
         for name in names:
@@ -52,7 +47,7 @@ def _directories(tools: Tools) -> Iterator[Row]:
                 rival="its bare .log",
                 rival_turn=tools.kseg_turn(*command, tools.segment(name)),
                 at_least=round(least, 2),
-                prepare=_made(tools, name),
+                prepare=made(tools, name),
             )
 
 
@@ -68,7 +63,7 @@ def _against_classes(tools: Tools) -> Iterator[Row]:
             rival_turn=tools.classes_turn(tools.segment(name)),
             startup=tools.startup_turn(),
             at_least=1.3 if codec == "-zstd" else 1.5,
-            prepare=_made(tools, name),
+            prepare=made(tools, name),
         )
 
 
@@ -83,7 +78,7 @@ def _many_partitions(tools: Tools) -> Iterator[Row]:
             tools.kseg_turn(*command, *ONE_CORE, directory),
             judged_by=SECONDS,
             at_least=most,
-            prepare=_made(tools, "transactions"),
+            prepare=made(tools, "transactions"),
         )
         yield Row(
             f"{name}-two",
@@ -104,7 +99,7 @@ def _many_partitions(tools: Tools) -> Iterator[Row]:
             judged_by=SECONDS,
             at_least=most,
             limit=Limit("private_bytes", 100 * MIB, "MiB private", MIB),
-            prepare=_made(tools, "ten-thousand"),
+            prepare=made(tools, "ten-thousand"),
         )
 
 
@@ -119,47 +114,8 @@ def _two_cores(tools: Tools) -> Iterator[Row]:
             rival="kseg --jobs 1",
             rival_turn=tools.kseg_turn("verify", "--deep", *ONE_CORE, file),
             at_least=1.7,
-            prepare=_made(tools, f"idempotent{codec}"),
+            prepare=made(tools, f"idempotent{codec}"),
         )
-
-
-def _shapes(tools: Tools) -> Iterator[Row]:
-    plain = tools.segment("idempotent")
-    for name, measured in (("large", _size), ("single", _size), *((name, records) for name in SHAPES)):
-        file = tools.segment(name)
-        for suffix, words, _ in LEVELS:
-            turn = tools.kseg_turn("verify", *words, *ONE_CORE, plain)
-            yield Row(
-                f"shape-{name}{suffix}",
-                f"{' '.join(('verify', *words))}, {name} records",
-                tools.kseg_turn("verify", *words, *ONE_CORE, file),
-                judged_by=TIMES,
-                rival="100-byte values, scaled",
-                rival_turn=scaled(turn, tools, plain, file, measured),
-                startup=tools.startup_turn(),
-                at_least=0.5,
-                prepare=_made(tools, "idempotent", name),
-            )
-
-
-def scaled(turn: Turn, tools: Tools, plain: Path, file: Path, measured: Callable[[Path], int]) -> Turn:
-    """What the standard records would take were they as many as those of `file`; without the start-up."""
-    startup = tools.startup_turn()
-
-    def take() -> Sample:
-        seconds = turn().seconds - startup().seconds
-        return Sample(max(seconds, 1e-6) * measured(file) / measured(plain))
-
-    return take
-
-
-def _size(file: Path) -> int:
-    return file.stat().st_size
-
-
-def records(file: Path) -> int:
-    """The log end offset, from the last snapshot's name: each offset is a record."""
-    return max(int(path.stem) for path in file.parent.glob("*.snapshot"))
 
 
 def _against_rust(tools: Tools) -> Iterator[Row]:
@@ -168,7 +124,7 @@ def _against_rust(tools: Tools) -> Iterator[Row]:
 
         def prepare(codec: str = codec) -> None:
             rust_reader.build()
-            _made(tools, f"idempotent{codec}")()
+            made(tools, f"idempotent{codec}")()
 
         for mode, level in (("checksums", "--quick"), ("records", "--deep")):
             yield Row(

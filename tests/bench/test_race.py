@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from bench import decode_rows, producer_corpus, report, retain_rows, rust_reader, sparse, verify_rows
+from bench import decode_rows, producer_corpus, report, retain_rows, rust_reader, shape_rows, sparse
 from bench.compact_rows import SERIES
 from bench.contest import RECORDED, SECONDS, SHARE, TIMES, Limit, Result, Row, Turn, Turns, race
 from bench.measure import Failed, Machine, Sample, anonymous_bytes, run, warm
@@ -181,9 +181,7 @@ def test_a_shape_is_held_against_as_many_standard_records(tmp_path: Path) -> Non
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     made = Tools(fake_kseg(tmp_path), tmp_path, {}, tmp_path, scratch)
-    scaled = verify_rows.scaled(
-        turns(1e-9), made, made.segment("idempotent"), made.segment("wide"), verify_rows.records
-    )
+    scaled = shape_rows.scaled(turns(1e-9), made, "idempotent", "wide", shape_rows.records)
     assert scaled().seconds == pytest.approx(1e-5)
 
 
