@@ -7,6 +7,7 @@ only an error here when no version can have written it; otherwise it is a note.
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
 from kseg.inspection.dump.open_log import OpenLog
@@ -25,7 +26,7 @@ from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
 
 def check_offset_index(path: str, log: OpenLog, index: OffsetIndex) -> Iterator[Finding]:
     """Findings of the used entries of `index` against the log beside it."""
-    if _all_exact(K.next_offset_entry, log.scanner.table, index):
+    if _all_exact(K.next_offset_entry, log.scanner, index):
         return
     log_bytes = log.file.size_bytes
     for slot, (offset, position) in enumerate(index):
@@ -47,20 +48,53 @@ def check_offset_index(path: str, log: OpenLog, index: OffsetIndex) -> Iterator[
             )
 
 
-def _all_exact(compare: Callable[..., int], table: Columns, index: OffsetIndex | TimeIndex) -> bool:
-    """Whether every entry is exactly what Kafka 4 writes for a valid batch of the table: nearly always.
+def _all_exact(
+    compare: Callable[..., int],
+    scanner: Scanner,
+    index: OffsetIndex | TimeIndex,
+    agrees: Callable[[Columns, int, int], bool] = lambda table, first, stop: True,
+) -> bool:
+    """Whether every entry is exactly what Kafka 4 writes for a valid batch of a log whose offsets rise: nearly always.
 
-    compare: `next_offset_entry` or `next_time_entry` of the kernel, which compare with the headers of batches.
+    compare: `next_offset_entry` or `next_time_entry` of the kernel, which compare with the headers of batches. agrees: asked of each
+    table, and the entries (from, to) that name batches in it.
     """
-    if first_invalid(table.cells, table.capacity, table.count) < table.count:
-        return False
-    state = memoryview(array("q", bytes(8 * K.I_WIDTH)))
-    state[K.I_FORMER_SLOT] = -1
+    state, seen = (memoryview(array("q", bytes(8 * width))) for width in (K.I_WIDTH, K.SEEN_WIDTH))
+    state[K.I_FORMER_SLOT] = seen[K.SEEN_LAST] = seen[K.SEEN_EPOCH] = -1
     slots = index.entries
-    outcome = compare(
-        index.content, slots, index.base_offset, table.cells, table.capacity, table.count, state
-    )
-    return outcome == K.IN_ORDER and state[K.I_EXACT] == slots
+    for block in _tables(scanner):
+        if isinstance(block, Damage) or not _rises(block, seen):
+            return False
+        first, state[K.I_ROW] = state[K.I_SLOT], 0
+        outcome = compare(
+            index.content, slots, index.base_offset, block.cells, block.capacity, block.count, state
+        )
+        if outcome not in (K.IN_ORDER, K.MORE) or not agrees(block, first, state[K.I_SLOT]):
+            return False
+        if outcome == K.IN_ORDER:
+            return state[K.I_EXACT] == slots
+    return not slots
+
+
+def _tables(scanner: Scanner) -> Iterator[Columns | Damage]:
+    """The table that lies there when it has all of the log, else the log once more."""
+    table = scanner.table
+    if not table.count or first_invalid(table.cells, table.capacity, table.count) < table.count:
+        return scanner.blocks()
+    start, last = table.at(C.POSITION, 0), table.count - 1
+    end = table.at(C.POSITION, last) + table.at(C.SIZE, last)
+    return iter((table,)) if (start, end) == (0, len(scanner.view)) else scanner.blocks()
+
+
+def _rises(table: Columns, seen: memoryview) -> bool:
+    """Whether each batch begins above the last offset of the one before."""
+    row = 0
+    while row < table.count:
+        row = K.next_suspect(table.cells, table.capacity, row, table.count, seen)
+        if row < table.count and seen[K.SEEN_REASONS] != K.EPOCH:
+            return False
+        row += 1
+    return True
 
 
 def _beyond(path: str, slot: int, offset: int, position: int, log_bytes: int) -> Finding:
@@ -123,20 +157,19 @@ def check_time_index(path: str, log: OpenLog, index: TimeIndex) -> Iterator[Find
 
 
 def _all_exact_times(scanner: Scanner, index: TimeIndex) -> bool:
-    """Whether every entry is the last offset and the largest record timestamp of a valid batch: nearly always.
-
-    Only where the table holds the log from its first byte on, so that no batch before it can be meant.
-    """
-    table = scanner.table
-    if not table.count or table.at(C.POSITION, 0) or not _all_exact(K.next_time_entry, table, index):
-        return False
-    row_of = {last_offset: row for row, last_offset in enumerate(table.column(C.LAST_OFFSET))}
+    """Whether every entry is the last offset and the largest record timestamp of a valid batch: nearly always."""
     base, entries = index.base_offset, list(index.stored())
-    if len(row_of) < table.count or (entries and entries[0][0] < 0):
+    if entries and entries[0][0] < 0:
         return False
-    look_closely = invalid_rows(scanner.view, table, [row_of[base + relative] for _, relative in entries])
-    largest = _largest_timestamps(scanner.view, table, look_closely)
-    return all(largest_ms == table.at(C.MAX_TIMESTAMP, row) for row, largest_ms in largest)
+
+    def agrees(table: Columns, first: int, stop: int) -> bool:
+        last_offsets = table.column(C.LAST_OFFSET)
+        rows = [bisect_left(last_offsets, base + relative) for _, relative in entries[first:stop]]
+        look_closely = invalid_rows(scanner.view, table, rows)
+        largest = _largest_timestamps(scanner.view, table, look_closely)
+        return all(largest_ms == table.at(C.MAX_TIMESTAMP, row) for row, largest_ms in largest)
+
+    return _all_exact(K.next_time_entry, scanner, index, agrees)
 
 
 def _time_entry(
