@@ -21,6 +21,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import record_walk as R
 from kseg.segment.kernel import verify_records
+from kseg.segment.kernel.batch_walk import declared_records
 from kseg.segment.moments import moment
 from kseg.segment.scanning.decode import Chunk, Decoder, Problem, record_at
 from kseg.segment.scanning.prevalidated import SkippableSpans, ValidatedRecords
@@ -67,7 +68,7 @@ class RecordsCheck:
         positions = table.column(C.POSITION)
         while row < stop:
             trusted = min(stop, bisect_left(positions, self._validated.until(positions[row])))
-            self.records += sum(table.column(C.COUNT)[row:trusted])
+            self.records += declared_records(table.cells, table.capacity, row, trusted)
             after = stop
             if trusted < stop:
                 after = bisect_left(positions, self._validated.next_start(positions[trusted]))
@@ -77,7 +78,7 @@ class RecordsCheck:
     def _decode(self, table: Columns, row: int, stop: int) -> Iterator[Finding]:
         while row < stop:
             sound = valid_until(self._view, table, row, stop)
-            self.records += sum(table.column(C.COUNT)[row:sound])
+            self.records += declared_records(table.cells, table.capacity, row, sound)
             row = sound
             if row < stop:
                 after = _look_end(table, row, stop)

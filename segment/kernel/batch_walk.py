@@ -238,6 +238,25 @@ def first_invalid(cells: Readable, capacity: int, count: int) -> int:
     return row
 
 
+def declared_records(cells: Readable, capacity: int, row: int, stop: int) -> int:
+    """The sum of COUNT of rows `row` … stop − 1."""
+    if row < 0 or stop > capacity or 15 * capacity > len(cells):
+        raise ValueError("the rows lie outside the table")
+    total = 0
+    while row < stop:
+        total = total + cells[5 * capacity + row]
+        row = row + 1
+    return total
+
+
+def first_uncounted(cells: Readable, capacity: int, count: int) -> int:
+    """The first row whose COUNT is negative; `count` when there is none."""
+    row = 0
+    while row < count and cells[5 * capacity + row] >= 0:
+        row = row + 1
+    return row
+
+
 def highest_offset(cells: Readable, capacity: int, count: int) -> int:
     """The largest LAST_OFFSET of the first `count` rows, −1 when there are none above."""
     highest = -1

@@ -36,7 +36,12 @@ cdef inline Py_ssize_t sequence_length(const unsigned char* buf, Py_ssize_t p, P
 cdef inline Py_ssize_t put_escape(unsigned char* out, Py_ssize_t o, int byte) noexcept
 
 @cython.locals(n=cython.Py_ssize_t)
-cdef inline Py_ssize_t put_decoded(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end, unsigned char* out, Py_ssize_t o, bint escape) noexcept
+cdef inline Py_ssize_t put_escaped(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end, unsigned char* out, Py_ssize_t o) noexcept
+
+cdef inline Py_ssize_t put_last(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end, unsigned char* out, Py_ssize_t o) noexcept
+
+@cython.locals(n=cython.Py_ssize_t, last=cython.Py_ssize_t, byte=cython.int, is_replaced=cython.int)
+cdef inline Py_ssize_t put_decoded(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end, unsigned char* out, Py_ssize_t o) noexcept
 
 @cython.locals(seen=cython.uchar, byte=cython.uchar, i=cython.Py_ssize_t)
 cdef inline Py_ssize_t put_text(const unsigned char* buf, Py_ssize_t p, Py_ssize_t length, unsigned char* out, Py_ssize_t o, bint escape) noexcept

@@ -245,8 +245,8 @@ def put_escape(out: Writable, o: int, byte: int) -> int:
     return o + 4
 
 
-def put_decoded(buf: Readable, p: int, end: int, out: Writable, o: int, escape: int) -> int:
-    # the careful way: sequence by sequence
+def put_escaped(buf: Readable, p: int, end: int, out: Writable, o: int) -> int:
+    # sequence by sequence
     while p < end:
         n = sequence_length(buf, p, end)
         if n < 0:
@@ -255,10 +255,10 @@ def put_decoded(buf: Readable, p: int, end: int, out: Writable, o: int, escape: 
             out[o + 2] = 189
             o = o + 3
             p = p - n
-        elif escape and (buf[p] < 32 or buf[p] == 127):
+        elif buf[p] < 32 or buf[p] == 127:
             o = put_escape(out, o, buf[p])
             p = p + 1
-        elif escape and buf[p] == 194 and buf[p + 1] < 160:
+        elif buf[p] == 194 and buf[p + 1] < 160:
             o = put_escape(out, o, buf[p + 1])
             p = p + 2
         else:
@@ -270,10 +270,53 @@ def put_decoded(buf: Readable, p: int, end: int, out: Writable, o: int, escape: 
     return o
 
 
+def put_decoded(buf: Readable, p: int, end: int, out: Writable, o: int) -> int:
+    # in bytes that are no text any may follow any, so the processor cannot foresee branches: most stand for themselves or are
+    # replaced one by one, and what is written of a replacement behind one that stands for itself is written over
+    last = end - 1
+    while p < last:
+        byte = buf[p]
+        if (byte > 193) & (byte < 245) & (buf[p + 1] & 192 == 128):
+            n = sequence_length(buf, p, end)
+            if n < 0:
+                out[o] = 239
+                out[o + 1] = 191
+                out[o + 2] = 189
+                o = o + 3
+                p = p - n
+            else:
+                while n > 0:
+                    out[o] = buf[p]
+                    o = o + 1
+                    p = p + 1
+                    n = n - 1
+        else:
+            is_replaced = byte >> 7
+            out[o] = 239 if is_replaced else byte
+            out[o + 1] = 191
+            out[o + 2] = 189
+            o = o + 1 + 2 * is_replaced
+            p = p + 1
+    return put_last(buf, p, end, out, o)
+
+
+def put_last(buf: Readable, p: int, end: int, out: Writable, o: int) -> int:
+    # the last byte, if it is none of the sequence before
+    if p >= end:
+        return o
+    if buf[p] < 128:
+        out[o] = buf[p]
+        return o + 1
+    out[o] = 239
+    out[o + 1] = 191
+    out[o + 2] = 189
+    return o + 3
+
+
 def put_text(buf: Readable, p: int, length: int, out: Writable, o: int, escape: int) -> int:
     """Bytes as Java decodes and prints them; needs 3 bytes of room a byte, 4 when escaping control characters."""
     if escape:
-        return put_decoded(buf, p, p + length, out, o, 1)
+        return put_escaped(buf, p, p + length, out, o)
     seen = 0
     i = 0
     while i < length:
@@ -283,7 +326,7 @@ def put_text(buf: Readable, p: int, length: int, out: Writable, o: int, escape: 
         i = i + 1
     if seen < 128:
         return o + length
-    return put_decoded(buf, p, p + length, out, o, 0)
+    return put_decoded(buf, p, p + length, out, o)
 
 
 def skip_varint(buf: Readable, p: int) -> int:

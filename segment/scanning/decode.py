@@ -19,7 +19,7 @@ from kseg.segment.codecs.codec import MAX_BODY_BYTES, decompress
 from kseg.segment.errors import CodecError
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import record_walk as R
-from kseg.segment.kernel.batch_walk import compressed_run, plain_run
+from kseg.segment.kernel.batch_walk import compressed_run, first_uncounted, plain_run
 from kseg.segment.model import Headers, Record
 from kseg.segment.scanning.decompressed_runs import (
     BODY_BYTES,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from kseg.segment.kernel.buffer_types import ReadableBuffer
 
-RECORDS_PER_TABLE = 8192
+RECORDS_PER_TABLE = 8192 + 8  # not a power of two, as `BATCHES_PER_TABLE`
 # A small file gets a small table, see `scan`.
 _MIN_ROWS = 128
 _OFFSET_BYTES = 8
@@ -108,7 +108,7 @@ class Decoder:
     def note_sets(self, table: Columns) -> None:
         """Give the compressed sets of old formats in a table the first offset and the count of their messages, which their
         headers do not have. A set that cannot be decoded stays as its header has it: no count, and the last offset twice."""
-        if not table.count or min(table.column(C.COUNT)) >= 0:
+        if first_uncounted(table.cells, table.capacity, table.count) == table.count:
             return
         for row in range(table.count):
             if table.at(C.COUNT, row) < 0 and table.at(C.MAGIC, row) < L.MAGIC_V2:
