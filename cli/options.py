@@ -154,8 +154,8 @@ Html = Annotated[
     Option(
         "--html",
         metavar="FILE",
-        help="Also write a report for a browser to FILE: one file that loads nothing, to be sorted, filtered, printed and sent. A former report is replaced, "
-        "any other file is not.",
+        help="Also write a report for a browser to FILE. It is one file that loads nothing, to be sorted, filtered, printed and sent. An earlier report is "
+        "replaced, any other file is not.",
     ),
 ]
 Quiet = Annotated[

@@ -42,21 +42,21 @@ from kseg.cli.topic_evidence import CleanupPolicy, MetadataPath, ServerPropertie
 EXAMPLES = (
     ("What compaction would free, and what stays", "kseg compact /var/lib/kafka/accounts-0"),
     (
-        "Compact what is due of the topics that are configured so, as the broker would",
+        "Compact what is due, as the broker would",
         "kseg compact --apply --first-dirty-offset checkpoint /var/lib/kafka",
     ),
     (
-        "A partition without its cluster: the policy is said",
+        "A partition without its metadata log: state the policy",
         "kseg compact --cleanup-policy compact /mnt/copy/accounts-0",
     ),
     (
-        "The newest records too: the active segment is rolled first",
+        "Include the newest records by rolling the active segment first",
         "kseg compact --apply --include-active accounts-0",
     ),
     ("A compacted copy; the log stays as it is", "kseg compact --output /mnt/small accounts-0"),
     ("With the properties of the topic", "kseg compact --config accounts.properties accounts-0"),
     (
-        "Leave damaged segments alone, and what would be joined with them",
+        "Skip damaged segments, and those that would be joined with them",
         "kseg compact --damaged skip --apply accounts-0",
     ),
 )
