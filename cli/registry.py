@@ -13,6 +13,7 @@ COMMANDS = (
     "list",
     "groups",
     "metadata",
+    "what-if",
     "export",
     "transactions",
     "append",
@@ -25,7 +26,7 @@ COMMANDS = (
 
 def module_of(name: str) -> ModuleType:
     """The module of a command: `command` is the function, `EXAMPLES` its examples (what for, arguments)."""
-    return importlib.import_module(f"kseg.cli.commands.{name}")
+    return importlib.import_module(f"kseg.cli.commands.{name.replace('-', '_')}")
 
 
 def function_of(name: str) -> Callable[..., int]:

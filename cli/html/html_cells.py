@@ -94,6 +94,16 @@ def _rough(value: object) -> Cell:
     return Cell(text, _number(value), "n")
 
 
+def _settings(value: object) -> Cell:
+    named = value.items() if isinstance(value, Mapping) else ()
+    return Cell(" ".join(f"{name}={each}" for name, each in named), None, "name")
+
+
+def _shares(value: object) -> Cell:
+    named = value.items() if isinstance(value, Mapping) else ()
+    return Cell(", ".join(f"{name} {100 * float(share):.0f} %" for name, share in named))
+
+
 def _length(value: object) -> Cell:
     return _count(len(value) if isinstance(value, Sized) else 0)
 
@@ -146,6 +156,8 @@ _MAKERS: Mapping[str, Callable[[object], Cell]] = {
     "rough": _rough,
     "length": _length,
     "choice": _text,
+    "settings": _settings,
+    "shares": _shares,
     "seconds": _seconds,
     "ratio": _ratio,
     "severity": _severity,

@@ -53,6 +53,8 @@ _ADDED = (
     ("partition", None, "records", "records", False),
     ("result", "retain", "bytes_freed", "of logs go", True),
     ("result", "retain", "segments", "segments stay", False),
+    ("topic", None, "bytes", "in logs", True),
+    ("topic", None, "sampled_bytes", "compressed anew", True),
     ("result", "compact", "bytes_before", "before", True),
     ("result", "compact", "bytes_after", "after", True),
     ("result", "compact", "records_before", "records before", False),
@@ -83,6 +85,8 @@ class HtmlPage:
         kind = str(values.get("type"))
         if kind == "step" and "number" in values:
             self._steps.append(ReportStep(str(values["why"]), str(values["command"])))
+        if kind == "topic":
+            self._partitions += _number(values.get("partitions"))
         if kind == "partition" or (kind == "verified" and values.get("kind") == "partition"):
             self._partitions += 1
         for type_, command, name, words, is_bytes in _ADDED:
@@ -162,3 +166,7 @@ class HtmlPage:
     def _inventory_words(self) -> str:
         held = self._added.get(("in all files", True), 0)
         return f"{counted(self._partitions, 'partition')}, {size_words(held)}"
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -444,6 +444,38 @@ _HORIZONS = TableForm(
     ),
 )
 
+_WEIGHED = TableForm(
+    "weighed",
+    "Topics",
+    "topic",
+    (
+        HtmlColumn("Topic", "topic", "name"),
+        HtmlColumn("Partitions", "partitions", "count"),
+        HtmlColumn("Bytes", "bytes", "bytes"),
+        HtmlColumn("Measured", "sampled_bytes", "bytes"),
+        HtmlColumn("Places", "places", "count"),
+        HtmlColumn("Codecs", "codecs", "shares"),
+    ),
+)
+_TRIED = TableForm(
+    "tried",
+    "Settings",
+    "setting",
+    (
+        HtmlColumn("Topic", "topic", "name"),
+        HtmlColumn("Tried", "kind", "choice"),
+        HtmlColumn("Bytes", "bytes", "bytes"),
+        HtmlColumn("At least", "bytes_least", "bytes"),
+        HtmlColumn("At most", "bytes_most", "bytes"),
+        HtmlColumn("Now", "bytes_now", "bytes"),
+        HtmlColumn("CPU s a GiB", "cpu_s_per_gib", "count"),
+        HtmlColumn("Set", "properties", "settings"),
+        HtmlColumn("At", "where"),
+        HtmlColumn("Records without a key", "records_without_key", "count"),
+    ),
+    note="Intervals hold the true number with 95 % confidence; where both ends are the same, it is exact.",
+)
+
 _ABOUT_FILES = (_FINDINGS, _FAILURES)
 FORMS: Mapping[str, Sequence[TableForm]] = {
     "verify": (*_ABOUT_FILES, _STARTS, _START_CHANGES, _VERIFIED),
@@ -453,6 +485,7 @@ FORMS: Mapping[str, Sequence[TableForm]] = {
     ),
     "list": (*_ABOUT_FILES, _PARTITIONS, _LISTED_DIRS, _ODD_FILES, _REMOTE_PARTITIONS, _DANGLING),
     "retain": (*_ABOUT_FILES, _FREE, _FREE_TOPICS, _RETAINED, _SEGMENTS, _WHAT_IF, _MARKS),
+    "what-if": (*_ABOUT_FILES, _WEIGHED, _TRIED),
     "compact": (*_ABOUT_FILES, _COMPACTED, _HORIZONS),
 }
 

@@ -1,0 +1,160 @@
+"""`kseg what-if`: what topics would weigh with other settings."""
+
+from typing import Annotated
+
+from kseg.cli.option_schema import Option
+from kseg.cli.options import (
+    CommonOptions,
+    Html,
+    Json,
+    Now,
+    OnCluster,
+    Paths,
+    Verbose,
+    read_duration,
+    read_size,
+    read_size_of_int,
+    size_option,
+)
+from kseg.segment.errors import UsageError
+
+EXAMPLES = (
+    ("Which codec would make this topic smaller, and at which price?", "kseg what-if --topic orders /var/lib/kafka"),
+    ("These codecs and levels only", "kseg what-if --codec lz4 --codec zstd:9 --topic orders /var/lib/kafka"),
+    ("Larger batches from the producers", "kseg what-if --batch-size 128KiB --linger 50 --topic orders /var/lib/kafka"),
+    ("How much three days would keep", "kseg what-if --retention-ms 3d /var/lib/kafka"),
+    ("A narrower interval, for more time", "kseg what-if --sample 64MiB --topic orders /var/lib/kafka"),
+)  # fmt: skip
+
+TRIED = "What is tried"
+
+
+def command(
+    *,
+    paths: Paths,
+    codec: Annotated[
+        tuple[str, ...],
+        Option(
+            "--codec",
+            metavar="CODEC[:LEVEL]",
+            help="Try this codec: none, gzip, snappy, lz4 or zstd, with a level as in zstd:9; may be repeated. Default: all, zstd at levels 1, 3 and 9.",
+            panel=TRIED,
+        ),
+    ] = (),
+    batch_size: Annotated[
+        int | None,
+        Option(
+            "--batch-size",
+            metavar="SIZE",
+            read=read_size_of_int,
+            help="Try batches of producers with this batch.size. Default, without --linger: 64KiB with 20 ms and 256KiB with 100 ms.",
+            panel=TRIED,
+        ),
+    ] = None,
+    linger: Annotated[
+        int | None,
+        Option(
+            "--linger",
+            metavar="DURATION",
+            read=read_duration,
+            help="Try batches of producers with this linger.ms.",
+            panel=TRIED,
+        ),
+    ] = None,
+    retention_ms: Annotated[
+        tuple[int, ...],
+        Option(
+            "--retention-ms",
+            metavar="DURATION",
+            read=read_duration,
+            help="Say what this limit keeps; may be repeated. Default: 1, 3, 7 and 30 days.",
+            panel=TRIED,
+        ),
+    ] = (),
+    retention_bytes: Annotated[
+        tuple[int, ...],
+        Option(
+            "--retention-bytes",
+            metavar="SIZE",
+            read=read_size,
+            help="Say what this limit of each partition keeps; may be repeated. Default: about a half and a quarter of the largest partition.",
+            panel=TRIED,
+        ),
+    ] = (),
+    compaction: Annotated[
+        bool,
+        Option(
+            "--compaction",
+            help="Also say what cleanup.policy=compact would keep: plans a compaction of all of it, which reads every key.",
+            panel=TRIED,
+        ),
+    ] = False,
+    sample: Annotated[
+        int,
+        size_option(
+            "--sample",
+            "How much of each topic is compressed anew. A topic that is not larger is all taken.",
+            TRIED,
+        ),
+    ] = 8 << 20,
+    json: Json = False,
+    html: Html = None,
+    common: CommonOptions,
+    now: Now = None,
+    verbose: Verbose = False,
+    on: OnCluster,
+) -> int:
+    """Say what topics would weigh with another codec, level, batch size, linger or retention, and which property sets it.
+
+    Samples real batches, spread evenly over all logs of a topic, and compresses them anew with the codecs of a broker; the interval holds the true number
+    with 95 % confidence. Codecs are tried on batches as they are, as compression.type of a topic makes a broker do; another batch.size or linger.ms joins
+    adjacent batches of a producer. What limits of retention keep is exact. CPU time is that of the compressor for a GiB of uncompressed
+    records, on this machine. Never writes to the logs.
+    """
+    from kseg.cli.html.html_option import page_for
+    from kseg.cli.render import Style
+    from kseg.cli.run import clock_ms, notice, over_targets, workers
+    from kseg.cli.streams import terminal_columns
+    from kseg.cli.text.what_if import WhatIfReport
+    from kseg.cli.weighing import Weighing, WeighingWish
+    from kseg.inspection.what_if.candidates import DEFAULT_BATCHING, candidates_of, read_candidate
+    from kseg.inspection.what_if.measuring import measure
+    from kseg.segment.partition.targets import Expansion
+
+    if not sample:
+        raise UsageError("--sample takes a positive number of bytes")
+    asked = ((batch_size, linger),) if batch_size is not None or linger is not None else None
+    batching = DEFAULT_BATCHING if asked is None and not codec else asked or ()
+    now_ms = clock_ms() if now is None else now
+    largest = max((size for size, _ in batching if size is not None), default=0)
+    wish = WeighingWish(
+        candidates=candidates_of([read_candidate(text) for text in codec], batching),
+        sample_bytes=sample,
+        place_bytes=min(sample, max(256 << 10, 2 * largest)),
+        retention_ms=retention_ms,
+        retention_bytes=retention_bytes,
+        compaction=compaction,
+        now_ms=now_ms,
+    )
+    cluster = on.cluster(light=True)
+    style = Style(
+        command="what-if",
+        json=json,
+        **common.shown(),
+        findings_are_result=True,
+        report=WhatIfReport(verbose, terminal_columns()),
+        words=lambda _: (),
+        page=page_for(html, "what-if", now_ms),
+    )
+    weighing = Weighing(wish, workers(cluster, common.jobs, notice(style)))
+    return over_targets(
+        measure,
+        None,
+        style,
+        expand=Expansion.PARTITIONS,
+        request=common.request(paths, cluster),
+        jobs=common.jobs,
+        look=weighing.look,
+        through=weighing.through,
+        wanted=weighing.is_wanted,
+    )

@@ -1,0 +1,245 @@
+"""One run of `kseg what-if`: what to sample of each topic, and what the measurements come to.
+
+1. `look`: partitions by topic, the sizes of their logs, and the places of the sample (`inspection.what_if.log_places`).
+2. The work on each partition (`inspection.what_if.measuring`), here or on a cluster.
+3. `through`: the estimates of each topic; behind them which segments limits of retention keep, and with --compaction what a cleaning leaves (its
+   plan, which reads every key). Each is asked of the room that does it.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
+
+from kseg.compaction.retention.limit_survey import SurveyedLog, survey_limits
+from kseg.inspection.what_if.candidates import TriedSetting
+from kseg.inspection.what_if.estimation import CONFIDENCE, Estimate, estimated
+from kseg.inspection.what_if.log_places import Sample, spread
+from kseg.inspection.what_if.measuring import MeasuredPartition, MeasureOptions
+from kseg.jobs.events import Event, Failure, Row
+from kseg.segment import layout as L
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.names import INTERNAL_TOPICS, PartitionState
+from kseg.segment.partition.targets import PartitionTarget, Target
+from kseg.segment.values import dataclass
+
+Over = Callable[..., Iterator[Event]]
+
+_DAY_MS = 86_400_000
+_LADDER_MS = tuple(days * _DAY_MS for days in (1, 3, 7, 30))
+_LADDER_SHARES = (2, 4)  # of the largest partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeighingWish:
+    """What was asked for. place_bytes: of the log at each place. retention_ms, retention_bytes: limits; None for a ladder."""
+
+    candidates: tuple[TriedSetting, ...]
+    sample_bytes: int
+    place_bytes: int
+    retention_ms: Sequence[int]
+    retention_bytes: Sequence[int]
+    compaction: bool
+    now_ms: int
+
+
+@dataclass(slots=True)
+class _Topic:
+    """log_bytes: of all partitions. is_all: all of it was measured."""
+
+    name: str
+    targets: list[PartitionTarget] = field(default_factory=list)
+    log_bytes: int = 0
+    largest_bytes: int = 0
+    is_all: bool = False
+    measured: list[MeasuredPartition] = field(default_factory=list)
+    surveyed: list[SurveyedLog] = field(default_factory=list)
+
+
+class Weighing:
+    """over: who works on targets, called like `fanout.run`."""
+
+    def __init__(self, wish: WeighingWish, over: Over) -> None:
+        self._wish = wish
+        self._over = over
+        self._topics: dict[str, _Topic] = {}
+        self._topic_of: dict[str, _Topic] = {}
+
+    @staticmethod
+    def is_wanted(target: Target) -> bool:
+        """Partitions that a broker serves."""
+        if not isinstance(target, PartitionTarget):
+            return False
+        name = own_partition_name(target.path)
+        return name is not None and name.state is PartitionState.LIVE
+
+    def look(self, targets: Sequence[Target], _: object) -> tuple[MeasureOptions, Sequence[Event]]:
+        """Spread the sample of each topic over its logs."""
+        logs: dict[str, dict[str, list[tuple[str, int]]]] = {}
+        for target in targets:
+            name = own_partition_name(target.path)
+            if name is None or not isinstance(target, PartitionTarget):
+                continue
+            topic = self._topics.setdefault(name.topic, _Topic(name.topic))
+            self._topic_of[target.path] = topic
+            topic.targets.append(target)
+            found = logs.setdefault(name.topic, {})[target.path] = _logs_in(target.path)
+            held = sum(size for _, size in found)
+            topic.log_bytes += held
+            topic.largest_bytes = max(topic.largest_bytes, held)
+        samples: dict[str, Sample] = {}
+        for topic_name, of_topic in logs.items():
+            spread_out = spread(of_topic, self._wish.sample_bytes, self._wish.place_bytes)
+            self._topics[topic_name].is_all = all(sample.is_all for sample in spread_out.values())
+            samples |= spread_out
+        return MeasureOptions(samples, self._wish.candidates), ()
+
+    def through(self, events: Iterator[Event]) -> Iterator[Event]:
+        """What is no measurement, then the rows of each topic, the largest first."""
+        for event in events:
+            if isinstance(event, Row) and isinstance(event.result, MeasuredPartition):
+                self._topic_of[event.result.directory].measured.append(event.result)
+            else:
+                yield event
+        targets = [target for topic in self._topics.values() for target in topic.targets]
+        for event in self._over(survey_limits, targets, self._wish.now_ms):
+            if isinstance(event, Row) and isinstance(event.result, SurveyedLog):
+                self._topic_of[event.result.directory].surveyed.append(event.result)
+            elif isinstance(event, Failure):  # what cannot be read has been told
+                continue
+        compacted = dict(self._compacted(targets)) if self._wish.compaction else {}
+        for topic in sorted(self._topics.values(), key=lambda each: (-each.log_bytes, each.name)):
+            yield from self._rows(topic, compacted)
+
+    # --- compaction
+
+    def _compacted(self, targets: Sequence[PartitionTarget]) -> Iterator[tuple[str, tuple[int, int]]]:
+        """By partition directory (bytes after a cleaning, records without a key); without those that cannot be cleaned."""
+        from kseg.change.run.pipeline import groups_of
+        from kseg.compaction.cleaner.compact import compact_group
+        from kseg.compaction.cleaner.options import CleanSettings, CompactOptions
+        from kseg.compaction.cleaner.rows import CompactResult
+
+        options = CompactOptions(
+            settings=CleanSettings(now_ms=self._wish.now_ms), include_active=True, top_keys=0
+        )
+        for event in self._over(compact_group, groups_of(targets, len(targets) or 1), options):
+            if isinstance(event, Row) and isinstance(event.result, CompactResult):
+                yield event.result.directory, (event.result.bytes_after, event.result.invalid_records)
+
+    # --- rows
+
+    def _rows(self, topic: _Topic, compacted: Mapping[str, tuple[int, int]]) -> Iterator[Row]:
+        places = [place for partition in topic.measured for place in partition.places]
+        now = sum(place.size_bytes for place in places)
+        total = now if topic.is_all else topic.log_bytes
+        by_codec: dict[str, int] = {}
+        for place in places:
+            for codec, size in place.by_codec.items():
+                by_codec[L.codec_name(codec)] = by_codec.get(L.codec_name(codec), 0) + size
+        yield Row(
+            {
+                "type": "topic",
+                "topic": topic.name,
+                "partitions": len(topic.targets),
+                "bytes": topic.log_bytes,
+                "sampled_bytes": now,
+                "places": len(places),
+                "is_all": topic.is_all,
+                "codecs": {name: round(size / now, 4) for name, size in sorted(by_codec.items())},
+            }
+        )
+        for at, candidate in enumerate(self._wish.candidates):
+            found = estimated([(each.size_bytes, each.candidates[at].size_bytes) for each in places], total, topic.is_all)  # fmt: skip
+            if found is None or (candidate.is_rebatched and topic.name in INTERNAL_TOPICS):
+                continue  # brokers write internal topics, and no setting of a producer changes that
+            content = sum(each.candidates[at].content_bytes for each in places)
+            cpu_ns = sum(each.candidates[at].cpu_ns for each in places)
+            yield _setting_row(
+                topic.name,
+                "batching" if candidate.is_rebatched else "codec",
+                total,
+                found,
+                candidate.properties,
+                "producer" if candidate.is_rebatched else "topic",
+                cpu_s_per_gib=round(cpu_ns / 1e9 * (1 << 30) / content, 2) if content else None,
+                codec=candidate.codec_name,
+                level=candidate.level,
+                batch_size=candidate.batch_size,
+                linger_ms=candidate.linger_ms,
+            )
+        yield from self._limits(topic)
+        of_topic = [compacted[target.path] for target in topic.targets if target.path in compacted]
+        if of_topic and len(of_topic) == len(topic.targets):
+            after = sum(size for size, _ in of_topic)
+            yield _setting_row(
+                topic.name,
+                "compaction",
+                topic.log_bytes,
+                Estimate(after, after, after),
+                {"cleanup.policy": "compact"},
+                "topic",
+                records_without_key=sum(without for _, without in of_topic),
+            )
+
+    def _limits(self, topic: _Topic) -> Iterator[Row]:
+        if len(topic.surveyed) < len(topic.targets) or not topic.log_bytes:
+            return
+        sizes = [limit for share in _LADDER_SHARES if (limit := _rounded(topic.largest_bytes // share))]
+        limits = [("retention.ms", limit) for limit in self._wish.retention_ms or _LADDER_MS]
+        limits += [("retention.bytes", limit) for limit in self._wish.retention_bytes or sizes]
+        for name, limit in limits:
+            key = "retention_ms" if name == "retention.ms" else "retention_bytes"
+            kept = sum(log.kept_bytes(**{key: limit}) for log in topic.surveyed)
+            yield _setting_row(
+                topic.name,
+                "retention",
+                topic.log_bytes,
+                Estimate(kept, kept, kept),
+                {name: str(limit)},
+                "topic",
+            )
+
+
+def _setting_row(
+    topic: str,
+    kind: str,
+    now_bytes: int,
+    found: Estimate,
+    properties: Mapping[str, str],
+    where: str,
+    **further: object,
+) -> Row:
+    return Row(
+        {
+            "type": "setting",
+            "topic": topic,
+            "kind": kind,
+            "bytes_now": now_bytes,
+            "bytes": found.size_bytes,
+            "bytes_least": found.least_bytes,
+            "bytes_most": found.most_bytes,
+            "exact": found.is_exact,
+            "confidence": None if found.is_exact else CONFIDENCE,
+            "properties": dict(properties),
+            "where": where,
+            **further,
+        }
+    )
+
+
+def _logs_in(directory: str) -> list[tuple[str, int]]:
+    """(path, size) of the segments, by offset; what cannot be listed is told by the work."""
+    try:
+        with os.scandir(directory) as entries:
+            return sorted(
+                (entry.path, entry.stat().st_size)
+                for entry in entries
+                if entry.name.endswith(L.LOG_SUFFIX) and entry.name[: -len(L.LOG_SUFFIX)].isdigit()
+            )
+    except OSError:
+        return []
+
+
+def _rounded(size_bytes: int) -> int:
+    """A limit that somebody would type: the power of two below."""
+    return 1 << (size_bytes.bit_length() - 1) if size_bytes else 0

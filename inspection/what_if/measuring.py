@@ -1,0 +1,189 @@
+"""The work of `what-if` on one partition: its places, compressed anew with each candidate.
+
+Of each place it is told how many bytes its batches take now and would take with each candidate, with the headers. CPU time is that of the compressor alone,
+on this machine, over what it was given; a broker or a producer takes more for all the rest.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from kseg.inspection.what_if.candidates import TriedSetting
+from kseg.inspection.what_if.log_places import Sample, Stretch, stretches
+from kseg.inspection.what_if.rebatching import SampledBatch, joined
+from kseg.jobs.events import Event, Failure, Row
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.codecs.codec import MAX_BODY_BYTES, compress, decompress
+from kseg.segment.errors import CodecError, KsegError
+from kseg.segment.model import Record
+from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.scanning.decode import Decoder, record_at
+from kseg.segment.values import dataclass
+
+_NEVER_SHARED = -2  # the producer id of nobody
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureOptions:
+    """samples: by partition directory. candidates: what is tried."""
+
+    samples: Mapping[str, Sample]
+    candidates: tuple[TriedSetting, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One candidate at one place. content_bytes, cpu_ns: what was compressed, and how long it took."""
+
+    size_bytes: int
+    content_bytes: int
+    cpu_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredPlace:
+    """size_bytes: of its batches now. by_codec: the same by codec. candidates: in their order."""
+
+    size_bytes: int
+    by_codec: Mapping[int, int]
+    candidates: tuple[Measured, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredPartition:
+    """What was measured of a partition. is_all: its places are all of it."""
+
+    directory: str
+    is_all: bool
+    places: tuple[MeasuredPlace, ...]
+
+
+def measure(target: PartitionTarget, options: MeasureOptions) -> Iterator[Event]:
+    """One row, without values, whose result is a `MeasuredPartition`."""
+    sample = options.samples.get(target.path, Sample((), True))
+    wants_records = any(candidate.is_rebatched for candidate in options.candidates)
+    found = []
+    try:
+        for place in sample.places:
+            batches = [
+                batch
+                for stretch in stretches(place, sample.is_all)
+                for batch in _batches(stretch, wants_records)
+            ]
+            if batches:
+                found.append(measured_place(batches, options.candidates, is_cut=not sample.is_all))
+    except KsegError as error:
+        yield Failure(target.path, str(error), error.exit_status)
+        return
+    yield Row({}, MeasuredPartition(target.path, sample.is_all, tuple(found)))
+
+
+def measured_place(
+    batches: Sequence[SampledBatch], candidates: Sequence[TriedSetting], *, is_cut: bool
+) -> MeasuredPlace:
+    """Try the candidates on adjacent batches. is_cut: there are others before and behind them, with which theirs would be joined."""
+    by_codec: dict[int, int] = {}
+    for batch in batches:
+        by_codec[batch.codec] = by_codec.get(batch.codec, 0) + batch.size_bytes
+    fixed_bytes = sum(batch.size_bytes for batch in batches if batch.is_fixed)
+    ratios: dict[tuple[int | None, int | None], float] = {}
+    measured = []
+    for candidate in candidates:
+        if candidate.is_rebatched:
+            key = candidate.codec, candidate.level
+            if key not in ratios:
+                ratios[key] = _ratio(batches, candidate)
+            found = _rebatched(batches, candidate, ratios[key], fixed_bytes)
+            if is_cut:
+                found = _without_ends(found, batches, candidate, ratios[key], fixed_bytes)
+        else:
+            blocks = [(each.codec, each.content) for each in batches if not each.is_fixed]
+            found = _compressed(blocks, candidate, fixed_bytes)
+        measured.append(found)
+    return MeasuredPlace(sum(batch.size_bytes for batch in batches), by_codec, tuple(measured))
+
+
+def _rebatched(
+    batches: Sequence[SampledBatch], candidate: TriedSetting, ratio: float, fixed_bytes: int
+) -> Measured:
+    blocks = [
+        (each.codec, each.content)
+        for each in joined(batches, candidate.batch_size, candidate.linger_ms, ratio)
+    ]
+    return _compressed(blocks, candidate, fixed_bytes)
+
+
+def _without_ends(
+    whole: Measured, batches: Sequence[SampledBatch], candidate: TriedSetting, ratio: float, fixed_bytes: int
+) -> Measured:
+    """A place has two ends at which a joined batch is cut in two, each end belonging to its neighbour as well: one cut for each place that the log does not
+    have. What such a cut costs shows a further one in the middle, and that much is taken off."""
+    middle = len(batches) // 2
+    halves = [
+        _rebatched(half, candidate, ratio, 0).size_bytes for half in (batches[:middle], batches[middle:])
+    ]
+    cost = max(0, sum(halves) + fixed_bytes - whole.size_bytes)
+    return Measured(whole.size_bytes - cost, whole.content_bytes, whole.cpu_ns)
+
+
+def _ratio(batches: Sequence[SampledBatch], candidate: TriedSetting) -> float:
+    """Of compressed to uncompressed records, batches as they are: what a producer has come to expect."""
+    changed = [batch for batch in batches if not batch.is_fixed]
+    plain = sum(len(batch.content) for batch in changed)
+    if candidate.codec is None:
+        packed = sum(batch.size_bytes - L.BATCH_HEADER for batch in changed)
+    else:
+        blocks = [(batch.codec, batch.content) for batch in changed]
+        packed = _compressed(blocks, candidate, 0).size_bytes - L.BATCH_HEADER * len(changed)
+    return packed / plain if plain else 1.0
+
+
+def _compressed(blocks: Sequence[tuple[int, bytes]], candidate: TriedSetting, fixed_bytes: int) -> Measured:
+    size_bytes, content_bytes, cpu_ns = fixed_bytes, 0, 0
+    for codec, content in blocks:
+        began = time.thread_time_ns()
+        packed = compress(
+            codec if candidate.codec is None else candidate.codec, L.MAGIC_V2, content, candidate.level
+        )
+        cpu_ns += time.thread_time_ns() - began
+        size_bytes += L.BATCH_HEADER + len(packed)
+        content_bytes += len(content)
+    return Measured(size_bytes, content_bytes, cpu_ns)
+
+
+def _batches(stretch: Stretch, wants_records: bool) -> Iterator[SampledBatch]:
+    table = stretch.table
+    decoder = Decoder(stretch.view) if wants_records else None
+    for row in stretch.rows:
+        size, attributes = table.at(C.SIZE, row), table.at(C.ATTRIBUTES, row)
+        codec = attributes & L.CODEC_MASK
+        producer_id = table.at(C.PRODUCER_ID, row)
+        is_transactional = bool(attributes & L.TRANSACTIONAL_BIT)
+        producer = producer_id, table.at(C.PRODUCER_EPOCH, row), is_transactional
+        content = _content(stretch, row, codec)
+        if content is None or attributes & L.CONTROL_BIT:
+            yield SampledBatch(size, codec, b"", True, producer)
+            continue
+        records: tuple[Record, ...] = ()
+        if decoder is not None:
+            records = tuple(
+                record_at(chunk, at)
+                for chunk in decoder.chunks(table, row, row + 1)
+                for at in range(chunk.records.count)
+            )
+            if len(records) != table.at(C.COUNT, row):
+                yield SampledBatch(size, codec, b"", True, producer)
+                continue
+        yield SampledBatch(size, codec, content, False, producer, records)
+
+
+def _content(stretch: Stretch, row: int, codec: int) -> bytes | None:
+    table = stretch.table
+    if table.at(C.MAGIC, row) < L.MAGIC_V2 or table.at(C.COUNT, row) <= 0:
+        return None
+    position = table.at(C.POSITION, row)
+    body = stretch.view[position + L.BATCH_HEADER : position + table.at(C.SIZE, row)]
+    try:
+        return bytes(decompress(codec, L.MAGIC_V2, body, MAX_BODY_BYTES))
+    except CodecError:
+        return None

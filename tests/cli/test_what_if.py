@@ -1,0 +1,141 @@
+"""`kseg what-if`: its lines, its table, and that what it says of limits and compaction is what those commands then do."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+from tests.inspection.test_what_if import write_log
+
+NOW = "1795450600000"
+ALONE = ("--jobs", "1", "--no-progress", "--now", NOW)
+
+
+def lines(capfd: pytest.CaptureFixture[str], *words: object, status: int | None = 0) -> list[dict[str, Any]]:
+    capfd.readouterr()
+    ended = run([*map(str, words), *ALONE, "--json"])
+    shown = capfd.readouterr()
+    assert status is None or ended == status, shown.err
+    return [json.loads(line) for line in shown.out.splitlines()]
+
+
+def settings(told: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [line for line in told if line["type"] == "setting" and line["kind"] == kind]
+
+
+def test_limits_keep_what_retain_leaves(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    data = capture_small / "data"
+    for option, value in (("--retention-ms", "1d"), ("--retention-ms", "5d"), ("--retention-bytes", "4KiB")):
+        kept = {
+            line["topic"]: line["bytes"]
+            for line in settings(lines(capfd, "what-if", option, value, data), "retention")
+            if option[2:].replace("-", ".") in line["properties"]
+        }
+        other = {"--retention-ms": "--retention-bytes", "--retention-bytes": "--retention-ms"}[option]
+        left: dict[str, int] = {}
+        policy = ("--cleanup-policy", "delete")
+        done = lines(capfd, "retain", option, value, other, -1, *policy, data, status=None)
+        for line in done:
+            if line["type"] == "segment":
+                topic = line["partition"].rpartition("-")[0]
+                left[topic] = left.get(topic, 0) + (line["bytes"] if line["verdict"] == "keep" else 0)
+        assert left
+        assert {topic: size for topic, size in kept.items() if topic in left} == left
+
+
+def test_compaction_keeps_what_compact_leaves(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    data = capture_small / "data"
+    words = ("--cleanup-policy", "compact", "--include-active", "--topic", "stations")
+    (result,) = [
+        line
+        for line in lines(capfd, "compact", *words, data, status=None)
+        if line["type"] == "result" and "partition" in line
+    ]
+    (line,) = settings(lines(capfd, "what-if", "--compaction", "--topic", "stations", data), "compaction")
+    assert line["bytes"] == result["bytes_after"]
+    assert line["records_without_key"] == result["invalid_records"]
+    assert line["bytes_now"] == result["bytes_before"]
+
+
+def test_the_lines_of_a_topic(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for number in range(3):
+        write_log(tmp_path / f"orders-{number}", number, 300 * (number + 1))
+    told = lines(capfd, "what-if", "--sample", "400KiB", tmp_path)
+    (topic,) = [line for line in told if line["type"] == "topic"]
+    held = sum(log.stat().st_size for log in tmp_path.rglob("*.log"))
+    assert (topic["topic"], topic["partitions"], topic["bytes"]) == ("orders", 3, held)
+    assert not topic["is_all"]
+    assert topic["codecs"] == {"none": 1.0}
+    codecs = settings(told, "codec")
+    assert [(line["codec"], line["level"]) for line in codecs] == [
+        *(("none", None), ("gzip", None), ("snappy", None), ("lz4", None)),
+        *(("zstd", 1), ("zstd", 3), ("zstd", 9)),
+    ]
+    for line in codecs[1:]:
+        assert line["bytes_least"] < line["bytes"] < line["bytes_most"]
+        assert (line["exact"], line["confidence"], line["where"]) == (False, 0.95, "topic")
+        assert line["cpu_s_per_gib"] > 0
+    zstd = codecs[-1]
+    assert zstd["properties"] == {"compression.type": "zstd", "compression.zstd.level": "9"}
+    batching = settings(told, "batching")
+    assert [(line["batch_size"], line["linger_ms"], line["codec"]) for line in batching] == [
+        *((65536, 20, None), (65536, 20, "zstd"), (262144, 100, None), (262144, 100, "zstd")),
+    ]
+    assert all(line["where"] == "producer" for line in batching)
+    assert told[-1]["type"] == "summary"
+
+
+def test_the_verdict_comes_first(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_log(tmp_path / "orders-0", 3, 400)
+    words = ("--codec", "lz4", "--codec", "zstd:9", "--retention-ms", "7d")
+    assert run(["what-if", *ALONE, *words, str(tmp_path)]) == 0
+    text = capfd.readouterr().out.splitlines()
+    assert "in 1 topic: with zstd level 9 about" in text[0]
+    table = [line.split() for line in text[3:]]
+    assert text[3].split()[:2] == ["SETTING", "BYTES"]
+    assert [row[0] for row in table[1:5]] == ["lz4", "zstd", "retention.ms", "retention.bytes"]
+    assert "topic: compression.type=zstd compression.zstd.level=9" in text[5]
+
+
+def test_internal_topics_have_no_producers(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    told = lines(capfd, "what-if", "--topic", "__consumer_offsets", capture_small / "data")
+    assert settings(told, "codec")
+    assert settings(told, "batching") == []
+
+
+def test_many_processes_say_the_same(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def without_cpu(jobs: str) -> list[dict[str, Any]]:
+        capfd.readouterr()
+        assert run(["what-if", "--jobs", jobs, "--json", "--now", NOW, str(capture_small / "data")]) == 0
+        told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        return [{name: value for name, value in line.items() if name != "cpu_s_per_gib"} for line in told]
+
+    assert without_cpu("1") == without_cpu("2")
+
+
+def test_what_cannot_be_read_is_said(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(capture_small / "data", data)
+    log = max((data / "fares-0").glob("*.log"))
+    log.unlink()
+    log.mkdir()
+    told = lines(capfd, "what-if", data, status=5)
+    assert [Path(line["path"]).name for line in told if line["type"] == "error"] == ["fares-0"]
+    assert {line["topic"] for line in settings(told, "codec")} >= {"metro-gzip", "stations"}
+
+
+@pytest.mark.parametrize(
+    "words", [("--codec", "brotli"), ("--codec", "zstd:99"), ("--sample", "0"), ("--batch-size", "10")]
+)
+def test_what_kafka_does_not_take_is_refused(
+    words: tuple[str, str], capture_small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["what-if", *words, str(capture_small / "data")]) == 2
+    assert capfd.readouterr().out == ""
