@@ -4,30 +4,29 @@ import gzip
 import hashlib
 import os
 import shutil
+from email.utils import formatdate
 from pathlib import Path
 
 from releasing.commands import run
 
-MAINTAINER = "kseg developers <kseg@localhost>"
+MAINTAINER = "kseg developers <kseg@example.org>"
 _COMPLETIONS = {
     "kseg.bash": "usr/share/bash-completion/completions/kseg",
     "_kseg": "usr/share/zsh/vendor-completions/_kseg",
     "kseg.fish": "usr/share/fish/vendor_completions.d/kseg.fish",
 }
-_OVERRIDES = """# the program brings its interpreter and libraries, so that it runs on hosts of any age
+# the program brings its interpreter and libraries, compiled beforehand, so that it runs on hosts of any age
+_OVERRIDES = """kseg: custom-library-search-path
 kseg: embedded-library
-kseg: custom-library-search-path
-kseg: unstripped-binary-or-object
-kseg: extra-license-file
-kseg: package-contains-documentation-outside-usr-share-doc
-kseg: hardening-no-fortify-functions
-kseg: no-code-sections
-kseg: missing-dependency-on-libc
-kseg: shared-library-lacks-prerequisites
-kseg: python-script-but-no-python3-dep
-kseg: incorrect-path-for-interpreter
+kseg: library-not-linked-against-libc
+kseg: package-installs-python-pycache-dir
 kseg: script-not-executable
-kseg: executable-not-elf-or-script
+kseg: shared-library-lacks-prerequisites
+kseg: unstripped-binary-or-object
+kseg: unusual-interpreter
+"""
+_LAUNCHER = """#!/bin/sh
+exec /usr/lib/kseg/bin/kseg "$@"
 """
 
 
@@ -43,9 +42,11 @@ def debian_package(root: Path, work: Path, dist: Path, version: str, note: str, 
         shutil.copy(root / "share" / "completions" / name, tree / place)
     shutil.rmtree(tree / "usr" / "lib" / "kseg" / "share")
     (tree / "usr" / "bin").mkdir()
-    (tree / "usr" / "bin" / "kseg").symlink_to("../lib/kseg/bin/kseg")
+    (tree / "usr" / "bin" / "kseg").write_text(_LAUNCHER, encoding="ascii")
+    (tree / "usr" / "bin" / "kseg").chmod(0o755)
     papers = tree / "usr" / "share" / "doc" / "kseg"
-    _packed(papers / "changelog.gz", note.encode())
+    _packed(papers / "NEWS.md.gz", note.encode())
+    _packed(papers / "changelog.gz", _changelog(version, epoch_s).encode())
     (papers / "copyright").write_text(_copyright(root), encoding="utf-8")
     overrides = tree / "usr" / "share" / "lintian" / "overrides" / "kseg"
     overrides.parent.mkdir(parents=True)
@@ -65,9 +66,17 @@ def _packed(target: Path, content: bytes) -> None:
     target.write_bytes(gzip.compress(content, 9, mtime=0))
 
 
+def _changelog(version: str, epoch_s: int) -> str:
+    """In the form of Debian's; what is new stands in NEWS.md.gz."""
+    date = formatdate(epoch_s)
+    return (
+        f"kseg ({version}) unstable; urgency=medium\n\n  * Release {version}.\n\n -- {MAINTAINER}  {date}\n"
+    )
+
+
 def _copyright(root: Path) -> str:
     names = sorted(path.name.removesuffix(".txt") for path in (root / "licences").iterdir())
-    head = "kseg is licensed under the Apache License 2.0, /usr/share/common-licenses/Apache-2.0\n\nWhat it brings along, with texts in /usr/lib/kseg/licences:\n\n"
+    head = "Copyright 2026 the kseg developers\n\nkseg is licensed under the Apache License 2.0, /usr/share/common-licenses/Apache-2.0\n\nWhat it brings along, with texts in /usr/lib/kseg/licences:\n\n"
     return head + "".join(f"  {name}\n" for name in names)
 
 
@@ -81,8 +90,8 @@ def _control(tree: Path, root: Path, version: str) -> None:
         f"Package: kseg\nVersion: {version}\nArchitecture: amd64\nMaintainer: {MAINTAINER}\nInstalled-Size: {size_kib}\n"
         f"Depends: libc6 (>= {floor}), libgcc-s1 | libgcc1\nSection: admin\nPriority: optional\n"
         "Description: forensics and repair for the logs of Apache Kafka\n"
-        " Reads the data directories of a broker, running or dead, says what is there and\n"
-        " what is wrong, and makes sound logs of damaged ones. Needs no broker and no Java.\n",
+        " Reads the data directories of a broker, running or dead, says what is there\n"
+        " and what is wrong, and makes sound logs of damaged ones.\n",
         encoding="utf-8",
     )
     lines = [f"{_md5(path)}  {path.relative_to(tree).as_posix()}\n" for path in files]

@@ -60,7 +60,7 @@ def write_sbom(root: Path, source: Path, target: Path) -> None:
         {"type": "application", "name": "CPython", "version": VERSION, "bom-ref": "cpython", "licenses": [{"license": {"id": "PSF-2.0"}}],
          "purl": f"pkg:maven/{group}/{name}@{version}?classifier={classifier}&type={kind}"}
     )  # fmt: skip
-    components += linked(root, {_normal(each["name"]) for each in components})
+    components += linked(root, {normal_name(each["name"]) for each in components})
     for library in libraries(root):
         package, version = _debian_package(library)
         components.append(
@@ -69,7 +69,7 @@ def write_sbom(root: Path, source: Path, target: Path) -> None:
         )  # fmt: skip
     components += _said_by_wheels(root)
     lacking = missing_components(bom, tomllib.loads((source / "pyproject.toml").read_text(encoding="utf-8")))
-    named = {_normal(each["name"]) for each in (*components, bom["metadata"]["component"])}
+    named = {normal_name(each["name"]) for each in (*components, bom["metadata"]["component"])}
     lacking += sorted(owners(root) - named)
     if lacking:
         raise SystemExit(f"release: the SBOM lacks {', '.join(lacking)}")
@@ -116,9 +116,9 @@ def owners(root: Path) -> set[str]:
     home = root / "python"
     recorded: dict[str, str] = {}
     for record in _site(root).glob("*.dist-info/RECORD"):
-        name = _normal(record.parent.name.split("-")[0])
+        name = normal_name(record.parent.name.split("-")[0])
         recorded |= {line.split(",")[0].strip('"'): name for line in record.read_text(encoding="utf-8").splitlines()}  # fmt: skip
-    beside = {library.name: _normal(_debian_package(library)[0]) for library in libraries(root)}
+    beside = {library.name: normal_name(_debian_package(library)[0]) for library in libraries(root)}
     found = set()
     for path in elf_files(root):
         if path.is_relative_to(_site(root)):
@@ -137,12 +137,13 @@ def owners(root: Path) -> set[str]:
 
 def missing_components(bom: dict[str, Any], project: dict[str, Any]) -> list[str]:
     """The dependencies of kseg (no extras) that an SBOM does not name."""
-    named = {_normal(each["name"]) for each in bom["components"]}
+    named = {normal_name(each["name"]) for each in bom["components"]}
     wanted = [re.split(r"[<>=!~;\[ ]", each)[0] for each in project["project"]["dependencies"]]
-    return [name for name in wanted if _normal(name) not in named]
+    return [name for name in wanted if normal_name(name) not in named]
 
 
-def _normal(name: str) -> str:
+def normal_name(name: str) -> str:
+    """As the package index compares names."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -163,7 +164,7 @@ def write_licences(root: Path, source: Path) -> None:
     shutil.copy(root / "python" / "lib" / PROGRAM / "LICENSE.txt", place / "CPython.txt")
     names = {"cpython"}
     for information in sorted(_site(root).glob("*.dist-info")):
-        names.add(_normal(information.name.split("-")[0]))
+        names.add(normal_name(information.name.split("-")[0]))
         _licence_of_package(information, place / information.name.removesuffix(".dist-info"))
     for owner in sorted(names & set(LINKED)):
         for part in LINKED[owner]:

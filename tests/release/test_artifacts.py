@@ -175,11 +175,11 @@ def test_the_sbom_and_the_licences_are_of_what_is_inside(archive: Path, tmp_path
         packed.extractall(tmp_path, filter="tar")
     root = tmp_path / "kseg"
     bom = json.loads((root / "SBOM.cdx.json").read_text(encoding="utf-8"))
-    named = {each["name"].lower().replace("_", "-") for each in (*bom["components"], bom["metadata"]["component"])}  # fmt: skip
-    packages = {path.name.split("-")[0].lower().replace("_", "-") for path in root.rglob("*.dist-info")}
+    named = {inventory.normal_name(each["name"]) for each in (*bom["components"], bom["metadata"]["component"])}  # fmt: skip
+    packages = {inventory.normal_name(path.name.split("-")[0]) for path in root.rglob("*.dist-info")}
     assert packages <= named and inventory.owners(root) <= named
     assert {"openssl", "expat", "libffi", "cpython"} <= named
-    licences = {path.name.lower().replace("_", "-") for path in (root / "licences").iterdir()}
+    licences = {inventory.normal_name(path.name) for path in (root / "licences").iterdir()}
     assert {each for each in packages if not any(name.startswith(each) for name in licences)} == set()
     assert all(any(path.is_file() for path in place.rglob("*")) for place in (root / "licences").iterdir() if place.is_dir())  # fmt: skip
 
