@@ -48,6 +48,7 @@ def bundle(root: Path, wheel: Path, python: Path, extras: Sequence[str], source:
         "--no-binary", "crcmod", "--target", site, wanted,
     )  # fmt: skip
     shutil.rmtree(site / "bin", ignore_errors=True)
+    forget_origin(site)
     _bring_libraries(home)
     launcher = root / "bin" / "kseg"
     launcher.parent.mkdir()
@@ -62,6 +63,16 @@ def bundle(root: Path, wheel: Path, python: Path, extras: Sequence[str], source:
     (root / "GLIBC").write_text(".".join(map(str, floor)) + "\n")
     # the hash of the source, and not its time, says whether bytecode fits: the same bytes each time, and no check at a start.
     run(home / "bin" / PROGRAM, "-I", "-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash", "-s", home, home / "lib" / PROGRAM)  # fmt: skip
+
+
+def forget_origin(site: Path) -> None:
+    """Take out where on the build machine a wheel lay: the same bytes wherever a release is made."""
+    for origin in site.glob("*.dist-info/direct_url.json"):
+        origin.unlink()
+        record = origin.with_name("RECORD")
+        lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
+        named = f"{origin.parent.name}/{origin.name},"
+        record.write_text("".join(line for line in lines if not line.startswith(named)), encoding="utf-8")
 
 
 def elf_files(root: Path) -> Iterator[Path]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import kseg
-from releasing import archives, changelog, inventory, old_glibc
+from releasing import archives, bundle, changelog, inventory, old_glibc
 from releasing.old_glibc import newest_glibc
 from tests.support.paths import ROOT
 
@@ -71,6 +71,16 @@ def test_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:
     (tmp_path / "SHA256SUMS").write_text("old")
     digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     assert archives.checksums(tmp_path) == f"{digest}  empty\n"
+
+
+def test_a_bundle_does_not_tell_where_it_was_made(tmp_path: Path) -> None:
+    information = tmp_path / "kseg-1.dist-info"
+    information.mkdir()
+    (information / "direct_url.json").write_text('{"url": "file:///home/somebody"}')
+    (information / "RECORD").write_text("kseg/a.py,,\nkseg-1.dist-info/direct_url.json,sha256=x,30\n")
+    bundle.forget_origin(tmp_path)
+    assert [path.name for path in information.iterdir()] == ["RECORD"]
+    assert (information / "RECORD").read_text() == "kseg/a.py,,\n"
 
 
 def test_an_sbom_names_every_dependency() -> None:
