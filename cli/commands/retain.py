@@ -49,7 +49,7 @@ EXAMPLES = (
         "kseg retain --retention-bytes 50GiB --topic orders --apply /var/lib/kafka",
     ),
     (
-        "A partition without its cluster: the policy is said",
+        "A partition without its metadata log: state the policy",
         "kseg retain --cleanup-policy delete --retention-ms 7d /mnt/copy/orders-0",
     ),
     ("Free the space of what was marked a minute ago", "kseg retain --purge --apply /var/lib/kafka"),
