@@ -17,6 +17,8 @@ from kseg.segment.errors import KsegError, Refused, UnreadableInput, UsageError,
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import METADATA_TOPIC, NAME_BY_ROLE, Role, parse_file_name
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.sidecar.metadata_files import MetaProperties, decode_meta_properties
 from kseg.segment.storage import places
 
@@ -40,6 +42,10 @@ class MetadataFinder:
         self._images: dict[str, MetadataImage] = {}
         self._by_log_dir: dict[str, MetadataImage | None] = {}
         self._nodes: dict[str, Node] = {}
+        self._told: dict[
+            tuple[str, str], int
+        ] = {}  # which node a log dir belongs to, by the log of a cluster
+        self._naming: dict[str, bool] = {}
         self._explicit = None if explicit is None else _read(_named(explicit))
 
     def image_for(self, log_dir: str) -> MetadataImage | None:
@@ -97,22 +103,42 @@ class MetadataFinder:
         own = os.path.join(log_dir, METADATA_DIRECTORY)
         if places.isdir(own):
             return self._read(own)
-        found = [
-            self._read(os.path.join(other, METADATA_DIRECTORY))
-            for other in _with_metadata([*self._given, *_neighbours(log_dir)])
-            if self._is_of_the_node(log_dir, node, other)
-        ]
-        return max(found, key=lambda image: (image.epoch, image.end_offset), default=None)
+        doubtful = None
+        others = _with_metadata([*self._given, *_neighbours(log_dir)])
+        for other in sorted(others, key=_reach, reverse=True):  # which takes no reading of them
+            if self._is_of_the_node(log_dir, node, other):
+                image = self._read(os.path.join(other, METADATA_DIRECTORY))
+                if image.epoch >= 0:
+                    return image
+                doubtful = doubtful or image
+        return doubtful
 
     def _is_of_the_node(self, log_dir: str, node: Node, other: str) -> bool:
-        """Whether another log dir with a metadata log belongs to the same node, by meta.properties or else by what the log places."""
+        """Whether another log dir with a metadata log belongs to the same node, by meta.properties or else by what the log places. All nodes
+        of a cluster have one log: where one of them tells the node, those of other nodes are not read."""
         theirs = self.node_of(other)
         if None not in (node.node_id, node.cluster_id):
             return _is_same(node, theirs)
         if theirs.node_id is None or node.cluster_id not in (None, theirs.cluster_id):
             return False
-        image = self._read(os.path.join(other, METADATA_DIRECTORY))
-        return image.is_certain and self._by_placement(log_dir, image).node_id == theirs.node_id
+        if node.directory_id is None and not self._names_topics(log_dir):
+            return False
+        told = None if theirs.cluster_id is None else self._told.get((log_dir, theirs.cluster_id))
+        if told is None:
+            image = self._read(os.path.join(other, METADATA_DIRECTORY))
+            told = self._by_placement(log_dir, image).node_id if image.is_certain else None
+            if told is not None and theirs.cluster_id is not None:
+                self._told[log_dir, theirs.cluster_id] = told
+        return told == theirs.node_id
+
+    def _names_topics(self, log_dir: str) -> bool:
+        """Whether any partition here says which topic it is of, without which no log can tell where it was placed."""
+        if log_dir not in self._naming:
+            name = NAME_BY_ROLE[Role.PARTITION_METADATA]
+            self._naming[log_dir] = any(
+                places.isfile(os.path.join(each, name)) for each in _children(log_dir, most=None)
+            )
+        return self._naming[log_dir]
 
     def _read(self, path: str) -> MetadataImage:
         key = places.realpath(path)
@@ -190,9 +216,19 @@ def _neighbours(log_dir: str) -> Iterator[str]:
                     yield child
 
 
-def _children(directory: str) -> list[str]:
+def _reach(log_dir: str) -> tuple[int, int]:
+    """How far a metadata log reaches: the leader epoch of its last batch, and its end."""
     try:
-        names = sorted(places.listdir(directory))[:_MAX_NEIGHBOURS]
+        with PartitionLog(PartitionTarget(os.path.join(log_dir, METADATA_DIRECTORY))) as log:
+            last = log.last_batch
+            return (-1 if last is None else last.leader_epoch), log.end_offset
+    except KsegError:
+        return -1, -1
+
+
+def _children(directory: str, most: int | None = _MAX_NEIGHBOURS) -> list[str]:
+    try:
+        names = sorted(places.listdir(directory))[:most]
     except OSError:
         return []
     return [os.path.join(directory, name) for name in names]

@@ -1,0 +1,66 @@
+"""Which metadata logs are read for a log dir whose meta.properties is gone: as few as tell whose it is."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kseg.internal_topics.metadata import metadata_finder
+from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
+from tests.internal_topics import metadata_logs as made
+from tests.internal_topics.coordinator_logs import batch, write_segment
+
+
+def _disks(root: Path) -> Path:
+    """Three brokers' disks with a metadata log of the same cluster, and a disk that has lost its meta.properties."""
+    topic_id = made.topic_id(5)
+    registered = made.record(
+        "RegisterBrokerRecord", brokerId=made.NODE, logDirs=[made.DIRECTORY], fenced=False
+    )
+    for number, node in enumerate((7, made.NODE, 8)):
+        log = root / f"disk{number}" / "__cluster_metadata-0"
+        more = [made.config("fares", "retention.ms", "5")] * (number == 2)
+        made.write_log(log, [registered], made.topic("fares", topic_id, 1), *([more] if more else []))
+        made.write_meta_properties(log.parent, node, directory=made.topic_id(20 + number))
+    write_segment(root / "lost" / "fares-0", batch(0, (None, b"v")))
+    (root / "lost" / "fares-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+    return root / "lost"
+
+
+def _read_by(
+    finder: MetadataFinder, log_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str | None, list[str]]:
+    read: list[str] = []
+    plain = metadata_finder._read
+
+    def noted(path: str) -> object:
+        read.append(Path(path).parent.name)
+        return plain(path)
+
+    monkeypatch.setattr(metadata_finder, "_read", noted)
+    image = finder.image_for(str(log_dir))
+    return None if image is None else Path(image.path).parent.name, read
+
+
+def test_one_log_of_a_cluster_tells_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, read = _read_by(MetadataFinder(), _disks(tmp_path), monkeypatch)
+    assert found == "disk1"
+    assert read == ["disk2", "disk1"]  # the farthest, and that of the node it names
+
+
+def test_nothing_is_read_where_no_partition_says_its_topic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = _disks(tmp_path)
+    (lost / "fares-0" / "partition.metadata").unlink()
+    assert _read_by(MetadataFinder(), lost, monkeypatch) == (None, [])
+
+
+def test_a_copy_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = _disks(tmp_path)
+    shutil.copytree(tmp_path / "disk1", tmp_path / "copy")
+    found, read = _read_by(MetadataFinder(), lost, monkeypatch)
+    assert found in ("copy", "disk1")
+    assert len(read) == 2
