@@ -61,6 +61,7 @@ def write_sbom(root: Path, source: Path, target: Path) -> None:
          "purl": f"pkg:maven/{group}/{name}@{version}?classifier={classifier}&type={kind}"}
     )  # fmt: skip
     components += linked(root, {normal_name(each["name"]) for each in components})
+    components += [part for part, _ in vendored(source)]
     for library in libraries(root):
         package, version = _debian_package(library)
         components.append(
@@ -87,6 +88,20 @@ def linked(root: Path, present: set[str]) -> list[dict[str, Any]]:
         if owner in present
         for part in parts
     ]  # fmt: skip
+
+
+def vendored(source: Path) -> list[tuple[dict[str, Any], Path]]:
+    """What lies in kseg's own package as others have published it: (component, where its licence is)."""
+    found = []
+    for path in sorted((source / "cli" / "html" / "assets").glob("*.json")):
+        said = json.loads(path.read_text(encoding="utf-8"))
+        component = {
+            "type": "library", "name": said["name"], "version": said["version"], "bom-ref": f"vendored:{said['name']}",
+            "licenses": [{"license": {"id": said["licence"]}}], "purl": f"pkg:npm/{said['name']}@{said['version']}",
+            "hashes": [{"alg": "SHA-256", "content": said["sha256"]}], "properties": [{"name": "kseg:linked-into", "value": "kseg"}],
+        }  # fmt: skip
+        found.append((component, path.with_name(said["licence_file"])))
+    return found
 
 
 def licence_text(source: Path, part: Linked) -> Path:
@@ -169,6 +184,8 @@ def write_licences(root: Path, source: Path) -> None:
     for owner in sorted(names & set(LINKED)):
         for part in LINKED[owner]:
             shutil.copy(licence_text(source, part), place / f"{part.name} (in {owner}).txt")
+    for component, text in vendored(source):
+        shutil.copy(text, place / f"{component['name']} (in kseg).txt")
     for library in libraries(root):
         package, _ = _debian_package(library)
         text = Path("/usr/share/doc") / package / "copyright"

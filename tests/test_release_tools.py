@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import tarfile
@@ -127,3 +128,11 @@ def test_the_glibc_floor_is_the_newest_symbol() -> None:
         17,
     )
     assert newest_glibc([]) == (0, 0)
+
+
+def test_what_lies_in_the_package_has_a_licence_and_a_checksum() -> None:
+    ((component, licence),) = inventory.vendored(ROOT)
+    assert (component["name"], component["licenses"]) == ("d3", [{"license": {"id": "ISC"}}])
+    assert "Permission to use, copy, modify" in licence.read_text(encoding="utf-8")
+    script = (ROOT / "cli" / "html" / "assets" / "d3.min.js").read_bytes()
+    assert component["hashes"] == [{"alg": "SHA-256", "content": hashlib.sha256(script).hexdigest()}]

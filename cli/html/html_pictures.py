@@ -24,6 +24,7 @@ Values = Mapping[str, object]
 SEGMENTS_TOLD = 25_000  # of all partitions together: about 1.5 MB
 DAMAGE_TOLD = 200  # places of a partition
 _PARTITIONS_TOLD = 10_000
+_TOPICS_TOLD = 2000  # of what-if
 
 
 @dataclass(slots=True)
@@ -64,6 +65,7 @@ class PictureData:
         self._partitions: dict[str, PartitionPicture] = {}
         self._codecs: dict[str, CodecShape] = {}
         self._limits = LimitsData()
+        self._settings: dict[str, list[tuple[object, ...]]] = {}
 
     def finding(self, finding: Finding) -> None:
         """An error about bytes of a log is a place in the picture of its partition."""
@@ -100,6 +102,16 @@ class PictureData:
             self._partition(str(row["path"]), row["bytes_total"], row["errors"])
         elif kind == "partition" and "directory" in row:
             self._partition(str(row["directory"]), row["bytes"], 0)
+        elif kind == "setting" and len(self._settings) < _TOPICS_TOLD:
+            named = row["properties"]
+            words = (
+                " ".join(f"{name}={value}" for name, value in named.items())
+                if isinstance(named, Mapping)
+                else ""
+            )
+            numbers = (row["bytes"], row["bytes_least"], row["bytes_most"], row["bytes_now"])
+            found = self._settings.setdefault(str(row["topic"]), [])
+            found.append((row["kind"], words, *numbers, row.get("cpu_s_per_gib")))
         elif kind == "segment":
             self._limits.judged(row)
         elif kind == "result" and "log_dir" not in row and "directory" in row:
@@ -126,6 +138,7 @@ class PictureData:
             "topics": _topics(pictures),
             "codecs": [_codec_data(name, shape) for name, shape in sorted(self._codecs.items())],
             **self._limits.as_data(),
+            **({"settings": [*self._settings.items()]} if self._settings else {}),
         }
 
     def _picture(self, directory: str) -> PartitionPicture | None:

@@ -11,6 +11,10 @@
     return `${power ? bytes.toFixed(Math.abs(bytes) >= 99.95 ? 0 : 1) : number(bytes)} ${SIZES[power]}`;
   };
   const moment = (ms) => (ms === null ? "no time" : new Date(Number(ms)).toISOString().replace("T", " ").replace(/\.000Z$|Z$/, ""));
+  const byteTicks = (most) => {
+    const unit = 1024 ** Math.floor(Math.log2(Math.max(1, most)) / 10);
+    return d3.ticks(0, most / unit, 6).map((tick) => tick * unit);
+  };
   const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
 
   // --- what the pointer is at
@@ -294,7 +298,7 @@
     explained(rows.append("rect").attr("class", "going").attr("x", names).attr("y", 3).attr("height", 16).attr("width", (each) => x(each.before) - names), words);
     explained(rows.append("rect").attr("class", "staying").attr("x", names).attr("y", 3).attr("height", 16).attr("width", (each) => Math.max(1, x(each.after) - names)), words);
     rows.append("text").attr("class", "label").attr("x", (each) => x(each.before) + 6).attr("y", 15).text((each) => `−${(100 * (each.before - each.after) / each.before).toFixed(0)} %`);
-    svg.append("g").attr("class", "axis").attr("transform", `translate(0,${22 * shown.length + 2})`).call(d3.axisBottom(x).ticks(6).tickFormat(size).tickSizeOuter(0));
+    svg.append("g").attr("class", "axis").attr("transform", `translate(0,${22 * shown.length + 2})`).call(d3.axisBottom(x).tickValues(byteTicks(x.domain()[1])).tickFormat(size).tickSizeOuter(0));
     const answer = () => {
       const limit = Number(slider.value) / 100;
       const due = found.filter((each) => each.ratio > limit);
@@ -306,7 +310,37 @@
     answer();
   };
 
+  // --- what settings come to
+  const drawSettings = () => {
+    const found = data.settings ?? [];
+    if (!found.length) return;
+    const place = section("settings");
+    place.hidden = false;
+    const topics = place.querySelector("select");
+    topics.append(...found.map(([topic], at) => element("option", { value: String(at) }, topic)));
+    const drawn = place.querySelector(".drawn");
+    const draw = () => {
+      drawn.replaceChildren();
+      const rows = found[Number(topics.value)][1].map(([kind, words, bytes, least, most, now, cpu]) => ({ kind, words, bytes: Number(bytes), least: Number(least), most: Number(most), now: Number(now), cpu }));
+      const { svg, width } = canvas(drawn, 22 * rows.length + 26, `Settings of ${topics.selectedOptions[0].textContent}`);
+      const names = Math.min(width * 0.45, 10 + 6.4 * d3.max(rows, (row) => row.words.length));
+      const letters = Math.floor(names / 6.4) - 1;
+      const x = d3.scaleLinear([0, d3.max(rows, (row) => Math.max(row.now, row.most))], [names, width - 120]);
+      const groups = svg.selectAll("g").data(rows).join("g").attr("transform", (_, row) => `translate(0,${22 * row})`);
+      groups.append("text").attr("class", "label").attr("y", 15).text((row) => (row.words.length > letters ? `${row.words.slice(0, letters - 1)}…` : row.words));
+      const words = (row) => [row.words, `${size(row.bytes)}, ${row.least === row.most ? "exact" : `${size(row.least)} to ${size(row.most)}`}`, `now ${size(row.now)}`, ...(row.cpu === null ? [] : [`${row.cpu} s of CPU a GiB`])].join("\n");
+      explained(groups.append("rect").attr("class", (row) => `tried ${row.kind}`).attr("x", names).attr("y", 4).attr("height", 15).attr("width", (row) => Math.max(1, x(row.bytes) - names)), words);
+      groups.filter((row) => row.most > row.least).append("path").attr("class", "whisker").attr("d", (row) => `M${x(row.least)},11.5H${x(row.most)}M${x(row.least)},8v7M${x(row.most)},8v7`);
+      groups.append("path").attr("class", "whisker now").attr("d", (row) => `M${x(row.now)},2v19`);
+      groups.append("text").attr("class", "label").attr("x", (row) => Math.max(x(row.now), x(row.most)) + 6).attr("y", 15).text((row) => (row.now ? `${(100 * row.bytes / row.now).toFixed(1)} %${row.cpu === null ? "" : `, ${row.cpu} s`}` : ""));
+      svg.append("g").attr("class", "axis").attr("transform", `translate(0,${22 * rows.length + 2})`).call(d3.axisBottom(x).tickValues(byteTicks(x.domain()[1])).tickFormat(size).tickSizeOuter(0));
+    };
+    topics.addEventListener("change", draw);
+    draw();
+  };
+
   drawSegments();
+  drawSettings();
   drawLimits();
   drawCompactions();
   drawTopics();
