@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+LIMIT_MS = 300_000  # for what a busy machine does in a second
 Scheme = Literal["light", "dark"]
 
 
@@ -47,9 +48,15 @@ def browser() -> Iterator[Browser]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        # its sandbox needs a user that is not root
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        started = playwright.chromium.launch(executable_path=chromium_path(), args=arguments)
+        # /dev/shm is small in containers; its sandbox needs a user that is not root
+        arguments = [
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            *(["--no-sandbox"] if os.geteuid() == 0 else []),
+        ]
+        started = playwright.chromium.launch(
+            executable_path=chromium_path(), args=arguments, timeout=LIMIT_MS
+        )
         try:
             yield started
         finally:
@@ -64,6 +71,7 @@ def opened(
     context = browser.new_context(
         color_scheme=scheme, java_script_enabled=scripts, viewport={"width": 1360, "height": 900}
     )
+    context.set_default_timeout(LIMIT_MS)
     page = context.new_page()
     found = Opened(page)
     page.on("console", lambda message: found.complaints.append(f"{message.type}: {message.text}"))
