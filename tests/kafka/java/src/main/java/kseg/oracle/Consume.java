@@ -24,11 +24,12 @@ import java.util.concurrent.Future;
 
 /**
  * What the real consumer is given of damaged partitions by a reader that does not give up: it reads each partition from the
- * beginning, one record at a time, seeks to the first and the last offset of every batch (index entries have the
- * last one), and, where a read ended with an exception, to each offset in that batch.
+ * beginning, one record at a time, seeks to the first offset of every batch and to the last one of those that it was not given
+ * whole (index entries have the last one), and, where a read ended with an exception, to each offset in that batch.
  *
- * One JSON object on stdin: "bootstrap", "stalled_ms", "partitions" [{"topic", "partition", "batches" [[first, last], …]}]. On
- * stdout one line for each partition: "records" [[offset, value in base64], …] and "exceptions", the messages.
+ * One JSON object on stdin: "bootstrap", "stalled_ms", "partitions" [{"topic", "partition", "batches" [[first, last, values], …]}],
+ * where values (in base64) may be left out. On stdout one line for each partition: "records" [[offset, value in base64], …]
+ * and "exceptions", the messages.
  */
 public final class Consume {
     private static final int READERS = 6;
@@ -88,12 +89,25 @@ public final class Consume {
             long first = batch.get(0).asLong();
             long last = batch.get(1).asLong();
             boolean threw = first >= begin && first < end && readFrom(first, end);
+            boolean isGiven = isGiven(batch);
             for (long offset = threw ? first + 1 : last; offset <= last && offset >= begin && offset < end; offset++) {
-                if (!found.containsKey(offset)) {
+                if (threw ? !found.containsKey(offset) : !isGiven) {
                     readFrom(offset, end);
                 }
             }
         }
+    }
+
+    /** By what the records hold: another batch may have come for an offset. */
+    private boolean isGiven(JsonNode batch) {
+        Set<String> values = new TreeSet<>();
+        found.values().forEach(values::addAll);
+        for (JsonNode value : batch.path(2)) {
+            if (!values.contains(value.asText())) {
+                return false;
+            }
+        }
+        return found.containsKey(batch.get(1).asLong());
     }
 
     private long bound(boolean isBegin) {
