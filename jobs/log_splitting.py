@@ -74,6 +74,8 @@ def index_cuts(log_path: str, piece_bytes: int) -> list[int]:
         size_bytes = places.stat(log_path).st_size
         if size_bytes < 2 * piece_bytes or not log_path.endswith(LOG_SUFFIX):
             return cuts
+        if places.is_elsewhere(log_path):
+            return cuts  # each who reads a piece would fetch all of it
         with MappedFile(log_path.removesuffix(LOG_SUFFIX) + OFFSET_INDEX_SUFFIX) as file:
             index = OffsetIndex(file.view, 0)
             slot = 0

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kseg.jobs.events import Row, Text
 from kseg.segment.partition.names import FileName, Role
+from kseg.segment.storage.attached import is_url
 
 if TYPE_CHECKING:
     from kseg.inspection.dump.log_rows import LogRows
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def as_java_shows(path: str) -> str:
-    """java.io.File: no doubled slashes, none at the end."""
+    """java.io.File: no doubled slashes, none at the end. A URL is none of its business."""
+    if is_url(path):
+        return path
     while "//" in path:
         path = path.replace("//", "/")
     return path.rstrip("/") or path

@@ -37,7 +37,7 @@ def topic_names_beside(path: str, topic: str) -> Mapping[str, str]:
     log_dir = os.path.join(directory, os.pardir)
     beside = os.path.join(log_dir, METADATA_DIRECTORY)
     if not places.isdir(beside):
-        log_dir = os.path.normpath(places.abspath(log_dir))
+        log_dir = places.abspath(log_dir)
         if node_of(log_dir).node_id is None:
             return {}  # what lies in the neighbourhood may be anybody's
         try:

@@ -1,0 +1,280 @@
+"""Logs in a bucket: the reading commands answer as for the directory that was uploaded, and a lookup reads next to nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.segment.crc import crc32c
+from kseg.segment.encoding.batch import encode_batch
+from kseg.segment.model import NewBatch, Record
+from tests.support.archives import tar_of
+from tests.support.paths import ROOT
+from tests.support.s3_server import BUCKET, S3Server, s3_server
+
+pytest.importorskip("moto.server", reason="moto is not installed: no S3 server")
+pytest.importorskip("s3fs", reason="s3fs is not installed: kseg[remote]")
+
+URL = f"s3://{BUCKET}/kafka"
+COMMANDS = (
+    ["list", "--topic", "*"],
+    ["verify", "--json"],
+    ["dump", "--print-data-log", "--topic", "metro-*"],
+    ["lookup", "--latest", "--json"],
+    ["lookup", "--offset", "90", "--topic", "fares", "--explain", "--json"],
+    ["read", "--offset", "0", "--topic", "fares", "--json"],
+    ["groups", "--json"],
+    ["metadata"],
+    ["transactions", "--json"],
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def data(capture_small: Path, server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with one damaged log, which the bucket has too."""
+    data = Path(shutil.copytree(capture_small / "data", tmp_path_factory.mktemp("bucket") / "data"))
+    log = data / "metro-none-0" / "00000000000000000000.log"
+    content = bytearray(log.read_bytes())
+    content[700] ^= 1
+    log.write_bytes(content)
+    server.put_tree(data, "kafka")
+    return data
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_bucket_answers_as_the_directory_does(server: S3Server, data: Path, command: list[str]) -> None:
+    here = server.kseg(*command, str(data))
+    there = server.kseg(*command, URL)
+    assert there.returncode == here.returncode, there.stderr
+    assert _without_next_command(there.stdout.replace(URL, str(data))) == _without_next_command(here.stdout)
+    assert _without_next_command(there.stderr.replace(URL, str(data))) == _without_next_command(here.stderr)
+
+
+def _without_next_command(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.startswith("next: ")]
+
+
+def test_one_object_and_one_partition_can_be_named(server: S3Server, data: Path) -> None:
+    for path in (
+        "fares-0",
+        "fares-0/",
+        "fares-0/00000000000000000000.log",
+        "fares-0/00000000000000000000.index",
+    ):
+        told = server.kseg("dump", f"{URL}/{path}")
+        assert told.returncode == 0, told.stderr
+        assert told.stdout
+
+
+@pytest.mark.parametrize("name", ["b.tar", "b.tar.zst"])
+def test_an_archive_in_a_bucket_is_a_directory_too(
+    server: S3Server, data: Path, tmp_path: Path, name: str
+) -> None:
+    server.put(f"archives/{name}", tar_of(data, tmp_path / name))
+    url = f"s3://{BUCKET}/archives/{name}/data"
+    here, there = server.kseg("verify", str(data)), server.kseg("verify", url)
+    assert there.returncode == here.returncode == 1, there.stderr
+    assert _without_next_command(there.stdout.replace(url, str(data))) == _without_next_command(here.stdout)
+    assert "next: kseg recover" in here.stdout and "kseg recover" not in there.stdout
+
+
+# --- what is wrong with a bucket
+
+
+def test_a_bucket_or_an_object_that_is_missing(server: S3Server, data: Path) -> None:
+    told = server.kseg("list", "s3://no-such-bucket/kafka")
+    assert (told.returncode, told.stdout) == (3, "")
+    assert (
+        told.stderr == "kseg: cannot read s3://no-such-bucket/kafka: there is no bucket s3://no-such-bucket\n"
+    )
+    told = server.kseg("list", f"s3://{BUCKET}/nothing")
+    assert told.returncode == 3
+    assert told.stderr == f"kseg: cannot read s3://{BUCKET}/nothing: No such file or directory\n"
+
+
+def test_no_credentials(server: S3Server) -> None:
+    environment = {name: value for name, value in server.environment.items() if "KEY" not in name}
+    told = subprocess.run(
+        [sys.executable, "-m", "kseg", "list", URL],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 3
+    assert told.stderr.startswith(f"kseg: cannot read {URL}: no credentials for s3://{BUCKET} were found (")
+    assert told.stderr.count("\n") == 1
+
+
+def test_nobody_answers(server: S3Server) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # and nobody listens
+        endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        told = server.kseg("list", URL, AWS_ENDPOINT_URL=endpoint)
+    assert told.returncode == 3
+    assert told.stderr.startswith(f"kseg: cannot read {URL}: s3://{BUCKET} cannot be reached (")
+    assert told.stderr.count("\n") == 1
+
+
+def test_a_scheme_that_nobody_reads_and_one_whose_package_is_missing(server: S3Server) -> None:
+    told = server.kseg("list", "nope://bucket/kafka")
+    assert (told.returncode, told.stderr.count("\n")) == (2, 1)
+    assert told.stderr.startswith("kseg: nope://bucket cannot be read: Protocol not known: nope")
+    told = server.kseg("list", "s3://a/b::simplecache://c")
+    assert told.returncode == 2 and "chained URLs are not supported" in told.stderr
+
+
+def test_without_the_extra_one_sentence_says_what_to_install(server: S3Server, tmp_path: Path) -> None:
+    for missing in ("fsspec", "s3fs"):
+        hidden = tmp_path / missing
+        hidden.mkdir()
+        (hidden / f"{missing}.py").write_text(f'raise ImportError("No module named {missing}")')
+        told = server.kseg("list", URL, PYTHONPATH=str(hidden))
+        assert told.returncode == 3
+        assert "pip install 'kseg[remote]'" in told.stderr
+        assert told.stderr.count("\n") == 1
+
+
+_REPLACED = """
+import os, sys
+from kseg.segment.files import MappedFile
+from kseg.segment.storage import places
+import boto3
+url, bucket, key = sys.argv[1:]
+places.given(url)
+client = boto3.client("s3")
+with MappedFile(url, random_access=True) as file:
+    assert file.is_in_part
+    file.need(0, 100)
+    client.put_object(Bucket=bucket, Key=key, Body=b"y" * file.size_bytes)
+    file.need(500_000, 500_100)
+"""
+
+
+def test_an_object_that_is_replaced_while_it_is_read(server: S3Server, tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"x" * 1_000_000)
+    server.put("changing/00000000000000000000.log", tmp_path / "log")
+    url = f"s3://{BUCKET}/changing/00000000000000000000.log"
+    command = [sys.executable, "-c", _REPLACED, url, BUCKET, "changing/00000000000000000000.log"]
+    told = subprocess.run(
+        command, cwd=ROOT, env=server.environment, capture_output=True, text=True, check=False
+    )
+    assert told.stderr.splitlines()[-1].startswith(
+        f"kseg.segment.errors.UnreadableInput: cannot read {url}: the object was replaced while it was read"
+    )
+
+
+@pytest.mark.parametrize(
+    "command", [["recover"], ["compact"], ["retain"], ["undo"], ["doctor"]], ids=" ".join
+)
+def test_commands_that_change_directories_refuse_a_bucket(server: S3Server, command: list[str]) -> None:
+    before = len(server.answers())
+    told = server.kseg(*command, URL)
+    assert (told.returncode, told.stdout) == (4, "")
+    assert told.stderr.startswith(
+        f"kseg: kseg {command[0]} works on directories on disk only, and {URL} is in"
+    )
+    assert len(server.answers()) == before  # nobody was asked
+
+
+# --- ranges
+
+_BATCH_BYTES = 16 << 10
+_BATCHES = 65_536  # 1 GiB
+_BASE_MS = 1_750_000_000_000
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A partition whose one segment has 1 GiB: batches of ten records, a second apart, and index entries as a broker writes them."""
+    directory = tmp_path_factory.mktemp("large") / "big-0"
+    directory.mkdir()
+    write_large(directory, _BATCHES)
+    return directory
+
+
+def write_large(directory: Path, batches: int) -> None:
+    """Offsets ten apart; offset index and time index with an entry for each batch but the first."""
+    batch = bytearray(_one_batch())
+    assert len(batch) == _BATCH_BYTES
+    stem = str(directory / f"{0:020d}")
+    with (
+        open(f"{stem}.log", "wb") as log,
+        open(f"{stem}.index", "wb") as index,
+        open(f"{stem}.timeindex", "wb") as times,
+    ):
+        for number in range(batches):
+            time_ms = _BASE_MS + 1000 * number
+            batch[0:8] = struct.pack(">q", 10 * number)
+            batch[27:43] = struct.pack(">qq", time_ms, time_ms)
+            batch[17:21] = struct.pack(">I", crc32c(memoryview(batch)[21:]))
+            log.write(batch)
+            if number:
+                index.write(struct.pack(">ii", 10 * number + 9, number * _BATCH_BYTES))
+                times.write(struct.pack(">qi", time_ms, 10 * number + 9))
+
+
+def _one_batch() -> bytes:
+    def encoded(size: int) -> bytes:
+        values = [b"v" * size] + [b"v" * 1500] * 9
+        records = tuple(Record(offset, _BASE_MS, b"key", value, ()) for offset, value in enumerate(values))
+        return encode_batch(NewBatch(records=records))
+
+    size = 1500
+    size += _BATCH_BYTES - len(encoded(size))
+    return encoded(size)
+
+
+@pytest.mark.slow
+def test_a_lookup_in_an_object_of_1_gib_reads_at_most_2_mib(server: S3Server, large: Path) -> None:
+    server.put_tree(large, "large/big-0")
+    url = f"s3://{BUCKET}/large/big-0"
+    middle = _BATCHES // 2 + 17
+    asked: dict[str, tuple[int, Any]] = {
+        "--offset": (10 * middle + 3, 10 * middle + 3),
+        "--timestamp": (_BASE_MS + 1000 * middle - 500, 10 * middle),
+    }
+    for option, (value, offset) in asked.items():
+        before = len(server.answers())
+        told = server.kseg("lookup", option, str(value), "--json", url)
+        assert told.returncode == 0, told.stderr
+        (row,) = (json.loads(line) for line in told.stdout.splitlines())
+        assert row["offset"] == offset
+        answers = server.answers()[before:]
+        assert sum(size for _, _, size in answers) <= 2 << 20, answers
+        assert len(answers) <= 40  # one behind the other, each a round trip
+        here = json.loads(server.kseg("lookup", option, str(value), "--json", str(large)).stdout)
+        there = json.loads(told.stdout.replace(url, str(large)))
+        looked_at = there.pop("bytes_read"), here.pop("bytes_read")  # of headers that were fetched along
+        assert there == here
+        assert max(looked_at) < 1 << 20
+    before = len(server.answers())
+    told = server.kseg("lookup", "--latest", "--json", url)
+    assert json.loads(told.stdout)["offset"] == 10 * _BATCHES
+    assert sum(size for _, _, size in server.answers()[before:]) <= 2 << 20
+
+
+def test_nothing_is_left_in_the_folder_for_temporary_files(
+    server: S3Server, data: Path, tmp_path: Path
+) -> None:
+    assert data.exists()
+    told = server.kseg("verify", f"{URL}/fares-0", TMPDIR=os.fspath(tmp_path))
+    assert told.returncode == 0, told.stderr
+    assert list(tmp_path.iterdir()) == []

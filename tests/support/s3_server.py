@@ -1,0 +1,114 @@
+"""An S3 server on loopback, in a process of its own, that notes what it sends.
+
+    python -m tests.support.s3_server NOTES      prints the port, serves until it is terminated
+
+A line of NOTES is one answer: method, path, bytes of the body. moto implements the protocol over HTTP, ranges, ETags and preconditions included.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.paths import ROOT
+
+BUCKET = "backups"
+
+
+@dataclass(frozen=True, slots=True)
+class S3Server:
+    """A running server. client: of boto3. environment: for a program that finds it as any S3 program would."""
+
+    client: Any
+    environment: dict[str, str]
+    notes: Path
+
+    def put_tree(self, directory: Path, prefix: str) -> None:
+        """All files of a directory as objects."""
+        for path in sorted(directory.rglob("*")):
+            if path.is_file():
+                self.put(f"{prefix}/{path.relative_to(directory)}", path)
+
+    def put(self, key: str, path: Path) -> None:
+        with path.open("rb") as body:
+            self.client.put_object(Bucket=BUCKET, Key=key, Body=body)
+
+    def answers(self) -> list[tuple[str, str, int]]:
+        """(method, path, bytes) of every answer so far."""
+        lines = [line.split(" ") for line in self.notes.read_text().splitlines()]
+        return [(method, path, int(size)) for method, path, size in lines]
+
+    def kseg(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run the program. more: environment variables."""
+        command = [sys.executable, "-m", "kseg", *words]
+        environment = {**self.environment, **more}
+        return subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
+        )
+
+
+@contextmanager
+def s3_server(place: Path) -> Iterator[S3Server]:
+    """A server with one empty bucket. place: an empty directory for its notes and for a home without credentials."""
+    import boto3
+
+    notes = place / "answers"
+    notes.touch()
+    command = [sys.executable, "-m", "tests.support.s3_server", str(notes)]
+    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert server.stdout is not None
+        url = f"http://127.0.0.1:{int(server.stdout.readline())}"
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "FSSPEC_"))}
+        environment = {
+            **own,
+            "HOME": str(place),
+            "AWS_ENDPOINT_URL": url,
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_MAX_ATTEMPTS": "1",
+        }
+        client = boto3.client(
+            "s3",
+            endpoint_url=url,
+            aws_access_key_id="key",
+            aws_secret_access_key="secret",
+            region_name="us-east-1",
+        )
+        client.create_bucket(Bucket=BUCKET)
+        yield S3Server(client, environment, notes)
+    finally:
+        server.terminate()
+        server.communicate(timeout=60)
+
+
+def _serve(notes: str) -> None:
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import make_server
+
+    app = DomainDispatcherApplication(create_backend_app)
+    log = open(notes, "a", buffering=1)  # noqa: SIM115  (as long as the process)
+
+    def noting(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        sent = 0
+        parts = list(app(environ, start_response))
+        if environ["REQUEST_METHOD"] != "HEAD":
+            sent = sum(map(len, parts))
+        log.write(f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']} {sent}\n")
+        return parts
+
+    server = make_server("127.0.0.1", 0, noting, threaded=True)
+    print(server.server_address[1], flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1])
