@@ -173,7 +173,7 @@ def test_a_prepared_transaction_names_what_still_lacks_its_marker(
         assert {row["transactional_id"]: row for row in found} == moment.ids
 
 
-@pytest.mark.behaviour("X18")
+@pytest.mark.behaviour("X20")
 def test_nobody_calls_a_transaction_hanging_that_waits_for_its_marker(
     moments: dict[str, Moment], capfd: pytest.CaptureFixture[str]
 ) -> None:
