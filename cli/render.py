@@ -158,6 +158,11 @@ class _Screen:
 
     def show_what_waits(self) -> None:
         self._end_table()
+        report = self._style.report
+        if (
+            report is not None and self._is_collected and report.streams_rows
+        ):  # it has no verdict, but may have findings
+            self._lines(report.opening(self._tally))
         self._out.flush()
 
     def finish(self) -> None:

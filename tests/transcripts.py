@@ -47,6 +47,8 @@ _MOUNTED = re.compile(r"[^ ]+ (\w+ )?of \S+ \w+ free \(\d+ %\).*")  # of this ma
 _NEEDED = re.compile(r"[\d,]+ bytes (or more )?are needed")
 _STAGED = re.compile(r"/\S+/(\.out\.kseg)-\w+/(part-\S+?)-[0-9a-f]{8}-[0-9a-f]{8}\.")
 _HELD = re.compile(r"(holds|holding) [1-9][\d,]* bytes")  # journals have numbers of inodes in them
+_KEPT = re.compile(r"(kept for undo: \d+), [\d.]+ (KiB|bytes)")
+_FREED = re.compile(r"[1-9][\d,]* bytes (to be )?freed")
 _STARTED = re.compile(r"^\S+Z (?=[a-z]+ of )", re.MULTILINE)
 
 
@@ -64,10 +66,12 @@ class Incident:
 
 
 def _sound(folder: Path) -> Path:
+    (folder / "events.jsonl").write_text(_EVENTS)
     return broker_dir(folder / "data", 2, 4, running=False)
 
 
 def _running(folder: Path) -> Path:
+    (folder / "events.jsonl").write_text(_EVENTS)
     return broker_dir(folder / "data", 2, 4)
 
 
@@ -171,7 +175,6 @@ def _crashed_with_marked(folder: Path) -> None:
 
 def _with_marked(data: Path) -> None:
     """Two segments that retention has marked long ago, and records that somebody wants to append."""
-    data.with_name("events.jsonl").write_text(_EVENTS)
     for partition in ("orders.00-3", "orders.01-1"):
         marked = data / partition / f"{0:020d}.log"
         marked.with_name(f"{990:020d}.log.deleted").write_bytes(marked.read_bytes())
@@ -179,6 +182,7 @@ def _with_marked(data: Path) -> None:
 
 def _many(folder: Path) -> Path:
     """As under a running broker: 1,050 partitions."""
+    (folder / "events.jsonl").write_text(_EVENTS)
     return broker_dir(folder / "data", 21, 50, linked=True)
 
 
@@ -227,6 +231,19 @@ _READING = (
     "metadata data",
     "undo --list data",
 )
+# what else there is, planned, done and taken back; about one topic, and one log of it that is whole
+_MORE = (
+    "read --offset 60 --max-bytes 200 data/{log}",
+    "dump --format table --from-offset 300 --limit 5 data/{log}",
+    "export --to json --output out --topic {topic} data",
+    "append --from events.jsonl data/fresh-0",
+    "append --from events.jsonl --apply data/fresh-0",
+    "undo data/fresh-0",
+    "retain --retention-bytes 6000 --cleanup-policy delete --topic {topic} --apply data",
+    "undo --list data",
+    "undo --forget data",
+    "undo data",
+)
 _ON_A_BAD_DISK = (
     "verify data",
     "recover data",
@@ -238,6 +255,16 @@ _ON_A_BAD_DISK = (
     "export --to json --output out --topic orders.00 data",
     "undo data",
 )
+
+
+def _of(commands: tuple[str, ...], topic: str, whole: str) -> tuple[str, ...]:
+    """The commands about one topic and one log of it that is whole."""
+    return tuple(line.format(topic=topic, whole=f"data/{whole}") for line in commands)
+
+
+def _more(topic: str, log: str) -> tuple[str, ...]:
+    return tuple(line.format(topic=topic, log=log) for line in _MORE)
+
 
 INCIDENTS = (
     Incident(
@@ -277,6 +304,10 @@ INCIDENTS = (
             "undo --list data",
             "undo data",
             "verify --topic orders.01 data",
+            "list data",
+            *_READING[:-1],
+            "compact --cleanup-policy compact data",
+            *_more("orders.01", "orders.01-1"),
         ),
     ),
     Incident(
@@ -291,6 +322,7 @@ INCIDENTS = (
             *_READING,
             "compact --cleanup-policy compact data",
             "retain data",
+            *_more("orders.01", "orders.01-1"),
             "recover --apply --mark-clean data",
             "verify data",
         ),
@@ -346,6 +378,7 @@ INCIDENTS = (
             "recover data",
             "compact --cleanup-policy compact data",
             "retain --retention-bytes 6000 --cleanup-policy delete data",
+            *_more("orders.00", "orders.00-1"),
         ),
         columns=60,
         variables=(("NO_COLOR", "1"),),
@@ -367,11 +400,17 @@ INCIDENTS = (
             "lookup --offset 12 data/orders.00-1",
             *_READING,
             "dump --format table --from-offset 0 --limit 3 data/orders.00-1",
+            "read --offset 0 --max-bytes 200 data/orders.00-1",
             "recover --accept-unreadable data",
         ),
         disk=_bad_disk,
     ),
-    Incident("full-disk", _crashed_with_marked, (*_ON_A_BAD_DISK, *_READING), disk=_full_disk),
+    Incident(
+        "full-disk",
+        _crashed_with_marked,
+        (*_ON_A_BAD_DISK, "doctor data", "list data", *_READING, *_more("orders.01", "orders.01-1")),
+        disk=_full_disk,
+    ),
     Incident("filling-disk", _crashed_with_marked, _ON_A_BAD_DISK[2:], disk=_filling_disk),
     Incident(
         "running-1050-partitions",
@@ -382,10 +421,16 @@ INCIDENTS = (
             *(line.replace("orders.00", "orders.07 --partition 3") for line in _READING),
             "retain data",
             "compact --cleanup-policy compact --topic orders.07 data",
+            "doctor data",
+            "recover data",
+            *_more("orders.07", "orders.07-30"),
             _a_bit_flips,
             "verify data",
             "doctor data",
             "recover data",
+            "recover --apply --topic orders.07 data",
+            "verify --topic orders.07 data",
+            "undo data",
         ),
     ),
     Incident("colours", _flipped, ("verify data", "recover data"), columns=100),
@@ -444,6 +489,8 @@ def told(line: str | Callable[[], None], incident: Incident | None = None) -> st
     text = _WRITTEN.sub(", N MiB to write", text)
     text = _NEEDED.sub(r"N bytes \1are needed", text)
     text = _STAGED.sub(r"\1-RUN/\2-RUN.", text)
+    text = _KEPT.sub(r"\1, N KiB", text)
+    text = _FREED.sub(r"N bytes \1freed", text)
     text = _HELD.sub(r"\1 N bytes", _STARTED.sub("TIME ", text))
     return f"$ kseg {line}\n{text.replace(chr(27), '<ESC>')}(exit status {status})\n"
 

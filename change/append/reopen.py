@@ -37,6 +37,7 @@ from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
 from kseg.segment.sidecar.index_writer import can_index_offset
 from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
+from kseg.segment.terminal import shell_quoted
 from kseg.segment.values import dataclass
 
 _UNFINISHED = (FileState.CLEANED, FileState.SWAP)
@@ -121,7 +122,9 @@ def reopen_partition(log: PartitionLog, rules: RollRules, now_ms: int | None = N
 
 def _refused(path: str, why: str, directory: str | None = None) -> Refused:
     place = directory or (path if os.path.isdir(path) else os.path.dirname(path))
-    return Refused(f"{path}: {why}; nothing was appended (kseg recover {place} says what to do)")
+    return Refused(
+        f"{path}: {why}; nothing was appended (kseg recover {shell_quoted(place)} says what to do)"
+    )
 
 
 def _refuse_unfinished(log: PartitionLog) -> None:

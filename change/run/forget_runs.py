@@ -81,7 +81,7 @@ def _check_forgettable(journal: Journal, run: ChangeRun) -> None:
 def _whole_of(location: JournalLocation, run: ChangeRun) -> Journal | None:
     """The data directory's journal that also undoes a partition's, if it is not among those of the run."""
     around = _log_dir_of(location.directory)
-    if location.in_log_dir or around is None or around in run.directories:
+    if location.in_log_dir or around is None or around in map(os.path.abspath, run.directories):
         return None
     name = os.path.basename(os.path.abspath(location.directory))
     for journal in journals_in(around):

@@ -23,6 +23,7 @@ from kseg.segment.errors import FormatError, KsegError, Refused
 from kseg.segment.partition.directory import (
     LogDirectory,
     ParentDirectory,
+    is_log_directory,
 )
 from kseg.segment.partition.names import KSEG_DIRECTORY
 from kseg.segment.partition.recognition import list_directory
@@ -178,10 +179,40 @@ def undo_path(path: str, go_on: bool, follow_links: bool = False) -> Iterator[Ev
         return
     run = _meant(in_reach)
     assert run is not None
+    run = _with_its_log_dir(given, run, follow_links)
     if [given] == run.directories and len(runs) == 1:  # with what was never decided beside it
         yield from undo_journal(path, go_on, follow_links)
         return
     yield from _undo_run(run, go_on, follow_links)
+
+
+def _with_its_log_dir(partition: str, run: ChangeRun, follow_links: bool) -> ChangeRun:
+    """A run over one partition with what it changed in the data directory, which was for that partition alone. The run as it is where that
+    cannot be taken back any more, as a later run has changed it again, and where a marker vouches for the partition, which is refused."""
+    around, name = os.path.dirname(partition) or os.curdir, os.path.basename(os.path.abspath(partition))
+    if run.directories != [partition] or not is_log_directory(around):
+        return run
+    own = [each for each in journals_in(around) if each.location.id.removesuffix(END_SUFFIX) == run.id]
+    if {str(each) for journal in own for each in journal.header.get("partitions", ())} != {name}:
+        return run
+    whole = ChangeRun(run.id, tuple(sorted((*own, *run.journals), key=_rank)))
+    paths = [journal.path for journal in whole.journals]
+    try:
+        with locked({each for path in paths for each in log_dirs_of_journal(path)}):
+            for journal in run.journals:
+                check_journal(journal.path, follow_links)
+            _check_all(paths, follow_links)
+    except KsegError:
+        return run
+    return whole
+
+
+def _check_all(paths: Sequence[str], follow_links: bool) -> None:
+    """Raises Refused and UnreadableInput where a journal cannot be taken back."""
+    covered: set[str] = set()
+    for path in paths:
+        if path not in covered:
+            covered |= check_journal(path, follow_links)
 
 
 def _undo_run(run: ChangeRun, go_on: bool, follow_links: bool) -> Iterator[Event]:
@@ -191,10 +222,7 @@ def _undo_run(run: ChangeRun, go_on: bool, follow_links: bool) -> Iterator[Event
     with ExitStack() as stack:
         try:
             stack.enter_context(locked({each for path in paths for each in log_dirs_of_journal(path)}))
-            covered: set[str] = set()
-            for path in () if go_on else paths:
-                if path not in covered:
-                    covered |= check_journal(path, follow_links)
+            _check_all(() if go_on else paths, follow_links)
         except KsegError as error:
             nothing = "" if len(paths) == 1 else f"; nothing of this run ({run.id}) was taken back"
             yield Failure(paths[0], f"{error}{nothing}", error.exit_status)

@@ -250,14 +250,21 @@ def command(
         kafka07=format == "0.7",
     )
     target = append_target(paths[0])
+    again = apply_command("append", plan, Request(paths))
+
+    def words(values: Mapping[str, Any]) -> Iterator[str]:
+        yield from _words(values)
+        if source == "-" and _is_due(values) and not quiet:
+            yield f"next, with the same lines on standard input: {again}"
+
     style = Style(
         command="append",
         json=json,
         quiet=quiet,
         progress=not no_progress,
-        words=_words,
+        words=words,
         remains=_is_due,
-        advice=lambda tally: apply_command("append", plan, Request(paths)) if tally.remaining else "",
+        advice=lambda tally: again if tally.remaining and source != "-" else "",
     )
     tally = RunSummary(1, errors_settle=False)
     events = fanout.run(append, [target], options, 1, tally.finish_target)

@@ -13,6 +13,7 @@ from kseg.cli.options import (
     NoNow,
     OnCluster,
     Paths,
+    Verbose,
     directory_option,
     read_names,
 )
@@ -114,6 +115,7 @@ def command(
     filters: Filters,
     limit: Annotated[int | None, limited("Stop each partition after this many records.")] = None,
     common: CommonOptions,
+    verbose: Verbose = False,
     now: NoNow = None,
     on: OnCluster,
 ) -> int:
@@ -162,14 +164,24 @@ def command(
     from kseg.cli.render import Style
     from kseg.cli.run import over_targets
     from kseg.cli.text.common import damage_words
-    from kseg.cli.text.export import export_words
+    from kseg.cli.text.export import export_total, export_words
+    from kseg.cli.text.folded_rows import FoldedRows
     from kseg.segment.partition.targets import Expansion
 
+    report = FoldedRows(
+        export_words,
+        "partition",
+        export_total,
+        lambda values: bool(values.get("partition")),
+        shows_all=verbose,
+    )
     style = Style(
         command="export",
         json=json,
         **common.shown(),
-        words=export_words,
+        words=report.words,
+        report=None if output == "-" else report,
+        verbose=verbose,
         raw=output == "-",
         summary=partial(damage_words, noun="target"),
     )

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from kseg.cli.change_options import FollowLinks
 from kseg.cli.option_schema import Argument, Option
-from kseg.cli.options import Json, NoBar, NoJobs, NoNow, Quiet
+from kseg.cli.options import Json, NoBar, NoJobs, NoNow, Quiet, Verbose
 from kseg.cli.read_only_paths import refuse_read_only
 from kseg.jobs.events import Event
 from kseg.segment.errors import UsageError
@@ -52,6 +52,7 @@ def command(
     apply: Annotated[bool, Option("--apply", help="With --forget: apply the plan.")] = False,
     follow_links: FollowLinks = False,
     json: Json = False,
+    verbose: Verbose = False,
     now: NoNow = None,
     jobs: NoJobs = None,
     quiet: Quiet = False,
@@ -76,6 +77,7 @@ def command(
     from kseg.cli.render import Style, show
     from kseg.cli.request import Request
     from kseg.cli.run_summary import RunSummary
+    from kseg.cli.text.folded_rows import FoldedRows
 
     is_together = not list_only and not forget
     tally = RunSummary(undo_units(journals) if is_together else len(journals))
@@ -90,17 +92,33 @@ def command(
                 yield from forget_runs(path, apply, follow_links)
             tally.finish_target(path)
 
+    report = FoldedRows(
+        _words,
+        "directory" if is_together else "run",
+        lambda rows, _summary: _total(rows, finish) if is_together else "",
+        lambda values: values["type"] in ("result", "run"),
+        shows_all=verbose,
+    )
     given = {"--forget": True, "--follow-links": follow_links}
     style = Style(
         command="undo",
         json=json,
         quiet=quiet,
+        verbose=verbose,
         progress=False,
-        words=_words,
+        words=report.words,
+        report=report,
         remains=lambda values: values.get("state") == "forgotten" and not values["applied"],
         advice=lambda tally: apply_command("undo", given, Request(journals)) if tally.remaining else "",
     )
     return show(events(), style, (), tally)
+
+
+def _total(directories: int, finish: bool) -> str:
+    from kseg.segment.counted import counted
+
+    where = counted(directories, "directory")
+    return f"{where}: what was half done is finished" if finish else f"{where}: all is as it was before"
 
 
 def _words(values: Mapping[str, Any]) -> Iterator[str]:

@@ -122,7 +122,9 @@ class ListReport:
         self._partitions += 1
         self._alone = values
         for suffix in dict.fromkeys(
-            name if name.endswith(("metadata", "checkpoint")) else "an " + name[20:]
+            name
+            if name.endswith(("metadata", "checkpoint"))
+            else f"{'an' if name[21] in 'aeiou' else 'a'} {name[20:]}"
             for name in values["missing"]
         ):
             self._missing[suffix] = self._missing.get(suffix, 0) + 1

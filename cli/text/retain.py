@@ -15,6 +15,8 @@ from kseg.segment.terminal import shell_quoted, visible
 
 Values = Mapping[str, Any]
 
+_STARTS_SHOWN = 5
+
 CHANGES = ("deleted", "unmarked", "purged", "log_start_moved")  # what of a result says that files change
 HELD = {  # what holds bytes that cannot be freed
     "active": "active segments",
@@ -108,10 +110,12 @@ def _offset_words(values: Values) -> str:
 
 
 def _log_dir(values: Values) -> Iterator[str]:
-    starts = ", ".join(
+    told = [
         f"{visible(partition)} {'no entry' if at is None else at}"
         for partition, at in values["log_start_offsets"].items()
-    )
+    ]
+    more = f" and {counted(len(told) - _STARTS_SHOWN, 'more partition')}" if len(told) > _STARTS_SHOWN else ""
+    starts = f"{', '.join(told[:_STARTS_SHOWN])}{more}"
     yield f"{visible(str(values['log_dir']))}: log start offsets{': ' + starts if starts else ' as they were'}"
     yield from _undo_for(values)
 

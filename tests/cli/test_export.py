@@ -60,7 +60,7 @@ def test_a_data_directory(
             == 0
         )
     out, err = capfd.readouterr()
-    assert err == "" and out.count("\n") == 12 and "fares-0: 89 records in 1 file, " in out
+    assert err == "" and out.count("\n") == 13 and "fares-0: 89 records in 1 file, " in out
     assert exported(tmp_path / "out", form) == dumped(everything_in(data))
     assert len(files_of(tmp_path / "out")) == 12  # one for each partition
     assert list(tmp_path.iterdir()) == [tmp_path / "out"]

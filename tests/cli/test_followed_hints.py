@@ -7,6 +7,7 @@ Every command about every disease is some hundred commands, and as many hints: h
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 from collections.abc import Callable
@@ -25,7 +26,8 @@ from tests.support.damaged_dirs import ID, INNER
 
 Hurt = Callable[[Path], object]
 NOW = ("--now", "1800000000000")
-COMMANDS = {
+OUTPUT = "exported"  # beside the data directory
+COMMANDS: dict[str, tuple[str, ...]] = {
     "verify": NOW,
     "list": NOW,
     "dump": (),
@@ -38,6 +40,8 @@ COMMANDS = {
     "transactions": NOW,
     "metadata": (),
     "doctor": NOW,
+    "export": ("--to", "json", "--output", OUTPUT),
+    "undo": ("--forget",),
 }
 STEPS = 4  # to the end of the hints: verify, a plan, its --apply
 
@@ -75,6 +79,7 @@ class Shell:
     def type(self, *words: str | Path) -> tuple[int, list[str]]:
         """The exit status, and the words of the next command."""
         self._capfd.readouterr()
+        shutil.rmtree(OUTPUT, ignore_errors=True)
         status = run([*map(str, words)])
         out, err = self._capfd.readouterr()
         lines = [
@@ -91,8 +96,65 @@ class Shell:
 
 
 @pytest.fixture
-def shell(capfd: pytest.CaptureFixture[str]) -> Shell:
+def shell(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    monkeypatch.chdir(tmp_path)
     return Shell(capfd)
+
+
+# --- append, export, undo
+
+
+@pytest.mark.parametrize("partition", ["metro-0", "a new one-3"])
+def test_what_append_planned_it_appends_as_it_is_printed(data: Path, partition: str, shell: Shell) -> None:
+    lines = data.with_name("some lines.jsonl")
+    lines.write_text('{"type":"record","key":"a","value":"b"}\n', encoding="utf-8")
+    target = data / partition.replace(" ", ".")
+    words = ("append", "--from", lines, "--codec", "gzip", *NOW, target)
+    assert shell.type(*words) == (1, ["append", "--apply", *map(str, words[1:])])
+    status, next_words = shell.type(*shell.type(*words)[1])
+    assert (status, next_words) == (0, [])
+    assert shell.type("undo", target)[0] == 0
+
+
+def test_what_came_from_a_pipe_is_asked_for_again(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A plan has read the pipe to its end, so the command alone would not do it."""
+    lines = data.with_name("lines.jsonl")
+    lines.write_text('{"type":"record","value":"b"}\n', encoding="utf-8")
+    head = "next, with the same lines on standard input: "
+    assert with_input(lines, ["append", "--from", "-", str(data / "metro-0")]) == 1
+    said = "".join(capfd.readouterr())
+    (told,) = [line.removeprefix(head) for line in said.splitlines() if line.startswith(head)]
+    assert "next: " not in said
+    assert with_input(lines, shlex.split(told)[1:]) == 0
+    assert "1 record in 1 batch" in capfd.readouterr().out
+
+
+def with_input(path: Path, words: list[str]) -> int:
+    kept = os.dup(0)
+    with path.open("rb") as file:
+        os.dup2(file.fileno(), 0)
+    try:
+        return run(words)
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+
+
+def test_an_export_that_met_damage_leads_to_its_repair(data: Path, shell: Shell) -> None:
+    diseases.bad_crc(data / f"{INNER}.log")
+    words = ("export", "--to", "json", "--output", OUTPUT, "--topic", "metro", data)
+    assert shell.type(*words) == (1, ["recover", "--topic", "metro", str(data)])
+    assert shell.type(*shell.type("recover", "--topic", "metro", *NOW, data)[1])[0] == 0
+    assert shell.type(*words) == (0, [])
+
+
+def test_a_run_is_forgotten_as_the_plan_says(data: Path, shell: Shell) -> None:
+    """By a relative path as well: the journals of the run name their directories in full."""
+    diseases.bad_crc(data / f"{INNER}.log")
+    assert shell.type("recover", "--apply", *NOW, data)[0] == 0
+    assert shell.type("undo", "--forget", data.name) == (1, ["undo", "--apply", "--forget", data.name])
+    assert shell.type("undo", "--apply", "--forget", data.name) == (0, [])
+    assert not [*data.rglob(".kseg"), *data.glob("kseg-journal*")]
 
 
 @pytest.mark.slow
@@ -183,10 +245,10 @@ def marked(data: Path) -> Path:
 
 @pytest.mark.evidence("suffixed-directory")
 @pytest.mark.parametrize(
-    "command", [name for name in COMMANDS if name not in ("groups", "metadata", "doctor")]
+    "command", [name for name in COMMANDS if name not in ("groups", "metadata", "doctor", "undo")]
 )
 def test_what_is_marked_for_deletion_is_no_damage(
-    data: Path, marked: Path, command: str, capfd: pytest.CaptureFixture[str]
+    data: Path, marked: Path, command: str, shell: Shell, capfd: pytest.CaptureFixture[str]
 ) -> None:
     status = run([command, *COMMANDS[command], str(data)])
     said = "".join(capfd.readouterr())

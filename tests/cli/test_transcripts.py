@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from kseg.cli.registry import COMMANDS
 from tests import transcripts
 from tests.transcripts import FOLDER, INCIDENTS, Incident
 
@@ -30,11 +33,52 @@ def _told(name: str) -> list[list[str]]:
     return [part.splitlines()[1:-1] for part in text.split("$ kseg ")[1:]]
 
 
+# --- every command in every situation
+
+FLIPPED = "# one bit of"
+SITUATIONS = {
+    "sound, 1,050 partitions": ("running-1050-partitions",),
+    "one flipped bit": ("one-flipped-bit", "running-1050-partitions"),
+    "crashed": ("crashed",),
+    "torn disk": ("torn-disk",),
+    "full disk": ("full-disk", "filling-disk"),
+    "60 columns, NO_COLOR": ("narrow-terminal", "narrow-groups"),
+    "no terminal": tuple(incident.name for incident in INCIDENTS if incident.columns is None),
+}
+WRITING = ("append", "compact", "export", "recover", "retain", "undo")
+
+
+def _played(situation: str, name: str) -> list[str]:
+    """What was typed in a transcript, as far as it belongs to the situation."""
+    text = (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+    if name == "running-1050-partitions" and situation.startswith(("sound", "one")):
+        before, mark, behind = text.partition(FLIPPED)
+        assert mark
+        text = before if situation.startswith("sound") else behind
+    return re.findall(r"^\$ kseg (.*)$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_every_command_was_played_in_every_situation(situation: str) -> None:
+    played = [line for name in SITUATIONS[situation] for line in _played(situation, name)]
+    assert not set(COMMANDS) - {line.split()[0] for line in played}
+
+
+@pytest.mark.parametrize("situation", ["one flipped bit", "torn disk", "full disk"])
+def test_what_writes_wrote_there_or_tried_to(situation: str) -> None:
+    """Not only the plan; `export` and `undo` have none."""
+    played = [line for name in SITUATIONS[situation] for line in _played(situation, name)]
+    done = {
+        line.split()[0] for line in played if "--apply" in line or line.startswith(("export", "undo data"))
+    }
+    assert done >= set(WRITING) - ({"compact"} if situation == "one flipped bit" else set())
+
+
 def test_a_thousand_partitions_fit_a_screen() -> None:
     """The figures of the issue: a sound directory 60 lines; with one error 70, the error within the first ten; no other command more."""
-    sound, *others, flipped, page, plan = _told("running-1050-partitions")
+    sound, *others, flipped, page, plan, _, _, _ = told = _told("running-1050-partitions")
     assert len(sound) <= 60
-    assert len(others) >= 8 and all(len(lines) <= 70 for lines in others)
+    assert len(others) >= 8 and all(len(lines) <= 70 for lines in told)
     for lines in (flipped, plan):
         assert len(lines) <= 70 and any("error:" in line for line in lines[:10])
     assert len(page) <= 60 and page[0].startswith("DAMAGED: 1 error") and "       kseg recover data" in page

@@ -96,6 +96,31 @@ def test_of_several_data_directories(data: Path, say: Say, mark: tuple[str, ...]
     assert tree_state(data.parent) == before
 
 
+@pytest.mark.parametrize("name", ["metro-none-0", "made-0"])
+def test_a_run_over_one_partition_is_taken_back_with_its_path(data: Path, name: str, say: Say) -> None:
+    """With what it set in the files of the data directory around it."""
+    lines = data.with_name("lines.jsonl")
+    lines.write_text('{"type":"record","value":"b"}\n', encoding="utf-8")
+    before = tree_state(data)
+    assert say("append", "--apply", "--from", lines, data / name)[0] == 0
+    assert tree_state(data).keys() != before.keys()
+    status, rows = say("undo", data / name)
+    assert status == 0 and not any("whole_run" in row for row in rows)
+    assert tree_state(data) == before
+
+
+def test_what_a_later_run_set_in_the_data_directory_stays(data: Path, say: Say) -> None:
+    """Then only the partition is taken back, and the journal of the rest named."""
+    lines = data.with_name("lines.jsonl")
+    lines.write_text('{"type":"record","value":"b"}\n', encoding="utf-8")
+    for name in ("metro-none-0", "made-0"):
+        assert say("append", "--apply", "--from", lines, data / name)[0] == 0
+    made = tree_state(data / "made-0")
+    status, rows = say("undo", data / "metro-none-0")
+    assert status == 0 and all("whole_run" in row for row in rows)
+    assert tree_state(data / "made-0") == made
+
+
 def without_journals(state: Mapping[str, Entry]) -> dict[str, Entry]:
     """Beside those of an earlier run others have lain."""
     return {path: entry for path, entry in state.items() if not path.endswith(".kseg")}

@@ -1,0 +1,60 @@
+"""What `export` and `undo` say: the first rows in full as they come, the number of the others, and the sum of all."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from kseg.cli.report import VERBOSE_SHOWS_ALL, FindingGroups, Line
+from kseg.cli.run_summary import RunSummary
+from kseg.segment.counted import counted
+from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+
+Values = Mapping[str, Any]
+
+_ROWS_SHOWN = 20
+
+
+class FoldedRows:
+    """A `Report` on rows of one kind. words: for one in full. noun: of what a row is about. total: the sum in words, from the number of
+    rows, or nothing. is_one: whether a row is one of them; others are always told."""
+
+    streams_rows = True
+
+    def __init__(
+        self,
+        words: Callable[[Values], Iterable[str]],
+        noun: str,
+        total: Callable[[int, RunSummary], str],
+        is_one: Callable[[Values], bool] = lambda values: values.get("type") == "result",
+        *,
+        shows_all: bool = False,
+    ) -> None:
+        self._words = words
+        self._noun = noun
+        self._total = total
+        self._is_one = is_one
+        self._shows_all = shows_all
+        self._rows = 0
+        self._groups = FindingGroups()
+
+    def words(self, values: Values) -> Iterator[str]:
+        """The lines for one row, which was counted before."""
+        if self._shows_all or self._rows <= _ROWS_SHOWN or not self._is_one(values):
+            yield from self._words(values)
+
+    def row(self, values: Values) -> None:
+        self._rows += self._is_one(values)
+
+    def finding(self, finding: Finding) -> None:
+        self._groups.add(finding)
+
+    def opening(self, _summary: RunSummary) -> Iterator[Line]:
+        for severity in (ERROR, WARNING, INFO):
+            yield from self._groups.lines(severity)
+
+    def closing(self, summary: RunSummary) -> Iterator[Line]:
+        if not self._shows_all and self._rows > _ROWS_SHOWN:
+            more = counted(self._rows - _ROWS_SHOWN, f"more {self._noun}")
+            yield Line(f"… and {more} ({VERBOSE_SHOWS_ALL})")
+        total = self._total(self._rows, summary) if self._rows > 1 else ""
+        if total:
+            yield Line(total)
