@@ -8,6 +8,7 @@ from typing import Final
 
 from kseg.segment.errors import UsageError
 from kseg.segment.quantities import DURATIONS_MS, SIZES, amount, read_time
+from kseg.segment.storage.attached import is_elsewhere, is_url
 
 LONG_MAX: Final = 2**63 - 1
 INT_MAX: Final = 2**31 - 1
@@ -135,8 +136,9 @@ class Words:
         return text.strip().lower()
 
 
-def paths_of(words: Words) -> tuple[str, ...]:
-    """What `load` was given, one path or several. Raises UsageError for none, and for a place that is no path."""
+def paths_of(words: Words, *, on_disk_only: bool = True) -> tuple[str, ...]:
+    """What `load` was given, one path or several. on_disk_only: object stores and tar archives, which are only read and do not grow, will
+    not do. Raises UsageError for none, and for a place that is no path."""
     several = words.get("paths")
     if several is not None:
         paths = json_of(several, "paths")
@@ -147,17 +149,21 @@ def paths_of(words: Words) -> tuple[str, ...]:
         paths = [] if one is None else [one]
     if not paths or not all(paths):
         raise UsageError("kafka-log needs a path: load(path) of a data directory, a partition or a segment")
-    return tuple(_local_path(path) for path in paths)
+    return tuple(_local_path(path, on_disk_only) for path in paths)
 
 
-def _local_path(path: str) -> str:
+def _local_path(path: str, on_disk_only: bool) -> str:
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", path)
+    is_local = scheme is None or scheme[1].lower() == "file"
+    if not is_local and is_url(path) and not on_disk_only:
+        return path
+    if not is_local or (on_disk_only and is_elsewhere(path)):
+        raise UsageError(
+            "kafka-log writes to and streams from local paths, and reads URLs such as s3://bucket/data in batch queries only, "
+            f"not {path}"
+        )
     if scheme is None:
         return path
-    if scheme[1].lower() != "file":
-        raise UsageError(
-            f"kafka-log reads local paths (a mounted shared file system on a cluster), not {path}"
-        )
     rest = path[len(scheme[0]) - 1 :]
     return "/" + rest.lstrip("/")
 

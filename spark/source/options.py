@@ -218,7 +218,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool = False) -> Source
     ending = _ending(words, streaming)
     _check_order(starting, ending)
     return SourceOptions(
-        paths=paths_of(words),
+        paths=paths_of(words, on_disk_only=streaming),
         subscription=_subscription(words),
         starting=starting,
         ending=ending,

@@ -63,7 +63,7 @@ def places_of(options: SourceOptions) -> list[SourcePartition]:
 def absolute_paths(given: Sequence[str]) -> Iterator[str]:
     """What paths and wildcards stand for; absolute, since tasks may stand elsewhere. Raises UnreadableInput for a
     wildcard that nothing matches."""
-    for path in given:
+    for path in map(places.given, given):
         if places.lexists(path) or not glob.has_magic(path):
             yield places.abspath(path)
             continue

@@ -24,6 +24,7 @@ from kseg.segment import unreadable
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.storage import places
+from kseg.segment.storage.attached import attach_all, attached_paths
 from kseg.spark.source.options import FINDINGS, SourceOptions
 from kseg.spark.source.splits import DataLoss, tasks_of
 from kseg.spark.visibility import (
@@ -52,9 +53,11 @@ class LogPartition(InputPartition):
         self._host = socket.gethostname()
         self._landmark = file_sample(pieces[0].path)
         self._identities = tuple(_identity(piece.path) for piece in pieces)
+        self._attached = attached_paths()
 
     def check(self) -> None:
         """Raises UnreadableInput where this machine does not see the files that the driver has planned with."""
+        attach_all(self._attached)
         check_directory_sample(self._outlook)
         if socket.gethostname() != self._host:
             check_file_sample(self._landmark)

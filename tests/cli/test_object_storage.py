@@ -23,6 +23,7 @@ from tests.support.paths import ROOT
 from tests.support.s3_server import BUCKET, S3Server, s3_server
 
 pytest.importorskip("moto.server", reason="moto is not installed: no S3 server")
+pytest.importorskip("pyarrow")
 pytest.importorskip("s3fs", reason="s3fs is not installed: kseg[remote]")
 
 URL = f"s3://{BUCKET}/kafka"
@@ -92,6 +93,30 @@ def test_an_archive_in_a_bucket_is_a_directory_too(
     assert there.returncode == here.returncode == 1, there.stderr
     assert _without_next_command(there.stdout.replace(url, str(data))) == _without_next_command(here.stdout)
     assert "next: kseg recover" in here.stdout and "kseg recover" not in there.stdout
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_export_reads_a_bucket(server: S3Server, data: Path, tmp_path: Path, jobs: str) -> None:
+    written = []
+    for name, path in (("from-disk", str(data)), ("from-bucket", URL)):
+        output = str(tmp_path / name)
+        command = [
+            "export",
+            "--to",
+            "csv",
+            "--no-meta",
+            "--jobs",
+            jobs,
+            "--topic",
+            "metro-*",
+            "--partition-by",
+            "topic",
+        ]
+        told = server.kseg(*command, "--output", output, path)
+        assert told.returncode == 1, told.stderr  # one log is damaged
+        written.append({file.parent.name: file.read_bytes() for file in Path(output).rglob("*.csv")})
+    assert len(written[0]) == 5
+    assert written[0] == written[1]
 
 
 # --- what is wrong with a bucket

@@ -247,7 +247,7 @@ def test_a_stream_starts_at_the_end_and_has_none() -> None:
             "maxBytesPerBatch must be a size such as .* from 1 to 2147483647 bytes",
         ),
         ({"table": "damage"}, "records or findings"),
-        ({"path": "s3a://bucket/data"}, "not s3a://bucket/data"),
+        ({"path": "s3a:/bucket/data"}, "not s3a:/bucket/data"),
         ({"path": ""}, "needs a path"),
         ({"paths": "/a,/b"}, "a JSON list of paths|must be JSON such as"),
     ],
@@ -256,6 +256,13 @@ def test_what_is_refused_in_one_sentence(given: Mapping[str, str], sentence: str
     with pytest.raises(UsageError, match=sentence) as refused:
         read_options({**PATH, **given})
     assert "\n" not in str(refused.value)
+
+
+def test_an_object_store_is_read_and_not_streamed_from() -> None:
+    given = {"path": "s3://bucket/data"}
+    assert read_options(given).paths == ("s3://bucket/data",)
+    with pytest.raises(UsageError, match="in batch queries only, not s3://bucket/data"):
+        read_options(given, streaming=True)
 
 
 def test_no_path() -> None:
