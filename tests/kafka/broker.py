@@ -36,7 +36,6 @@ START_LIMIT_S = 300.0
 STOP_LIMIT_S = 300.0
 CLIENT_LIMIT_S = 300.0
 READ_LIMIT_S = 900.0
-STALLED_MS = 1000
 _SERVER_PORTS = 10_000, 32_768  # Linux gives outgoing connections those from 32768 on
 
 # What makes a broker small and quick: one partition for the internal topics, small preallocated indexes, housekeeping
@@ -243,7 +242,7 @@ class Broker:
 
     def consume_patiently(self, partitions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """What the real Java consumer is given of damaged partitions (kseg.oracle.Consume, which has the fields)."""
-        asked = {"bootstrap": self.bootstrap, "stalled_ms": STALLED_MS, "partitions": partitions}
+        asked = {"bootstrap": self.bootstrap, "partitions": partitions}
         done = subprocess.run(
             jars.brief_java_command("kseg.oracle.Consume"),
             env=jars.java_environment(),

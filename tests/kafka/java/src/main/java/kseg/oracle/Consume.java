@@ -27,24 +27,24 @@ import java.util.concurrent.Future;
  * beginning, one record at a time, seeks to the first offset of every batch and to the last one of those that it was not given
  * whole (index entries have the last one), and, where a read ended with an exception, to each offset in that batch.
  *
- * One JSON object on stdin: "bootstrap", "stalled_ms", "partitions" [{"topic", "partition", "batches" [[first, last, values], …]}],
+ * One JSON object on stdin: "bootstrap", "partitions" [{"topic", "partition", "batches" [[first, last, values], …]}],
  * where values (in base64) may be left out. On stdout one line for each partition: "records" [[offset, value in base64], …]
  * and "exceptions", the messages.
  */
 public final class Consume {
     private static final int READERS = 6;
     private static final Duration POLL = Duration.ofMillis(50);
+    private static final int STALLED_FETCHES = 5; // answered without a record; the first may be of the offset before
+    private static final long LIMIT_MS = 120_000;
 
     private final KafkaConsumer<byte[], byte[]> consumer;
     private final TopicPartition place;
-    private final long stalledMs;
     private final Map<Long, Set<String>> found = new TreeMap<>();
     private final List<String> exceptions = new ArrayList<>();
 
-    private Consume(KafkaConsumer<byte[], byte[]> consumer, TopicPartition place, long stalledMs) {
+    private Consume(KafkaConsumer<byte[], byte[]> consumer, TopicPartition place) {
         this.consumer = consumer;
         this.place = place;
-        this.stalledMs = stalledMs;
     }
 
     public static void main(String[] args) throws Exception {
@@ -74,7 +74,7 @@ public final class Consume {
             "reconnect.backoff.ms", 20);
         TopicPartition place = new TopicPartition(partition.get("topic").asText(), partition.get("partition").asInt());
         try (var consumer = new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
-            Consume reader = new Consume(consumer, place, request.get("stalled_ms").asLong());
+            Consume reader = new Consume(consumer, place);
             reader.readAll(partition.get("batches"));
             return reader.answer(partition);
         }
@@ -121,15 +121,19 @@ public final class Consume {
         consumer.unsubscribe(); // else it may go on with what it has fetched for the offset before
         consumer.assign(List.of(place));
         consumer.seek(place, offset);
-        long deadline = System.currentTimeMillis() + stalledMs;
-        while (System.currentTimeMillis() < deadline) {
+        double answered = answeredFetches();
+        long deadline = System.currentTimeMillis() + LIMIT_MS;
+        while (answeredFetches() - answered < STALLED_FETCHES) {
+            if (System.currentTimeMillis() > deadline) {
+                throw new IllegalStateException("no answer to a fetch from " + offset + " of " + place);
+            }
             try {
                 boolean isNew = false;
                 boolean isEmpty = true;
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL)) {
                     isEmpty = false;
                     isNew |= found.computeIfAbsent(record.offset(), at -> new TreeSet<>()).add(text(record.value()));
-                    deadline = System.currentTimeMillis() + stalledMs;
+                    answered = answeredFetches();
                 }
                 if (isEmpty ? consumer.position(place) >= end : !isNew) {
                     return false;
@@ -143,6 +147,13 @@ public final class Consume {
         }
         exceptions.add(offset + ": stalled");
         return false;
+    }
+
+    private double answeredFetches() {
+        return consumer.metrics().entrySet().stream()
+            .filter(entry -> entry.getKey().name().equals("fetch-total"))
+            .mapToDouble(entry -> (Double) entry.getValue().metricValue())
+            .sum();
     }
 
     private static String text(byte[] value) {
