@@ -45,6 +45,10 @@ SITUATIONS = {
     "60 columns, NO_COLOR": ("narrow-terminal", "narrow-groups"),
     "no terminal": tuple(incident.name for incident in INCIDENTS if incident.columns is None),
 }
+# why a command is in no transcript
+NOT_PLAYED = {
+    "what-if": "it prints the processor time that it measured; tests/cli/test_what_if.py holds its lines"
+}
 WRITING = ("append", "compact", "export", "recover", "retain", "undo")
 
 
@@ -61,7 +65,7 @@ def _played(situation: str, name: str) -> list[str]:
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_every_command_was_played_in_every_situation(situation: str) -> None:
     played = [line for name in SITUATIONS[situation] for line in _played(situation, name)]
-    assert not set(COMMANDS) - {line.split()[0] for line in played}
+    assert set(COMMANDS) - NOT_PLAYED.keys() <= {line.split()[0] for line in played}
 
 
 @pytest.mark.parametrize("situation", ["one flipped bit", "torn disk", "full disk"])
