@@ -180,13 +180,14 @@ class RecoverReport(ChangeReport):
         self._lost = dict.fromkeys(_POLICIES, 0)  # records, as far as they are known
         self._unknown = dict.fromkeys(_POLICIES, 0)  # partitions whose loss nobody can tell in records
         self._crashes = dict.fromkeys(_POLICIES, 0)
-        self._is_start_doubtful = self._is_own_due = False
+        self._is_start_doubtful = self._is_own_due = self._is_own_repaired = False
         self._replicas_lost = 0
 
     def row(self, values: Values) -> None:
         if values.get("type") == "result" and "log_dir" in values:
             self._is_start_doubtful |= bool(values.get("doubt"))
             self._is_own_due |= is_planned(values)
+            self._is_own_repaired |= bool(values.get("steps") and values.get("applied"))
             self._replicas_lost += len(_lost_replicas(values))
             if values.get("options_needed"):
                 self.options_needed[str(values["log_dir"])] = values["options_needed"]
@@ -256,7 +257,7 @@ class RecoverReport(ChangeReport):
             return Line(f"DUE: {self._changes(all_of_them)}", WARNING)
         return Line(
             f"REPAIRED: {self._changes(all_of_them)}"
-            if self._applied
+            if self._applied or self._is_own_repaired
             else f"SOUND: {self._changes(all_of_them)}",
             GOOD,
         )
@@ -290,11 +291,12 @@ class RecoverReport(ChangeReport):
     def _changes(self, all_of_them: str) -> str:
         if not self._to_repair:
             words = f"nothing to repair in {all_of_them}"
+            if self._is_own_due or self._is_own_repaired:
+                verb = "are to be repaired" if self._is_own_due else "were repaired"
+                words = f"files of the data directory {verb}; {words}"
         else:
             verb = "were repaired" if self._applied == self._to_repair else "are to be repaired"
             words = f"{self._to_repair:,} of {all_of_them} {verb}, {counted(self._steps, 'step')}"
-        if self._is_own_due and not self._to_repair:
-            words += ", but in the data directory's own files"
         if self._not_sound:
             words += f"; {self._not_sound:,} still not sound"
         if self._replicas_lost:

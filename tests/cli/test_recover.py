@@ -121,6 +121,21 @@ def test_applied_it_is_sound_and_a_second_time_nothing_is_due(
     assert not (partition / ".kseg").exists()
 
 
+def test_where_only_files_of_the_data_directory_are_repaired_the_verdict_says_so(
+    log_dir: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["recover", "--apply", "--quiet", str(log_dir)]) == 0
+    (log_dir / "recovery-point-offset-checkpoint").write_text("0\n3\n")
+    verdicts = []
+    for words in (["recover"], ["recover", "--apply"], ["recover"]):
+        capfd.readouterr()
+        run([*words, str(log_dir)])
+        verdicts.append(capfd.readouterr().out.splitlines()[0].split(";")[0])
+    assert verdicts[0] == "DUE: files of the data directory are to be repaired"
+    assert verdicts[1] == "REPAIRED: files of the data directory were repaired"
+    assert verdicts[2].startswith("SOUND: nothing to repair in ")
+
+
 def test_a_data_directory_is_undone_by_one_journal(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for name in ("metro-zstd-0", "metro-none-0"):
         hurt(log_dir / name / FIRST)
