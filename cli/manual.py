@@ -69,6 +69,14 @@ def completions() -> dict[str, str]:
     }
 
 
+PATHS_BEYOND_DISKS = (
+    "Commands that only read also take tar archives (.tar, .tar.gz, .tar.zst) and paths below them, as in backup.tar.zst/data; URLs such as "
+    "s3://bucket/data with the extra kseg[remote], with the credentials that the store's own library finds; and tiered: in front of "
+    "either for what a tiered-storage plugin has uploaded. doctor and the commands that change directories refuse them. Local copies are made "
+    "in TMPDIR."
+)
+
+
 def _main_page() -> str:
     what, *more = HELP.strip().split("\n\n")
     lines = _head("kseg", 1, what)
@@ -85,7 +93,13 @@ def _main_page() -> str:
         ("--help, -h", "The commands, or with a command its options and examples."),
     ):
         lines += [".TP", rf"\fB{_text(flag)}\fR", _text(meaning)]
-    lines += [*_values_section(), *_status_section(), ".SH ENVIRONMENT"]
+    lines += [
+        ".SH PATHS",
+        _text(PATHS_BEYOND_DISKS),
+        *_values_section(),
+        *_status_section(),
+        ".SH ENVIRONMENT",
+    ]
     for variable, meaning in ENVIRONMENT:
         lines += [".TP", rf"\fB{_text(variable)}\fR", _text(meaning)]
     return _joined([*lines, *_see_also("")])

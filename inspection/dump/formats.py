@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kseg.jobs.events import Row, Text
 from kseg.segment.partition.names import FileName, Role
-from kseg.segment.storage.attached import is_url
+from kseg.segment.storage.places import is_elsewhere
 
 if TYPE_CHECKING:
     from kseg.inspection.dump.log_rows import LogRows
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def as_java_shows(path: str) -> str:
-    """java.io.File: no doubled slashes, none at the end. A URL is none of its business."""
-    if is_url(path):
+    """java.io.File: no doubled slashes, none at the end. What is on no disk is none of its business."""
+    if is_elsewhere(path):
         return path
     while "//" in path:
         path = path.replace("//", "/")

@@ -7,6 +7,8 @@
     backup.tar.zst/orders-0            the same
     s3://bucket/backup.tar             both
     file:///data                       the local path /data
+    tiered:s3://bucket/prefix          what the tiered-storage plugin has put there, or below a local path, as partition directories
+    tiered:s3://bucket/prefix/orders-7 one of them
 
 Everything below an attached path is looked up in its origin (`located`). Paths are strings throughout, so that they can be joined, split
 and shown like any other; a URL keeps its two slashes. What is attached belongs to the process: a worker that is not forked gets the
@@ -26,6 +28,8 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/]*)")
 _LOCAL_SCHEMES = ("file", "local")
 ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst")
 
+TIERED = "tiered:"
+
 _origins: dict[str, ByteOrigin] = {}
 _paths: dict[str, None] = {}
 
@@ -38,6 +42,8 @@ def is_url(path: str) -> bool:
 def is_elsewhere(path: str) -> bool:
     """Whether a path that somebody has given leads into an object store or a tar archive, attached or not."""
     found = _URL.match(path)
+    if path.startswith(TIERED):
+        return True
     if found is not None:
         return found[1].lower() not in _LOCAL_SCHEMES
     return located(path) is not None or _archive_in(path) is not None
@@ -48,6 +54,9 @@ def attach(path: str) -> str:
 
     Returns the path to go on with. Raises UsageError for a URL that nobody can read, and OSError where an origin cannot be opened.
     """
+    if path.startswith(TIERED):
+        _attach_tiered(path)
+        return path
     found = _URL.match(path)
     if found is None:
         _attach_archive(path)
@@ -136,6 +145,36 @@ def _attach_archive(path: str) -> None:
         source = OriginBytes(place[0], place[1], item_at(*place))
         _origins[archive] = TarArchive(source, archive)
     _paths[archive] = None
+
+
+def _attach_tiered(path: str) -> None:
+    """The root is the part of the path that is there: partitions and files below it have other names where they are stored."""
+    if located(path) is not None:
+        return
+    root = path[len(TIERED) :].rstrip("/")
+    attach(root)
+    for _ in range(3):
+        if root and _is_directory(root):
+            break
+        root = os.path.dirname(root)
+    else:
+        raise FileNotFoundError(2, os.strerror(2), path)
+    from kseg.segment.storage.local_folder import LocalFolder
+    from kseg.segment.storage.tiered_storage import TieredStorage
+
+    below = located(root) or (LocalFolder(root), "")
+    _origins[TIERED + root] = TieredStorage(*below)
+    _paths[TIERED + root] = None
+
+
+def _is_directory(path: str) -> bool:
+    place = located(path)
+    if place is None:
+        return os.path.isdir(path)
+    try:
+        return item_at(*place).kind is ItemKind.DIRECTORY
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _archive_in(path: str) -> str | None:

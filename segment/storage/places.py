@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from kseg.segment.errors import cannot_read
-from kseg.segment.storage.attached import attach, is_anything_attached, is_url, item_at, located
+from kseg.segment.storage.attached import TIERED, attach, is_anything_attached, is_url, item_at, located
 from kseg.segment.storage.origin import ByteOrigin, Item, ItemKind
 
 _BLOCK_BYTES = 4096
@@ -120,11 +120,15 @@ def getsize(path: str) -> int:
 
 def abspath(path: str) -> str:
     """os.path.abspath; of a URL it is the URL, without steps up and down."""
+    if path.startswith(TIERED):
+        return TIERED + abspath(path[len(TIERED) :])
     return _normal_url(path) if is_url(path) else os.path.abspath(path)
 
 
 def realpath(path: str) -> str:
     """os.path.realpath; of a URL as `abspath`."""
+    if path.startswith(TIERED):
+        return TIERED + realpath(path[len(TIERED) :])
     return _normal_url(path) if is_url(path) else os.path.realpath(path)
 
 

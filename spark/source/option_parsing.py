@@ -8,7 +8,7 @@ from typing import Final
 
 from kseg.segment.errors import UsageError
 from kseg.segment.quantities import DURATIONS_MS, SIZES, amount, read_time
-from kseg.segment.storage.attached import is_elsewhere, is_url
+from kseg.segment.storage.attached import is_elsewhere
 
 LONG_MAX: Final = 2**63 - 1
 INT_MAX: Final = 2**31 - 1
@@ -155,7 +155,7 @@ def paths_of(words: Words, *, on_disk_only: bool = True) -> tuple[str, ...]:
 def _local_path(path: str, on_disk_only: bool) -> str:
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", path)
     is_local = scheme is None or scheme[1].lower() == "file"
-    if not is_local and is_url(path) and not on_disk_only:
+    if not is_local and not on_disk_only and is_elsewhere(path):
         return path
     if not is_local or (on_disk_only and is_elsewhere(path)):
         raise UsageError(

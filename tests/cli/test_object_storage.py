@@ -21,6 +21,7 @@ from kseg.segment.model import NewBatch, Record
 from tests.support.archives import tar_of
 from tests.support.paths import ROOT
 from tests.support.s3_server import BUCKET, S3Server, s3_server
+from tests.support.tiered import upload
 
 pytest.importorskip("moto.server", reason="moto is not installed: no S3 server")
 pytest.importorskip("pyarrow")
@@ -117,6 +118,25 @@ def test_export_reads_a_bucket(server: S3Server, data: Path, tmp_path: Path, job
         written.append({file.parent.name: file.read_bytes() for file in Path(output).rglob("*.csv")})
     assert len(written[0]) == 5
     assert written[0] == written[1]
+
+
+@pytest.mark.parametrize("compression", [True, False])
+def test_what_a_tiered_storage_plugin_has_uploaded(
+    server: S3Server, data: Path, tmp_path: Path, compression: bool
+) -> None:
+    upload(data / "metro-zstd-0", tmp_path / "tiered", compression=compression)
+    server.put_tree(tmp_path / "tiered", f"tiered-{compression}")
+    url = f"tiered:s3://{BUCKET}/tiered-{compression}/metro-zstd-0"
+    command = ["dump", "--print-data-log", "--json"]
+    log = "00000000000000000000.log"
+    here, there = (
+        server.kseg(*command, str(data / "metro-zstd-0" / log)),
+        server.kseg(*command, f"{url}/{log}"),
+    )
+    assert there.returncode == here.returncode == 0, there.stderr
+    assert there.stdout.replace(url, str(data / "metro-zstd-0")) == here.stdout
+    told = server.kseg("verify", "--jobs", "2", url)
+    assert told.returncode == 0, told.stderr
 
 
 # --- what is wrong with a bucket

@@ -1,0 +1,190 @@
+"""Segments as a tiered-storage plugin has uploaded them: a partition like any other."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.main import run
+from kseg.segment.errors import FormatError
+from kseg.segment.storage.tiered_manifest import decode_chunk_sizes, read_manifest
+from tests.support.archives import nothing_attached, tar_of
+from tests.support.tiered import TOPIC_ID, encode_sizes, upload
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    with nothing_attached():
+        yield
+
+
+@pytest.fixture
+def partition(capture_small: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(capture_small / "data" / "metro-zstd-0", tmp_path / "metro-zstd-0"))
+
+
+@pytest.mark.parametrize("compression", [True, False])
+@pytest.mark.parametrize("chunk_bytes", [100, 4096, 1 << 22])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["dump", "--print-data-log"],
+        ["lookup", "--offset", "140", "--json"],
+        ["lookup", "--latest", "--json"],
+        ["read", "--offset", "0", "--json"],
+    ],
+    ids=" ".join,
+)
+def test_it_answers_as_the_partition_did(
+    partition: Path,
+    tmp_path: Path,
+    command: list[str],
+    chunk_bytes: int,
+    compression: bool,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    upload(partition, tmp_path / "tiered", chunk_bytes=chunk_bytes, compression=compression)
+    files = [path.name for path in partition.glob("*.log")]
+    path = f"tiered:{tmp_path}/tiered/metro-zstd-0"
+    targets = [([*command, str(partition)], [*command, path])]
+    if command[0] == "dump":
+        targets = [([*command, str(partition / name)], [*command, f"{path}/{name}"]) for name in files]
+    for here, there in targets:
+        status = run(here)
+        expected = capfd.readouterr()
+        assert run(there) == status == 0
+        told = capfd.readouterr()
+        ours, theirs = told.out.replace(path, str(partition)), expected.out
+        if (
+            command[0] == "lookup"
+        ):  # how much was looked at, and where the log start is written down, are others
+            assert _answer(ours) == _answer(theirs)
+        else:
+            assert ours == theirs
+
+
+def _answer(text: str) -> dict[str, object]:
+    row = json.loads(text)
+    return {name: row[name] for name in ("found", "offset", "timestamp", "leader_epoch", "record")}
+
+
+def test_the_shown_files_are_the_uploaded_ones(
+    partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    topic = upload(partition, tmp_path / "tiered")
+    (topic / "0" / "00000000000000000777-tqimKeZwStOEOwRzT3L5oQ.log").write_bytes(
+        b"an upload that did not end"
+    )
+    assert run(["list", "--json", f"tiered:{tmp_path}/tiered"]) == 0
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    sizes = {Path(row["file"]).name: row["size"] for row in rows if row["type"] == "file"}
+    unfinished = sizes.pop("00000000000000000777-tqimKeZwStOEOwRzT3L5oQ.log")
+    assert unfinished == 26
+    assert sizes == {path.name: path.stat().st_size for path in partition.iterdir() if path.name in sizes}
+    assert {
+        "00000000000000000000.log",
+        "00000000000000000000.index",
+        "00000000000000000000.timeindex",
+        "leader-epoch-checkpoint",
+    } <= set(sizes)
+
+
+def test_verify_reads_every_chunk_and_names_a_damaged_one(
+    partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    topic = upload(partition, tmp_path / "tiered")
+    assert run(["verify", f"tiered:{tmp_path}/tiered/metro-zstd-0"]) == 0
+    capfd.readouterr()
+    with nothing_attached():
+        pass  # what was listed and read before is forgotten
+    log = min(topic.rglob("*.log"))
+    content = bytearray(log.read_bytes())
+    content[:8] = bytes(8)
+    log.write_bytes(content)
+    assert run(["verify", f"tiered:{tmp_path}/tiered/metro-zstd-0"]) != 0
+    told = capfd.readouterr()
+    assert "chunk 0 of " in told.out + told.err and "cannot be decompressed" in told.out + told.err
+
+
+def test_an_archive_of_uploaded_segments(
+    partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    upload(partition, tmp_path / "tiered")
+    archive = tar_of(tmp_path / "tiered", tmp_path / "t.tar.gz")
+    assert run(["verify", f"tiered:{archive}/tiered"]) == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_encrypted_segments_are_listed_and_not_read(
+    partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    upload(partition, tmp_path / "tiered", encrypted=True)
+    path = f"tiered:{tmp_path}/tiered/metro-zstd-0/00000000000000000000.log"
+    assert run(["dump", path]) == 3
+    sentence = (
+        f"kseg: cannot read {path}: the tiered-storage plugin has encrypted it, and kseg does not decrypt\n"
+    )
+    assert sentence in capfd.readouterr().err
+    assert run(["list", f"tiered:{tmp_path}/tiered"]) != 0
+    assert "has encrypted it" in capfd.readouterr().err
+
+
+def test_two_topics_of_one_name_are_told_apart(
+    partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    topic = upload(partition, tmp_path / "tiered")
+    shutil.copytree(topic, topic.with_name("metro-zstd-AAAAAAAAAAAAAAAAAAAAAA"))
+    assert run(["list", "--json", f"tiered:{tmp_path}/tiered"]) == 0
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    names = {row["partition"] for row in rows if row["type"] == "partition"}
+    assert names == {f"metro-zstd-{TOPIC_ID}-0", "metro-zstd-AAAAAAAAAAAAAAAAAAAAAA-0"}
+
+
+def test_writing_is_refused_and_a_wrong_path_is_missing(
+    partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    upload(partition, tmp_path / "tiered")
+    assert run(["recover", f"tiered:{tmp_path}/tiered/metro-zstd-0"]) == 4
+    assert run(["list", f"tiered:{tmp_path}/tiered/nothing-0"]) == 3
+    assert "nothing-0: No such file or directory" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "sizes", [[], [7], [5, 5], [1000000, 1000010, 1000020], [1, 70_000, 3, 2], [0, 2**31 - 1, 0, 9]]
+)
+def test_chunk_sizes_are_read_back(sizes: list[int]) -> None:
+    assert decode_chunk_sizes(encode_sizes(sizes)) == sizes
+
+
+def test_chunk_sizes_as_the_plugin_writes_them() -> None:
+    """By its own description: three values that need one byte each on top of a base, but for the last."""
+    assert decode_chunk_sizes(bytes.fromhex("00000003000f424001000a000f4254")) == [1000000, 1000010, 1000020]
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"", "not JSON"),
+        (b"[]", "not of version 1"),
+        (b'{"version":"2"}', "not of version 1"),
+        (b'{"version":"1"}', "no chunkIndex"),
+        (b'{"version":"1","chunkIndex":{"originalFileSize":-1}}', "no usable originalFileSize"),
+        (b'{"version":"1","chunkIndex":{"originalFileSize":5,"originalChunkSize":0}}', "no size"),
+        (
+            b'{"version":"1","chunkIndex":{"originalFileSize":5,"originalChunkSize":5,"type":"odd"}}',
+            "unknown type",
+        ),
+        (
+            b'{"version":"1","chunkIndex":{"originalFileSize":5,"originalChunkSize":5,"type":"variable","transformedChunks":"AAAA"}}',
+            "chunk sizes of the manifest cannot be read",
+        ),
+        (b"[" * 100_000, "not JSON"),
+    ],
+)
+def test_a_manifest_that_is_none(data: bytes, sentence: str) -> None:
+    with pytest.raises(FormatError, match=sentence):
+        read_manifest(data)
