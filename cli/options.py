@@ -1,7 +1,7 @@
 """The option types and options that several commands share."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
 
@@ -47,6 +47,15 @@ def read_offset(text: str) -> int:
 def read_partition(text: str) -> int:
     """A partition number as it stands in directory names."""
     return _whole(text, 0, INT32_MAX, "takes a partition number")
+
+
+def read_local_directory(text: str) -> str:
+    """A directory to write to: object stores and archives are read, never written."""
+    from kseg.segment.storage.attached import is_elsewhere
+
+    if is_elsewhere(text):
+        raise ValueError("takes a directory on disk")
+    return text
 
 
 def read_epoch(text: str) -> int:
@@ -123,8 +132,10 @@ def time_option(name: str, help: str, panel: str = RESULT) -> Option:
     return Option(name, metavar="TIME", read=read_time, help=help, panel=panel)
 
 
-def directory_option(name: str, help: str, panel: str = RESULT) -> Option:
-    return Option(name, metavar="DIR", help=help, panel=panel)
+def directory_option(
+    name: str, help: str, panel: str = RESULT, read: Callable[[str], str] = read_local_directory
+) -> Option:
+    return Option(name, metavar="DIR", read=read, help=help, panel=panel)
 
 
 Paths = Annotated[

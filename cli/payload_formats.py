@@ -49,6 +49,7 @@ class PayloadFormats(NamedTuple):
             "Where the schemas are. A partition directory of _schemas, or files named by id (17.avsc, 17.proto, 17.json). "
             "Default: _schemas-0 in the log dirs of PATH, or beside them.",
             PAYLOADS,
+            read=str,
         ),
     ] = None
 

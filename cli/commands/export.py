@@ -56,7 +56,7 @@ def command(
     ],
     output: Annotated[
         str,
-        directory_option("--output", "The directory to write to; - writes json or csv to stdout."),
+        directory_option("--output", "The directory to write to; - writes json or csv to stdout.", read=str),
     ],
     mode: Annotated[
         str,
@@ -129,6 +129,7 @@ def command(
     """  # fmt: skip
     from kseg.inspection.export import options as O
     from kseg.inspection.export.output_folder import Mode, is_taken
+    from kseg.segment.storage.attached import is_url
 
     cluster = on.cluster()
     form = O.checked_form(to, on_cluster=cluster is not None)
@@ -148,6 +149,8 @@ def command(
         fail_on_damage=fail_on_damage,
         redactor=redactor_for((), show_secrets=show_secrets, connect_topics=connect_topics),
     )
+    if cluster is None and is_url(output):
+        raise UsageError(f"only --spark writes to a URL like {output}; --output takes a directory on disk")
     if output == "-":
         O.require_pyarrow()
         from kseg.inspection.export.to_stdout import check_stream

@@ -157,6 +157,23 @@ def test_commands_that_change_directories_refuse_archives(
     assert told.err.startswith(f"kseg: kseg {command[0]} works on directories on disk only, and {path} is in")
 
 
+@pytest.mark.parametrize(
+    "words", [["export", "--to", "json", "--output"], ["recover", "--output"], ["retain", "--journal"]]
+)
+def test_nothing_is_written_to_a_url(
+    words: list[str],
+    capture_small: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(os.listdir())
+    assert run([*words, "s3://bucket/out", str(capture_small / "data")]) == 2
+    assert "s3://bucket/out" in capfd.readouterr().err
+    assert sorted(os.listdir()) == before
+
+
 def test_an_archive_that_was_cut_off_is_no_sound_backup(
     backups: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
