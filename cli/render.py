@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kseg.cli.text.table import Table
 
 _HINTED_PATHS = 8  # as many as a person looks at one after the other
-_DIGITS = re.compile(r"\d+")
+_NUMBERS = re.compile(r"\d[\d,.]*")
 SUMMED = ("summary", "verified")
 
 Values = Mapping[str, object]
@@ -289,7 +289,7 @@ class _Screen:
         self._end_table()
         self._out.flush()
         self._progress.hide()
-        alike = _DIGITS.sub("", failure.sentence.replace(failure.path, ""))
+        alike = _NUMBERS.sub("", failure.sentence.replace(failure.path, ""))
         self._failures_alike[alike] += 1
         is_told = len(self._tally.failures) - self._failures_folded > FAILURES_SHOWN
         if self._is_collected and (is_told or self._failures_alike[alike] > FAILURES_ALIKE_SHOWN):

@@ -217,10 +217,15 @@ def _filling_disk(patch: pytest.MonkeyPatch) -> None:
     def refused(*_arguments: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    def some_free(path: str) -> room.FileSystem:
+        return room.FileSystem(os.stat(path if os.path.exists(path) else os.curdir).st_dev, 4096, 1 << 30)
+
+    patch.setattr(room, "file_system_of", some_free)
     patch.setattr(Disk, "write", refused)
     patch.setattr(unreadable, "write", refused)
 
 
+_END = b"\x00end"
 _EVENTS = "".join(f'{{"type":"record","key":"key-{n}","value":"late {n}"}}\n' for n in range(3))
 
 # what asks and changes nothing, of every kind, but for what _ON_A_BAD_DISK and the lists below have
@@ -480,6 +485,7 @@ def told(line: str | Callable[[], None], incident: Incident | None = None) -> st
     if not isinstance(line, str):
         line()
         return f"# {line.__doc__}\n"
+    _forget()
     words = shlex.split(line)
     terminal = incident is not None and incident.columns is not None
     status, printed = _on_terminal(words, incident) if incident and terminal else _in_pipe(words)
@@ -493,6 +499,15 @@ def told(line: str | Callable[[], None], incident: Incident | None = None) -> st
     text = _FREED.sub(r"N bytes \1freed", text)
     text = _HELD.sub(r"\1 N bytes", _STARTED.sub("TIME ", text))
     return f"$ kseg {line}\n{text.replace(chr(27), '<ESC>')}(exit status {status})\n"
+
+
+def _forget() -> None:
+    """What a process of its own would not know: files that lie where others lay, with the inodes and times of those."""
+    for name, module in [*sys.modules.items()]:
+        if name.partition(".")[0] == "kseg":
+            for value in [*vars(module).values()]:
+                if callable(clear := getattr(value, "cache_clear", None)):
+                    clear()
 
 
 def _in_pipe(words: list[str]) -> tuple[int, bytes]:
@@ -520,21 +535,30 @@ def _instead(descriptor: int, other: int) -> Iterator[None]:
 
 
 def _on_terminal(words: list[str], incident: Incident) -> tuple[int, bytes]:
+    """In a process of its own, which ends when all that it printed was read: some kernels lose what a terminal still holds when its last
+    process is gone."""
+    read_side, write_side = os.pipe()
     child, master = pty.fork()
     if not child:
+        os.close(write_side)
         status = 70
         with contextlib.suppress(BaseException):
             os.environ.pop("NO_COLOR", None)
             os.environ.update({"TERM": "xterm", "COLUMNS": str(incident.columns), **dict(incident.variables)})
             sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115  (the process ends here)
             status = run([*words, "--jobs", "1", "--no-progress"])
+        os.write(1, _END)
+        os.read(read_side, 1)
         os._exit(status)
+    os.close(read_side)
     printed = b""
     with contextlib.suppress(OSError):  # what a terminal says whose other side is closed
-        while data := os.read(master, 1 << 16):
+        while not printed.endswith(_END) and (data := os.read(master, 1 << 16)):
             printed += data
+    os.close(write_side)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     os.close(master)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), printed
+    return status, printed.removesuffix(_END)
 
 
 @contextlib.contextmanager
