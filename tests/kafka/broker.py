@@ -25,7 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -36,6 +36,11 @@ START_LIMIT_S = 300.0
 STOP_LIMIT_S = 300.0
 CLIENT_LIMIT_S = 300.0
 READ_LIMIT_S = 900.0
+_COORDINATOR_SOON = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
 _SERVER_PORTS = 10_000, 32_768  # Linux gives outgoing connections those from 32768 on
 
 # What makes a broker small and quick: one partition for the internal topics, small preallocated indexes, housekeeping
@@ -79,6 +84,20 @@ class Consumed:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
+
+
+def commit_offsets(consumer: Consumer, offsets: Sequence[TopicPartition] | None = None) -> None:
+    """Commit, and ask again while the broker is still choosing or loading the group's coordinator. offsets: None for those consumed."""
+    what = {} if offsets is None else {"offsets": [*offsets]}
+    deadline = time.monotonic() + CLIENT_LIMIT_S
+    while True:
+        try:
+            consumer.commit(asynchronous=False, **what)
+            return
+        except KafkaException as error:
+            if error.args[0].code() not in _COORDINATOR_SOON or time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)
 
 
 class Broker:

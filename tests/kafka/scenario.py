@@ -14,7 +14,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.kafka.broker import CLIENT_LIMIT_S, Broker, Consumed
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker, Consumed, commit_offsets
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 FIRST_MS = 1_700_000_000_000
@@ -138,5 +138,5 @@ def _compacted(broker: Broker) -> None:
 def _commit_offsets(broker: Broker) -> None:
     """A group with committed offsets, so that __consumer_offsets is there."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers", "log_level": 0})
-    consumer.commit(offsets=[TopicPartition("codec-none", 0, 42)], asynchronous=False)
+    commit_offsets(consumer, [TopicPartition("codec-none", 0, 42)])
     consumer.close()

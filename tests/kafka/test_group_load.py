@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, TopicPartition
 from kseg.cli.main import run
 from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
 from tests.internal_topics.coordinator_logs import key, value
-from tests.kafka.broker import Broker
+from tests.kafka.broker import Broker, commit_offsets
 from tests.kafka.conftest import require_kafka
 from tests.support.group_dirs import commit
 from tests.support.log_ends import append_records
@@ -116,7 +116,7 @@ CASES: dict[str, Sequence[Record]] = {
 def _make_topic(broker: Broker) -> None:
     broker.create_topic("t")
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "first", "log_level": 0})
-    consumer.commit(offsets=[TopicPartition("t", 0, 0)], asynchronous=False)
+    commit_offsets(consumer, [TopicPartition("t", 0, 0)])
     consumer.close()
 
 

@@ -25,7 +25,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourceType
 
 from kseg.cli.main import run
-from tests.kafka.broker import CLIENT_LIMIT_S, Broker
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets
 from tests.kafka.conftest import require_kafka
 from tests.kafka.group_clients import GroupClients, tool
 
@@ -136,7 +136,7 @@ def _member(broker: Broker, group: str, protocol: str) -> Consumer:
         if message is not None and message.error() is None:
             read += 1
     assert read == 30
-    consumer.commit(asynchronous=False)
+    commit_offsets(consumer)
     return consumer
 
 
@@ -152,7 +152,7 @@ def _by_hand(broker: Broker, group: str, *offsets: int, topic: str = RIDES) -> N
     )
     for offset in offsets:
         at = TopicPartition(topic, 1, offset, f"the {offset}th")
-        consumer.commit(offsets=[at], asynchronous=False)
+        commit_offsets(consumer, [at])
     consumer.close()
 
 

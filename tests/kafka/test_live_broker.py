@@ -18,7 +18,7 @@ if "CI" not in os.environ:  # there its absence is an error
 from confluent_kafka import Consumer, TopicPartition
 
 from kseg.cli.main import run
-from tests.kafka.broker import CLIENT_LIMIT_S, Broker
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets
 from tests.kafka.conftest import require_kafka
 
 pytestmark = pytest.mark.kafka
@@ -70,7 +70,7 @@ class Writing:
                 else:
                     producer.flush(CLIENT_LIMIT_S)
                     producer.abort_transaction(CLIENT_LIMIT_S)
-                consumer.commit(offsets=[TopicPartition("fares", 0, self.rounds)], asynchronous=False)
+                commit_offsets(consumer, [TopicPartition("fares", 0, self.rounds)])
                 if self.rounds % 20 == 0:
                     self._broker.create_topic(f"more-{self.rounds}", 2)
                 self.rounds += 1
