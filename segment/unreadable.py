@@ -50,7 +50,7 @@ _BECAME_SHORTER = 0
 # before anything is forked: what one process finds to be bad, the others shall know
 bad_pages.start()
 
-# device, inode, time of the last change in ns: an inode is used again
+# device, inode, time of the last change of the inode in ns: an inode is used again, and a restored file keeps its old mtime
 Identity = tuple[int, int, int]
 
 
@@ -83,12 +83,12 @@ _state = _State()
 
 
 def identity_of(status: os.stat_result) -> Identity:
-    return status.st_dev, status.st_ino, status.st_mtime_ns
+    return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
 def opened(status: os.stat_result, path: str) -> None:
     """Take note that somebody reads this file, under this name."""
-    _state.opened[status.st_dev, status.st_ino, status.st_mtime_ns] = path, status.st_size
+    _state.opened[identity_of(status)] = path, status.st_size
 
 
 def begin() -> None:

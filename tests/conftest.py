@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from kseg.segment import unreadable
+from kseg.segment.kernel import bad_pages
 from tests.support import trees
 from tests.support.marked_tests import TestsById, is_whole_suite, marks_of
 from tests.support.paths import ROOT
@@ -92,6 +94,15 @@ def _state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _bad_sectors_forgotten() -> Iterator[None]:
+    """What one test found unreadable is no concern of the next one: a command is a process of its own."""
+    yield
+    if bad_pages.count():
+        bad_pages.forget()
+    unreadable.begin()
 
 
 @pytest.fixture(scope="session")

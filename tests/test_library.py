@@ -20,6 +20,7 @@ from fixtures.diseases import bad_crc
 from kseg.cli.main import run
 from tests.support.broker_dirs import broker_dir
 from tests.support.paths import ROOT
+from tests.support.sector_faults import BadSectors, bad_sectors
 
 PAGE = ROOT / "docs" / "library.md"
 FIRST = f"{0:020d}.log"
@@ -201,6 +202,22 @@ def test_damage_is_told_and_passed_over(tmp_path: Path) -> None:
         assert [each.id for each in again] == ["bad-crc"]  # each call tells what it met
         assert "bad-crc" in [each.id for each in logs.verify()]
         assert list(orders.records()) == left
+
+
+def test_findings_are_those_of_the_target_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes that could not be read of another log, earlier in this process, are no concern of a sound one."""
+    data = broker_dir(tmp_path / "data", 1, 2)
+    damaged, sound = (data / f"orders.00-{number}" for number in (0, 1))
+    disk = bad_sectors(monkeypatch, BadSectors())
+    disk.spoil(damaged / FIRST, [1])
+    with kseg.open(damaged) as logs:
+        assert len(list(logs.partition("orders.00", 0).records())) > 0
+    with kseg.open(sound) as logs:
+        assert "unreadable" not in [each.id for each in logs.verify()]
+    with kseg.open(damaged) as logs:
+        assert "unreadable" in [each.id for each in logs.verify()]
 
 
 def test_what_is_not_there(tmp_path: Path, capture_small: Path) -> None:

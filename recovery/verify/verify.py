@@ -38,6 +38,7 @@ class Verify:
         self, target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions, totals: Totals
     ) -> Iterator[Event]:
         """The same without the row of sums, which are in `totals` at the end."""
+        unreadable.begin()  # who calls this in a process of their own may have read other targets before
         for event in _work(target, options, totals):
             if not isinstance(event, Finding) or totals.admit(event):
                 yield event

@@ -84,6 +84,26 @@ def test_a_sector_that_can_be_read_at_last_is_no_loss(
     assert disk.failed_alone == {} and disk.failed
 
 
+def test_a_file_restored_with_its_old_mtime_is_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `cp -p` from a backup does into the inode that the damaged file has left."""
+    disk = bad_sectors(monkeypatch, BadSectors())
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 5000)
+    before = path.stat()
+    disk.spoil(path, [3])
+    assert read_small(path) == disk.content(path)
+    assert areas_of(path) == disk.lost(path) != []
+    disk.bad.clear()
+    path.write_bytes(b"y" * 5000)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = path.stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert areas_of(path) == []
+    assert read_small(path) == b"y" * 5000
+
+
 def test_a_large_healthy_part_is_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = bad_sectors(monkeypatch, BadSectors())
     path = tmp_path / "file"

@@ -8,7 +8,6 @@ from pathlib import Path
 from kseg.jobs.events import Row
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.verify import verify
-from kseg.segment import unreadable
 from kseg.segment.findings import Finding
 from kseg.segment.partition.targets import Expansion, resolve_targets
 from tests.support.trees import unchanged
@@ -50,7 +49,6 @@ def judge(path: Path, level: str = "default", now_ms: int = NOW_MS) -> Verdict:
     with unchanged(path):
         for target in resolve_targets([str(path)], expand=Expansion.VERIFY):
             rows = []
-            unreadable.begin()  # as the fan-out does: what earlier tests have opened is no concern of this target
             for event in verify(target, VerifyOptions(level=level, now_ms=now_ms)):
                 if isinstance(event, Finding):
                     findings.append(event)
