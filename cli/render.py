@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kseg.cli.text.table import Table
 
 _HINTED_PATHS = 8  # as many as a person looks at one after the other
-_NUMBERS = re.compile(r"\d[\d,.]*")
+_NUMBERS = re.compile(r"\b[0-9a-f]{8}\b|\d[\d,.]*")
 SUMMED = ("summary", "verified")
 
 Values = Mapping[str, object]
@@ -159,11 +159,16 @@ class _Screen:
     def show_what_waits(self) -> None:
         self._end_table()
         report = self._style.report
-        if (
-            report is not None and self._is_collected and report.streams_rows
-        ):  # it has no verdict, but may have findings
+        # one that streams its rows has no verdict, but may have findings
+        if report is not None and self._is_collected and report.streams_rows:
             self._lines(report.opening(self._tally))
+        self._tell_folded_failures()
         self._out.flush()
+
+    def _tell_folded_failures(self) -> None:
+        if self._failures_folded:
+            more = counted(self._failures_folded, "more target")
+            complain(f"kseg: … and {more} failed ({VERBOSE_SHOWS_ALL})")
 
     def finish(self) -> None:
         self._end_table()
@@ -172,9 +177,7 @@ class _Screen:
             self._json(tally.as_row(style.command))
         self._out.flush()
         self._progress.hide()
-        if self._failures_folded:
-            more = counted(self._failures_folded, "more target")
-            complain(f"kseg: … and {more} failed ({VERBOSE_SHOWS_ALL})")
+        self._tell_folded_failures()
         if tally.interrupted:
             complain(f"kseg {style.command}: interrupted: {tally.progress_words()}")
         if style.report is not None and self._is_collected:

@@ -25,7 +25,8 @@ _SECOND = len("20260101T120000Z")  # of a run's id
 
 
 def undo_journal(path: str, go_on: bool, follow_links: bool = False) -> Iterator[Event]:
-    """Take back the change that a journal tells of, or with `go_on` finish a half-done one. One row for each directory.
+    """Take back the change that a journal tells of, or with `go_on` finish a half-done one. One row for each directory,
+    whose result is the directory's path.
 
     path: of the journal, of its directory, or of a directory that has just one. follow_links: a
     directory may be a link. What cannot be is a Failure.
@@ -41,7 +42,7 @@ def undo_journal(path: str, go_on: bool, follow_links: bool = False) -> Iterator
             if go_on:
                 for applied in finish(location, disk_for(follow_links)):
                     row = _row(applied.directory, applied.journal, "finished")
-                    yield Row(row | {"quarantine": applied.quarantine})
+                    yield Row(row | {"quarantine": applied.quarantine}, applied.directory)
             else:
                 for log_dir in log_dirs:
                     _refuse_below_a_marker(location, log_dir)
@@ -54,7 +55,7 @@ def undo_journal(path: str, go_on: bool, follow_links: bool = False) -> Iterator
                     if undone.kept:
                         row["kept"] = list(undone.kept)
                     more = {} if whole is None else {"whole_run": whole}
-                    yield Row(_row(undone.directory, undone.journal, "undone") | row | more)
+                    yield Row(_row(undone.directory, undone.journal, "undone") | row | more, undone.directory)
     except KsegError as error:
         yield Failure(path, str(error), error.exit_status)
 

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from kseg.cli.change_options import FollowLinks
 from kseg.cli.option_schema import Argument, Option
-from kseg.cli.options import Json, NoBar, NoJobs, NoNow, Quiet, Verbose
+from kseg.cli.options import Json, NoJobs, NoNow, NoProgress, Quiet, Verbose
 from kseg.cli.read_only_paths import refuse_read_only
-from kseg.jobs.events import Event
+from kseg.jobs.events import Advance, Event, Row
 from kseg.segment.errors import UsageError
 
 EXAMPLES = (
@@ -56,7 +56,7 @@ def command(
     now: NoNow = None,
     jobs: NoJobs = None,
     quiet: Quiet = False,
-    no_progress: NoBar = False,
+    no_progress: NoProgress = False,
 ) -> int:
     """Take back what a command changed: every file is again what it was, with its time and permissions.
 
@@ -84,7 +84,10 @@ def command(
 
     def events() -> Iterator[Event]:
         if is_together:
-            yield from undo_paths(journals, finish, follow_links)
+            for event in undo_paths(journals, finish, follow_links):
+                yield event
+                if isinstance(event, Row) and isinstance(event.result, str):
+                    yield Advance(event.result, 0)
         for path in journals:
             if list_only:
                 yield from list_runs(path)
@@ -105,7 +108,7 @@ def command(
         json=json,
         quiet=quiet,
         verbose=verbose,
-        progress=False,
+        progress=not no_progress,
         words=report.words,
         report=report,
         remains=lambda values: values.get("state") == "forgotten" and not values["applied"],

@@ -1,11 +1,11 @@
 """What a broker would make of the data directories, in a few sentences."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kseg.cli.text.amounts import rough_duration_words, size_words
 from kseg.segment.counted import counted
-from kseg.segment.terminal import visible
+from kseg.segment.terminal import shown_path, visible
 
 Values = Mapping[str, Any]
 
@@ -54,7 +54,7 @@ def _lost(values: Values) -> Iterator[str]:
     """What leaves the logs, or is not served."""
     cut = values["partitions_truncated"]
     if cut:
-        yield f"it cuts {_listed([_cut_words(each) for each in cut])}"
+        yield f"it cuts {_listed(cut, _cut_words)}"
     failed = values["partitions_failed"]
     if failed:
         yield f"it cannot load {_listed([each['partition'] for each in failed])}"
@@ -77,14 +77,12 @@ def _aside(values: Values) -> Iterator[str]:
 def _cut_words(row: Values) -> str:
     records = row["records_lost"]
     what = "" if records is None else f"{counted(records, 'record')}, "
-    return (
-        f"{row['partition']} at offset {row['log_end_offset']} ({what}{counted(row['bytes_lost'], 'byte')})"
-    )
+    return f"{shown_path(row['partition'])} at offset {row['log_end_offset']} ({what}{counted(row['bytes_lost'], 'byte')})"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _listed(names: Sequence[Any], words: Callable[[Any], str] = shown_path) -> str:
     more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return f"{', '.join(names[:_SHOWN])}{more}"
+    return f"{', '.join(map(words, names[:_SHOWN]))}{more}"
 
 
 def _time(values: Values) -> str:

@@ -13,7 +13,7 @@ from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import rough_duration_words, size_words
 from kseg.segment.counted import counted
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
-from kseg.segment.terminal import visible
+from kseg.segment.terminal import shown_path
 
 Values = Mapping[str, Any]
 
@@ -119,7 +119,7 @@ class ChangeReport(ABC):
         if self.partitions == 1:
             self._alone += self._words(values)
         self.total(values)
-        name = visible(str(values["partition"]))
+        name = shown_path(str(values["partition"]))
         own = self.line(values)
         if not self.is_unchanged(values):
             self._note_settings(name, self.settings(values))

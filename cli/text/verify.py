@@ -11,7 +11,7 @@ from kseg.cli.text.broker_start import broker_start_words
 from kseg.segment.counted import counted
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.storage import places
-from kseg.segment.terminal import visible
+from kseg.segment.terminal import shown_path
 
 _NAMES_SHOWN = 5
 
@@ -48,7 +48,7 @@ class VerifyReport:
             if values["errors"]:
                 self._damaged_partitions += 1
                 if len(self._damaged) < _NAMES_SHOWN:
-                    self._damaged.append(os.path.basename(places.abspath(str(values["path"]))))
+                    self._damaged.append(shown_path(os.path.basename(places.abspath(str(values["path"])))))
 
     def opening(self, summary: RunSummary) -> Iterator[Line]:
         yield self._verdict(summary)
@@ -59,7 +59,7 @@ class VerifyReport:
         risk = f"at most {counted(self._offsets_at_risk, 'record')} at risk" if self._offsets_at_risk else ""
         if self._damaged_partitions and self._partitions > 1:
             more = self._damaged_partitions - len(self._damaged)
-            names = visible(", ".join(self._damaged)) + (f" and {more:,} more" if more else "")
+            names = ", ".join(self._damaged) + (f" and {more:,} more" if more else "")
             sound = self._partitions - self._damaged_partitions
             words = f"{counted(self._partitions, 'partition')}: {sound:,} sound, {self._damaged_partitions:,} damaged: {names}"
             yield Line(f"{words}; {risk}" if risk else words)

@@ -22,6 +22,7 @@ from kseg.segment.partition.names import (
     parse_file_name,
 )
 from kseg.segment.storage import places
+from kseg.segment.terminal import shown_path
 
 META_PROPERTIES = NAME_BY_ROLE[Role.META_PROPERTIES]
 _WRITTEN_SINCE = (NAME_BY_ROLE[Role.PARTITION_METADATA], NAME_BY_ROLE[Role.LEADER_EPOCHS])
@@ -39,15 +40,15 @@ def why_identity_is_missing(log_dir: str, partitions: Iterable[str]) -> str:
     for path in paths:
         for name in _WRITTEN_SINCE:
             if places.lexists(os.path.join(path, name)):
-                return f"{os.path.basename(path)} has a {name}"
+                return f"{shown_path(os.path.basename(path))} has a {name}"
     if not any(places.lexists(os.path.join(log_dir, NAME_BY_ROLE[role])) for role in OFFSET_CHECKPOINT_ROLES):
         return ""
     for other in _siblings(log_dir):
-        return f"{other} next to it has one"
+        return f"{shown_path(other)} next to it has one"
     for path in paths[:_MAX_PARTITIONS_CHECKED]:
         magic = _first_magic(path)
         if magic in _YOUNGER_MAGICS:
-            return f"{os.path.basename(path)} has batches of magic {magic}"
+            return f"{shown_path(os.path.basename(path))} has batches of magic {magic}"
     return ""
 
 

@@ -22,6 +22,7 @@ from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import NAME_BY_ROLE, OFFSET_CHECKPOINT_ROLES, PartitionState, Role
 from kseg.segment.partition.recognition import list_log_directory
 from kseg.segment.partition.targets import LogDirTarget
+from kseg.segment.terminal import shown_path
 
 _SHOWN_REASONS = 3
 _SMALL_ROLES = (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES)
@@ -113,7 +114,7 @@ def _topic_ids(directory: LogDirectory, options: VerifyOptions) -> Iterator[Find
         )
         path = os.path.join(directory.path, name.text, METADATA_FILE)
         if other_topic != name.topic:
-            message = f"the topic id {topic_id} of {name.topic} is also that of {other_topic}"
+            message = f"the topic id {topic_id} of {shown_path(name.topic)} is also that of {shown_path(other_topic)}"
             yield Finding("topic-id-conflict", path, message, numbers={"topic_id": topic_id})
         elif other_id != topic_id:
             message = f"the topic id {topic_id} of {name.text} differs from {other_id} of other partitions"

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import pty
 import re
+import select
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from kseg.cli.main import run
+from tests.support.broker_dirs import broker_dir
 from tests.support.paths import ROOT
 from tests.support.stub_commands import toy_files
 
@@ -115,3 +119,65 @@ def test_work_that_tells_no_bytes_shows_its_targets_and_errors(tmp_path: Path) -
     out, seen = errors_of(paths, progress="yes", jobs="1", terminal=True, script=STEADY)
     assert b" of 6 targets, " in seen and b" errors" in seen
     assert out.decode().splitlines()[0].startswith("DAMAGED: 6 errors")
+
+
+# --- every command that can take long
+
+EVERY = """
+import sys
+from kseg.cli import progress
+from kseg.cli.main import run
+progress.PATIENCE_SECONDS = progress.REDRAW_SECONDS = -1.0
+sys.exit(run(sys.argv[1:]))
+"""
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "verify": (),
+    "doctor": (),
+    "list": ("--count",),
+    "dump": ("--format", "table"),
+    "lookup": ("--key", "key-5"),
+    "transactions": (),
+    "export": ("--to", "json", "--output", "out"),
+    "what-if": ("--codec", "none"),
+    "recover": (),
+    "recover --apply": (),
+    "undo": (),
+    "compact": ("--cleanup-policy", "compact"),
+    "retain": ("--retention-ms", "7d", "--cleanup-policy", "delete"),
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return broker_dir(tmp_path_factory.mktemp("progress") / "data", 1, 3)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_long_work_shows_how_far_it_is(
+    command: str, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the order of the table: what is undone was applied before."""
+    monkeypatch.chdir(data.parent)
+    if command == "undo":
+        run(["recover", "--apply", "--quiet", str(data)])
+    parent, child = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "100", "PYTHONPATH": str(ROOT)}
+    words = [*command.split(), *COMMANDS[command], data.name]
+    with subprocess.Popen(
+        [sys.executable, "-c", EVERY, *words], stdout=subprocess.PIPE, stderr=child, env=environment
+    ) as process:
+        assert process.stdout is not None
+        reader = threading.Thread(target=process.stdout.read)
+        reader.start()
+        seen = b""
+        while b"0:00:0" not in seen and (process.poll() is None or select.select([parent], [], [], 0)[0]):
+            if select.select([parent], [], [], 0.05)[0]:
+                seen += os.read(parent, 1 << 16)
+        while process.poll() is None:  # what it still says is of no interest, but has to go somewhere
+            if select.select([parent], [], [], 0.05)[0]:
+                os.read(parent, 1 << 16)
+        reader.join()
+    os.close(child)
+    os.close(parent)
+    assert b"0:00:0" in seen, "the time that has passed, at the end of the bar"
+    assert process.returncode in (0, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -217,3 +218,16 @@ def test_of_many_plans_the_costliest_come_first() -> None:
         "22 partitions (t-99, t-199, t-299, …): a repair is due: 3 steps; policy salvage loses 99 records; policy kafka loses 198 records"
     )
     assert lines[-1] == f"… and {2200 - 20 * 22:,} more partitions (--verbose shows all)"
+
+
+def test_names_that_cannot_be_seen_are_told_as_a_shell_takes_them(tmp_path: Path, say: Say) -> None:
+    """In the lines about partitions as in those about paths."""
+    (made,) = broker_dir(tmp_path / "made", 1, 1).glob("orders.00-0")
+    odd = os.fsdecode(b"a\nb\xff-0")
+    shutil.copytree(made, tmp_path / "odd" / odd)
+    shutil.copytree(made, tmp_path / "odd" / "even-0")
+    bad_crc(tmp_path / "odd" / odd / f"{0:020d}.log")
+    quoted = r"$'a\x0ab\xff-0'"
+    for command in ("verify", "recover"):
+        text = "\n".join(say(command, *NOW, tmp_path / "odd")[1])
+        assert quoted in text and "\\n" not in text and "\udcff" not in text
