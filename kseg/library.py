@@ -1,10 +1,9 @@
-"""kseg as a library: what lies on a broker's disk, as Python values. `import kseg` gives these names; docs/library.md has examples.
+"""kseg as a library: the logs on a broker's disk as Python values. `import kseg` exports these names; docs/library.md has examples.
 
     kseg.open(path, …)  →  Logs  →  partitions  →  batches, records, findings, Arrow tables
 
-Read-only: nothing here writes, and nothing needs a broker. Damage does not end an iteration: what cannot be read goes to `on_finding`,
-and the iteration goes on behind it, as the commands do. Only what is exported here is promised to stay (docs/library.md);
-the rooms below are not.
+Read-only: nothing here writes or needs a broker. Damage does not end an iteration: it is reported to `on_finding` and skipped, as the
+commands do. The stability promise covers only what is exported here (docs/library.md), not the packages below.
 """
 
 import os
@@ -66,7 +65,7 @@ _LATEST = L.INT64_MAX
 
 
 def open_logs(*paths: str | os.PathLike[str]) -> "Logs":
-    """What lies under paths: segments (`.log`), partition directories, data directories, or parents of several. Known as `kseg.open`.
+    """Open segments (`.log`), partition directories, data directories, or parents of several. Exported as `kseg.open`.
 
     Only directories are listed; files are opened when something is read. Raises UnreadableInput when a path cannot be read, UsageError
     when none was given.
@@ -77,7 +76,7 @@ def open_logs(*paths: str | os.PathLike[str]) -> "Logs":
 
 
 class Logs:
-    """Partitions and data directories on a disk; a context manager that closes the partitions that were opened."""
+    """Partitions and data directories; a context manager that closes every partition opened through it."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._targets = resolve_targets(paths, expand=Expansion.VERIFY)
@@ -90,7 +89,7 @@ class Logs:
         self.close()
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         for partition in self._open:
             partition.close()
         self._open.clear()
@@ -101,7 +100,7 @@ class Logs:
         return tuple(target.path for target in self._targets if isinstance(target, LogDirTarget))
 
     def partitions(self, topic: str = "*", number: int | None = None) -> "Iterator[Partition]":
-        """The partitions by name, each to be used before the next one is asked for, unless it is kept open by `with`. topic: a glob.
+        """The partitions by name; each is closed when the next one is taken, unless a `with` keeps it open. topic: a glob.
         number: only this partition. Directories with a suffix (`-stray`, `-future`) have their `state`."""
         for target in self._targets:
             if isinstance(target, LogDirTarget):
@@ -131,7 +130,7 @@ class Logs:
         raise UnreadableInput(f"there is no partition {topic}-{number} among the given paths")
 
     def verify(self, level: Level = "default", now_ms: int | None = None) -> Iterator[Finding]:
-        """What is wrong, or worth knowing, of everything: the findings of `kseg verify`, but for those that compare several log dirs with the
+        """The findings of `kseg verify` on everything opened, except those that compare several log dirs with the
         cluster's metadata. level: as that command's. now_ms: the clock for rules that need one."""
         for target in self._targets:
             yield from _findings(target, level, now_ms)
@@ -147,10 +146,10 @@ class Segment:
 
 
 class Partition:
-    """The log of one partition (or of a single segment that was named by itself); a context manager.
+    """The log of one partition, or a single segment given by its path; a context manager.
 
     Offsets, timestamps (epoch milliseconds) and sizes are integers. Every method that reads raises UnreadableInput when a file cannot
-    be opened; `on_finding` is told of damage, and without it damage is passed over in silence.
+    be opened; damage goes to `on_finding`, and without one it is skipped silently.
     """
 
     def __init__(self, target: Target) -> None:
@@ -168,7 +167,7 @@ class Partition:
         return f"Partition({self.path!r})"
 
     def close(self) -> None:
-        """Let go of its files; reading again opens them again."""
+        """Close the files; reading opens them again."""
         if self._opened is not None:
             self._opened.__exit__(None, None, None)
             self._opened = None
@@ -230,7 +229,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where readers of committed data stop."""
+        """The offset at which read_committed consumers stop."""
         from kseg.segment.partition.derived_state import last_stable_offset
 
         return last_stable_offset(self._log)
@@ -240,7 +239,7 @@ class Partition:
     def batches(
         self, start: int = 0, end: int | None = None, *, on_finding: OnFinding | None = None
     ) -> Iterator[Batch]:
-        """The sound batches that hold offsets from `start` up to before `end`, by position. Raises UsageError for a log of Kafka 0.7."""
+        """The sound batches with offsets in [start, end), by position. Raises UsageError for a log of Kafka 0.7."""
         tell = on_finding or _ignore
         stop = _LATEST if end is None else end
         with self._reopened() as log:  # a log says each finding once
@@ -267,19 +266,19 @@ class Partition:
         committed: bool = False,
         on_finding: OnFinding | None = None,
     ) -> Iterator[Record]:
-        """The records with start ≤ offset < end and start_ms ≤ timestamp < end_ms, in order, without control records and without what
-        lies below the log start. committed: only those that a reader of committed data gets."""
+        """The records with start ≤ offset < end and start_ms ≤ timestamp < end_ms, in order, without control records and records
+        below the log start offset. committed: only those that a read_committed consumer gets."""
         from kseg.library_records import records_of_piece
 
         for piece in self._pieces(start, end, start_ms, end_ms, committed):
             yield from records_of_piece(piece, on_finding or _ignore)
 
     def record(self, offset: int) -> Record | None:
-        """The record with an offset; None where there is none (compacted away, a control record, damaged, not there)."""
+        """The record at an offset; None when there is none: compacted away, a control record, damaged, or out of range."""
         return next(self.records(offset, offset + 1), None)
 
     def offset_for_time(self, timestamp_ms: int) -> int | None:
-        """The offset that a broker's ListOffsets gives for a timestamp: of the first record with at least this timestamp; None when all
+        """The offset that a broker's ListOffsets returns for a timestamp: that of the first record at or after it; None when all
         are older. Raises UsageError for a log of Kafka 0.7, whose messages have no timestamps."""
         from kseg.inspection.lookup.by_time import by_timestamp
         from kseg.inspection.query import LookupQuery
@@ -307,8 +306,8 @@ class Partition:
         committed: bool = False,
         on_finding: OnFinding | None = None,
     ) -> "Iterator[pyarrow.RecordBatch]":
-        """The records as Arrow batches, with the columns of `kseg export` (docs/export.md), or those named, in that order. Needs
-        `kseg[export]`. Raises UsageError for a column that there is not."""
+        """The records as Arrow batches, with the columns of `kseg export` (docs/export.md) or those named, in that order. Needs
+        `kseg[export]`. Raises UsageError for an unknown column."""
         import pyarrow as pa
 
         from kseg.inspection.arrow.arrow_schema import RECORD_SCHEMA
@@ -340,7 +339,7 @@ class Partition:
         committed: bool = False,
         on_finding: OnFinding | None = None,
     ) -> "pyarrow.Table":
-        """The same as one table, which has to fit into memory; `to_arrow().to_pandas()` is a DataFrame of pandas."""
+        """The same as one table, which must fit in memory; `to_arrow().to_pandas()` is a pandas DataFrame."""
         import pyarrow as pa
 
         from kseg.inspection.arrow.arrow_schema import RECORD_SCHEMA
@@ -363,7 +362,7 @@ class Partition:
     def _pieces(
         self, start: int, end: int | None, start_ms: int | None, end_ms: int | None, committed: bool
     ) -> "Iterator[LogPiece]":
-        """The stretches of its files that hold what is asked for."""
+        """The byte ranges of the log that hold the records asked for."""
         from kseg.inspection.export.export_ranges import pieces_of
         from kseg.inspection.record_filter import Selection
 
@@ -398,7 +397,7 @@ def _size_bytes(path: str) -> int:
 
 
 def _tell(log: "PartitionLog", tell: OnFinding) -> None:
-    """Hand on what was found since the last time."""
+    """Report what was found since the last call."""
     for finding in log.findings:
         tell(finding)
     log.findings.clear()

@@ -1,14 +1,14 @@
-"""The stream of events of `kseg doctor`: what several commands know about the same data directories, each asked once.
+"""The events of `kseg doctor`: what several commands know about the same data directories, each asked once.
 
 1. The machine: is a broker running, was the last stop clean, what is free (`inspection.log_dir_host`).
 2. Which node this is, and which version wrote it (the metadata log).
 3. `verify`, with its forecast of a broker's start.
 4. Of each partition with an error what its repair costs under either policy (the plan of `recover`).
 5. Hanging transactions (`transactions`), and committed offsets outside their logs (`groups`).
-6. What serves nobody any more, and what is kept for `undo` (`inspection.disk_leftovers`, `undo --list`).
+6. Files that nothing needs any more, and what is kept for `undo` (`inspection.disk_leftovers`, `undo --list`).
 7. The steps that follow (`next_steps`).
 
-Rows of other commands are passed on as those commands print them. What 4 and 5 find wrong with files has been told by 3.
+Rows of other commands are passed on as those commands print them. Findings of 4 and 5 about files are dropped: 3 has reported them.
 """
 
 import os
@@ -46,14 +46,14 @@ _LOCAL_HOSTS = ("", "0.0.0.0", "::")
 
 @dataclass(slots=True)
 class _Damage:
-    """errors: how many of each kind a partition has."""
+    """errors: the number of each kind of error in a partition."""
 
     target: PartitionTarget
     errors: dict[str, int] = field(default_factory=dict)
 
 
 class Examination:
-    """One run of `doctor`. request: what was asked for. over: who works on targets. now_ms: when."""
+    """One run of `doctor`. request: the options of the run. over: the executor of targets. now_ms: the time of the run."""
 
     def __init__(self, request: Request, metadata: str | None, over: Over, now_ms: int) -> None:
         self._request = request
@@ -70,14 +70,14 @@ class Examination:
     def look(
         self, targets: Sequence[Target], options: "VerifyOptions"
     ) -> "tuple[VerifyOptions, Sequence[Event]]":
-        """What is known before anything is verified: the rows of the data directories and their nodes first."""
+        """What is known before verification: the rows of the data directories and their nodes."""
         self._targets = targets
         self._finder = finder_for(targets, self._metadata)
         self._options, told = self._verification.look(targets, options, self._finder)
         return self._options, [*self._hosts(), *told]
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
-        """The events of the verification, and behind them everything else."""
+        """The events of the verification, then everything that depends on them."""
         partitions = {target.path: target for target in self._targets if isinstance(target, PartitionTarget)}
         for event in self._verification.through(events):
             if isinstance(event, Finding):
@@ -252,8 +252,8 @@ class Examination:
 
 
 def bootstrap_server(image: "MetadataImage", node_id: int | None) -> str | None:
-    """HOST:PORT of a broker that clients can reach, of this node where it has one; None where none is registered. A listener that binds
-    all addresses is asked on this machine."""
+    """HOST:PORT of a broker that clients can reach, preferably of this node; None when no broker is registered. For a listener on all
+    addresses it is this machine."""
     brokers = sorted(
         image.brokers.values(), key=lambda broker: (broker.id != node_id, broker.is_fenced, broker.id)
     )

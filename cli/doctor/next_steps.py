@@ -1,13 +1,13 @@
-"""What to do, in the order in which it has to be done, from what an examination has found: every step a command as it can be typed.
+"""What to do next, in order, derived from an examination. Every step is a command that can be typed as it stands.
 
-1. While a broker runs: stop it, when anything is to be changed. What was read of a running broker's files may be half a moment old.
-2. What a killed kseg left half done is in the way of everything else: take it back, and look again.
-3. A full file system: free room first, repairs need some.
-4. Repair: the plan, then the same with --apply; where bytes cannot be read, a copy of the disk comes before.
+1. Where a broker runs and something has to change: stop it. What was read beside a running broker may already be out of date.
+2. A kseg run that was killed half way blocks everything else: take it back, and look again.
+3. Where the file system is full: free space first, because repairs need some.
+4. Repair: the plan, then the same with --apply. Where bytes cannot be read, copy the disk first.
 5. Look again.
-6. Once the broker runs: end hanging transactions, and set back groups that would meet an offset that is not in the log.
+6. Once the broker runs: abort hanging transactions, and reset groups whose committed offset is outside the log.
 
-Where nothing is to be repaired but something is suspicious, the one step is the command that looks closer.
+Where nothing needs repair but something is suspicious, the only step is the command that looks closer.
 """
 
 from collections.abc import Iterator
@@ -45,8 +45,8 @@ class NextStep:
 
 @dataclass(slots=True)
 class Situation:
-    """What an examination has found, as far as steps depend on it. bootstrap_server: of the cluster, None where
-    the metadata log has no broker. undo_bytes: what is kept for `undo`."""
+    """The results of an examination that steps depend on. bootstrap_server: of the cluster; None when the metadata log has no broker.
+    undo_bytes: kept for `undo`."""
 
     request: Request
     node_id: int | None = None
@@ -61,7 +61,7 @@ class Situation:
     stranded: "list[OffsetOfGroup]" = field(default_factory=list)
 
     def note(self, finding: Finding) -> None:
-        """Take in what a finding advises."""
+        """Collect the command that a finding advises."""
         if finding.severity == INFO:
             return
         self.has_unreadable |= finding.id == "unreadable"
@@ -72,13 +72,13 @@ class Situation:
 
     @property
     def advice(self) -> str:
-        """The command that the gravest findings advise; empty when there are none."""
+        """The command that the gravest findings advise; empty without findings."""
         hints = self.hints.get(ERROR) or self.hints.get(WARNING)
         return next_command(hints, "doctor", self.request) if hints else ""
 
 
 def next_steps(situation: Situation) -> Iterator[NextStep]:
-    """The steps, in order; none where nothing is to be done but to start the broker."""
+    """The steps, in order; none when the broker can simply be started."""
     is_due = bool(situation.hints.get(ERROR))
     for step in _mend_files(situation):
         yield step if is_due else replace(step, is_due=False)
@@ -163,7 +163,7 @@ def _end_transactions(situation: Situation) -> Iterator[NextStep]:
 
 
 def _set_groups(situation: Situation) -> Iterator[NextStep]:
-    """A consumer whose offset is not in the log goes by auto.offset.reset, which may skip everything or read everything again."""
+    """A consumer whose committed offset is outside the log falls back to auto.offset.reset, which may skip or repeat everything."""
     by_topic: dict[tuple[str, str], list[int]] = {}
     for each in situation.stranded:
         by_topic.setdefault((each.group, each.topic), []).append(each.partition)

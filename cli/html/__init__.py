@@ -1,1 +1,1 @@
-"""`--html FILE`: the answer of a command as one file for a browser, to be read, sorted, printed and attached to an incident."""
+"""`--html FILE`: the result of a command as one self-contained HTML file, to read, sort, print and attach to an incident."""

@@ -1,4 +1,4 @@
-"""A value of a JSON line as a cell of a table: what is read, what it is sorted by, and how it is set."""
+"""Values of JSON lines as table cells: the text, the sort key and the style."""
 
 from collections.abc import Callable, Iterable, Mapping, Sized
 from typing import NamedTuple
@@ -16,7 +16,7 @@ _MAX_TEXT = 4000  # a message that is longer is none that anybody reads
 
 
 class Cell(NamedTuple):
-    """text: shown. sort: a number where the text does not tell it, or is no number. style: classes of the stylesheet."""
+    """text: as shown. sort: a number to sort by when the text would sort differently. style: CSS classes."""
 
     text: str
     sort: int | float | None = None
@@ -27,7 +27,7 @@ NOTHING = Cell("", None, "nothing")
 
 
 class HtmlColumn(NamedTuple):
-    """A column of a table. key: where the value is in the row, a path with dots. kind: a name in `_MAKERS`."""
+    """A column of a table. key: dotted path of the value in the row. kind: a name in `_MAKERS`."""
 
     title: str
     key: str
@@ -39,7 +39,7 @@ class HtmlColumn(NamedTuple):
 
 
 def cell(row: Values, column: HtmlColumn) -> Cell:
-    """The cell of a row. What is missing or null is an empty cell, which sorts last."""
+    """The cell of a row. A missing or null value is an empty cell and sorts last."""
     value: object = row
     for name in column.key.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -68,7 +68,7 @@ def _count(value: object) -> Cell:
 
 
 def _plain_number(value: object) -> Cell:
-    """An id or an offset, which nobody adds up: digits without commas."""
+    """An id or an offset: digits without thousands separators."""
     return Cell(str(value), None, "n")
 
 
@@ -87,7 +87,7 @@ def _duration(value: object) -> Cell:
 
 
 def _rough(value: object) -> Cell:
-    """A duration that nobody types: of two units at most."""
+    """An approximate duration, in two units at most."""
     days, rest = divmod(_number(value), 86_400_000)
     hours = rest / 3_600_000
     text = f"{days:,} d {hours:.0f} h" if days else rough_duration_words(rest / 1000)
@@ -128,7 +128,7 @@ def _flag(value: object) -> Cell:
 
 
 def _alarm(value: object) -> Cell:
-    """A number of which any but 0 is bad."""
+    """A number that is bad unless it is 0."""
     return Cell(f"{_number(value):,}", None, "n bad" if value else "n z")
 
 

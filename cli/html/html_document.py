@@ -1,9 +1,9 @@
-"""The values of a report to one HTML file that needs nothing else and can do nothing else.
+"""Render a report as one HTML file that loads nothing and runs nothing but its own scripts.
 
-Names, keys and messages come from the evidence, and somebody may have chosen them to attack whoever opens the report:
+Names, keys and messages come from the evidence, and may have been chosen to attack whoever opens the report:
 
-1. Jinja2 escapes everything that a template prints. What cannot be seen or turns text around is spelt out before that (`_shown`).
-2. Data for scripts are JSON in a `<script type="application/json">`, without any `<`, `>` or `&`, so nothing in them ends the element.
+1. Jinja2 escapes everything that a template prints. Invisible and bidirectional characters are spelt out before that (`_shown`).
+2. Data for scripts is JSON in a `<script type="application/json">`, free of `<`, `>` and `&`, so nothing in it can end the element.
 3. A Content-Security-Policy allows the scripts and styles of this file by their hashes and nothing else: no handler in an attribute, no request,
    no frame, no form. Trusted Types are required, so that no script can put text into the document as HTML.
 """
@@ -37,12 +37,12 @@ class ReportStep(NamedTuple):
 
 
 def asset(name: str) -> str:
-    """A file that came with this module."""
+    """A file that ships with this module."""
     return read_small(os.path.join(_ASSETS, name)).decode()
 
 
 def rendered(pictures: Mapping[str, object] | None, **values: object) -> bytes:
-    """The file. pictures: the numbers that the pictures are drawn from, None for a report without. values: what else `page.html` prints."""
+    """The HTML file. pictures: the data of the charts; None for a report without any. values: everything else that `page.html` prints."""
     style = asset("report.css")
     scripts = [asset("report.js")]
     if pictures is not None:
@@ -60,7 +60,7 @@ def rendered(pictures: Mapping[str, object] | None, **values: object) -> bytes:
 
 
 def _policy(scripts: list[str], style: str) -> str:
-    """What the browser may do with the file."""
+    """The Content-Security-Policy of the file."""
     sources = " ".join(map(_hash, scripts))
     return (
         f"default-src 'none'; script-src {sources}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'; "
@@ -91,14 +91,14 @@ def _environment() -> "Environment":
 
 
 def _shown(value: object) -> object:
-    """Text from the evidence without what cannot be seen; bytes that are no UTF-8 as `\\xff`."""
+    """Text from the evidence with invisible characters spelt out, and bytes that are not UTF-8 as `\\xff`."""
     if type(value) is not str:  # Markup and numbers
         return value
     return re.sub(f"[{RAW}]", lambda match: f"\\x{ord(match[0]) - 0xDC00:02x}", visible(value))
 
 
 def _as_it_is(text: str) -> object:
-    """Of an asset: the text of a script or a style is not escaped."""
+    """The text of a script or stylesheet, which must not be escaped."""
     from markupsafe import Markup
 
     return Markup(text)

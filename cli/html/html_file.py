@@ -1,7 +1,7 @@
-"""The file of `--html`: it is replaced only when it is a report of kseg's, and as a whole or not at all.
+"""The file of `--html`: only a report of kseg's own is ever replaced, and atomically.
 
-Somebody who writes a report every night names the same file each time; somebody who mistypes a name must not lose what lies there.
-So a file that begins as reports do is replaced, and any other is refused: before the work, which may take hours, and again after it.
+A nightly job names the same file every time; a mistyped name must not cost anyone a file. So a file that begins like a report is
+replaced and any other is refused: before the work, which may take hours, and again after it.
 """
 
 import os
@@ -17,7 +17,7 @@ MARK = b"<!doctype html><!-- a report of kseg -->"
 
 
 def check_place(path: str) -> None:
-    """Raises Refused where a report cannot be written: something else is there, or no directory to write into."""
+    """Raises Refused when a report cannot be written there: another file is in the way, or the directory is missing."""
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise Refused(f"cannot write {path}: {folder} is not a directory")
@@ -34,7 +34,7 @@ def check_place(path: str) -> None:
 
 
 def write_report(path: str, data: bytes) -> None:
-    """Put the report into its place. Raises Refused; what was there stays then."""
+    """Move the report into place. Raises Refused, and then leaves what was there."""
     check_place(path)
     folder, name = os.path.split(os.path.abspath(path))
     folder = os.path.realpath(folder)

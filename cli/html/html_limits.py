@@ -1,8 +1,8 @@
 """What other limits would free, for the sliders of a report: from the rows of `retain` and `compact`.
 
-`retain` says of each segment with which greatest limits it would go (`goes_at`), each limit alone. So what a limit frees is the sum over the
-segments whose greatest limit is not below it, exactly, and nothing is planned again. `compact` says of each partition how dirty it is and what a compaction
-saves: a broker compacts those that are dirtier than min.cleanable.dirty.ratio.
+For each segment `retain` gives the largest value of each limit at which it would be deleted (`goes_at`). So what a limit frees is exactly
+the sum over the segments whose value is not below it, without planning again. For each partition `compact` gives the dirty ratio and what
+compaction saves: a broker compacts those above min.cleanable.dirty.ratio.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _LEAST_STEPS = 4
 
 @dataclass(slots=True)
 class SegmentMark:
-    """A segment of a picture. count: how many it stands for. verdict: `delete` or `keep`, empty where nobody has judged."""
+    """A segment in a chart. count: the number of segments merged into it. verdict: `delete` or `keep`, empty when retention was not evaluated."""
 
     base_offset: int
     end_offset: int
@@ -56,11 +56,11 @@ class LimitsData:
         self._compactions: list[tuple[str, int, int, float]] = []
 
     def judged(self, row: Values) -> None:
-        """A segment, as `retain` has judged it."""
+        """Take in a segment as `retain` judged it."""
         self._judged.setdefault(str(row["partition"]), []).append(row)
 
     def settled(self, row: Values) -> list[SegmentMark]:
-        """The result of a partition, behind its segments; gives those for a picture."""
+        """Take in the result of a partition, which follows its segments; returns these for its chart."""
         name = str(row["partition"])
         if row.get("command") == "compact":
             self._note_compaction(name, row)
@@ -98,7 +98,7 @@ class LimitsData:
             self._compactions.append((name, before, after, ratio))
 
     def as_data(self) -> dict[str, object]:
-        """What is put into the file; nothing of a run that has judged nothing."""
+        """The data for the file; empty when no segment was judged."""
         data: dict[str, object] = {}
         if self._held:
             most = max(_LEAST_STEPS, STEPS_TOLD // max(1, len(self._steps) * len(_RULES)))
@@ -113,8 +113,8 @@ class LimitsData:
 
 
 def _told(steps: Mapping[int, tuple[int, int]], most: int) -> list[tuple[int, int, int]]:
-    """(greatest limit, bytes, segments) that go with it, from the greatest on; of very many several are told as one with the least of their limits, so that never more is promised than
-    goes."""
+    """(limit, bytes, segments) deleted at that limit, largest limit first. Very many are merged under the smallest of their limits, so that no
+    more is promised than is freed."""
     ordered = sorted(steps.items(), reverse=True)
     each = -(-len(ordered) // most)
     told = []

@@ -1,4 +1,4 @@
-"""From `--html` to the report; nothing is imported for a run without it."""
+"""From `--html` to the report. A run without the option imports nothing for it."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def page_for(path: str | None, command: str, now_ms: int) -> "Page | None":
-    """The report that --html asks for. now_ms: when the run is. Raises Refused where it cannot be written."""
+    """The report that --html asks for. now_ms: the time of the run. Raises Refused when it cannot be written."""
     if path is None:
         return None
     from kseg.cli.html.html_page import HtmlPage

@@ -1,7 +1,7 @@
-"""What `--html` keeps of a run: the same rows, findings and failures that text and JSON lines are made of, as they pass by.
+"""What `--html` collects during a run: the rows, findings and failures that text and JSON output are made of.
 
-Nothing is asked or computed for the report a second time. Verdict and closing lines are those of the text report, figures those of
-the `summary` line, tables are made of the rows (`html_tables`), pictures of the values beside them.
+Nothing is computed a second time for the report. Its verdict and closing lines are those of the text report and its figures those of
+the `summary` line; tables are made from the rows (`html_tables`), charts from the values beside them.
 """
 
 import os
@@ -63,7 +63,7 @@ _ADDED = (
 
 
 class HtmlPage:
-    """The report of one run. path: of the file. now_ms: when the run was."""
+    """The report of one run. path: of the file. now_ms: the time of the run."""
 
     def __init__(self, path: str, command: str, now_ms: int) -> None:
         check_place(path)
@@ -78,7 +78,7 @@ class HtmlPage:
         self._added: dict[tuple[str, bool], int] = {}
 
     def begin(self, targets: Sequence[Target]) -> None:
-        """Before the work. Raises Refused where the file would lie among the evidence."""
+        """Called before the work. Raises Refused when the file would lie inside the evidence."""
         refuse_inside(self._path, targets)
 
     def row(self, values: Mapping[str, object], result: object) -> None:

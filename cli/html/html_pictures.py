@@ -1,11 +1,12 @@
-"""The numbers that the pictures of a report are drawn from, gathered as rows and findings pass by.
+"""The data behind the charts of a report, gathered from rows and findings as they pass by.
 
     segments      of each partition on an offset and on a time axis, with damage (the errors about bytes of its logs) and leader epochs
     topics        bytes of each topic and its partitions
     batches       of each codec: how large its batches are, and what it saves (of the batches that were sampled)
     limits        what retention would free at each limit, what compaction at each dirty ratio
 
-The browser draws them (`assets/pictures.js`). What grows with the data directory is bounded: of many segments several adjacent ones are told as one.
+The browser draws them (`assets/pictures.js`). Their size is bounded whatever the data directory's: adjacent segments are merged when there
+are many.
 """
 
 import os
@@ -29,7 +30,7 @@ _TOPICS_TOLD = 2000  # of what-if
 
 @dataclass(slots=True)
 class PartitionPicture:
-    """What is drawn of a partition. path: of its directory. errors: how many findings. damage: (base offset of the segment, position, length, first and
+    """The chart data of a partition. path: of its directory. errors: the number of findings. damage: (base offset of the segment, position, length, first and
     last offset, finding). epochs: (epoch, first offset, time)."""
 
     path: str
@@ -41,11 +42,11 @@ class PartitionPicture:
 
     @property
     def troubles(self) -> int:
-        """Errors, as far as anybody has told."""
+        """The number of errors reported so far."""
         return self.errors or len(self.damage)
 
     def as_data(self, told: int) -> dict[str, object]:
-        """told: at most so many segments."""
+        """told: the largest number of segments to include."""
         return {
             "path": self.path,
             "bytes": self.bytes,
@@ -59,7 +60,7 @@ class PartitionPicture:
 
 
 class PictureData:
-    """The numbers of one run."""
+    """The chart data of one run."""
 
     def __init__(self) -> None:
         self._partitions: dict[str, PartitionPicture] = {}
@@ -68,7 +69,7 @@ class PictureData:
         self._settings: dict[str, list[tuple[object, ...]]] = {}
 
     def finding(self, finding: Finding) -> None:
-        """An error about bytes of a log is a place in the picture of its partition."""
+        """Mark an error about bytes of a log in the chart of its partition."""
         if finding.severity != ERROR:
             return
         folder, name = os.path.split(finding.path)
@@ -83,7 +84,7 @@ class PictureData:
             )  # fmt: skip
 
     def shape(self, shape: LogShape) -> None:
-        """A log, as somebody has walked it."""
+        """Take in the shape of a log that a command has walked."""
         picture = self._picture(shape.directory)
         if picture is None:
             return
@@ -97,7 +98,7 @@ class PictureData:
             self._codecs.setdefault(name, CodecShape()).add(codec)
 
     def row(self, kind: str, row: Values) -> None:
-        """A line of the run: what it says of a partition as a whole."""
+        """Take in what a row of the run says about a partition as a whole."""
         if kind == "verified" and row.get("kind") == "partition":
             self._partition(str(row["path"]), row["bytes_total"], row["errors"])
         elif kind == "partition" and "directory" in row:
@@ -126,7 +127,7 @@ class PictureData:
             picture.bytes, picture.errors = size_bytes, errors
 
     def as_data(self) -> dict[str, object]:
-        """What is put into the file."""
+        """The data for the file."""
         pictures = sorted(
             self._partitions.values(), key=lambda each: (-each.troubles, -each.bytes, each.path)
         )
@@ -149,7 +150,7 @@ class PictureData:
 
 
 def _thinned(marks: Sequence[SegmentMark], most: int, kept: set[int | None]) -> Iterable[SegmentMark]:
-    """At most about `most` of them: adjacent ones with the same verdict are told as one, but for those in `kept`."""
+    """At most about `most` of them: adjacent ones with the same verdict are merged, except those in `kept`."""
     if len(marks) <= most:
         return marks
     each = -(-len(marks) // most)
@@ -165,7 +166,7 @@ def _thinned(marks: Sequence[SegmentMark], most: int, kept: set[int | None]) -> 
 
 
 def _topics(pictures: Sequence[PartitionPicture]) -> list[list[object]]:
-    """[topic, [[partition, bytes, errors], …]], the largest first."""
+    """[topic, [[partition, bytes, errors], …]], largest first."""
     topics: dict[str, list[tuple[str, int, int]]] = {}
     for picture in pictures:
         name = own_partition_name(picture.path)

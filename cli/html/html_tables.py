@@ -1,4 +1,4 @@
-"""Which tables a report has: for each type of JSON line its columns. A table of which a run gave no row is left out."""
+"""The tables of a report: the columns for each type of JSON line. A table without rows is left out."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ MAX_ROWS = 10_000  # of a table: what a browser still sorts without a pause
 
 
 class TableForm(NamedTuple):
-    """type: of the lines. wanted: which of them. parts: turns a line into several rows. is_open: at first."""
+    """type: of the JSON lines. wanted: selects some of them. parts: turns a line into several rows. is_open: expanded at first."""
 
     id: str
     title: str
@@ -22,8 +22,8 @@ class TableForm(NamedTuple):
 
 
 class HtmlTable(NamedTuple):
-    """A table to be set. columns: those of its form in which there is anything. left_out: rows that are not in it. filters: numbers of the columns that are
-    chosen from."""
+    """A table to render. columns: those of its form that hold any value. left_out: the number of rows omitted. filters: indexes of the columns
+    with a filter."""
 
     form: TableForm
     columns: Sequence[HtmlColumn]
@@ -40,7 +40,7 @@ def _is(kind: str) -> Callable[[Values], bool]:
 
 
 def _start_changes(row: Values) -> Iterable[Values]:
-    """What a broker's start does to partitions, one row each."""
+    """What a broker's start does to each partition, one row each."""
     for effect in ("truncated", "failed", "stray", "offline", "missing", "removed", "future", "unread"):
         found = row.get(f"partitions_{effect}")
         for each in found if isinstance(found, Sequence) else ():
@@ -491,7 +491,7 @@ FORMS: Mapping[str, Sequence[TableForm]] = {
 
 
 class RowsByType:
-    """The lines of a run that its tables need, bounded: of very many of a type, those with errors and the first others."""
+    """The rows of a run that its tables need, bounded: of very many of one type, those with errors and the first of the others."""
 
     def __init__(self, forms: Sequence[TableForm]) -> None:
         self._kept: dict[str, list[Values]] = {form.type: [] for form in forms}
@@ -522,7 +522,7 @@ class RowsByType:
 
 
 def _badness(row: Values) -> tuple[int, int, int]:
-    """What is bad comes first; everything else stays in the order in which it was told."""
+    """Bad rows first; the others keep their order."""
     severity = {"error": 0, "warning": 1}.get(str(row.get("severity")), 2)
     return severity, -_whole(row.get("errors")), -_whole(row.get("warnings"))
 

@@ -1,7 +1,7 @@
 """The settings that are tried, and the properties of Kafka that set them.
 
-Without a batch size and a linger the batches stay as they are, and each is compressed anew: what a broker does with `compression.type` of the topic. With them
-adjacent batches are joined as a producer would have sent them (`rebatching`).
+Without a batch size and linger, batches keep their boundaries and each one is recompressed: what a broker does for the topic's
+`compression.type`. With them, adjacent batches are joined as a producer would have sent them (`rebatching`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,8 @@ _CODECS = {L.codec_name(codec): codec for codec in (L.NONE, L.GZIP, L.SNAPPY, L.
 
 @dataclass(frozen=True, slots=True)
 class TriedSetting:
-    """codec: an id, None for that of each batch. level: on Kafka's scale, None for its default. batch_size, linger_ms: of a producer, None for
-    batches as they are."""
+    """codec: an id; None keeps the codec of each batch. level: on Kafka's scale; None is its default. batch_size, linger_ms: producer
+    settings; None keeps the batches."""
 
     codec: int | None = None
     level: int | None = None
@@ -34,7 +34,7 @@ class TriedSetting:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """Of a producer where batches change, else of the topic."""
+        """The producer properties where batches change, else the topic properties."""
         named: dict[str, str] = {}
         if self.codec_name is not None:
             named["compression.type"] = "uncompressed" if self.codec == L.NONE and not self.is_rebatched else self.codec_name  # fmt: skip
@@ -77,8 +77,8 @@ DEFAULT_BATCHING = ((64 << 10, 20), (256 << 10, 100))  # batch.size, linger.ms
 def candidates_of(
     codecs: Sequence[TriedSetting], batching: Sequence[tuple[int | None, int | None]]
 ) -> tuple[TriedSetting, ...]:
-    """All that is tried: each codec on batches as they are; each way of batching with the codecs of now, and with each codec that was asked for, else
-    zstd. Raises UsageError for a batch size that cannot hold a record."""
+    """Every setting to try: each codec on unchanged batches; each batching with today's codecs and with each codec asked for, zstd by
+    default. Raises UsageError for a batch size that cannot hold a record."""
     for batch_size, _ in batching:
         if batch_size is not None and batch_size <= L.BATCH_HEADER:
             raise UsageError(f"batch.size must be above {L.BATCH_HEADER} bytes")

@@ -1,8 +1,9 @@
-"""From places to a whole topic: how many bytes it would take, and how sure that is.
+"""From samples to a whole topic: how many bytes it would take, and with what confidence.
 
-The estimate is the ratio of the sums over all places, times the bytes of the topic: places with more bytes count for more, and a place whose batches are of odd sizes does not
-pull. Its standard error comes from how far the places stray from that ratio (the ratio estimator of survey sampling: Cochran, Sampling Techniques, chapter 6),
-and the interval is that of Student's t, so few places make it wide. What was all taken has no error.
+The estimate is the ratio of the sums over all samples, times the bytes of the topic, so a sample counts by its bytes and an outlier
+among small ones hardly moves it. The standard error comes from the residuals of the samples (the ratio estimator of survey sampling:
+Cochran, Sampling Techniques, chapter 6); the interval is Student's t, so few samples make it wide. A topic that was read whole has
+no error.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Bytes, and the bounds between which they are with a probability of `CONFIDENCE`."""
+    """Bytes, with their confidence interval at `CONFIDENCE`."""
 
     size_bytes: int
     least_bytes: int
@@ -28,7 +29,8 @@ class Estimate:
 
 
 def estimated(places: Sequence[tuple[int, int]], total_bytes: int, is_all: bool) -> Estimate | None:
-    """places: (bytes now, bytes then) of each. total_bytes: of the whole topic now. None where nothing was sampled."""
+    """places: (bytes now, bytes then) of each sample. total_bytes: of the whole topic now. is_all: the samples are the whole topic. None
+    when nothing was sampled."""
     now, then = sum(old for old, _ in places), sum(new for _, new in places)
     if not now:
         return None

@@ -1,9 +1,10 @@
-"""Places in the logs of a topic, spread evenly, and the batches that lie there.
+"""Samples of a topic's logs, spread evenly, and the batches in them.
 
-All logs of a topic are one row of bytes. It is cut into as many equal parts as places are wanted, and in each part a place begins at a random byte (the
-same in every run): so the sample follows the whole topic, large partitions get more places than small ones, and what comes back at regular
-distances in a log is not met at the same phase each time. A place is some adjacent batches, from the first one that begins at that byte or behind it. Where the sample would
-be as large as the topic, all of it is taken, and there is nothing to estimate.
+1. The logs of a topic are laid end to end and cut into as many equal strata as samples are wanted.
+2. In each stratum a sample begins at a random byte, the same in every run. So large partitions get more samples than small ones, and a
+   pattern that repeats along a log is not hit at the same phase every time.
+3. A sample is a run of adjacent batches, from the first one that begins at or after that byte.
+4. Where the samples would add up to the topic, it is read whole and nothing is estimated.
 """
 
 import random
@@ -26,7 +27,7 @@ _SEED = 0x6B736567
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a place begins: a byte of a `.log`. length: of the part of the log that it stands for in an all-inclusive sample, else how much is taken."""
+    """Where a sample begins, as a position in a `.log`. length: bytes to take; all of the log when the topic is read whole."""
 
     path: str
     position: int
@@ -35,7 +36,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The places of one partition. is_all: they are all of it."""
+    """The samples of one partition. is_all: they cover all of it."""
 
     places: tuple[Place, ...]
     is_all: bool
@@ -44,7 +45,7 @@ class Sample:
 def spread(
     logs: Mapping[str, Sequence[tuple[str, int]]], sample_bytes: int, place_bytes: int
 ) -> dict[str, Sample]:
-    """By partition the places of one topic. logs: by partition the (path, size) of its `.log` files. sample_bytes: of all places together."""
+    """The samples of one topic, by partition. logs: (path, size) of the `.log` files, by partition. sample_bytes: of all samples together."""
     flat = [(partition, path, size) for partition, files in logs.items() for path, size in files if size]
     total = sum(size for _, _, size in flat)
     places: dict[str, list[Place]] = {partition: [] for partition in logs}
@@ -69,7 +70,7 @@ def spread(
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Adjacent valid batches. view: the bytes that the positions in the table are in. rows: of the table."""
+    """Adjacent valid batches. view: the bytes that the table's positions refer to. rows: the range in the table."""
 
     view: memoryview
     table: Columns
@@ -77,7 +78,7 @@ class Stretch:
 
 
 def stretches(place: Place, is_all: bool) -> Iterator[Stretch]:
-    """The batches of a place, in pieces; damage is left out. Pieces share a table: the next one overwrites it. Raises UnreadableInput."""
+    """The batches of a sample, skipping damage. All stretches share one table, which the next one overwrites. Raises UnreadableInput."""
     with MappedFile(place.path) as file:
         size = len(file.view)
         start = _boundary_before(place)
@@ -108,7 +109,7 @@ def stretches(place: Place, is_all: bool) -> Iterator[Stretch]:
 
 
 def _boundary_before(place: Place) -> int:
-    """Where a batch begins at the place or before it, as the index says; 0 where it says nothing."""
+    """The position of the last indexed batch at or before the sample; 0 without an index entry."""
     if not place.position:
         return 0
     try:

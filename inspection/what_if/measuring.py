@@ -1,7 +1,7 @@
-"""The work of `what-if` on one partition: its places, compressed anew with each candidate.
+"""`what-if` on one partition: recompress its samples with each candidate.
 
-Of each place it is told how many bytes its batches take now and would take with each candidate, with the headers. CPU time is that of the compressor alone,
-on this machine, over what it was given; a broker or a producer takes more for all the rest.
+Sizes are those of whole batches, headers included, now and with each candidate. CPU time is the compressor's alone, on this machine;
+a broker or producer spends more around it.
 """
 
 import time
@@ -25,7 +25,7 @@ _NEVER_SHARED = -2  # the producer id of nobody
 
 @dataclass(frozen=True, slots=True)
 class MeasureOptions:
-    """samples: by partition directory. candidates: what is tried."""
+    """samples: by partition directory. candidates: the settings to try."""
 
     samples: Mapping[str, Sample]
     candidates: tuple[TriedSetting, ...]
@@ -33,7 +33,7 @@ class MeasureOptions:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One candidate at one place. content_bytes, cpu_ns: what was compressed, and how long it took."""
+    """One candidate on one sample. content_bytes, cpu_ns: how much was compressed, and the CPU time that took."""
 
     size_bytes: int
     content_bytes: int
@@ -42,7 +42,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPlace:
-    """size_bytes: of its batches now. by_codec: the same by codec. candidates: in their order."""
+    """size_bytes: of its batches now. by_codec: the same, by codec. candidates: in the order of the options."""
 
     size_bytes: int
     by_codec: Mapping[int, int]
@@ -51,7 +51,7 @@ class MeasuredPlace:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPartition:
-    """What was measured of a partition. is_all: its places are all of it."""
+    """What was measured in a partition. is_all: its samples cover all of it."""
 
     directory: str
     is_all: bool
@@ -81,7 +81,7 @@ def measure(target: PartitionTarget, options: MeasureOptions) -> Iterator[Event]
 def measured_place(
     batches: Sequence[SampledBatch], candidates: Sequence[TriedSetting], *, is_cut: bool
 ) -> MeasuredPlace:
-    """Try the candidates on adjacent batches. is_cut: there are others before and behind them, with which theirs would be joined."""
+    """Try the candidates on adjacent batches. is_cut: the log goes on before and after them, so batches at the ends would be joined further."""
     by_codec: dict[int, int] = {}
     for batch in batches:
         by_codec[batch.codec] = by_codec.get(batch.codec, 0) + batch.size_bytes
@@ -116,7 +116,7 @@ def _rebatched(
 def _without_ends(
     whole: Measured, batches: Sequence[SampledBatch], candidate: TriedSetting, ratio: float, fixed_bytes: int
 ) -> Measured:
-    """A place has two ends at which a joined batch is cut in two, each end belonging to its neighbour as well: one cut for each place that the log does not
+    """A sample cuts a joined batch in two at either end, and shares each cut with its neighbour: one cut per sample that the log itself does not
     have. What such a cut costs shows a further one in the middle, and that much is taken off."""
     middle = len(batches) // 2
     halves = [
@@ -127,7 +127,7 @@ def _without_ends(
 
 
 def _ratio(batches: Sequence[SampledBatch], candidate: TriedSetting) -> float:
-    """Of compressed to uncompressed records, batches as they are: what a producer has come to expect."""
+    """Compressed to uncompressed bytes of the batches as they are: the ratio that a producer has learnt."""
     changed = [batch for batch in batches if not batch.is_fixed]
     plain = sum(len(batch.content) for batch in changed)
     if candidate.codec is None:

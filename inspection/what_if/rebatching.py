@@ -1,9 +1,10 @@
 """Adjacent batches joined as a producer with another batch.size and linger.ms would have sent them.
 
-What a producer has sent together stays together. Batches of one producer that follow each other are joined while the first record of the next one is at most
-linger.ms younger than the first of all, and the batch has room by the producer's own estimate (Kafka: MemoryRecordsBuilder.hasRoomFor): header, and of the records
-what they take uncompressed × the compression ratio of late × 1.05. So a batch is never smaller than it is now, and one that was sent because it was full
-by the old batch.size grows. Batches of transactions join others of the same transaction only; control batches stay.
+Records that a producer sent in one batch stay in one batch. Consecutive batches of one producer are joined while the first record of the
+next one is at most linger.ms younger than the very first, and while there is room by the producer's own estimate (Kafka:
+MemoryRecordsBuilder.hasRoomFor): the header, plus the uncompressed size of the records × the recent compression ratio × 1.05. So no batch
+shrinks, and one that was sent because the old batch.size was reached grows. Transactional batches join only others of the same
+transaction; control batches stay.
 """
 
 from array import array
@@ -19,8 +20,8 @@ _ESTIMATION_FACTOR = 1.05  # CompressionRatioEstimator, COMPRESSION_RATE_ESTIMAT
 
 @dataclass(frozen=True, slots=True)
 class SampledBatch:
-    """A batch of a place. content: its records, uncompressed. is_fixed: no setting changes it (control batches, old formats, batches without records, and
-    those that do not decompress). records: empty where nobody needs them."""
+    """A batch of a sample. content: its records, uncompressed. is_fixed: no setting changes it (control batches, old formats, empty batches,
+    and those that cannot be decompressed). records: empty when nothing needs them."""
 
     size_bytes: int
     codec: int
@@ -32,7 +33,7 @@ class SampledBatch:
 
 @dataclass(frozen=True, slots=True)
 class JoinedBatch:
-    """content: uncompressed records. codec: that of its first batch."""
+    """content: uncompressed records. codec: of the first batch."""
 
     content: bytes
     codec: int
@@ -41,7 +42,7 @@ class JoinedBatch:
 def joined(
     batches: Sequence[SampledBatch], batch_size: int | None, linger_ms: int | None, ratio: float
 ) -> list[JoinedBatch]:
-    """The batches that are not fixed, joined. ratio: of compressed to uncompressed bytes, 1 without compression."""
+    """Join the batches that are not fixed. ratio: compressed to uncompressed bytes, 1 without compression."""
     open_groups: dict[tuple[int, int, bool], list[SampledBatch]] = {}
     done: list[list[SampledBatch]] = []
     for batch in batches:
