@@ -194,7 +194,14 @@ def _commits(broker: Broker, clients: GroupClients) -> Producer:
 
 def _share_and_streams(clients: GroupClients) -> None:
     clients.ask("share", group="share-group", topic=FARES, records=40, rejected=[2])
-    clients.ask("streams", group="streams-group", topic=RIDES, member="streams-member")
+    subtopologies = [{"id": "0", "sources": [RIDES]}]
+    clients.ask(
+        "streams",
+        group="streams-group",
+        members=["streams-member"],
+        state="Stable",
+        subtopologies=subtopologies,
+    )
 
 
 def _expire(clients: GroupClients) -> None:

@@ -17,6 +17,7 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.GroupType;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.GroupIdNotFoundException;
 import org.apache.kafka.common.message.OffsetCommitRequestData;
 import org.apache.kafka.common.message.StreamsGroupHeartbeatRequestData;
 import org.apache.kafka.common.requests.AbstractRequest;
@@ -37,6 +38,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.ExecutionException;
 
 /**
  * Groups of a running broker: what Admin says about all of them, and a share group's member, which no other client of the tests has.
@@ -46,14 +48,20 @@ import java.util.Set;
  *   {"do":"share","group","topic","records","rejected"}     joins, reads so many records, rejects those at these offsets and accepts the
  *                                                           others of even offset, releases the rest. The member stays.
  *   {"do":"delete_groups","groups"}  {"do":"delete_offsets","group","topic","partition"}
- *   {"do":"streams","group","topic","member"}              a streams group's member, as far as to a first assignment
+ *   {"do":"streams","group","members","state"}              heartbeats of these members in turns until the group has this state. Those that
+ *                                                           join need "subtopologies": "id", "sources", "sinks" (topics), "repartitions"
+ *                                                           ("name", "partitions") and "changelogs" (names)
+ *   {"do":"streams_leave","group","member"}
  *   {"do":"expiring_commit","group","topic","partition","offset","retention_ms"}    as clients before 2.1 did
  *   {"do":"commit","group","topic","partition","offset"}    as an administrator
  */
 public final class Groups {
+    private static final Duration LIMIT = Duration.ofMinutes(5);
+
     private final Map<String, Object> config;
     private final Admin admin;
     private final Map<String, KafkaShareConsumer<byte[], byte[]>> members = new HashMap<>();
+    private final Map<String, StreamsMember> streamsMembers = new HashMap<>();
 
     private Groups(String bootstrap) {
         config = Map.of("bootstrap.servers", bootstrap);
@@ -74,11 +82,12 @@ public final class Groups {
     private ObjectNode answer(JsonNode request) throws Exception {
         ObjectNode answer = Answer.JSON.createObjectNode();
         switch (request.get("do").asText()) {
-            case "describe" -> describe(answer);
+            case "describe" -> describeAtOnce(answer);
             case "share" -> share(request, answer);
             case "delete_groups" -> admin.deleteConsumerGroups(texts(request.get("groups"))).all().get();
             case "delete_offsets" -> admin.deleteConsumerGroupOffsets(group(request), Set.of(place(request))).all().get();
-            case "streams" -> streams(request, answer);
+            case "streams" -> streams(request);
+            case "streams_leave" -> streamsHeartbeat(request, request.get("member").asText(), -1);
             case "expiring_commit" -> expiringCommit(request);
             case "commit" -> admin.alterConsumerGroupOffsets(group(request), Map.of(place(request),
                 new OffsetAndMetadata(request.get("offset").asLong(), "by an administrator"))).all().get();
@@ -101,6 +110,22 @@ public final class Groups {
         return found;
     }
 
+    /** Once more where a group became one of another type between two of the requests. */
+    private void describeAtOnce(ObjectNode answer) throws Exception {
+        long endNs = System.nanoTime() + LIMIT.toNanos();
+        while (true) {
+            try {
+                describe(answer);
+                return;
+            } catch (ExecutionException error) {
+                if (!(error.getCause() instanceof GroupIdNotFoundException) || System.nanoTime() > endNs) {
+                    throw error;
+                }
+                answer.removeAll();
+            }
+        }
+    }
+
     private void describe(ObjectNode answer) throws Exception {
         ArrayNode groups = answer.putArray("groups");
         ArrayNode members = answer.putArray("members");
@@ -109,29 +134,33 @@ public final class Groups {
         for (GroupListing listing : admin.listGroups().all().get()) {
             GroupType type = listing.type().orElseThrow();
             String name = listing.groupId();
-            groups.addObject().put("group", name).put("group_type", type.toString().toLowerCase())
+            ObjectNode listed = groups.addObject().put("group", name).put("group_type", type.toString().toLowerCase())
                 .put("state", listing.groupState().orElseThrow().toString());
             if (type == GroupType.SHARE) {
                 var described = admin.describeShareGroups(List.of(name)).all().get().get(name);
+                listed.put("epoch", described.groupEpoch()).put("assignment_epoch", described.targetAssignmentEpoch());
                 described.members().forEach(member -> member(members, name, member.consumerId(), null, member.clientId(),
-                    member.host(), member.assignment().topicPartitions()));
+                    member.host(), member.assignment().topicPartitions()).put("member_epoch", member.memberEpoch()));
                 admin.listShareGroupOffsets(Map.of(name, new ListShareGroupOffsetsSpec())).partitionsToOffsetInfo(name).get()
                     .forEach((place, info) -> row(shareOffsets, name, place).put("start_offset", info.startOffset()));
                 continue;
             }
             if (type == GroupType.STREAMS) {
                 var described = admin.describeStreamsGroups(List.of(name)).all().get().get(name);
+                listed.put("epoch", described.groupEpoch()).put("assignment_epoch", described.targetAssignmentEpoch());
                 described.members().forEach(member -> {
                     ObjectNode row = member(members, name, member.memberId(), member.instanceId().orElse(null), member.clientId(),
-                        member.clientHost(), Set.of());
+                        member.clientHost(), Set.of()).put("member_epoch", member.memberEpoch());
                     ArrayNode tasks = row.putArray("active_tasks");
                     member.assignment().activeTasks().forEach(task -> task.partitions().forEach(partition ->
                         tasks.addObject().put("subtopology", task.subtopologyId()).put("partition", partition)));
                 });
             } else if (!listing.isSimpleConsumerGroup()) {
                 var described = admin.describeConsumerGroups(List.of(name)).all().get().get(name);
+                listed.put("epoch", described.groupEpoch().orElse(null)).put("assignment_epoch", described.targetAssignmentEpoch().orElse(null));
                 described.members().forEach(member -> member(members, name, member.consumerId(),
-                    member.groupInstanceId().orElse(null), member.clientId(), member.host(), member.assignment().topicPartitions()));
+                    member.groupInstanceId().orElse(null), member.clientId(), member.host(), member.assignment().topicPartitions())
+                    .put("member_epoch", member.memberEpoch().orElse(null)));
             }
             admin.listConsumerGroupOffsets(Map.of(name, new ListConsumerGroupOffsetsSpec())).partitionsToOffsetAndMetadata(name).get()
                 .forEach((place, committed) -> row(offsets, name, place).put("offset", committed.offset())
@@ -152,34 +181,69 @@ public final class Groups {
         return row;
     }
 
-    /** Two heartbeats in the words of a Kafka Streams client: the first joins, the others acknowledge what was assigned. */
-    private void streams(JsonNode request, ObjectNode answer) throws Exception {
-        var topology = new StreamsGroupHeartbeatRequestData.Topology().setEpoch(1).setSubtopologies(List.of(
-            new StreamsGroupHeartbeatRequestData.Subtopology().setSubtopologyId("0")
-                .setSourceTopics(List.of(request.get("topic").asText()))));
-        int epoch = 0;
-        List<StreamsGroupHeartbeatRequestData.TaskIds> tasks = List.of();
-        for (int round = 0; round < 40; round++) {
-            var data = new StreamsGroupHeartbeatRequestData().setGroupId(group(request)).setMemberId(request.get("member").asText())
-                .setMemberEpoch(epoch).setActiveTasks(tasks).setStandbyTasks(List.of()).setWarmupTasks(List.of());
-            if (epoch == 0) {
-                data.setRebalanceTimeoutMs(60_000).setTopology(topology).setProcessId("process").setClientTags(List.of());
+    /** In the words of a Kafka Streams client: a member's first heartbeat joins, the others acknowledge what was assigned. */
+    private void streams(JsonNode request) throws Exception {
+        String wanted = request.get("state").asText();
+        long endNs = System.nanoTime() + LIMIT.toNanos();
+        while (System.nanoTime() < endNs) {
+            for (String member : texts(request.get("members"))) {
+                streamsHeartbeat(request, member, streamsMembers.containsKey(member) ? 1 : 0);
             }
-            var response = (StreamsGroupHeartbeatResponse) sent(new StreamsGroupHeartbeatRequest.Builder(data).build((short) 0));
-            if (response.data().errorCode() != 0) {
-                throw new IllegalStateException(response.data().toString());
-            }
-            epoch = response.data().memberEpoch();
-            if (response.data().activeTasks() != null) {
-                tasks = response.data().activeTasks().stream().map(each -> new StreamsGroupHeartbeatRequestData.TaskIds()
-                    .setSubtopologyId(each.subtopologyId()).setPartitions(each.partitions())).toList();
-            } else if (!tasks.isEmpty()) {
-                answer.put("epoch", epoch);
+            var described = admin.describeStreamsGroups(List.of(group(request))).all().get().get(group(request));
+            if (described.groupState().toString().equals(wanted)) {
                 return;
             }
-            Thread.sleep(250);
+            Thread.sleep(100);
         }
-        throw new IllegalStateException("nothing was assigned");
+        throw new IllegalStateException("the group is not " + wanted);
+    }
+
+    /** kind: 0 to join, 1 to stay, -1 to leave. */
+    private void streamsHeartbeat(JsonNode request, String member, int kind) throws Exception {
+        StreamsMember known = streamsMembers.getOrDefault(member, new StreamsMember(0, List.of()));
+        var data = new StreamsGroupHeartbeatRequestData().setGroupId(group(request)).setMemberId(member)
+            .setMemberEpoch(kind < 0 ? -1 : known.epoch);
+        if (kind >= 0) {
+            data.setActiveTasks(known.tasks).setStandbyTasks(List.of()).setWarmupTasks(List.of());
+        }
+        if (kind == 0) {
+            data.setRebalanceTimeoutMs(1_800_000).setTopology(topology(request)).setProcessId("process of " + member)
+                .setClientTags(List.of());
+        }
+        var response = (StreamsGroupHeartbeatResponse) sent(new StreamsGroupHeartbeatRequest.Builder(data).build((short) 0));
+        if (response.data().errorCode() != 0) {
+            throw new IllegalStateException(response.data().toString());
+        }
+        var tasks = response.data().activeTasks() == null ? known.tasks : response.data().activeTasks().stream().map(each ->
+            new StreamsGroupHeartbeatRequestData.TaskIds().setSubtopologyId(each.subtopologyId()).setPartitions(each.partitions()))
+            .toList();
+        if (kind < 0) {
+            streamsMembers.remove(member);
+        } else {
+            streamsMembers.put(member, new StreamsMember(response.data().memberEpoch(), tasks));
+        }
+    }
+
+    private static StreamsGroupHeartbeatRequestData.Topology topology(JsonNode request) {
+        List<StreamsGroupHeartbeatRequestData.Subtopology> parts = new ArrayList<>();
+        for (JsonNode each : request.get("subtopologies")) {
+            parts.add(new StreamsGroupHeartbeatRequestData.Subtopology().setSubtopologyId(each.get("id").asText())
+                .setSourceTopics(texts(each.path("sources"))).setRepartitionSinkTopics(texts(each.path("sinks")))
+                .setRepartitionSourceTopics(internalTopics(each.path("repartitions")))
+                .setStateChangelogTopics(internalTopics(each.path("changelogs"))));
+        }
+        return new StreamsGroupHeartbeatRequestData.Topology().setEpoch(1).setSubtopologies(parts);
+    }
+
+    private static List<StreamsGroupHeartbeatRequestData.TopicInfo> internalTopics(JsonNode topics) {
+        List<StreamsGroupHeartbeatRequestData.TopicInfo> found = new ArrayList<>();
+        topics.forEach(topic -> found.add(new StreamsGroupHeartbeatRequestData.TopicInfo().setName(topic.get("name").asText())
+            .setPartitions(topic.get("partitions").asInt()).setReplicationFactor((short) 1).setTopicConfigs(List.of())));
+        return found;
+    }
+
+    /** What a member of a streams group was told last. */
+    private record StreamsMember(int epoch, List<StreamsGroupHeartbeatRequestData.TaskIds> tasks) {
     }
 
     private void expiringCommit(JsonNode request) throws Exception {
