@@ -2,7 +2,9 @@
 
 With several targets and several jobs:
 
-1. Fork the workers (spawn them if this process has threads). SIGINT stays blocked in them: the parent handles Ctrl-C.
+1. Fork the workers (spawn them if this process has threads of Python). SIGINT stays blocked in them: the parent handles Ctrl-C. Threads of
+   libraries, such as Arrow's or librdkafka's, do not survive the fork. That is harmless as long as a worker frees nothing it
+   inherited (the end of a Kafka client would wait for its threads for ever), so what was there before is hidden from its collector.
 2. Assign targets by number, in order. While many targets remain, the next number is already in a worker's pipe when it finishes one;
    near the end it is sent on demand, so that no worker has a queue while another is idle.
 3. A worker sends its events in chunks. The parent always reads from the worker whose target is next in the output; it reads from the
@@ -16,6 +18,7 @@ With several targets and several jobs:
 An exception in the work on one target never stops the others: it becomes a `Failure` that names the target.
 """
 
+import gc
 import os
 import struct
 import time
@@ -256,18 +259,23 @@ class _WorkerPool:
     def _start(self) -> _Worker:
         import multiprocessing
         import signal
-        import threading
 
-        forks = "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
+        from kseg.jobs.forked_worker import can_fork
+
+        forks = can_fork()
         context = multiprocessing.get_context("fork" if forks else "spawn")
         parent_end, child_end = context.Pipe()
         others = [worker.connection for worker in self._workers] + [parent_end] if forks else []
         arguments = (child_end, others, self._work, self._targets, self._options, attached_paths())
         process = context.Process(target=_serve, args=arguments, daemon=True)  # type: ignore[attr-defined]
         masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        collects = gc.isenabled()
+        gc.disable()  # until the worker has put aside what it inherits
         try:
             process.start()
         finally:
+            if collects:
+                gc.enable()
             signal.pthread_sigmask(signal.SIG_SETMASK, masked)
         child_end.close()
         return _Worker(process, parent_end)
@@ -304,6 +312,8 @@ def _serve(
     parent's ends of pipes that a fork copied here; left open, they would hide the parent's death. attached:
     archives and object stores that the parent reads.
     """
+    gc.freeze()
+    gc.enable()
     for other in inherited:
         other.close()
     _end_with_the_parent(connection)

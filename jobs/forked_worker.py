@@ -19,7 +19,10 @@ from typing import NoReturn
 
 
 def can_fork() -> bool:
-    """Whether a fork is possible, and safe: it copies only the thread that calls it."""
+    """Whether a fork is possible, and safe: it copies only the thread that calls it.
+
+    Threads of Python may hold locks that a child needs. Those of libraries do not count: Arrow has some from its import on, and
+    a child that frees nothing of what it inherits is not hurt by their absence."""
     threading = sys.modules.get("threading")
     return hasattr(os, "fork") and (threading is None or threading.active_count() == 1)
 

@@ -1,5 +1,6 @@
 """Order, bounds, deaths and interrupts of the fan-out, with toy work."""
 
+import gc
 import mmap
 import os
 import signal
@@ -13,6 +14,7 @@ import pytest
 
 from kseg.jobs import fanout
 from kseg.jobs.events import Event, Failure, Row, Text
+from kseg.jobs.forked_worker import ForkedWorker
 from kseg.segment.errors import Refused, UnreadableInput
 from kseg.segment.findings import Finding
 
@@ -235,3 +237,41 @@ def is_at_work(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+class Inherited:
+    """What only the process that made it may finalize, such as the client of a broker, whose end waits for its threads."""
+
+    def __init__(self) -> None:
+        self.myself = self  # garbage for the collector alone
+        self.owner = os.getpid()
+
+    def __del__(self) -> None:
+        if os.getpid() != self.owner:
+            os._exit(99)
+
+
+def collect(target: Toy, _options: str) -> Iterator[Event]:
+    gc.collect()
+    yield Text(str(gc.isenabled()).encode())
+
+
+def test_a_worker_finalizes_nothing_that_it_inherits() -> None:
+    Inherited()
+    assert list(fanout.run(collect, toys(2), "", 2)) == [Text(b"True")] * 2
+    assert gc.isenabled()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_forked_worker_finalizes_nothing_that_it_inherits() -> None:
+    Inherited()
+    worker = ForkedWorker(collect_and_tell)
+    try:
+        assert os.read(worker.reads, 1) == b"."
+    finally:
+        worker.kill()
+
+
+def collect_and_tell(_reads: int, writes: int) -> None:
+    gc.collect()
+    os.write(writes, b".")
