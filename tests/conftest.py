@@ -105,6 +105,17 @@ def _bad_sectors_forgotten() -> Iterator[None]:
     unreadable.begin()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _default_jobs() -> Iterator[None]:
+    """Of a command that a test calls here without --jobs: KSEG_TEST_DEFAULT_JOBS, which `./check fast` sets to 1. A fork of a test process
+    costs ten times what it costs the program, and the gate runs the same tests with as many as there are cores."""
+    with pytest.MonkeyPatch.context() as patch:
+        if jobs := os.environ.get("KSEG_TEST_DEFAULT_JOBS"):
+            for module in ("kseg.cli.options", "kseg.cli.run"):
+                patch.setattr(f"{module}.default_jobs", lambda: int(jobs))
+        yield
+
+
 @pytest.fixture(scope="session")
 def capture_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A data directory of Kafka 4.3.1 (see fixtures/README.md). Shared: copy before writing."""
