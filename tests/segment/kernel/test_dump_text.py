@@ -70,20 +70,44 @@ def test_lines(data: bytes, flags: int, room: int) -> None:
 )
 def test_text_is_decoded_as_java_does(value: bytes) -> None:
     """`java_output` is held to real Java by the tests with the real Kafka, and so is this by it."""
+    assert _printed(value) == decode_utf8(value).encode()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_bytes_that_are_no_text(seed: int) -> None:
+    """Long enough that the kernel goes on in blocks, with sequences of all kinds across their ends, and text again behind them."""
+    lots = random.Random(seed)
+    pieces = [bytes([each]) for each in b"a\x7f\x80\xbf\xc0\xc1\xc2\xdf\xe0\xed\xef\xf0\xf4\xf5\xff"]
+    pieces += [
+        b"\xc3\xa9",
+        b"\xe2\x82\xac",
+        b"\xf0\x9f\x98\x80",
+        b"\xed\xa0\x80",
+        b"\xf4\x90\x80\x80",
+        b"\xf0\x9f\x98",
+    ]
+    for length in (1023 + 256, 1024 + 257, 1600, 2500):
+        noise = lots.randbytes(length) if seed % 3 == 0 else b"".join(lots.choices(pieces, k=length))[:length]
+        value = noise + "é€😀a".encode() * (seed % 2 * 40)
+        assert _printed(value) == decode_utf8(value).encode()
+
+
+def _printed(value: bytes) -> bytes:
+    """What a dump prints of a value, in no more room than the kernel asks for."""
     data = sealed(_record(value), 1)
     batches, _ = table_of(data)
 
     def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> bytes:
         cells, state, at = array("q", bytes(8 * 12)), array("q", bytes(48)), numbers(0, 0)
         kernel["record_walk"].read_plain(wrap(data), 0, wrap(batches), 16, wrap(cells), 1, wrap(state))
-        out = bytearray(5000)
+        out = bytearray(1500 + 4 * len(value))
         end = kernel["dump_text"].format_lines(
             wrap(data), wrap(batches), 16, 0, wrap(cells), 1, 1, 3, wrap(out), 0, wrap(at)
         )
         return bytes(out[:end])
 
-    line = both(run).partition(b" payload: ")[2]
-    assert line == decode_utf8(value).encode() + b"\n"
+    line: bytes = both(run)
+    return line.partition(b" payload: ")[2].removesuffix(b"\n")
 
 
 def _record(value: bytes) -> bytes:
