@@ -46,6 +46,7 @@ from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTa
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint
 from kseg.segment.sidecar.metadata_files import decode_meta_properties, decode_partition_metadata
 from kseg.segment.storage import places
+from kseg.segment.storage.attached import is_tiered
 
 KINDS = {
     Role.LOG: "segment",
@@ -207,7 +208,7 @@ def _head(directory: PartitionDirectory, name: str) -> dict[str, object]:
         except FormatError:
             missing.append(f"a readable {metadata.name.name}")
     elif directory.segments and directory.name is not None and not directory.name.is_metadata_log:
-        missing.append("partition.metadata")
+        missing += () if is_tiered(directory.path) else ("partition.metadata",)
     if directory.segments and directory.entry(Role.LEADER_EPOCHS) is None:
         missing.append("leader-epoch-checkpoint")
     return {
@@ -274,7 +275,9 @@ def _log_dir_values(directory: LogDirectory, *, is_brief: bool) -> dict[str, obj
         "node_id": None,
         "cluster_id": None,
         "directory_id": None,
-        "clean_shutdown": directory.entry(Role.CLEAN_SHUTDOWN) is not None,
+        "clean_shutdown": None
+        if is_tiered(directory.path)
+        else directory.entry(Role.CLEAN_SHUTDOWN) is not None,
         "partitions": len(directory.partitions),
         "topics": len({child.partition.topic for child in directory.partitions if child.partition}),
         "bytes": None
@@ -286,7 +289,7 @@ def _log_dir_values(directory: LogDirectory, *, is_brief: bool) -> dict[str, obj
     }
     identity = directory.entry(Role.META_PROPERTIES)
     if identity is None:
-        return values | {"missing": ["meta.properties"]}
+        return values | {"missing": [] if is_tiered(directory.path) else ["meta.properties"]}
     try:
         found = decode_meta_properties(read_small(identity.path))
     except FormatError:

@@ -43,6 +43,7 @@ from kseg.segment.partition.names import (
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.scanning.preallocated_tail import has_preallocated_size
 from kseg.segment.storage import places
+from kseg.segment.storage.attached import is_tiered
 
 _MARKED = f".{FileState.DELETED}"
 _METADATA, _EPOCHS = NAME_BY_ROLE[Role.PARTITION_METADATA], NAME_BY_ROLE[Role.LEADER_EPOCHS]
@@ -119,7 +120,7 @@ def _listed(path: str) -> tuple[list[str], list[str]]:
         L.TXN_INDEX_SUFFIX: others,
         L.SNAPSHOT_SUFFIX: others,
     }
-    missing = [_METADATA, _EPOCHS]
+    missing = [_EPOCHS] if is_tiered(path) else [_METADATA, _EPOCHS]
     with places.scandir(path) as found:
         for entry in found:
             name = entry.name

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from kseg.segment import layout as L
 from kseg.segment.errors import (
     KsegError,
+    OutOfReach,
     OutOfResources,
     Refused,
     UnreadableInput,
@@ -48,6 +49,7 @@ __all__ = [
     "Finding",
     "KsegError",
     "Logs",
+    "OutOfReach",
     "OutOfResources",
     "Partition",
     "Record",

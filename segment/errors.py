@@ -6,7 +6,8 @@ the machine's failures, and each class knows the exit status of the command it e
     KsegError
     ├── UsageError          2   the request makes no sense
     ├── UnreadableInput     3   an input cannot be opened or read
-    ├── OutOfResources      3   this process may open no more files, or gets no memory: that says nothing about an input
+    ├── OutOfResources      3   this process may open no more files, or gets no memory or room for a local copy: that says nothing about an input
+    ├── OutOfReach          3   an object store does not answer, or refuses: neither does that
     ├── Refused             4   we could, but must not
     ├── CodecError          3   a compressed block cannot be decoded (callers turn it into a finding)
     └── FormatError         3   bytes do not follow their format (callers turn it into a finding)
@@ -14,7 +15,8 @@ the machine's failures, and each class knows the exit status of the command it e
 
 import errno
 
-_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT)
+OUT_OF_REACH = errno.EHOSTUNREACH
 
 
 class KsegError(Exception):
@@ -36,8 +38,15 @@ class UnreadableInput(KsegError):
 
 
 class OutOfResources(KsegError):
-    """An input was not read because the process has used up its file descriptors or memory. Never caught as damage: a repair
-    that took it for an unreadable file would rebuild what is sound."""
+    """An input was not read because the process has used up its file descriptors, its memory or the room for local copies. Never caught
+    as damage: a repair that took it for an unreadable file would rebuild what is sound."""
+
+    exit_status = 3
+
+
+class OutOfReach(KsegError):
+    """An input in an object store was not read: the network, credentials, a key for decryption, or the object itself meanwhile, were not
+    there. Never caught as damage: the object may be sound."""
 
     exit_status = 3
 
@@ -62,5 +71,9 @@ def cannot_read(path: str, error: OSError) -> KsegError:
     """What to raise when the system refuses to open, list or read `path`."""
     from kseg.segment.terminal import shown_path
 
-    kind = OutOfResources if error.errno in _EXHAUSTED else UnreadableInput
+    kind: type[KsegError] = UnreadableInput
+    if error.errno in _EXHAUSTED:
+        kind = OutOfResources
+    elif error.errno == OUT_OF_REACH:
+        kind = OutOfReach
     return kind(f"cannot read {shown_path(path)}: {error.strerror}")

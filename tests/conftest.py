@@ -135,6 +135,12 @@ def ancient_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
+def tiered_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What the tiered-storage plugin uploaded of `capture_small` (see fixtures/README.md). Shared: copy before writing."""
+    yield from _unpacked("tiered-small", tmp_path_factory.mktemp("tiered"))
+
+
+@pytest.fixture(scope="session")
 def unchanged() -> Callable[..., AbstractContextManager[None]]:
     """`with unchanged(path, ...): run(...)` fails when anything at or below the paths was changed."""
     return trees.unchanged

@@ -274,7 +274,10 @@ def _log_dir(values: Values, log_bytes: int | None = None) -> Iterator[str]:
     yield visible(
         f"data directory {shown_path(str(values['directory']))}{': ' if known else ''}{', '.join(known)}"
     )
-    stop = "shut down cleanly" if values["clean_shutdown"] else "no clean-shutdown marker"
+    if values["clean_shutdown"] is None:
+        stop = "uploaded by a tiered-storage plugin"
+    else:
+        stop = "shut down cleanly" if values["clean_shutdown"] else "no clean-shutdown marker"
     size = f"{size_words(values['bytes'])}" if log_bytes is None else f"{size_words(log_bytes)} of log"
     yield (
         f"  {counted(values['partitions'], 'partition')} of {counted(values['topics'], 'topic')}, {size}, {stop}"

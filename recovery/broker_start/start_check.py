@@ -18,6 +18,7 @@ from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.log_shape import LogShape
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget
+from kseg.segment.storage.attached import is_tiered
 from kseg.segment.values import dataclass
 
 
@@ -61,6 +62,8 @@ def _start(
     errors: Sequence[Finding],
     options: VerifyOptions,
 ) -> PartitionStart | LogDirStart | None:
+    if is_tiered(target.path):
+        return None
     if isinstance(target, FileTarget):
         file = parse_file_name(os.path.basename(target.path))
         is_strange = file.role is Role.UNKNOWN and file.is_live

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
-from kseg.segment.storage.origin import ByteOrigin, Item, failure
+from kseg.segment.storage.origin import ByteOrigin, Item, out_of_reach
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -45,7 +45,7 @@ class LocalBytes:
         while len(data) < stop - start:
             more = os.pread(self._descriptor, stop - start - len(data), start + len(data))
             if not more:
-                raise failure("the archive has become shorter while it was read")
+                raise out_of_reach("the archive has become shorter while it was read")
             data += more
         return data
 

@@ -39,6 +39,12 @@ def is_url(path: str) -> bool:
     return _URL.match(path) is not None
 
 
+def is_tiered(path: str) -> bool:
+    """Whether a path shows segments that a tiered-storage plugin has uploaded. No broker loads such a directory, so that it lacks nothing
+    when files of a data directory are not there."""
+    return path.startswith(TIERED)
+
+
 def is_elsewhere(path: str) -> bool:
     """Whether a path that somebody has given leads into an object store or a tar archive, attached or not."""
     found = _URL.match(path)

@@ -12,11 +12,12 @@ unnamed local file for as long as it is open:
 What one process has fetched is its own. A file that is closed costs no room.
 """
 
+import errno
 import os
 from collections import OrderedDict
 from contextlib import suppress
 
-from kseg.segment.storage.origin import ByteOrigin, Item, failure
+from kseg.segment.storage.origin import ByteOrigin, Item
 
 IN_MEMORY_BYTES = 4 << 20
 READ_BYTES = 16 << 20
@@ -167,14 +168,23 @@ def _check_room(size_bytes: int) -> None:
     status = os.statvfs(folder)
     free = status.f_bavail * status.f_frsize
     if free < size_bytes:
-        raise failure(
-            f"a local copy takes {size_bytes} bytes, and {folder} has {free} bytes left; "
-            "set TMPDIR to a folder with more room"
-        )
+        raise _no_room(size_bytes, folder, free)
+
+
+def _no_room(size_bytes: int, folder: str, free_bytes: int) -> OSError:
+    sentence = f"a local copy takes {size_bytes} bytes, and {folder} has {free_bytes} bytes left; set TMPDIR to a folder with more room"
+    return OSError(errno.ENOSPC, sentence)
 
 
 def _write_at(descriptor: int, data: bytes, position: int) -> None:
     view = memoryview(data)
-    while view:
-        written = os.pwrite(descriptor, view, position)
-        view, position = view[written:], position + written
+    try:
+        while view:
+            written = os.pwrite(descriptor, view, position)
+            view, position = view[written:], position + written
+    except OSError as error:  # the room that there was has gone to somebody else
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        import tempfile
+
+        raise _no_room(len(view), tempfile.gettempdir(), 0) from error

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from kseg.segment.errors import UsageError
-from kseg.segment.storage.origin import Item, ItemKind, failure
+from kseg.segment.errors import OUT_OF_REACH, UsageError
+from kseg.segment.storage.origin import Item, ItemKind, out_of_reach
 
 _EXTRA = "pip install 'kseg[remote]'"
 _VERSION_KEYS = ("ETag", "etag", "md5Hash", "content_md5", "generation")
@@ -40,6 +40,7 @@ _UNREACHABLE = (
     *("FSTimeoutError", "HTTPClientError", "ResponseStreamingError", "IncompleteReadError", "gaierror"),
 )
 _CHANGED = "the object was replaced while it was read: its ETag or size is no longer the one that was listed; start again"
+_GONE = "the object was deleted after it was listed; start again"
 
 
 class ObjectStore:
@@ -52,11 +53,13 @@ class ObjectStore:
         try:
             fsspec = importlib.import_module("fsspec")
         except ImportError:
-            raise failure(f"URLs are read with fsspec, which is not installed: {_EXTRA}") from None
+            raise out_of_reach(f"URLs are read with fsspec, which is not installed: {_EXTRA}") from None
         try:
             self._store, root = fsspec.core.url_to_fs(url)
         except ImportError as error:
-            raise failure(f"a package that this URL needs is not installed ({error}): {_EXTRA}") from error
+            raise out_of_reach(
+                f"a package that this URL needs is not installed ({error}): {_EXTRA}"
+            ) from error
         except ValueError as error:
             raise UsageError(f"{url} cannot be read: {error}") from error
         except Exception as error:
@@ -96,13 +99,15 @@ class ObjectStore:
         try:
             with self._store.open(path, "rb", cache_type="none", block_size=max(1, stop - start)) as file:
                 if _item(file.details if hasattr(file, "details") else self._store.info(path)) != item:
-                    raise failure(_CHANGED)
+                    raise out_of_reach(_CHANGED)
                 file.seek(start)
                 data: bytes = file.read(stop - start)
+        except FileNotFoundError:
+            raise out_of_reach(_GONE) from None
         except Exception as error:
             raise readable(error, self.url) from error
         if len(data) != stop - start:
-            raise failure(_CHANGED)
+            raise out_of_reach(_CHANGED)
         return data
 
     def is_seekable(self, inside: str) -> bool:
@@ -151,21 +156,23 @@ def readable(error: Exception, url: str) -> OSError:
     kinds = {kind.__name__ for each in chain for kind in type(each).__mro__}
     codes = {_code(each) for each in chain}
     said = _sentence(error)
-    if isinstance(error, OSError) and error.errno == failure("").errno:
+    if isinstance(error, OSError) and error.errno == OUT_OF_REACH:
         return error
     if "FileExpired" in kinds or "PreconditionFailed" in codes or "412" in codes:
-        return failure(_CHANGED)
+        return out_of_reach(_CHANGED)
     if kinds.intersection(_NO_CREDENTIALS):
-        return failure(f"no credentials for {url} were found ({said}); give them as its own tools take them")
+        return out_of_reach(
+            f"no credentials for {url} were found ({said}); give them as its own tools take them"
+        )
     if "NoSuchBucket" in codes or "bucket does not exist" in said:
-        return failure(f"there is no bucket {url}")
+        return out_of_reach(f"there is no bucket {url}")
     if kinds.intersection(_UNREACHABLE) or isinstance(error, TimeoutError | ConnectionError):
-        return failure(f"{url} cannot be reached ({said})")
+        return out_of_reach(f"{url} cannot be reached ({said})")
     if isinstance(error, PermissionError):
-        return failure(f"{url} refuses access ({said})")
+        return out_of_reach(f"{url} refuses access ({said})")
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return type(error)(error.errno or 2, "No such file or directory")
-    return failure(f"{url} answers with an error ({said})")
+    return out_of_reach(f"{url} answers with an error ({said})")
 
 
 def _code(error: Exception) -> str:

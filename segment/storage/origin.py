@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Protocol
 
+from kseg.segment.errors import OUT_OF_REACH
 from kseg.segment.values import dataclass
 
 
@@ -63,5 +64,10 @@ class ByteOrigin(Protocol):
 
 
 def failure(sentence: str) -> OSError:
-    """What to raise when an origin cannot answer; the sentence says why."""
+    """What to raise when the bytes that an origin has are not what they should be; the sentence says why."""
     return OSError(errno.EREMOTEIO, sentence)
+
+
+def out_of_reach(sentence: str) -> OSError:
+    """What to raise when an origin does not give its bytes, which may be sound; the sentence says why."""
+    return OSError(OUT_OF_REACH, sentence)

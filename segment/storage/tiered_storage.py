@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from kseg.segment.codecs.codec import decompress
 from kseg.segment.errors import CodecError, FormatError
 from kseg.segment.layout import MAGIC_V2, ZSTD
-from kseg.segment.storage.origin import ByteOrigin, Item, ItemKind, failure
+from kseg.segment.storage.origin import ByteOrigin, Item, ItemKind, failure, out_of_reach
 from kseg.segment.storage.tiered_manifest import (
     MAX_CHUNK_BYTES,
     MAX_MANIFEST_BYTES,
@@ -172,7 +172,7 @@ class TieredStorage:
         """A range of a log from its chunks, or of a side file."""
         source = self._sources[inside]
         if source.is_encrypted:
-            raise failure("the tiered-storage plugin has encrypted it, and kseg does not decrypt")
+            raise out_of_reach("the tiered-storage plugin has encrypted it, and kseg does not decrypt")
         if source.manifest is None:
             return self._origin.read(source.path, source.stored, source.start + start, source.start + stop)
         size = source.manifest.chunk_bytes

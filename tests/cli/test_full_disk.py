@@ -14,6 +14,7 @@ import pytest
 
 from kseg.cli.main import run
 from tests.support import trees
+from tests.support.archives import nothing_attached, tar_of
 from tests.support.change_cases import CHANGINGS, NOW, OLD_NS, RETAIN
 from tests.support.compact_helpers import Topic
 from tests.support.failing_disks import held
@@ -248,3 +249,26 @@ def test_holes_are_read_where_no_page_is_left(
     _fill_up(disk)
     assert told() == before
     assert not any('"unreadable"' in row for _, rows in before for row in rows)
+
+
+def test_a_copy_of_a_member_of_an_archive_has_no_room(
+    disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Said before a byte is copied; where the room goes meanwhile, when it is gone. The log is not called damaged, and nothing is left."""
+    log = tmp_path / "large-0" / f"{0:020}.log"
+    log.parent.mkdir()
+    log.write_bytes(bytes(2 * SIZE))
+    archive = tar_of(tmp_path / "large-0", tmp_path / "b.tar")
+    monkeypatch.setattr("tempfile.tempdir", str(disk))
+    before = sorted(disk.iterdir())
+    for is_known in (True, False):
+        if not is_known:
+            monkeypatch.setattr("kseg.segment.storage.local_copy._check_room", lambda size_bytes: None)
+        capfd.readouterr()
+        with nothing_attached():
+            assert run(["verify", f"{archive}/large-0"]) == 3
+        told = capfd.readouterr()
+        assert f"cannot read {archive}/large-0/{log.name}: a local copy takes " in told.err
+        assert f", and {disk} has " in told.err and "set TMPDIR to a folder with more room" in told.err
+        assert "DAMAGED" not in told.out
+        assert sorted(disk.iterdir()) == before

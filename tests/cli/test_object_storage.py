@@ -197,6 +197,51 @@ def test_without_the_extra_one_sentence_says_what_to_install(server: S3Server, t
         assert told.stderr.count("\n") == 1
 
 
+REFUSALS = {
+    "denied": "s3://backups refuses access (Access Denied)",
+    "expired": "s3://backups refuses access (The provided token has expired)",
+    "wrong-key": "s3://backups refuses access (The request signature we calculated does not match",
+    "overloaded": "s3://backups answers with an error (Please reduce your request rate)",
+    "gone": "the object was deleted after it was listed; start again",
+    "cut": "s3://backups cannot be reached (",
+}
+
+
+@pytest.mark.parametrize("kind", REFUSALS)
+def test_an_object_that_the_store_does_not_give_is_not_damaged(
+    server: S3Server, data: Path, tmp_path: Path, kind: str
+) -> None:
+    """One log of the bucket: what of the others was asked is answered, and status 5 says that it is not all."""
+    log = "fares-0/00000000000000000068.log"
+    sentence = f"kseg: cannot read {URL}/{log}: {REFUSALS[kind]}"
+    with server.fault(kind, f"/kafka/{log}"):
+        told = server.kseg("verify", "--json", "--topic", "fares", "--topic", "metro-zstd", URL)
+        assert told.returncode == 5
+        rows = [json.loads(line) for line in told.stdout.splitlines()]
+        (failure,) = (row for row in rows if row["type"] == "error")
+        assert failure["message"].startswith(sentence.removeprefix("kseg: "))
+        assert [row["id"] for row in rows if row["type"] == "finding" and row["severity"] == "error"] == []
+        assert told.stderr.startswith(sentence) and "Traceback" not in told.stderr
+
+        output = tmp_path / "out"
+        told = server.kseg("export", "--to", "json", "--topic", "fares", "--topic", "metro-zstd", "--output", str(output), URL)  # fmt: skip
+        assert told.returncode == 5 and told.stderr.startswith(sentence)
+        (written,) = output.rglob("*.json*")
+        assert len(written.read_text().splitlines()) == 160  # all of metro-zstd, and nothing half
+
+        told = server.kseg("lookup", "--offset", "70", f"{URL}/fares-0")
+        assert (told.returncode, told.stdout) == (3, "") and told.stderr.startswith(sentence)
+
+
+@pytest.mark.parametrize("kind", sorted({*REFUSALS} - {"gone"}))
+def test_a_store_that_refuses_everything(server: S3Server, data: Path, kind: str) -> None:
+    with server.fault(kind, ""):
+        told = server.kseg("verify", URL)
+    assert (told.returncode, told.stdout) == (3, "")
+    assert told.stderr.startswith(f"kseg: cannot read {URL}: {REFUSALS[kind]}")
+    assert told.stderr.count("\n") == 1
+
+
 _REPLACED = """
 import os, sys
 from kseg.segment.files import MappedFile
@@ -222,7 +267,7 @@ def test_an_object_that_is_replaced_while_it_is_read(server: S3Server, tmp_path:
         command, cwd=ROOT, env=server.environment, capture_output=True, text=True, check=False
     )
     assert told.stderr.splitlines()[-1].startswith(
-        f"kseg.segment.errors.UnreadableInput: cannot read {url}: the object was replaced while it was read"
+        f"kseg.segment.errors.OutOfReach: cannot read {url}: the object was replaced while it was read"
     )
 
 

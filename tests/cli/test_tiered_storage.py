@@ -11,6 +11,8 @@ import pytest
 
 from kseg.cli.main import run
 from kseg.segment.errors import FormatError
+from kseg.segment.files import MappedFile
+from kseg.segment.storage import places
 from kseg.segment.storage.tiered_manifest import decode_chunk_sizes, read_manifest
 from tests.support.archives import nothing_attached, tar_of
 from tests.support.tiered import TOPIC_ID, encode_sizes, upload
@@ -131,6 +133,55 @@ def test_encrypted_segments_are_listed_and_not_read(
     assert sentence in capfd.readouterr().err
     assert run(["list", f"tiered:{tmp_path}/tiered"]) != 0
     assert "has encrypted it" in capfd.readouterr().err
+
+
+UPLOADED = [
+    ("compressed/kafka", "fares-0", {"00000000000000000000": 68}),
+    ("compressed/kafka", "metro-none-0", {"00000000000000000000": 72, "00000000000000000072": 144}),
+    ("plain", "metro-gzip-0", {"00000000000000000000": 132}),
+]
+
+
+@pytest.mark.parametrize(("folder", "name", "segments"), UPLOADED, ids=lambda value: str(value)[:30])
+def test_what_the_plugin_itself_has_uploaded(
+    tiered_small: Path, capture_small: Path, folder: str, name: str, segments: dict[str, int]
+) -> None:
+    """Every file of the segments that were handed to it is shown, byte for byte."""
+    shown = places.given(f"tiered:{tiered_small}/{folder}/{name}")
+    source = capture_small / "data" / name
+    expected = {f"{end:020d}.snapshot": source / f"{end:020d}.snapshot" for end in segments.values()}
+    for stem in segments:
+        for suffix in (".log", ".index", ".timeindex", ".txnindex"):
+            if (source / f"{stem}{suffix}").exists():
+                expected[f"{stem}{suffix}"] = source / f"{stem}{suffix}"
+    assert set(places.listdir(shown)) == {*expected, "leader-epoch-checkpoint"}
+    for file, path in expected.items():
+        with MappedFile(f"{shown}/{file}") as mapped:
+            assert bytes(mapped.view) == path.read_bytes(), file
+
+
+def test_what_the_plugin_has_uploaded_lacks_nothing_of_a_data_directory(
+    tiered_small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    root = f"tiered:{tiered_small}/compressed/kafka"
+    assert run(["verify", "--deep", root]) == 0
+    told = capfd.readouterr()
+    assert told.out.splitlines()[0] == "SOUND: no errors in 2 partitions"
+    assert len(told.out.splitlines()) == 2 and told.err == ""  # no word about a broker's start
+    assert run(["list", root]) == 0
+    told = capfd.readouterr()
+    assert "uploaded by a tiered-storage plugin" in told.out
+    assert "missing" not in told.out and "partition.metadata" not in told.out
+
+
+def test_what_the_plugin_has_encrypted_is_not_called_damaged(
+    tiered_small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("fares-0", "metro-gzip-0"):
+        assert run(["verify", f"tiered:{tiered_small}/encrypted/{name}"]) == 3
+        told = capfd.readouterr()
+        assert "DAMAGED" not in told.out
+        assert "the tiered-storage plugin has encrypted it, and kseg does not decrypt" in told.err
 
 
 def test_two_topics_of_one_name_are_told_apart(

@@ -3,6 +3,7 @@
     python -m tests.support.s3_server NOTES      prints the port, serves until it is terminated
 
 A line of NOTES is one answer: method, path, bytes of the body. moto implements the protocol over HTTP, ranges, ETags and preconditions included.
+A line of NOTES.faults is what becomes of requests from then on: a kind of FAULTS, and a part of the path.
 """
 
 from __future__ import annotations
@@ -19,6 +20,20 @@ from typing import Any
 from tests.support.paths import ROOT
 
 BUCKET = "backups"
+
+# status, code and message as S3 gives them; of an answer that is cut, half of the body comes, and then the connection ends
+FAULTS = {
+    "denied": ("403 Forbidden", "AccessDenied", "Access Denied"),
+    "expired": ("400 Bad Request", "ExpiredToken", "The provided token has expired."),
+    "wrong-key": (
+        "403 Forbidden",
+        "SignatureDoesNotMatch",
+        "The request signature we calculated does not match the signature you provided.",
+    ),
+    "overloaded": ("503 Slow Down", "SlowDown", "Please reduce your request rate."),
+    "gone": ("404 Not Found", "NoSuchKey", "The specified key does not exist."),
+    "cut": None,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +58,17 @@ class S3Server:
         """(method, path, bytes) of every answer so far."""
         lines = [line.split(" ") for line in self.notes.read_text().splitlines()]
         return [(method, path, int(size)) for method, path, size in lines]
+
+    @contextmanager
+    def fault(self, kind: str, part: str) -> Iterator[None]:
+        """While it lasts, GET requests for paths with `part` in them fail as FAULTS says."""
+        assert kind in FAULTS
+        faults = Path(f"{self.notes}.faults")
+        faults.write_text(f"{kind} {part}")
+        try:
+            yield
+        finally:
+            faults.unlink()
 
     def kseg(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
         """Run the program. more: environment variables."""
@@ -99,7 +125,16 @@ def _serve(notes: str) -> None:
 
     def noting(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         sent = 0
+        kind = _fault(notes, environ)
+        refusal = None if kind is None else FAULTS[kind]
+        if refusal is not None:
+            status, code, message = refusal
+            start_response(status, [("Content-Type", "application/xml")])
+            return [f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()]
         parts = list(app(environ, start_response))
+        if kind is not None:
+            whole = b"".join(parts)
+            return [whole[: len(whole) // 2]]
         if environ["REQUEST_METHOD"] != "HEAD":
             sent = sum(map(len, parts))
         log.write(f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']} {sent}\n")
@@ -108,6 +143,14 @@ def _serve(notes: str) -> None:
     server = make_server("127.0.0.1", 0, noting, threaded=True)
     print(server.server_address[1], flush=True)
     server.serve_forever()
+
+
+def _fault(notes: str, environ: dict[str, Any]) -> str | None:
+    try:
+        kind, _, part = Path(f"{notes}.faults").read_text().partition(" ")
+    except FileNotFoundError:
+        return None
+    return kind if environ["REQUEST_METHOD"] == "GET" and part in environ["PATH_INFO"] else None
 
 
 if __name__ == "__main__":
