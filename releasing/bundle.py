@@ -93,7 +93,7 @@ def _bring_libraries(home: Path) -> None:
         brought = []
         for path in ours:
             for line in run("ldd", path).splitlines():
-                needed = re.match(r"\s*(\S+) => (/\S+)", line)
+                needed = re.match(r"\s*(\S+) => (/.+) \(0x[0-9a-f]+\)", line)
                 if needed is None or _OF_HOST.fullmatch(needed[1]) or (library / needed[1]).exists():
                     continue
                 if not Path(needed[2]).resolve().is_relative_to(home.resolve()):
