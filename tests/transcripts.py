@@ -46,9 +46,9 @@ _WRITTEN = re.compile(r", \S+ [KMG]iB to write")  # in blocks as well
 _MOUNTED = re.compile(r"[^ ]+ (\w+ )?of \S+ \w+ free \(\d+ %\).*")  # of this machine
 _NEEDED = re.compile(r"[\d,]+ bytes (or more )?are needed")
 _STAGED = re.compile(r"/\S+/(\.out\.kseg)-\w+/(part-\S+?)-[0-9a-f]{8}-[0-9a-f]{8}\.")
-_HELD = re.compile(r"(holds|holding) [1-9][\d,]* bytes")  # journals have numbers of inodes in them
+_HELD = re.compile(r"(holds|holding) [1-9][\d,.]* (bytes|[KMG]iB)")  # journals have numbers of inodes in them
 _KEPT = re.compile(r"(kept for undo: \d+), [\d.]+ (KiB|bytes)")
-_FREED = re.compile(r"[1-9][\d,]* bytes (to be )?freed")
+_FREED = re.compile(r"[1-9][\d,.]* (?:bytes|[KMG]iB) (to be )?freed")
 _STARTED = re.compile(r"^\S+Z (?=[a-z]+ of )", re.MULTILINE)
 
 
@@ -496,8 +496,8 @@ def told(line: str | Callable[[], None], incident: Incident | None = None) -> st
     text = _NEEDED.sub(r"N bytes \1are needed", text)
     text = _STAGED.sub(r"\1-RUN/\2-RUN.", text)
     text = _KEPT.sub(r"\1, N KiB", text)
-    text = _FREED.sub(r"N bytes \1freed", text)
-    text = _HELD.sub(r"\1 N bytes", _STARTED.sub("TIME ", text))
+    text = _FREED.sub(r"N KiB \1freed", text)
+    text = _HELD.sub(r"\1 N KiB", _STARTED.sub("TIME ", text))
     return f"$ kseg {line}\n{text.replace(chr(27), '<ESC>')}(exit status {status})\n"
 
 

@@ -91,7 +91,9 @@ def _journal_around(location: JournalLocation, log_dir: str) -> str | None:
     them when only the partition is taken back."""
     if location.in_log_dir:
         return None
-    ours = [whole for whole in locations_in(log_dir) if whole.id.split("-end")[0] == location.id]
+    around = os.path.dirname(location.directory) or os.curdir
+    shown = around if os.path.abspath(around) == log_dir else log_dir  # as it was given
+    ours = [whole for whole in locations_in(shown) if whole.id.split("-end")[0] == location.id]
     return ours[-1].journal if ours else None
 
 

@@ -109,20 +109,18 @@ def _directories(path: str) -> Iterator[str]:
 def undo_paths(paths: Sequence[str], go_on: bool, follow_links: bool = False) -> Iterator[Event]:
     """The same for what was given to one command. Of several directories, the newest run of all is undone, not the newest of
     each: so the same command continues an interrupted undo, and undoes nothing else."""
-    folders = [path for path in paths if _is_folder(path)]
+    folders = [path.rstrip(os.sep) or path for path in paths if _is_folder(path)]
     if len(folders) < 2:
         for path in paths:
             yield from undo_path(path, go_on, follow_links)
         return
     for path in paths:
-        if path not in folders:
+        if not _is_folder(path):
             yield from undo_journal(path, go_on, follow_links)
     found: dict[str, list[ChangeRun]] = {}
     for path in folders:
         try:
-            found[path] = [
-                run for run in runs_below(path.rstrip(os.sep) or path) if not _is_out_of_reach(run)
-            ]
+            found[path] = [run for run in runs_below(path) if not _is_out_of_reach(run)]
         except KsegError as error:
             yield Failure(path, str(error), error.exit_status)
             return
@@ -132,7 +130,7 @@ def undo_paths(paths: Sequence[str], go_on: bool, follow_links: bool = False) ->
         for path in folders:
             yield from undo_journal(path, go_on, follow_links)
         return
-    yield from _undo_run(meant, go_on, follow_links)
+    yield from _undo_run(_with_log_dirs(folders, meant, follow_links), go_on, follow_links)
 
 
 def undo_units(paths: Sequence[str]) -> int:
@@ -179,21 +177,29 @@ def undo_path(path: str, go_on: bool, follow_links: bool = False) -> Iterator[Ev
         return
     run = _meant(in_reach)
     assert run is not None
-    run = _with_its_log_dir(given, run, follow_links)
+    run = _with_log_dirs([given], run, follow_links)
     if [given] == run.directories and len(runs) == 1:  # with what was never decided beside it
         yield from undo_journal(path, go_on, follow_links)
         return
     yield from _undo_run(run, go_on, follow_links)
 
 
-def _with_its_log_dir(partition: str, run: ChangeRun, follow_links: bool) -> ChangeRun:
-    """A run over one partition with what it changed in the data directory, which was for that partition alone. The run as it is where that
-    cannot be taken back any more, as a later run has changed it again, and where a marker vouches for the partition, which is refused."""
-    around, name = os.path.dirname(partition) or os.curdir, os.path.basename(os.path.abspath(partition))
-    if run.directories != [partition] or not is_log_directory(around):
+def _with_log_dirs(given: Sequence[str], run: ChangeRun, follow_links: bool) -> ChangeRun:
+    """A run over the given partitions with what it changed in their data directories, where that was for these partitions alone. The run as
+    it is where that cannot be taken back any more, as a later run has changed it again, and where a marker vouches for them, which is refused."""
+    if not set(run.directories) <= set(given):
         return run
-    own = [each for each in journals_in(around) if each.location.id.removesuffix(END_SUFFIX) == run.id]
-    if {str(each) for journal in own for each in journal.header.get("partitions", ())} != {name}:
+    names: dict[str, set[str]] = {}
+    for partition in run.directories:
+        around = os.path.dirname(partition) or os.curdir
+        names.setdefault(around, set()).add(os.path.basename(os.path.abspath(partition)))
+    own: list[Journal] = []
+    for around in filter(is_log_directory, names):
+        its = [each for each in journals_in(around) if each.location.id.removesuffix(END_SUFFIX) == run.id]
+        if its and {str(each) for one in its for each in one.header.get("partitions", ())} != names[around]:
+            return run
+        own += its
+    if not own:
         return run
     whole = ChangeRun(run.id, tuple(sorted((*own, *run.journals), key=_rank)))
     paths = [journal.path for journal in whole.journals]

@@ -24,7 +24,7 @@ from kseg.jobs.events import Event, Row
 from kseg.segment.counted import counted
 from kseg.segment.errors import UsageError
 from kseg.segment.layout import CODEC_NAMES
-from kseg.segment.terminal import shell_quoted, visible
+from kseg.segment.terminal import shell_quoted, shown_path
 
 EXAMPLES = (
     ("Check all lines, and say what would be written", "kseg append --from events.jsonl events-3"),
@@ -278,7 +278,7 @@ def _is_due(values: Mapping[str, Any]) -> bool:
 
 def _words(values: Mapping[str, Any]) -> Iterator[str]:
     """What was appended or would be, and how to take it back."""
-    name = visible(str(values["partition"]))
+    name = shown_path(str(values["partition"]))
     if not values["batches"] and not values["is_new"]:
         yield f"{name}: nothing to append; the log ends at {values['log_end_offset']}"
         return

@@ -95,10 +95,17 @@ def command(
                 yield from forget_runs(path, apply, follow_links)
             tally.finish_target(path)
 
+    is_whole = True
+
+    def words(values: Mapping[str, Any]) -> Iterator[str]:
+        nonlocal is_whole
+        is_whole = is_whole and not values.get("whole_run")
+        return _words(values)
+
     report = FoldedRows(
-        _words,
+        words,
         "directory" if is_together else "run",
-        lambda rows, _summary: _total(rows, finish) if is_together else "",
+        lambda rows, _summary: _total(rows, finish, is_whole) if is_together else "",
         lambda values: values["type"] in ("result", "run"),
         shows_all=verbose,
     )
@@ -117,21 +124,23 @@ def command(
     return show(events(), style, (), tally)
 
 
-def _total(directories: int, finish: bool) -> str:
+def _total(directories: int, finish: bool, is_whole: bool) -> str:
     from kseg.segment.counted import counted
 
     where = counted(directories, "directory")
-    return f"{where}: what was half done is finished" if finish else f"{where}: all is as it was before"
+    if finish:
+        return f"{where}: what was half done is finished"
+    return f"{where}: all is as it was before" if is_whole else f"{where}: as they were before"
 
 
 def _words(values: Mapping[str, Any]) -> Iterator[str]:
     from kseg.segment.counted import counted
-    from kseg.segment.terminal import shell_quoted, visible
+    from kseg.segment.terminal import shell_quoted, shown_path
 
     if values["type"] in ("run", "runs") or values["state"] == "forgotten":
         yield from _run_words(values)
         return
-    where = visible(str(values["directory"]))
+    where = shown_path(str(values["directory"]))
     if values["state"] == "finished":
         yield f"{where}: finished; undo with: kseg undo {shell_quoted(str(values['journal']))}"
     else:
@@ -142,7 +151,7 @@ def _words(values: Mapping[str, Any]) -> Iterator[str]:
             more = f" and {counted(len(others), 'more file')}" if others else ""
             yield (
                 f"  the journal was not signed by this user on this machine, so what the undo took out is kept: "
-                f"{visible(first)}{more}"
+                f"{shown_path(first)}{more}"
             )
         if values.get("whole_run"):
             journal = shell_quoted(str(values["whole_run"]))
@@ -150,17 +159,18 @@ def _words(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _run_words(values: Mapping[str, Any]) -> Iterator[str]:
+    from kseg.cli.text.amounts import size_words
     from kseg.segment.counted import counted
     from kseg.segment.moments import moment
-    from kseg.segment.terminal import shell_quoted, visible
+    from kseg.segment.terminal import shell_quoted, shown_path
 
-    held = counted(values["bytes"], "byte")
+    held = size_words(values["bytes"])
     if values["type"] == "runs":
         runs = counted(values["runs"], "run")
-        yield f"{visible(str(values['path']))}: {runs} can be taken back, holding {held}"
+        yield f"{shown_path(str(values['path']))}: {runs} can be taken back, holding {held}"
         return
     first, *others = map(str, values["directories"])
-    where = counted(len(others) + 1, "directory") if others else visible(first)
+    where = counted(len(others) + 1, "directory") if others else shown_path(first)
     head = f"{moment(values['changed_at'])} {values['changed_by']} of {where}"
     if values["type"] == "run":
         state = "half done, " if values["half_done"] else ""

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kseg.segment.terminal import shell_quoted, visible
+from kseg.segment.terminal import shell_quoted, shown_path
 
 _MOST = 3
 
@@ -15,7 +15,7 @@ def carried_words(values: Mapping[str, Any]) -> Iterator[str]:
     output = str(values.get("output"))
     for name, offsets in checkpoints.items():
         shown = ", ".join(
-            f"{visible(partition)} {offset}" for partition, offset in [*offsets.items()][:_MOST]
+            f"{shown_path(partition)} {offset}" for partition, offset in [*offsets.items()][:_MOST]
         )
         more = f" and {len(offsets) - _MOST} more" if len(offsets) > _MOST else ""
         yield f"  {shell_quoted(os.path.join(output, name))}: {shown}{more}"

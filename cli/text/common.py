@@ -6,7 +6,7 @@ from typing import Any
 from kseg.cli.run_summary import RunSummary
 from kseg.segment.counted import counted
 from kseg.segment.moments import moment
-from kseg.segment.terminal import visible
+from kseg.segment.terminal import shown_path, visible
 
 Values = Mapping[str, Any]
 
@@ -70,7 +70,7 @@ def read_words(values: Values) -> Iterator[str]:
         yield f"  {record_line(values)}"
     elif values.get("type") == "batch":
         yield (
-            f"{visible(str(values['file']))} byte {values['position']}: batch {values['base_offset']}-"
+            f"{shown_path(str(values['file']))} byte {values['position']}: batch {values['base_offset']}-"
             f"{values['last_offset']}, {values['size']:,} bytes, {values['compression']}"
         )
     else:
@@ -79,7 +79,7 @@ def read_words(values: Values) -> Iterator[str]:
 
 def _read_line(values: Values) -> str:
     """`orders-0 from offset 50: 594 bytes at byte 2158 of ….log, read with 600`."""
-    head = f"{visible(str(values['partition']))} from offset {values['offset']}"
+    head = f"{shown_path(str(values['partition']))} from offset {values['offset']}"
     if not values["size"]:
         return f"{head}: nothing yet, this is the end of the log"
     cut = ", the last message is cut" if values["cut"] else ""

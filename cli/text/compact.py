@@ -14,7 +14,7 @@ from kseg.segment import layout as L
 from kseg.segment.counted import counted
 from kseg.segment.findings import ERROR, WARNING
 from kseg.segment.moments import moment
-from kseg.segment.terminal import shell_quoted, visible
+from kseg.segment.terminal import shell_quoted, shown_path, visible
 
 Values = Mapping[str, Any]
 
@@ -66,12 +66,12 @@ def is_due(values: Values) -> bool:
 
 
 def _result(values: Values) -> Iterator[str]:
-    name = visible(str(values["partition"]))
+    name = shown_path(str(values["partition"]))
     if not values["passes"]:
         yield f"{name}: {_idle(values)}"
     else:
         before, after = values["bytes_before"], values["bytes_after"]
-        done = f"copied to {visible(str(values['output']))}, " if values["output"] else ""
+        done = f"copied to {shown_path(str(values['output']))}, " if values["output"] else ""
         verb = (
             "compacted"
             if values["applied"] and not done
@@ -130,7 +130,7 @@ def _log_dir(values: Values) -> Iterator[str]:
     if len(noted) > _OFFSETS_SHOWN:
         offsets += f" and {counted(len(noted) - _OFFSETS_SHOWN, 'more partition')}"
     verb = "noted" if values["applied"] else "to be noted"
-    yield f"{visible(str(values['log_dir']))}: first dirty offsets {verb}: {offsets or 'none'}"
+    yield f"{shown_path(str(values['log_dir']))}: first dirty offsets {verb}: {offsets or 'none'}"
     yield from carried_words(values)
     if values.get("journal"):
         yield f"  undo all with: kseg undo {shell_quoted(str(values['journal']))}"

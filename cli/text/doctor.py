@@ -167,7 +167,7 @@ class DoctorReport:
     def _costs(self) -> Iterator[Line]:
         found = self._rows.get("damage", ())
         for values in found[:_SHOWN]:
-            name = visible(str(values["partition"]))
+            name = shown_path(str(values["partition"]))
             if values["costs"] is None:
                 yield Line(
                     f"{name}: not known: {visible(str(values['reason'] or 'it could not be planned'))}"

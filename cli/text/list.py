@@ -128,7 +128,7 @@ class ListReport:
             for name in values["missing"]
         ):
             self._missing[suffix] = self._missing.get(suffix, 0) + 1
-        name = visible(str(values["partition"]))
+        name = shown_path(str(values["partition"]))
         state = "" if values["state"] in ("live", "unnamed") else _state_words(values)
         is_of_topic = values["state"] == "live" and not self._by_partition
         shown = name.rpartition("-")[0] if is_of_topic else name

@@ -10,7 +10,7 @@ from kseg.cli.text.common import plain_words, record_line
 from kseg.segment.counted import counted
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.moments import moment
-from kseg.segment.terminal import visible
+from kseg.segment.terminal import shown_path, visible
 
 Values = Mapping[str, Any]
 
@@ -74,7 +74,7 @@ class LookupReport:
                 f" and {self._misses - len(self._missed):,} more" if self._misses > len(self._missed) else ""
             )
             yield Line(
-                f"nothing found in {counted(self._misses, 'partition')}: {visible(', '.join(self._missed))}{more}"
+                f"nothing found in {counted(self._misses, 'partition')}: {', '.join(map(shown_path, self._missed))}{more}"
             )
         if self._not_searched:
             yield Line(
@@ -85,7 +85,7 @@ class LookupReport:
             yield Line(f"{counted(self._hits, 'answer')}; {size_words(self._bytes_read)} read")
 
     def _answer_words(self, values: Values) -> Iterator[str]:
-        name = visible(str(values.get("partition")))
+        name = shown_path(str(values.get("partition")))
         if not values.get("found"):
             reason = f" ({visible(str(values['reason']))})" if values.get("reason") else ""
             yield f"{name}: nothing found{reason}"
@@ -104,7 +104,7 @@ class LookupReport:
 
 
 def _head(values: Values) -> str:
-    return f"{visible(str(values.get('partition')))}: {', '.join(_answer(values))}"
+    return f"{shown_path(str(values.get('partition')))}: {', '.join(_answer(values))}"
 
 
 def _answer(values: Values) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _answer(values: Values) -> Iterator[str]:
 def _place(values: Values) -> str:
     if values.get("segment") is None:
         return ""
-    words = visible(str(values["segment"]))
+    words = shown_path(str(values["segment"]))
     if values.get("position") is not None:
         words += f" at byte {values['position']}"
     if values.get("batch_base_offset") is not None:

@@ -13,7 +13,7 @@ from kseg.cli.text.setting_sources import settings_words
 from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
 from kseg.segment.counted import counted, log_range_words
 from kseg.segment.findings import CATALOGUE, ERROR, WARNING
-from kseg.segment.terminal import shell_quoted, visible
+from kseg.segment.terminal import shell_quoted, shown_path, visible
 
 Values = Mapping[str, Any]
 
@@ -53,7 +53,7 @@ def _lost_replicas(values: Values) -> list[str]:
 
 
 def _result(values: Values) -> Iterator[str]:
-    name = visible(str(values.get("partition") or values["log_dir"]))
+    name = shown_path(str(values.get("partition") or values["log_dir"]))
     offsets = ""
     if "log_end_offset" in values:
         start, end = values["log_start_offset"], values["log_end_offset"]
@@ -97,12 +97,14 @@ def _first(names: list[str]) -> str:
 def _done(values: Values) -> str:
     steps = int(values.get("steps") or 0)
     if values.get("whole") is False:
-        return f"checkpoints of the copies written to {visible(str(values['output']))}"
+        return f"checkpoints of the copies written to {shown_path(str(values['output']))}"
     if values.get("output"):
-        return f"copied to {visible(str(values['output']))} with {counted(steps, 'change')}"
+        return f"copied to {shown_path(str(values['output']))} with {counted(steps, 'change')}"
     if not steps:
-        is_open = values.get("doubt") or values.get("options_needed")
-        return "nothing that could be repaired" if is_open else "nothing to repair"
+        if values.get("doubt") or values.get("options_needed"):
+            return "nothing that could be repaired"
+        has_run = "log_dir" in values and values.get("journal")  # which is also that of its partitions
+        return "only its partitions were repaired" if has_run else "nothing to repair"
     return f"{'repaired in' if values.get('applied') else 'a repair is due:'} {counted(steps, 'step')}"
 
 

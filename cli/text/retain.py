@@ -11,7 +11,7 @@ from kseg.cli.text.room_needed import room_words
 from kseg.cli.text.setting_sources import settings_words
 from kseg.segment.counted import counted, log_range_words
 from kseg.segment.findings import ERROR, WARNING
-from kseg.segment.terminal import shell_quoted, visible
+from kseg.segment.terminal import shell_quoted, shown_path, visible
 
 Values = Mapping[str, Any]
 
@@ -44,7 +44,7 @@ def retain_words(values: Values) -> Iterator[str]:
                 f"{values['reason']} ({values['rule']})"
             )
         case "mark":
-            yield f"  {visible(str(values['file']))}  {values['verdict']}: {values['reason']}"
+            yield f"  {shown_path(str(values['file']))}  {values['verdict']}: {values['reason']}"
         case "what_if":
             yield (
                 f"  with {values['rule']} {values['value']} ({values['words']}): "
@@ -73,7 +73,7 @@ def is_due(values: Values) -> bool:
 
 
 def _result(values: Values) -> Iterator[str]:
-    yield f"{visible(str(values['partition']))}: {_goes(values)}{_offset_words(values)}"
+    yield f"{shown_path(str(values['partition']))}: {_goes(values)}{_offset_words(values)}"
     yield from settings_words(values, _SETTINGS)
     yield from room_words(values)
     if values["rolled"]:
@@ -111,12 +111,12 @@ def _offset_words(values: Values) -> str:
 
 def _log_dir(values: Values) -> Iterator[str]:
     told = [
-        f"{visible(partition)} {'no entry' if at is None else at}"
+        f"{shown_path(partition)} {'no entry' if at is None else at}"
         for partition, at in values["log_start_offsets"].items()
     ]
     more = f" and {counted(len(told) - _STARTS_SHOWN, 'more partition')}" if len(told) > _STARTS_SHOWN else ""
     starts = f"{', '.join(told[:_STARTS_SHOWN])}{more}"
-    yield f"{visible(str(values['log_dir']))}: log start offsets{': ' + starts if starts else ' as they were'}"
+    yield f"{shown_path(str(values['log_dir']))}: log start offsets{': ' + starts if starts else ' as they were'}"
     yield from _undo_for(values)
 
 
@@ -139,7 +139,7 @@ def _free_topic(values: Values) -> Iterator[str]:
 
 
 def _free(values: Values) -> Iterator[str]:
-    where = ", ".join(visible(str(path)) for path in values["log_dirs"])
+    where = ", ".join(shown_path(str(path)) for path in values["log_dirs"])
     verb = "were marked" if values["applied"] else "to be marked"
     gone = values["marked_bytes"] + values["chosen_bytes"]
     yield (

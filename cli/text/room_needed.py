@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kseg.segment.counted import counted
-from kseg.segment.terminal import visible
+from kseg.segment.terminal import shown_path
 
 _WORTH_SAYING_BYTES = 1 << 20
 
@@ -12,7 +12,7 @@ _WORTH_SAYING_BYTES = 1 << 20
 def room_words(values: Mapping[str, Any]) -> Iterator[str]:
     """A line for each file system on which the room is short, or much of it is needed."""
     for room in values.get("room") or ():
-        where, needed = visible(str(room["path"])), counted(room["needed"], "byte")
+        where, needed = shown_path(str(room["path"])), counted(room["needed"], "byte")
         if not room["fits"]:
             from kseg.change.apply.keeping import BESIDE
             from kseg.change.apply.room import advice

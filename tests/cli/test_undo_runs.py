@@ -109,6 +109,26 @@ def test_a_run_over_one_partition_is_taken_back_with_its_path(data: Path, name: 
     assert tree_state(data) == before
 
 
+@pytest.mark.parametrize("end", ["", "/"])
+def test_a_run_over_two_partitions_is_taken_back_with_their_paths(
+    data: Path, end: str, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(data)
+    several(data)
+    (data / MARKER).unlink()
+    before = tree_state(data)
+    paths = [f"gates-append-{number}{end}" for number in range(2)]
+    for path in paths:
+        tear(data, path.rstrip("/"))
+    hurt = tree_state(data)
+    assert hurt != before
+    assert say("recover", "--apply", *paths)[0] == 0
+    assert any(data.glob("kseg-journal-*"))
+    status, rows = say("undo", *paths)
+    assert status == 0 and not any("whole_run" in row for row in rows)
+    assert tree_state(data) == hurt
+
+
 def test_what_a_later_run_set_in_the_data_directory_stays(data: Path, say: Say) -> None:
     """Then only the partition is taken back, and the journal of the rest named."""
     lines = data.with_name("lines.jsonl")
@@ -119,6 +139,25 @@ def test_what_a_later_run_set_in_the_data_directory_stays(data: Path, say: Say) 
     status, rows = say("undo", data / "metro-none-0")
     assert status == 0 and all("whole_run" in row for row in rows)
     assert tree_state(data / "made-0") == made
+
+
+def test_what_stays_is_named_as_the_partition_was(
+    data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nobody is told that all is as it was."""
+    monkeypatch.chdir(data.parent)
+    names = [f"{data.name}/{name}" for name in ("metro-none-0", "fares-0", "gates-append-0")]
+    for name in names:
+        tear(data, Path(name).name)
+    assert run(["recover", "--apply", "--quiet", *names]) == 0
+    capfd.readouterr()
+    assert run(["undo", *names[:2]]) == 0
+    told = capfd.readouterr().out
+    assert told.splitlines()[-1] == "2 directories: as they were before"
+    (command,) = {line.partition("take them back with: kseg ")[2] for line in told.splitlines()} - {""}
+    assert command.startswith(f"undo {data.name}/kseg-journal-")
+    assert run(command.split()) == 0
+    assert not [*data.glob("kseg-journal-*"), *data.glob("*/.kseg")]
 
 
 def without_journals(state: Mapping[str, Entry]) -> dict[str, Entry]:
