@@ -2,14 +2,16 @@
 
 1. Where a broker runs and something has to change: stop it. What was read beside a running broker may already be out of date.
 2. A kseg run that was killed half way blocks everything else: take it back, and look again.
-3. Where the file system is full: free space first, because repairs need some.
-4. Repair: the plan, then the same with --apply. Where bytes cannot be read, copy the disk first.
-5. Look again.
-6. Once the broker runs: abort hanging transactions, and reset groups whose committed offset is outside the log.
+3. Directories that end a broker's start by their name: move them out of the data directory.
+4. Where the file system is full: free space first, because repairs need some.
+5. Repair: the plan, then the same with --apply. Where bytes cannot be read, copy the disk first.
+6. Look again.
+7. Once the broker runs: abort hanging transactions, and reset groups whose committed offset is outside the log.
 
 Where nothing needs repair but something is suspicious, the only step is the command that looks closer.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
@@ -31,6 +33,7 @@ _HINTED_PATHS = 8  # as `verify` hints at
 _LISTED = 5  # transactions and groups that have a step of their own
 _SCARCE_BYTES = 64 << 20  # less is not enough for the journals and side files of a repair
 _MARKED = (LeftoverKind.DELETED_FILES, LeftoverKind.UNFINISHED_CLEANING)
+_OF_FILE_SYSTEM = "lost+found"
 _ANY_SERVER = "HOST:PORT"
 
 
@@ -46,13 +49,14 @@ class NextStep:
 @dataclass(slots=True)
 class Situation:
     """The results of an examination that steps depend on. bootstrap_server: of the cluster; None when the metadata log has no broker.
-    undo_bytes: kept for `undo`."""
+    foreign: directories with names that a broker does not start with. undo_bytes: kept for `undo`."""
 
     request: Request
     node_id: int | None = None
     bootstrap_server: str | None = None
     hosts: list[LogDirHost] = field(default_factory=list)
     hints: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    foreign: list[str] = field(default_factory=list)
     has_unreadable: bool = False
     is_half_done: bool = False
     leftovers: list[Leftover] = field(default_factory=list)
@@ -66,6 +70,9 @@ class Situation:
             return
         self.has_unreadable |= finding.id == "unreadable"
         self.is_half_done |= finding.id == "half-done-journal"
+        if finding.id == "bad-directory-name":
+            self.foreign.append(finding.path)
+            return
         paths = self.hints.setdefault(finding.severity, {}).setdefault(finding.kind.hint, [])
         if len(paths) < _HINTED_PATHS and finding.path not in paths:
             paths.append(finding.path)
@@ -79,7 +86,7 @@ class Situation:
 
 def next_steps(situation: Situation) -> Iterator[NextStep]:
     """The steps, in order; none when the broker can simply be started."""
-    is_due = bool(situation.hints.get(ERROR))
+    is_due = bool(situation.hints.get(ERROR) or situation.foreign)
     for step in _mend_files(situation):
         yield step if is_due else replace(step, is_due=False)
     if not situation.is_half_done:
@@ -98,12 +105,40 @@ def _mend_files(situation: Situation) -> Iterator[NextStep]:
         )
         yield _again(situation)
         return
+    yield from _move_out(situation)
     if is_change:
         yield from _make_room(situation)
     if advice.startswith("kseg recover"):
         yield from _repair(situation, advice)
     elif advice:
         yield NextStep("Look closer.", advice)
+    elif situation.foreign:
+        yield _again(situation)
+
+
+def _move_out(situation: Situation) -> Iterator[NextStep]:
+    """A broker takes each directory for a partition, and ends at a name that is none."""
+    for path in situation.foreign[:_LISTED]:
+        log_dir, name = os.path.split(path)
+        if name == _OF_FILE_SYSTEM:
+            yield NextStep(
+                "Remove it: a broker does not start with it. The next check of the file system makes it again: let log.dirs name a directory below the mount point.",
+                f"rmdir {shell_quoted(path)}",
+            )
+        else:
+            around, inner = os.path.split(os.path.abspath(log_dir))
+            beside = os.path.join(
+                os.path.relpath(around) if not os.path.isabs(path) else around, f"{inner}-{name}"
+            )
+            yield NextStep(
+                "Move it out of the data directory: a broker does not start with it.",
+                f"mv {shell_quoted(path)} {shell_quoted(os.path.normpath(beside))}",
+            )
+    if len(situation.foreign) > _LISTED:
+        more = counted(len(situation.foreign) - _LISTED, "more directory")
+        yield NextStep(
+            f"There are {more} of such names:", command_line("list", {"--verbose": True}, situation.request)
+        )
 
 
 def _stop(situation: Situation) -> NextStep:

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -254,3 +255,28 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert run(["doctor", str(tmp_path / "nowhere")]) == 3
     assert "No such file or directory" in capfd.readouterr().err
     assert run(["doctor", "--quick", "--deep", str(tmp_path)]) == 2
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_directories_that_no_broker_starts_with_are_moved_out(
+    capture_small: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    is_inside: bool,
+) -> None:
+    """The commands work as they stand, from beside the data directory and from within it, and a broker starts then."""
+    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
+    (data / "a copy").mkdir()
+    (data / "a copy" / "kept").write_text("kept")
+    (data / "lost+found").mkdir()
+    monkeypatch.chdir(data if is_inside else tmp_path)
+    target = "." if is_inside else data.name
+    assert run(["doctor", "--json", target]) == 1
+    steps = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    commands = [row["command"] for row in steps if row["type"] == "step"]
+    assert commands[-1] == f"kseg doctor {target}" and len(commands) == 3
+    for command in commands[:-1]:
+        subprocess.run(shlex.split(command), check=True)
+    assert (tmp_path / f"{data.name}-a copy" / "kept").read_text() == "kept"
+    assert run(["doctor", "--json", target]) == 0
