@@ -15,6 +15,7 @@ from confluent_kafka.schema_registry import Schema
 from confluent_kafka.schema_registry._sync.mock_schema_registry_client import MockSchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from kseg.segment.encoding.batch import encode_batch
@@ -47,6 +48,16 @@ class Registry:
         assert isinstance(payload, bytes)
         return payload
 
+    def protobuf(self, topic: str, message: Any) -> bytes:
+        """The files that the message's file imports become subjects of their own."""
+        serializer = ProtobufSerializer(type(message), self.client)
+        payload = serializer(message, SerializationContext(topic, MessageField.VALUE))
+        for imported in message.DESCRIPTOR.file.dependencies:
+            self._note(imported.name)
+        self._note(f"{topic}-value")
+        assert isinstance(payload, bytes)
+        return payload
+
     def register(
         self, subject: str, text: str, kind: str, references: Sequence[tuple[str, str, int]] = ()
     ) -> int:
@@ -58,6 +69,7 @@ class Registry:
     def _note(self, subject: str, references: Sequence[tuple[str, str, int]] = ()) -> None:
         found = self.client.get_latest_version(subject)
         text, kind = found.schema.schema_str, found.schema.schema_type
+        own: list[Any] = [(each.name, each.subject, each.version) for each in found.schema.references or ()]
         assert (
             found.version is not None
             and found.schema_id is not None
@@ -74,7 +86,7 @@ class Registry:
                 found.schema_id,
                 text,
                 kind,
-                references,
+                references or own,
             )
         )
 
