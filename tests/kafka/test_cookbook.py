@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests import cookbook
+from tests.internal_topics.coordinator_logs import batch
 from tests.kafka.broker import Broker
 from tests.kafka.starting import PlainBroker, observed
+from tests.support.group_dirs import commit
 
 pytestmark = pytest.mark.kafka
 
@@ -26,6 +29,21 @@ def test_a_broker_says_so(name: str, tmp_path: Path) -> None:
     for line in "".join(SECTIONS[name].blocks("log")).splitlines():
         wanted = ".*".join(map(re.escape, line.split("…")))
         assert re.search(wanted, shown), f"{line}\n\n{shown[-6000:]}"
+
+
+def test_a_coordinator_says_so(capture_small: Path, tmp_path: Path) -> None:
+    """Of offsets that nobody has used for long: they are deleted within seconds of a start."""
+    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
+    directory = data / "__consumer_offsets-0"
+    end = max(int(path.stem) for path in directory.glob("*.snapshot"))
+    with max(directory.glob("*.log")).open("ab") as log:
+        log.write(batch(end, commit(912)))
+    often = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "500"}
+    (line,) = "".join(SECTIONS["group-went-back"].blocks("log")).splitlines()
+    wanted = ".*".join(map(re.escape, line.split("…")))
+    broker: Broker = PlainBroker(tmp_path / "broker", data, **often)
+    with broker:
+        broker.wait_for(line, lambda: re.search(wanted, broker.log_text()) is not None)
 
 
 def test_a_consumer_says_so(tmp_path: Path) -> None:
