@@ -7,6 +7,7 @@ real standalone cluster.
 from __future__ import annotations
 
 import json as json_module
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -119,3 +120,32 @@ def test_doctor(any_spark: SparkSession, place: str, capture_small: Path, diseas
     assert by_spark[0] == alone[0]
     assert rows((0, as_without_spark(by_spark[1]).replace(" --spark", ""), "")) == rows(alone)
     assert any(row["type"] == "step" for row in rows(alone)) or place == "capture"
+
+
+@pytest.mark.parametrize("command", ["verify", "list"])
+def test_reports_for_a_browser(
+    local_spark: SparkSession, command: str, diseased: Path, tmp_path: Path, ask: Ask
+) -> None:
+    """The page is the same but for its time and the command lines."""
+
+    def page(name: str) -> str:
+        text = as_without_spark((tmp_path / name).read_text()).replace("spark.html", "alone.html")
+        return re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z on ", "TIME on ", text).replace(" --spark", "")
+
+    for name, words in (("alone.html", []), ("spark.html", ["--spark"])):
+        assert ask([command, *NOW, "--html", str(tmp_path / name), *words, str(diseased)])[0] == 1
+    assert page("spark.html") == page("alone.html")
+
+
+def test_what_if(local_spark: SparkSession, capture_small: Path, ask: Ask) -> None:
+    """Everything but the processor time, which is measured."""
+    line = ["what-if", "--json", *NOW, "--topic", "metro-*", str(capture_small / "data")]
+
+    def rows(said: Said) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = [json_module.loads(each) for each in said[1].splitlines()]
+        return [{name: value for name, value in row.items() if "cpu" not in name} for row in found]
+
+    alone, by_spark = ask(line), ask([*line, "--spark"])
+    assert by_spark[0] == alone[0] == 0
+    assert rows((0, as_without_spark(by_spark[1]), "")) == rows(alone)
+    assert any("zstd" in str(row) for row in rows(alone))
