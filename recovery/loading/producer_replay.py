@@ -9,14 +9,16 @@ The ways differ where a log contradicts itself: a producer that falls back to a 
 its last batch only together; a transaction that begins twice at one offset ends the load only together.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, INVALID_RECORD, KAFKA, BrokerException
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.counted import counted
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel.follow_producers import next_control
 from kseg.segment.scanning.batches import batch_at
 from kseg.segment.scanning.decode import Chunk, Decoder, record_at
 from kseg.segment.sidecar.snapshot import NO_OFFSET, ProducerSnapshotEntry
@@ -29,13 +31,17 @@ from kseg.segment.state.producer import (
     OutsideTransaction,
     ProducerState,
 )
+from kseg.segment.state.replay import completed
 from kseg.segment.values import dataclass
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import ReadableBuffer
 
 INVALID_TXN_STATE = "InvalidTxnStateException"
 
 
 def rows_of_producers(table: Columns, stop: int) -> list[int]:
-    """The control batches of producers among the first rows: only they are looked into."""
+    """The control batches of producers among the first rows."""
     producer_ids = table.column(C.PRODUCER_ID)[:stop]
     if not stop or max(producer_ids) < 0:
         return []
@@ -45,6 +51,14 @@ def rows_of_producers(table: Columns, stop: int) -> list[int]:
         for row, producer_id in enumerate(producer_ids)
         if producer_id >= 0 and attributes[row] & L.CONTROL_BIT and magics[row] >= L.MAGIC_V2
     ]
+
+
+def rows_to_read(view: "ReadableBuffer", table: Columns, stop: int) -> Iterator[int]:
+    """Those of them that are not the end of a transaction as brokers write it, in which nothing can be wrong. view: the bytes of the file."""
+    row = next_control(view, table.cells, table.capacity, 0, stop)
+    while row < stop:
+        yield row
+        row = next_control(view, table.cells, table.capacity, row + 1, stop)
 
 
 def read_marker(decoder: Decoder, table: Columns, row: int) -> EndTransactionMarker | None:
@@ -80,17 +94,28 @@ def read_marker(decoder: Decoder, table: Columns, row: int) -> EndTransactionMar
 
 
 def apply_rows(
-    state: ProducerState, table: Columns, stop: int, markers: Mapping[int, EndTransactionMarker | None]
+    state: ProducerState,
+    decoder: Decoder,
+    table: Columns,
+    stop: int,
+    markers: Mapping[int, EndTransactionMarker | None],
 ) -> list[AbortedTxn]:
-    """One by one: the first `stop` rows; the entries for the transaction index. markers: of the control batches.
+    """One by one: the first `stop` rows; the entries for the transaction index. markers: of the rows to read.
 
     Raises BrokerException where a broker's recovery ends.
     """
     aborted: list[AbortedTxn] = []
-    row = state.follow(table, 0, stop)
-    while row < stop:
+    row = 0
+    while True:
+        row, passed = state.follow_transactions(decoder.view, table, row, stop)
+        aborted += (event.index_entry for event in completed(passed) if event.index_entry is not None)
+        if row >= stop:
+            return aborted
         batch = batch_at(table, row)
-        for event in state.apply(batch, markers.get(row)):
+        marker = None
+        if batch.is_control and batch.producer_id >= 0 and batch.magic >= L.MAGIC_V2:
+            marker = markers[row] if row in markers else read_marker(decoder, table, row)
+        for event in state.apply(batch, marker):
             match event:
                 case CompletedTransaction() if event.index_entry is not None:
                     aborted.append(event.index_entry)
@@ -98,8 +123,7 @@ def apply_rows(
                     raise _outside(event.producer_id, event.base_offset)
                 case LostTransaction():
                     raise _lost(event.producer_id, event.first_offset)
-        row = state.follow(table, row + 1, stop)
-    return aborted
+        row += 1
 
 
 def _outside(producer_id: int, offset: int) -> BrokerException:

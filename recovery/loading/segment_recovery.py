@@ -17,7 +17,12 @@ from collections.abc import Iterator
 from kseg.recovery.loading.epoch_cache import LoadedEpochs
 from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, INVALID_RECORD, KAFKA, BrokerException
 from kseg.recovery.loading.loss_report import report_truncation
-from kseg.recovery.loading.producer_replay import apply_rows, read_marker, rows_of_producers
+from kseg.recovery.loading.producer_replay import (
+    apply_rows,
+    read_marker,
+    rows_of_producers,
+    rows_to_read,
+)
 from kseg.recovery.loading.producer_snapshots import LoadedProducers
 from kseg.recovery.loading.segment import LoadedSegment, OrderedRange
 from kseg.segment import header_tables as C
@@ -152,10 +157,10 @@ class _Recovery:
     def _read_markers(
         self, table: Columns, good: int
     ) -> tuple[int, int, dict[int, EndTransactionMarker | None], tuple[int, BrokerException] | None]:
-        """(rows that are taken, the row whose control record cannot be read or `good`, markers by row, what ends the
+        """(rows that are taken, the row whose control record cannot be read or `good`, the markers of the rows to read, what ends the
         load and in which row)."""
         markers: dict[int, EndTransactionMarker | None] = {}
-        for row in rows_of_producers(table, good):
+        for row in rows_to_read(self._view, table, good):
             try:
                 markers[row] = read_marker(self._decoder, table, row)
             except BrokerException as thrown:
@@ -182,7 +187,7 @@ class _Recovery:
         producers = self._producers
         if producers.lost:
             self._check_lost_transactions(table, stop)
-        return apply_rows(producers.state, table, stop, markers)
+        return apply_rows(producers.state, self._decoder, table, stop, markers)
 
     def _check_lost_transactions(self, table: Columns, stop: int) -> None:
         """A marker of a transaction that no list has any more ends the load."""

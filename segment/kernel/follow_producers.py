@@ -87,6 +87,35 @@ def compacted(opened: Writable, room: int, head: int, tail: int) -> int:
     return kept
 
 
+def is_plain_marker(source: Readable, size: int, cells: Readable, capacity: int, row: int) -> int:
+    # whether a control batch is the end of a transaction as brokers write it; size: of the file
+    p = cells[row]
+    if cells[capacity + row] != 78 or cells[5 * capacity + row] != 1 or cells[6 * capacity + row] & 7:
+        return 0
+    if p < 0 or p + 78 > size:
+        return 0
+    return buffer_access.is_end_marker(source, p + 61)
+
+
+def next_control(buf: Readable, cells: Readable, capacity: int, row: int, stop: int) -> int:
+    """The next row from `row` on with a producer's control batch that is not the end of a transaction as brokers write it; `stop` when
+    there is none. buf: the whole file."""
+    if len(cells) < 15 * capacity or row < 0 or stop > capacity:
+        raise ValueError("the table is too small")
+    size = len(buf)
+    source = buffer_access.bytes_in(buf)
+    while row < stop:
+        if (
+            cells[6 * capacity + row] & 32
+            and cells[2 * capacity + row] >= 2
+            and cells[11 * capacity + row] >= 0
+            and not is_plain_marker(source, size, cells, capacity, row)
+        ):
+            break
+        row = row + 1
+    return row
+
+
 def follow(
     buf: Readable,
     cells: Readable,
@@ -144,16 +173,9 @@ def follow(
                 if slot < 0:
                     break
                 if attributes & 32:
+                    if done >= most or not is_plain_marker(source, size, cells, capacity, row):
+                        break
                     p = cells[row]
-                    if cells[capacity + row] != 78 or cells[5 * capacity + row] != 1 or attributes & 7:
-                        break
-                    if (
-                        done >= most
-                        or p < 0
-                        or p + 78 > size
-                        or not buffer_access.is_end_marker(source, p + 61)
-                    ):
-                        break
                     first = -1
                     stable = -1
                     if slots[6 * room + slot]:

@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kseg.recovery.loading.producer_replay import read_marker, rows_of_producers
 from kseg.segment import header_tables as C
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.header_tables import Columns
@@ -108,6 +109,34 @@ def test_both_speeds_agree_on_damaged_markers(log: list[NewBatch], data: st.Data
         return followed_rows(kernel, wrap, bytes(content), table, 0, open_room=4)
 
     both(run)
+
+
+@given(disordered(), st.data())
+def test_control_batches_to_read_are_all_but_markers_as_brokers_write_them(
+    log: list[NewBatch], data: st.DataObject
+) -> None:
+    decoder, table = table_of(log)
+    content = bytearray(decoder.view)
+    for _ in range(data.draw(st.integers(0, 4))):
+        if content:
+            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    hurt = Decoder(bytes(content), capacity=16)
+
+    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> list[int]:
+        rows, row = [], -1
+        while (
+            row := kernel["follow_producers"].next_control(
+                wrap(bytes(content)), wrap(table.cells), table.capacity, row + 1, table.count
+            )
+        ) < table.count:
+            rows.append(row)
+        return rows
+
+    to_read = both(run)
+    controls = rows_of_producers(table, table.count)
+    assert set(to_read) <= set(controls)
+    for row in set(controls) - set(to_read):  # nothing can be wrong in these
+        assert read_marker(hurt, table, row) is not None
 
 
 def test_transactions_of_known_producers_pass_without_a_closer_look() -> None:
