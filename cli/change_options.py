@@ -4,7 +4,7 @@ a run."""
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from kseg.cli.option_schema import Option
 from kseg.cli.options import directory_option
@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 
 CHANGE = "What is changed"
 
-Apply = Annotated[bool, Option("--apply", help="Apply the plan in place.", panel=CHANGE)]
-HardLink = Annotated[
-    bool,
-    Option("--hard-link", help="With --output: unchanged files of the copy are hard links.", panel=CHANGE),
-]
 FollowLinks = Annotated[
     bool,
     Option(
@@ -39,51 +34,74 @@ FollowLinks = Annotated[
         panel=CHANGE,
     ),
 ]
-Quarantine = Annotated[
-    str | None,
-    directory_option(
-        "--quarantine",
-        "Directory for copies of removed bytes, on any file system. Default: next to the journal, as hard links that take "
-        "no space.",
-        CHANGE,
-    ),
-]
-JournalDir = Annotated[
-    str | None,
-    directory_option(
-        "--journal",
-        "Directory for the journal, on any file system, for instance when the disk is full. `kseg undo` finds it there. "
-        "Default: .kseg in the partition directory.",
-        CHANGE,
-    ),
-]
-
-AcceptUnreadable = Annotated[
-    bool,
-    Option(
-        "--accept-unreadable",
-        help="Also change partitions with unreadable bytes: these count as lost.",
-        panel=CHANGE,
-    ),
-]
 
 
-def check_way(apply: bool, output: str | None, hard_link: bool) -> None:
-    """Raises UsageError for options that do not go together."""
-    if apply and output is not None:
-        raise UsageError("--apply and --output are mutually exclusive")
-    if hard_link and output is None:
-        raise UsageError("--hard-link requires --output")
+class InPlaceOptions(NamedTuple):
+    """What every command takes that changes partitions in place."""
+
+    apply: Annotated[bool, Option("--apply", help="Apply the plan in place.", panel=CHANGE)] = False
+    quarantine: Annotated[
+        str | None,
+        directory_option(
+            "--quarantine",
+            "Directory for copies of removed bytes, on any file system. Default: next to the journal, as hard links that take "
+            "no space.",
+            CHANGE,
+        ),
+    ] = None
+    journal: Annotated[
+        str | None,
+        directory_option(
+            "--journal",
+            "Directory for the journal, on any file system, for instance when the disk is full. `kseg undo` finds it there. "
+            "Default: .kseg in the partition directory.",
+            CHANGE,
+        ),
+    ] = None
+    accept_unreadable: Annotated[
+        bool,
+        Option(
+            "--accept-unreadable",
+            help="Also change partitions with unreadable bytes: these count as lost.",
+            panel=CHANGE,
+        ),
+    ] = False
+    follow_links: FollowLinks = False
+
+    def keeping(self, output: str | None = None) -> "Keeping":
+        """Where journal and quarantine go. Raises UsageError for a copy, which has neither."""
+        from kseg.change.apply.keeping import Keeping
+
+        for name, value in (("--journal", self.journal), ("--quarantine", self.quarantine)):
+            if value is not None and output is not None:
+                raise UsageError(f"{name} applies to a change in place, not to --output")
+        return Keeping(self.journal, self.quarantine)
 
 
-def keeping_of(journal_dir: str | None, quarantine: str | None, output: str | None = None) -> "Keeping":
-    """Where journal and quarantine go. Raises UsageError for a copy, which has neither."""
-    from kseg.change.apply.keeping import Keeping
+class CopyOptions(NamedTuple):
+    """Instead of a change in place, a changed copy."""
 
-    for name, value in (("--journal", journal_dir), ("--quarantine", quarantine)):
-        if value is not None and output is not None:
-            raise UsageError(f"{name} applies to a change in place, not to --output")
-    return Keeping(journal_dir, quarantine)
+    output: Annotated[
+        str | None,
+        directory_option(
+            "--output",
+            "Write a changed copy of the partitions below this directory; the input does not change.",
+            CHANGE,
+        ),
+    ] = None
+    hard_link: Annotated[
+        bool,
+        Option(
+            "--hard-link", help="With --output: unchanged files of the copy are hard links.", panel=CHANGE
+        ),
+    ] = False
+
+    def check(self, in_place: InPlaceOptions) -> None:
+        """Raises UsageError for options that do not go together."""
+        if in_place.apply and self.output is not None:
+            raise UsageError("--apply and --output are mutually exclusive")
+        if self.hard_link and self.output is None:
+            raise UsageError("--hard-link requires --output")
 
 
 def identity(

@@ -36,6 +36,7 @@ _NOT_OF_THE_PLAN = frozenset(
         "--what-if",
     ]
 )
+_BUNDLES_OF_THE_PLAN = ("in_place",)
 _CHANGING = ("undo", "recover", "retain", "compact", "append")
 # Of several hints the first of these counts: what is in the way of others, what repairs, what looks closer.
 _ORDER = ("undo", "recover", "verify", "dump", "retain", "list")
@@ -64,8 +65,13 @@ def plan_options(command: str, values: Mapping[str, Any]) -> dict[str, object]:
     """The options that a plan depends on, as they were given, by name; True for a flag. values: those of the command's parameters."""
     given: dict[str, object] = {}
     for each in parameters(function_of(command)):
-        if each.bundle is None and each.flags and each.flags[0] not in _NOT_OF_THE_PLAN:
+        if each.bundle is None:
             value = values[each.name]
+        elif each.bundle.name in _BUNDLES_OF_THE_PLAN:
+            value = getattr(values[each.bundle.name], each.name)
+        else:
+            continue
+        if each.flags and each.flags[0] not in _NOT_OF_THE_PLAN:
             if each.shape == "pair" and value is not None:
                 given[each.flags[0 if value else 1]] = True
             elif value != each.default:

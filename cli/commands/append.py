@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from kseg.cli.change_options import AcceptUnreadable, Apply, FollowLinks, JournalDir, Quarantine, keeping_of
+from kseg.cli.change_options import InPlaceOptions
 from kseg.cli.option_schema import INPUT, Argument, Option
 from kseg.cli.options import (
     Json,
@@ -180,11 +180,7 @@ def command(
         int | None,
         duration_option("--flush-ms", "Sync the log to disk after this much time.", ROLLS),
     ] = None,
-    apply: Apply = False,
-    follow_links: FollowLinks = False,
-    accept_unreadable: AcceptUnreadable = False,
-    quarantine: Quarantine = None,
-    journal: JournalDir = None,
+    in_place: InPlaceOptions,
     json: Json = False,
     now: Now = None,
     jobs: NoJobs = None,
@@ -218,11 +214,11 @@ def command(
     plan = plan_options("append", locals())
     options = AppendOptions(
         source=source,
-        apply=apply,
-        accept_unreadable=accept_unreadable,
-        keeping=keeping_of(journal, quarantine),
+        apply=in_place.apply,
+        accept_unreadable=in_place.accept_unreadable,
+        keeping=in_place.keeping(),
         run_id=new_run_id(clock_ms()),
-        follow_links=follow_links,
+        follow_links=in_place.follow_links,
         batches=BatchRules(
             now_ms=clock_ms() if now is None else now,
             codec=None if codec is None else CODEC_NAMES.index(codec),

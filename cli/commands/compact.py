@@ -6,18 +6,11 @@ from functools import partial
 from typing import Annotated, Any
 
 from kseg.cli.change_options import (
-    CHANGE,
-    AcceptUnreadable,
-    Apply,
-    FollowLinks,
-    HardLink,
-    JournalDir,
-    Quarantine,
+    CopyOptions,
+    InPlaceOptions,
     change,
     change_style,
-    check_way,
     identity,
-    keeping_of,
     look_at_settings,
 )
 from kseg.cli.option_schema import Option
@@ -30,7 +23,6 @@ from kseg.cli.options import (
     Paths,
     Verbose,
     count_option,
-    directory_option,
     duration_option,
     offset_option,
     read_offset,
@@ -177,19 +169,8 @@ def command(
             "--top-keys", "In a plan, list this many keys whose old values take the most space.", RESULT
         ),
     ] = 10,
-    apply: Apply = False,
-    output: Annotated[
-        str | None,
-        directory_option(
-            "--output",
-            "Write a compacted copy of the partitions below this directory; the input does not change.",
-            CHANGE,
-        ),
-    ] = None,
-    hard_link: HardLink = False,
-    quarantine: Quarantine = None,
-    journal: JournalDir = None,
-    accept_unreadable: AcceptUnreadable = False,
+    in_place: InPlaceOptions,
+    copy: CopyOptions,
     log_start_offset: Annotated[
         int | None,
         offset_option(
@@ -216,7 +197,6 @@ def command(
             BROKER,
         ),
     ] = None,
-    follow_links: FollowLinks = False,
     json: Json = False,
     html: Html = None,
     common: CommonOptions,
@@ -235,8 +215,8 @@ def command(
     was only planned.
     """
     refuse_read_only("compact", paths)
-    check_way(apply, output, hard_link)
-    keeping = keeping_of(journal, quarantine, output)
+    copy.check(in_place)
+    keeping = in_place.keeping(copy.output)
     from kseg.cli.html.html_option import page_for
     from kseg.cli.next_command import apply_command, plan_options
     from kseg.cli.run import clock_ms
@@ -276,7 +256,7 @@ def command(
     settings.check()
     cluster = on.cluster()
     request = common.request(paths, cluster)
-    run_id, shared = identity(apply, cluster, output)
+    run_id, shared = identity(in_place.apply, cluster, copy.output)
     options = CompactOptions(
         settings=settings,
         first_dirty_offset=None if first_dirty_offset in (None, "checkpoint") else int(first_dirty_offset),
@@ -285,13 +265,13 @@ def command(
         high_watermark=high_watermark,
         include_active=include_active,
         damaged=Damaged(damaged),
-        apply=apply,
+        apply=in_place.apply,
         run_id=run_id,
-        follow_links=follow_links,
-        output=output,
-        hard_link=hard_link,
+        follow_links=in_place.follow_links,
+        output=copy.output,
+        hard_link=copy.hard_link,
         keeping=keeping,
-        accept_unreadable=accept_unreadable,
+        accept_unreadable=in_place.accept_unreadable,
         top_keys=top_keys,
         shared=shared,
     )

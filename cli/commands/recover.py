@@ -7,17 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from kseg.cli.change_options import (
     CHANGE,
-    AcceptUnreadable,
-    Apply,
-    FollowLinks,
-    HardLink,
-    JournalDir,
-    Quarantine,
+    CopyOptions,
+    InPlaceOptions,
     change,
     change_style,
-    check_way,
     identity,
-    keeping_of,
 )
 from kseg.cli.option_schema import Option
 from kseg.cli.options import (
@@ -28,7 +22,6 @@ from kseg.cli.options import (
     OnCluster,
     Paths,
     Verbose,
-    directory_option,
     duration_option,
     offset_option,
     size_option,
@@ -71,19 +64,8 @@ def command(
             help="salvage keeps every valid batch; kafka leaves what a broker's log loading leaves.",
         ),
     ] = DEFAULT_POLICY,
-    apply: Apply = False,
-    output: Annotated[
-        str | None,
-        directory_option(
-            "--output",
-            "Write a repaired copy of the partitions below this directory; the input does not change.",
-            CHANGE,
-        ),
-    ] = None,
-    hard_link: HardLink = False,
-    quarantine: Quarantine = None,
-    journal: JournalDir = None,
-    accept_unreadable: AcceptUnreadable = False,
+    in_place: InPlaceOptions,
+    copy: CopyOptions,
     rebuild: Annotated[
         bool, Option("--rebuild", help="Rebuild all side files from the log, valid ones too.", panel=CHANGE)
     ] = False,
@@ -180,7 +162,6 @@ def command(
             BROKER,
         ),
     ] = None,
-    follow_links: FollowLinks = False,
     json: Json = False,
     common: CommonOptions,
     now: Now = None,
@@ -196,8 +177,8 @@ def command(
     and was only planned.
     """
     refuse_read_only("recover", paths)
-    check_way(apply, output, hard_link)
-    keeping = keeping_of(journal, quarantine, output)
+    copy.check(in_place)
+    keeping = in_place.keeping(copy.output)
     from kseg.cli.next_command import apply_command, command_line, plan_options
     from kseg.cli.run import clock_ms, workers
     from kseg.cli.text.recover import RecoverReport, is_due, is_planned, recover_words
@@ -227,20 +208,20 @@ def command(
     identity_asked.check()
     cluster = on.cluster()
     request = common.request(paths, cluster)
-    run_id, shared = identity(apply, cluster, output)
+    run_id, shared = identity(in_place.apply, cluster, copy.output)
     options = RecoverOptions(
         settings=LoadSettings(now_ms=now_ms, **settings),
         policy=Policy(policy),
         is_clean=clean_shutdown,
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
-        apply=apply,
+        apply=in_place.apply,
         run_id=run_id,
-        follow_links=follow_links,
-        output=output,
-        hard_link=hard_link,
+        follow_links=in_place.follow_links,
+        output=copy.output,
+        hard_link=copy.hard_link,
         keeping=keeping,
-        accept_unreadable=accept_unreadable,
+        accept_unreadable=in_place.accept_unreadable,
         rebuild=rebuild,
         mark_clean=mark_clean,
         topic_id=topic_id,
@@ -279,7 +260,7 @@ def command(
 
     def after_failure() -> str:
         """What a broker cannot load, the other policy repairs."""
-        if apply or policy == DEFAULT_POLICY:
+        if in_place.apply or policy == DEFAULT_POLICY:
             return ""
         return command_line("recover", {name: plan[name] for name in plan if name != "--policy"}, request)
 

@@ -6,14 +6,10 @@ from typing import Annotated
 
 from kseg.cli.change_options import (
     CHANGE,
-    AcceptUnreadable,
-    FollowLinks,
-    JournalDir,
-    Quarantine,
+    InPlaceOptions,
     change,
     change_style,
     identity,
-    keeping_of,
     look_at_settings,
 )
 from kseg.cli.option_schema import Option
@@ -123,12 +119,7 @@ def command(
     what_if: Annotated[
         bool, Option("--what-if", help="Also show what other limits would free.", panel=LIMITS)
     ] = False,
-    apply: Annotated[
-        bool,
-        Option(
-            "--apply", help="Mark the files of the segments to delete with the suffix .deleted.", panel=CHANGE
-        ),
-    ] = False,
+    in_place: InPlaceOptions,
     purge: Annotated[
         bool,
         Option("--purge", help="Permanently delete files that were marked long enough ago.", panel=CHANGE),
@@ -144,9 +135,6 @@ def command(
     unmark: Annotated[
         bool, Option("--unmark", help="Restore segments that are marked and not purged.", panel=CHANGE)
     ] = False,
-    quarantine: Quarantine = None,
-    journal: JournalDir = None,
-    accept_unreadable: AcceptUnreadable = False,
     metadata: MetadataPath = None,
     server_properties: ServerProperties = None,
     high_watermark: Annotated[
@@ -157,7 +145,6 @@ def command(
             BROKER,
         ),
     ] = None,
-    follow_links: FollowLinks = False,
     json: Json = False,
     html: Html = None,
     common: CommonOptions,
@@ -215,7 +202,7 @@ def command(
     if free is not None and cluster is not None:
         raise UsageError("--free chooses over all topics together, which --spark does not do")
     request = common.request(paths, cluster)
-    run_id, shared = identity(apply, cluster)
+    run_id, shared = identity(in_place.apply, cluster)
     says_more = (
         free,
         retention_ms,
@@ -231,17 +218,17 @@ def command(
         log_start_offset=log_start_offset,
         high_watermark=high_watermark,
         is_policy_given=cleanup_policy is not None or any(name in pairs for name in POLICY_NAMES),
-        apply=apply,
+        apply=in_place.apply,
         run_id=run_id,
-        follow_links=follow_links,
+        follow_links=in_place.follow_links,
         free_bytes=free,
         purge=purge,
         purge_only=purge and not what_if and all(said is None for said in says_more),
         unmark=unmark,
         what_if=what_if,
-        accept_unreadable=accept_unreadable,
+        accept_unreadable=in_place.accept_unreadable,
         shared=shared,
-        keeping=keeping_of(journal, quarantine),
+        keeping=in_place.keeping(),
     )
     run = RetainRun(options)
     # the delay is for readers of a running broker; who frees a disk waits for nobody

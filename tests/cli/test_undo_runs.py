@@ -225,7 +225,8 @@ def test_forgetting_frees_the_room(
     }[elsewhere]
     assert say("recover", "--apply", *words, data)[0] == 0
     assert say("list", data)[0] == 0
-    kept = {path for path in data.rglob("*") if not {path, *path.parents} & {*journals(data)}}
+    added = {*journals(data)}
+    kept = {path for path in data.rglob("*") if not {path, *path.parents} & added}
     status, planned = say("undo", "--forget", data)
     (row,) = planned
     assert (status, row["state"], row["applied"]) == (1, "forgotten", False) and journals(data)
