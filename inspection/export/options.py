@@ -148,4 +148,6 @@ def checked_partition_columns(names: tuple[str, ...]) -> tuple[str, ...]:
 def require_pyarrow() -> None:
     """Raises UsageError where pyarrow is not installed."""
     if importlib.util.find_spec("pyarrow") is None:
-        raise UsageError("export needs pyarrow, which is not installed: pip install 'kseg[export]'")
+        raise UsageError(
+            "export needs pyarrow, which is not installed: pip install 'kseg[export]', or take the tarball with -arrow in its name"
+        )

@@ -181,7 +181,7 @@ def test_without_pyarrow(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyarrow" else find(name))
     assert run(["export", "--to", "json", "--output", str(tmp_path / "out"), str(data)]) == 2
     assert capfd.readouterr().err == (
-        "kseg: export needs pyarrow, which is not installed: pip install 'kseg[export]'\n"
+        "kseg: export needs pyarrow, which is not installed: pip install 'kseg[export]', or take the tarball with -arrow in its name\n"
     )
 
 
