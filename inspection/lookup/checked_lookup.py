@@ -46,12 +46,22 @@ class _AnswerFindings:
         self._emitted: list[Finding] = []
 
     def findings(self, answer: AnsweredAt) -> Iterator[Finding]:
-        """No findings for a log that cannot be read: the lookup has reported it."""
-        position = answer.position
-        path = answer.segment or _segment_for(self._target, self._requested_offset)
-        if path is None or not is_live_log(name := parse_given_name(os.path.basename(path))):
-            return
+        """No findings for a log that cannot be read: the lookup has reported it.
+
+        An answer may lie in a later segment than the offset that was asked for: then the batch that should have had it, in the
+        segment before, may be the altered one.
+        """
+        own = answer.segment
+        is_another = answer.offset != self._requested_offset
+        expected = _segment_for(self._target, self._requested_offset) if own is None or is_another else None
         offsets = [offset for offset in (self._requested_offset, answer.offset) if offset is not None]
+        for path in dict.fromkeys(path for path in (own, expected) if path is not None):
+            position = answer.position if own in (path, None) else None
+            yield from self._findings_about(path, position, offsets)
+
+    def _findings_about(self, path: str, position: int | None, offsets: Sequence[int]) -> Iterator[Finding]:
+        if not is_live_log(name := parse_given_name(os.path.basename(path))):
+            return
         with suppress(UnreadableInput):
             for finding in self._findings_of_log(path, name.base_offset or 0, position):
                 is_relevant = finding.position == position or any(

@@ -38,7 +38,7 @@ from kseg.segment.scanning.damage import (
     is_valid_as_magic_2,
     kind_of_tail,
 )
-from kseg.segment.scanning.lost_offsets import LostRange, lost_range
+from kseg.segment.scanning.lost_offsets import LostRange, first_offset_behind, lost_range
 from kseg.segment.scanning.zero_ranges import CHUNK_BYTES, ZeroRanges
 
 if TYPE_CHECKING:
@@ -299,7 +299,10 @@ class Scanner:
         lowest = self._lowest_offset()
         if self._damage_behind[0] == position:
             lowest = max(lowest, self._damage_behind[1])
-        upper = resumed if resumed is not None or stop < len(self.view) else self._next_base()
+        upper = None
+        if resumed is not None or stop == len(self.view):
+            highest = max(self._highest_offset(), lowest + L.INT32_MAX)
+            upper = first_offset_behind(self.view, stop, resumed, highest, self._next_base())
         if upper is not None and upper < lowest:
             upper = None  # what follows is out of order, and bounds nothing
         lost = lost_range(self.view, position, stop, lowest, upper, intact_length)

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from fixtures import healthy
 from fixtures.diseases import batch_spans
 from kseg.cli.main import run
+from kseg.segment.layout import INT64_MAX
 from tests.support.compact_helpers import T0, Topic, clean
 
 CASES = int(os.environ.get("KSEG_ONE_ANSWER", "40"))
@@ -88,8 +90,7 @@ def told_by_all(partition: Path, capfd: pytest.CaptureFixture[str]) -> set[Answe
     if altered(found):
         assert set().union(*map(altered, dumped)) == altered(found)
         for answer in altered(found):
-            offsets = [offset for offset in (answer[4], answer[6]) if offset is not None]
-            for offset in offsets[:1]:
+            for offset in _asked_for(answer, (answer[4], answer[6]), logs)[:1]:
                 assert answer in altered(rows(capfd, "lookup", "--offset", offset, partition))
     run(["dump", *map(str, logs)])
     said = capfd.readouterr().err
@@ -106,11 +107,18 @@ def told_by_all(partition: Path, capfd: pytest.CaptureFixture[str]) -> set[Answe
     known = {answer for answer in verified if answer[5] is not None and not _holds_more(answer, planned)}
     assert known <= removed
     for answer in verified:
-        if answer[4] is not None:
-            looked = answers(rows(capfd, "lookup", "--offset", answer[4], partition))
+        for offset in _asked_for(answer, (answer[4],), logs):
+            looked = answers(rows(capfd, "lookup", "--offset", offset, partition))
             assert looked <= verified
             assert answer in looked
     return verified
+
+
+def _asked_for(answer: Answer, offsets: Iterable[int | None], logs: list[Path]) -> list[int]:
+    """Offsets whose lookup leads into the log of an answer: those that an altered base offset claims may be in the range of another one."""
+    base = int(Path(answer[1]).stem)
+    following = min((int(log.stem) for log in logs if int(log.stem) > base), default=INT64_MAX)
+    return [offset for offset in offsets if offset is not None and base <= offset < following]
 
 
 def _holds_more(answer: Answer, planned: list[dict[str, Any]]) -> bool:
@@ -151,6 +159,28 @@ def test_a_damaged_compacted_batch_is_two_records_everywhere(
     costs = next(row for row in rows(capfd, "recover", partition) if row["type"] == "result")["costs"]
     assert costs["salvage"]["records"] == count
     assert costs["salvage"]["offsets"] == last - first + 1
+
+
+@pytest.mark.evidence("damage-offsets")
+def test_an_altered_offset_behind_damage_takes_no_offsets_with_it(
+    partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Foreign bytes before the last batch of a segment, which claims an offset beyond the next segment: nothing was lost there."""
+    partition = tmp_path / "metro-0"
+    shutil.copytree(partitions[0], partition)
+    path = sorted(partition.glob("*.log"))[1]
+    position, _ = list(batch_spans(path))[-1]
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0x60
+    data[position:position] = b"\x55" * 100
+    path.write_bytes(bytes(data))
+    (answer,) = told_by_all(partition, capfd)
+    assert answer == ("foreign-bytes", path.name, position, 100, None, None, 0)
+    assert [said[:2] for said in altered(rows(capfd, "verify", partition))] == [
+        ("altered-base-offset", path.name)
+    ]
+    costs = next(row for row in rows(capfd, "recover", partition) if row["type"] == "result")["costs"]
+    assert costs["salvage"]["records"] == 0
 
 
 @pytest.mark.evidence("damage-offsets")
