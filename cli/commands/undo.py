@@ -1,7 +1,7 @@
 """`kseg undo`: take back what a command changed, or finish what it left half done."""
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated
 
 from kseg.cli.change_options import FollowLinks
 from kseg.cli.option_schema import Argument, Option
@@ -77,7 +77,7 @@ def command(
     from kseg.cli.render import Style, show
     from kseg.cli.request import Request
     from kseg.cli.run_summary import RunSummary
-    from kseg.cli.text.folded_rows import FoldedRows
+    from kseg.cli.text.undo import UndoReport
 
     is_together = not list_only and not forget
     tally = RunSummary(undo_units(journals) if is_together else len(journals))
@@ -95,20 +95,7 @@ def command(
                 yield from forget_runs(path, apply, follow_links)
             tally.finish_target(path)
 
-    is_whole = True
-
-    def words(values: Mapping[str, Any]) -> Iterator[str]:
-        nonlocal is_whole
-        is_whole = is_whole and not values.get("whole_run")
-        return _words(values)
-
-    report = FoldedRows(
-        words,
-        "directory" if is_together else "run",
-        lambda rows, _summary: _total(rows, finish, is_whole) if is_together else "",
-        lambda values: values["type"] in ("result", "run"),
-        shows_all=verbose,
-    )
+    report = UndoReport(is_together, finish, shows_all=verbose)
     given = {"--forget": True, "--follow-links": follow_links}
     style = Style(
         command="undo",
@@ -122,60 +109,3 @@ def command(
         advice=lambda tally: apply_command("undo", given, Request(journals)) if tally.remaining else "",
     )
     return show(events(), style, (), tally)
-
-
-def _total(directories: int, finish: bool, is_whole: bool) -> str:
-    from kseg.segment.counted import counted
-
-    where = counted(directories, "directory")
-    if finish:
-        return f"{where}: what was half done is finished"
-    return f"{where}: all is as it was before" if is_whole else f"{where}: as they were before"
-
-
-def _words(values: Mapping[str, Any]) -> Iterator[str]:
-    from kseg.segment.counted import counted
-    from kseg.segment.terminal import shell_quoted, shown_path
-
-    if values["type"] in ("run", "runs") or values["state"] == "forgotten":
-        yield from _run_words(values)
-        return
-    where = shown_path(str(values["directory"]))
-    if values["state"] == "finished":
-        yield f"{where}: finished; undo with: kseg undo {shell_quoted(str(values['journal']))}"
-    else:
-        files = counted(len(values["files"]), "file")
-        yield f"{where}: as it was before {values['undid']} ({files})"
-        if values.get("kept"):
-            first, *others = values["kept"]
-            more = f" and {counted(len(others), 'more file')}" if others else ""
-            yield (
-                f"  the journal was not signed by this user on this machine, so what the undo took out is kept: "
-                f"{shown_path(first)}{more}"
-            )
-        if values.get("whole_run"):
-            journal = shell_quoted(str(values["whole_run"]))
-            yield f"  the data directory's own files stay as that run set them; take them back with: kseg undo {journal}"
-
-
-def _run_words(values: Mapping[str, Any]) -> Iterator[str]:
-    from kseg.cli.text.amounts import size_words
-    from kseg.segment.counted import counted
-    from kseg.segment.moments import moment
-    from kseg.segment.terminal import shell_quoted, shown_path
-
-    held = size_words(values["bytes"])
-    if values["type"] == "runs":
-        runs = counted(values["runs"], "run")
-        yield f"{shown_path(str(values['path']))}: {runs} can be taken back, holding {held}"
-        return
-    first, *others = map(str, values["directories"])
-    where = counted(len(others) + 1, "directory") if others else shown_path(first)
-    head = f"{moment(values['changed_at'])} {values['changed_by']} of {where}"
-    if values["type"] == "run":
-        state = "half done, " if values["half_done"] else ""
-        yield f"{head}: {state}holds {held}; undo with: kseg undo {shell_quoted(str(values['journals'][0]))}"
-    elif values["applied"]:
-        yield f"{head}: forgotten, it cannot be taken back any more; {held} freed"
-    else:
-        yield f"{head}: to be forgotten, so that it cannot be taken back any more; {held} to be freed"

@@ -141,11 +141,13 @@ def test_what_a_later_run_set_in_the_data_directory_stays(data: Path, say: Say) 
     assert tree_state(data / "made-0") == made
 
 
+@pytest.mark.parametrize("rows_shown", [20, 0])
 def test_what_stays_is_named_as_the_partition_was(
-    data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, rows_shown: int
 ) -> None:
-    """And nobody is told that all is as it was."""
+    """And nobody is told that all is as it was, not even when too many directories were taken back to list them."""
     monkeypatch.chdir(data.parent)
+    monkeypatch.setattr("kseg.cli.text.folded_rows._ROWS_SHOWN", rows_shown)
     names = [f"{data.name}/{name}" for name in ("metro-none-0", "fares-0", "gates-append-0")]
     for name in names:
         tear(data, Path(name).name)
@@ -153,7 +155,9 @@ def test_what_stays_is_named_as_the_partition_was(
     capfd.readouterr()
     assert run(["undo", *names[:2]]) == 0
     told = capfd.readouterr().out
-    assert told.splitlines()[-1] == "2 directories: as they were before"
+    assert told.splitlines()[-1].startswith(
+        "2 directories: as they were before; the data directory's own files stay as that run set them; "
+    )
     (command,) = {line.partition("take them back with: kseg ")[2] for line in told.splitlines()} - {""}
     assert command.startswith(f"undo {data.name}/kseg-journal-")
     assert run(command.split()) == 0

@@ -1,0 +1,84 @@
+"""What `undo` says: a line for each directory or run, and whether everything is as it was."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kseg.cli.text.amounts import size_words
+from kseg.cli.text.folded_rows import FoldedRows
+from kseg.segment.counted import counted
+from kseg.segment.moments import moment
+from kseg.segment.terminal import shell_quoted, shown_path
+
+
+class UndoReport(FoldedRows):
+    """is_together: directories are taken back, or finished; else runs are listed or forgotten."""
+
+    def __init__(self, is_together: bool, finish: bool, *, shows_all: bool) -> None:
+        super().__init__(
+            _words,
+            "directory" if is_together else "run",
+            lambda rows, _summary: _total(rows, finish, self._whole_run) if is_together else "",
+            lambda values: values["type"] in ("result", "run"),
+            shows_all=shows_all,
+        )
+        self._whole_run = ""
+
+    def row(self, values: Mapping[str, Any]) -> None:
+        super().row(values)
+        self._whole_run = self._whole_run or str(values.get("whole_run") or "")
+
+
+def _total(directories: int, finish: bool, whole_run: str) -> str:
+    """whole_run: the journal of a run of which files stay, empty when there is none."""
+    where = counted(directories, "directory")
+    if finish:
+        return f"{where}: what was half done is finished"
+    if whole_run:
+        return f"{where}: as they were before; {_staying(whole_run)}"
+    return f"{where}: all is as it was before"
+
+
+def _staying(journal: str) -> str:
+    return (
+        "the data directory's own files stay as that run set them; "
+        f"take them back with: kseg undo {shell_quoted(journal)}"
+    )
+
+
+def _words(values: Mapping[str, Any]) -> Iterator[str]:
+    if values["type"] in ("run", "runs") or values["state"] == "forgotten":
+        yield from _run_words(values)
+        return
+    where = shown_path(str(values["directory"]))
+    if values["state"] == "finished":
+        yield f"{where}: finished; undo with: kseg undo {shell_quoted(str(values['journal']))}"
+    else:
+        files = counted(len(values["files"]), "file")
+        yield f"{where}: as it was before {values['undid']} ({files})"
+        if values.get("kept"):
+            first, *others = values["kept"]
+            more = f" and {counted(len(others), 'more file')}" if others else ""
+            yield (
+                f"  the journal was not signed by this user on this machine, so what the undo took out is kept: "
+                f"{shown_path(first)}{more}"
+            )
+        if values.get("whole_run"):
+            yield f"  {_staying(str(values['whole_run']))}"
+
+
+def _run_words(values: Mapping[str, Any]) -> Iterator[str]:
+    held = size_words(values["bytes"])
+    if values["type"] == "runs":
+        runs = counted(values["runs"], "run")
+        yield f"{shown_path(str(values['path']))}: {runs} can be taken back, holding {held}"
+        return
+    first, *others = map(str, values["directories"])
+    where = counted(len(others) + 1, "directory") if others else shown_path(first)
+    head = f"{moment(values['changed_at'])} {values['changed_by']} of {where}"
+    if values["type"] == "run":
+        state = "half done, " if values["half_done"] else ""
+        yield f"{head}: {state}holds {held}; undo with: kseg undo {shell_quoted(str(values['journals'][0]))}"
+    elif values["applied"]:
+        yield f"{head}: forgotten, it cannot be taken back any more; {held} freed"
+    else:
+        yield f"{head}: to be forgotten, so that it cannot be taken back any more; {held} to be freed"
