@@ -124,12 +124,10 @@ def decode_chunk_sizes(data: bytes) -> list[int]:
     wanted = 8 if count == 1 else 9 + (count - 1) * width + 4
     if len(data) != wanted or last < 0 or (count > 1 and (base < 0 or not 1 <= width <= 4)):
         raise FormatError("the chunk sizes of the manifest are cut off or too long")
-    return (
-        [base + int.from_bytes(data[at : at + width], "big") for at in range(9, len(data) - 4, max(1, width))]
-        + [last]
-        if count > 1
-        else [last]
-    )
+    first = [
+        base + int.from_bytes(data[at : at + width], "big") for at in range(9, len(data) - 4, max(1, width))
+    ]
+    return [*first, last]
 
 
 def _object(values: dict[str, Any], name: str) -> dict[str, Any]:

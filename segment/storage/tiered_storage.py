@@ -49,6 +49,15 @@ class _Source:
     is_encrypted: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Uploaded:
+    """A segment with its manifest. path: of its objects, without their suffix. indexes: its object of side files, None without one."""
+
+    path: str
+    manifest: TieredManifest
+    indexes: Item | None
+
+
 class TieredStorage:
     """origin, root: the directory that holds the directories of topics."""
 
@@ -97,7 +106,7 @@ class TieredStorage:
         stored = self._origin.listing(path)
         items: dict[str, Item] = {}
         taken: set[str] = set()
-        last: tuple[int, TieredManifest, str] | None = None
+        last: _Uploaded | None = None
         for name in sorted(stored):
             named = _MANIFEST.fullmatch(name)
             stem = name.removesuffix(".rsm-manifest")
@@ -107,47 +116,31 @@ class TieredStorage:
             taken.update((name, f"{stem}.log", f"{stem}.indexes"))
             log = _Source(f"{path}/{stem}.log", stored[f"{stem}.log"], 0, manifest, manifest.is_encrypted)
             self._add(items, shown, f"{named[1]}.log", log, manifest.size_bytes)
-            self._add_indexes(items, shown, named[1], path, stem, stored, manifest)
-            last = int(named[1]), manifest, stem
+            last = _Uploaded(f"{path}/{stem}", manifest, stored.get(f"{stem}.indexes"))
+            self._add_indexes(items, shown, named[1], last)
         if last is not None:
-            self._add_index(items, shown, _EPOCHS, "leaderEpoch", f"{path}/{last[2]}", stored, last[1])
+            self._add_index(items, shown, _EPOCHS, "leaderEpoch", last)
         for name, item in stored.items():
             if name not in taken and name not in items:
                 items[name] = item
                 self._sources[f"{shown}/{name}"] = _Source(f"{path}/{name}", item)
         return items
 
-    def _add_indexes(
-        self,
-        items: dict[str, Item],
-        shown: str,
-        base: str,
-        path: str,
-        stem: str,
-        stored: Mapping[str, Item],
-        manifest: TieredManifest,
-    ) -> None:
+    def _add_indexes(self, items: dict[str, Item], shown: str, base: str, segment: _Uploaded) -> None:
         for index, suffix in _SUFFIXES.items():
-            self._add_index(items, shown, base + suffix, index, f"{path}/{stem}", stored, manifest)
-        if manifest.end_offset is not None:
-            snapshot = f"{manifest.end_offset + 1:020d}.snapshot"
-            self._add_index(items, shown, snapshot, "producerSnapshot", f"{path}/{stem}", stored, manifest)
+            self._add_index(items, shown, base + suffix, index, segment)
+        end_offset = segment.manifest.end_offset
+        if end_offset is not None:
+            self._add_index(items, shown, f"{end_offset + 1:020d}.snapshot", "producerSnapshot", segment)
 
     def _add_index(
-        self,
-        items: dict[str, Item],
-        shown: str,
-        name: str,
-        index: str,
-        path: str,
-        stored: Mapping[str, Item],
-        manifest: TieredManifest,
+        self, items: dict[str, Item], shown: str, name: str, index: str, segment: _Uploaded
     ) -> None:
         """A side file, when the segment has it."""
-        item = stored.get(f"{path.rpartition('/')[2]}.indexes")
-        if index in manifest.indexes and item is not None:
-            start, size_bytes = manifest.indexes[index]
-            source = _Source(f"{path}.indexes", item, start, None, manifest.is_encrypted)
+        place, item = segment.manifest.indexes.get(index), segment.indexes
+        if place is not None and item is not None:
+            start, size_bytes = place
+            source = _Source(f"{segment.path}.indexes", item, start, None, segment.manifest.is_encrypted)
             self._add(items, shown, name, source, size_bytes)
 
     def _add(self, items: dict[str, Item], shown: str, name: str, source: _Source, size_bytes: int) -> None:
