@@ -29,6 +29,8 @@ from kseg.segment.scanning.decode import Chunk, Decoder, record_at
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.state.control import ABORT, COMMIT, parse_control_record
 
+_NO_PRODUCER = (L.NO_PRODUCER_ID, L.NO_PRODUCER_EPOCH, False)
+
 
 class CoordinatorRecord(NamedTuple):
     """A record with the bytes of its key and value. producer_id, producer_epoch: -1 without a producer."""
@@ -186,10 +188,14 @@ def _records(table: Columns, chunk: Chunk, until_ms: int | None) -> Iterator[Coo
 
 
 def _producer(table: Columns, row: int) -> tuple[int, int, bool]:
-    if table.at(C.MAGIC, row) < L.MAGIC_V2:
-        return L.NO_PRODUCER_ID, L.NO_PRODUCER_EPOCH, False
-    is_transactional = bool(table.at(C.ATTRIBUTES, row) & L.TRANSACTIONAL_BIT)
-    return table.at(C.PRODUCER_ID, row), table.at(C.PRODUCER_EPOCH, row), is_transactional
+    cells, capacity = table.cells, table.capacity
+    if cells[C.MAGIC * capacity + row] < L.MAGIC_V2:
+        return _NO_PRODUCER
+    producer_id = cells[C.PRODUCER_ID * capacity + row]
+    is_transactional = bool(cells[C.ATTRIBUTES * capacity + row] & L.TRANSACTIONAL_BIT)
+    if producer_id == L.NO_PRODUCER_ID and not is_transactional:
+        return _NO_PRODUCER
+    return producer_id, cells[C.PRODUCER_EPOCH * capacity + row], is_transactional
 
 
 def _markers(path: str, table: Columns, chunk: Chunk) -> Iterator[TransactionMarker | LogProblem]:

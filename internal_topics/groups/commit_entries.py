@@ -110,5 +110,11 @@ class PlainCommits:
 
     def reclaim_all(self) -> None:
         """Everything."""
-        for slot in self._slots:
-            self.reclaim(slot)
+        table, entry_of, make = self._table.tolist(), self._entry_of, CoordinatorRecord
+        for entry, (slot, key, value) in enumerate(zip(self._slots, self._keys, self._values, strict=True)):
+            if key not in entry_of:
+                continue
+            place = K.ENTRY_WIDTH * entry
+            slot.commit = make(table[place], table[place + 1], key, value, NO_PRODUCER_ID, -1, False)
+            slot.rewinds += table[place + 3]
+        entry_of.clear()

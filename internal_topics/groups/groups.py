@@ -46,6 +46,10 @@ class GroupsOptions:
     names: TopicNames = field(default_factory=lambda: TopicNames({}, {}, {}))
     replicas: Replicas = field(default_factory=dict)
 
+    @property
+    def wants_all(self) -> bool:
+        return not self.groups and not self.topics and self.partition is None
+
     def wants(self, group: str) -> bool:
         return not self.groups or group in self.groups
 
@@ -103,13 +107,16 @@ def _group_rows(
             yield from rows.member_rows(group, names)
             if isinstance(group, ModernGroup):
                 yield from rows.share_topic_rows(group)
-    wanted = [each for each in sorted(offsets.offsets.items()) if _wants_key(options, each[0])]
+    committed = offsets.offsets
+    wanted = sorted(
+        committed if options.wants_all else (key for key in committed if _wants_key(options, key))
+    )
     if options.as_json:
         for at in range(0, len(wanted), _LINES_AT_ONCE):
-            lines = (rows.offset_line(*each, names, ends) for each in wanted[at : at + _LINES_AT_ONCE])
-            yield b"".join(lines)
+            some = wanted[at : at + _LINES_AT_ONCE]
+            yield b"".join([rows.offset_line(key, committed[key], names, ends) for key in some])
     else:
-        yield from (rows.offset_row(*each, names, ends) for each in wanted)
+        yield from (rows.offset_row(key, committed[key], names, ends) for key in wanted)
     for pending in (*offsets.pending.values(), *offsets.still_open):
         for key, commit in sorted(pending.items()):
             if _wants_key(options, key):
