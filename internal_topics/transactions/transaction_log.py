@@ -8,7 +8,8 @@
 (Kafka: TransactionStateManager.loadTransactionMetadata, TransactionLog, TransactionMetadata; fact sheet of the internal topics, §6.1.)
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 
 from kseg.internal_topics.coordinator_log import (
@@ -155,7 +156,8 @@ def _state_of(name: str, decoded: Decoded, offset: int) -> TransactionalId:
 
 
 def read_transaction_log(target: PartitionTarget | FileTarget) -> TransactionLog:
-    """Read one partition. Only the newest record of each key is decoded. Raises UnreadableInput."""
+    """Read one partition. Only the newest record of each key is decoded, and where that cannot be loaded those before it. Raises
+    UnreadableInput."""
     newest: dict[bytes | None, CoordinatorRecord] = {}
     former_keys: dict[int, bytes] = {}
     findings = []
@@ -166,16 +168,34 @@ def read_transaction_log(target: PartitionTarget | FileTarget) -> TransactionLog
                 former_keys[int.from_bytes(entry.value[_PRODUCER_ID], "big", signed=True)] = entry.key
         elif isinstance(entry, LogProblem):
             findings.append(_damaged(entry))
-    ids = {}
+    found: dict[str, TransactionalId | None] = {}
+    unloadable = set()
     for record in newest.values():
         try:
             name, known = loaded_record(record)
         except (Unloadable, PassedOver) as error:
             findings.append(load_finding(target.path, record.offset, error))
+            if record.key is not None:
+                unloadable.add(record.key)
             continue
-        if known is not None and known.state != DEAD:
-            ids[name] = known
+        found[name] = known
+    found |= _before(target, unloadable)
+    ids = {name: known for name, known in found.items() if known is not None and known.state != DEAD}
     return TransactionLog(ids, dict(_names_of(former_keys)), tuple(findings))
+
+
+def _before(
+    target: PartitionTarget | FileTarget, keys: Collection[bytes]
+) -> dict[str, TransactionalId | None]:
+    """What the newest record that can be loaded says of keys whose newest cannot: what a coordinator knows that has passed over it, or
+    ended its load there."""
+    found: dict[str, TransactionalId | None] = {}
+    for record in read_coordinator_log(target) if keys else ():
+        if isinstance(record, CoordinatorRecord) and record.key in keys:
+            with suppress(Unloadable, PassedOver):
+                name, known = loaded_record(record)
+                found[name] = known
+    return found
 
 
 def _names_of(keys: Mapping[int, bytes]) -> Iterator[tuple[int, str]]:

@@ -310,6 +310,29 @@ def test_records_that_a_coordinator_cannot_load(tmp_path: Path, capfd: pytest.Ca
     assert [row["status"] for row in found["transaction"]] == ["open"]
 
 
+@pytest.mark.parametrize(
+    ("newest", "finding"),
+    [
+        ((key(STATE, 0, transactionalId="till"), b"\0\5"), "coordinator-record-unknown"),
+        (_record("till", transactionStatus=9), "coordinator-load-fails"),
+        ((key(STATE, 0, transactionalId="till"), b""), "coordinator-load-fails"),
+    ],
+)
+def test_an_id_whose_newest_record_cannot_be_loaded_is_as_it_was_before(
+    newest: tuple[bytes, bytes], finding: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    named = _record("till", partitions=[("orders", 0)])
+    _state(
+        tmp_path, _record("gone"), _record("till"), named, newest, newest, (newest[0][:-4] + b"gone", None)
+    )
+    _orders(tmp_path, data_batch(0, PID, 0))
+    found = _rows(capfd, *AS_OF, str(tmp_path), status=None)
+    (row,) = found["transactional_id"]
+    assert (row["transactional_id"], row["partitions"]) == ("till", [{"topic": "orders", "partition": 0}])
+    assert [(row["id"], row["first_offset"]) for row in found["finding"]] == [(finding, 4)]
+    assert [(row["status"], row["verdict"]) for row in found["transaction"]] == [("open", "ongoing")]
+
+
 def test_the_verdict_comes_first(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     _orders(tmp_path, batch(0, *[(b"k", b"v")] * 5), data_batch(5, PID, 0, count=2))
     _state(tmp_path, _record("till", transactionStatus=COMPLETE_COMMIT))
