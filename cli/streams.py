@@ -24,12 +24,16 @@ class Output:
         self._pending: list[bytes] = []
         self._pending_bytes = 0
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Lines; on a terminal with escapes for what must not reach it."""
-        self.write_exactly(for_terminal(data) if self.is_terminal else data)
+        self.write_exactly(for_terminal(bytes(data)) if self.is_terminal else data)
 
-    def write_exactly(self, data: bytes) -> None:
-        """Bytes, whatever they are."""
+    def write_exactly(self, data: bytes | memoryview) -> None:
+        """Bytes, whatever they are. What is memory of others is not kept."""
+        if isinstance(data, memoryview):
+            self.flush()
+            _write(data)
+            return
         self._pending.append(data)
         self._pending_bytes += len(data)
         if self._pending_bytes >= WRITE_BYTES or self.is_terminal:
@@ -57,9 +61,12 @@ class Output:
         data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
         self._pending.clear()
         self._pending_bytes = 0
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(STDOUT, rest) :]
+        _write(memoryview(data))
+
+
+def _write(rest: memoryview) -> None:
+    while rest:
+        rest = rest[os.write(STDOUT, rest) :]
 
 
 def terminal_columns() -> int | None:

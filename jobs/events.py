@@ -14,9 +14,10 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Bytes that go to stdout exactly as they are (whole lines)."""
+    """Bytes that go to stdout exactly as they are (whole lines). What another process has made (`log_parts`) is a memoryview of the
+    memory they share, released when the next event is asked for."""
 
-    data: bytes
+    data: bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)

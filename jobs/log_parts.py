@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from kseg.jobs.events import Event, Text
 from kseg.jobs.forked_worker import can_fork, has_free_processor
 from kseg.jobs.log_splitting import CannotSplit
-from kseg.jobs.text_worker import TextWorker
+from kseg.jobs.text_worker import Room, TextWorker
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
@@ -45,10 +45,12 @@ def in_parts(
     *,
     include_uncompressed: bool,
     seen: HeaderContinuity | None = None,
+    write_into: Callable[[Room], None] | None = None,
 ) -> Iterator[Event]:
     """The events of `make(0, None)`, by `jobs` processes when that can be done and pays.
 
     include_uncompressed: also split logs that need no decompression. seen: collects the batch headers during the walk.
+    write_into: lets `make` write into memory that it is given, in a helper.
     """
     is_worthwhile = include_uncompressed or _starts_compressed(view)
     was_free = has_free_processor()
@@ -60,12 +62,13 @@ def in_parts(
     if len(cuts) < MIN_PARTS or not (was_free or has_free_processor()):
         yield from make(0, None)
         return
-    pool = _WorkerPool(make, [*cuts, len(view)])
+    pool = _WorkerPool(make, [*cuts, len(view)], write_into)
     done = 0
     try:
         pool.start_workers(jobs - 1)
         while done < len(cuts) and (texts := pool.take(done)) is not None:
             yield from map(Text, texts)
+            pool.give_back(done)
             done += 1
     finally:
         pool.kill()
@@ -102,24 +105,27 @@ def boundaries(view: memoryview, seen: HeaderContinuity | None = None) -> list[i
 class _WorkerPool:
     """Assigns parts to workers. cuts: where each part begins, and where the last one ends."""
 
-    def __init__(self, make: MakeText, cuts: Sequence[int]) -> None:
+    def __init__(
+        self, make: MakeText, cuts: Sequence[int], write_into: Callable[[Room], None] | None
+    ) -> None:
         self._make = make
+        self._write_into = write_into
         self._cuts = cuts
         self._count = len(cuts) - 1
         self._workers: list[TextWorker] = []
         self._worker_of_part: dict[int, TextWorker] = {}
-        self._own_texts: dict[int, list[bytes] | None] = {}
+        self._own_texts: dict[int, list[bytes | memoryview] | None] = {}
         self._next = 0  # the first part that nobody makes yet
 
     def start_workers(self, count: int) -> None:
         """Start `count` workers, or as many as the system allows."""
         for _ in range(count):
             try:
-                self._workers.append(TextWorker(self._texts, self._workers))
+                self._workers.append(TextWorker(self._texts, self._workers, self._write_into))
             except OSError:
                 return
 
-    def take(self, part: int) -> list[bytes] | None:
+    def take(self, part: int) -> list[bytes | memoryview] | None:
         """The text of a part, in order; None when its worker gave up."""
         while part not in self._own_texts:
             worker = self._worker_of_part.get(part)
@@ -135,6 +141,12 @@ class _WorkerPool:
             self._assign_parts()
             self._own_texts[own_part] = self._produce(own_part)
         return self._own_texts.pop(part)
+
+    def give_back(self, part: int) -> None:
+        """The text of a part is no longer read."""
+        worker = self._worker_of_part.get(part)
+        if worker is not None:
+            worker.give_back()
 
     def kill(self) -> None:
         for worker in self._workers:
@@ -154,13 +166,13 @@ class _WorkerPool:
                     self._worker_of_part[self._next] = worker
                     self._next += 1
 
-    def _produce(self, part: int) -> list[bytes] | None:
+    def _produce(self, part: int) -> list[bytes | memoryview] | None:
         try:
             return list(self._texts(part))
         except CannotSplit:
             return None
 
-    def _texts(self, part: int) -> Iterator[bytes]:
+    def _texts(self, part: int) -> Iterator[bytes | memoryview]:
         size_bytes = 0
         for event in self._make(self._cuts[part], self._cuts[part + 1]):
             if not isinstance(event, Text) or size_bytes > MAX_TEXT_BYTES:

@@ -4,7 +4,8 @@
     reports  pipe from it: bytes in the next slot, and whether the part goes on (MORE), is over or was given up
 
 The memory is SLOTS slots, filled and emptied in turn; a part mostly fits into one, so a report mostly means that a part
-is there as a whole. Behind them stands the number of the first part that is still wanted: a worker that is late does not begin one
+is there as a whole. Nothing is copied then: the kernels in the worker write into the slot (`Room`), and this process gives out views of
+it, until it takes the next part. Behind them stands the number of the first part that is still wanted: a worker that is late does not begin one
 before it. A worker without free slots waits for orders. How it is started and ended: `forked_worker`.
 """
 
@@ -20,8 +21,8 @@ from kseg.jobs import forked_worker
 from kseg.jobs.log_splitting import CannotSplit
 
 SLOT_BYTES = 4 * 1024 * 1024  # room; only what a part fills is ever memory
-SLOTS = 4
-PIECE_BYTES = 256 * 1024  # of the text that is given out: stays in the processor's cache until it is written
+SLOTS = 3  # one that is read, one that is ready, one that is filled
+MIN_ROOM_BYTES = 512 * 1024  # what a slot has left for more of a part; with less the next one is begun
 
 TAKEN = -1
 MORE, OVER, GIVEN_UP = range(3)
@@ -30,23 +31,29 @@ _REPORT = struct.Struct("<qq")
 _NUMBER = struct.Struct("<q")
 
 # the text of a part by its number, in whole lines; raises CannotSplit
-Make = Callable[[int], Iterator[bytes]]
+Make = Callable[[int], Iterator[bytes | memoryview]]
+# gives the memory for the next text; what is written into its beginning is then given out by `Make`, as a view of it
+Room = Callable[[], memoryview]
 
 
 class TextWorker:
-    """The worker as seen by the process that started it. earlier_workers: those that were started before.
+    """The worker as seen by the process that started it. earlier_workers: those that were started before. begin: called in the worker
+    before all else, for what can write into room that it is given.
 
     pending: the parts that were ordered and not yet received, in order.
     Raises OSError when the system has no memory, pipe or process to give.
     """
 
-    def __init__(self, make: Make, earlier_workers: "Sequence[TextWorker]") -> None:
+    def __init__(
+        self, make: Make, earlier_workers: "Sequence[TextWorker]", begin: Callable[[Room], None] | None = None
+    ) -> None:
         self.pending: deque[int] = deque()
         self._dropped: set[int] = set()
         self._slot = 0
+        self._lent: memoryview | None = None
         self._memory = mmap.mmap(-1, SLOTS * SLOT_BYTES + _NUMBER.size)
         self._process: forked_worker.ForkedWorker = forked_worker.ForkedWorker(
-            lambda orders, reports: _WorkerSide(orders, reports, self._memory).serve(make),
+            lambda orders, reports: _WorkerSide(orders, reports, self._memory).serve(make, begin),
             [worker._process for worker in earlier_workers],
         )
 
@@ -67,8 +74,8 @@ class TextWorker:
             self._receive()
         return False
 
-    def receive(self) -> list[bytes] | None:
-        """Wait for the first pending part, in pieces; None if the worker gave it up or is gone."""
+    def receive(self) -> list[bytes | memoryview] | None:
+        """Wait for the first pending part, in pieces, valid until `give_back`; None if the worker gave it up or is gone."""
         while self.pending[0] in self._dropped:
             self._receive()
         return self._receive()
@@ -76,29 +83,35 @@ class TextWorker:
     def _has_arrived(self) -> bool:
         return bool(self.pending) and bool(select.select((self._process.reads,), (), (), 0)[0])
 
-    def _receive(self) -> list[bytes] | None:
+    def give_back(self) -> None:
+        """What was received last is no longer read: its memory may be filled again."""
+        if self._lent is not None:
+            self._lent.release()
+            self._lent = None
+            self._send(TAKEN)
+
+    def _receive(self) -> list[bytes | memoryview] | None:
+        self.give_back()
         self._dropped.discard(self.pending.popleft())
-        pieces: list[bytes] = []
-        state = MORE
-        while state == MORE:
+        pieces: list[bytes | memoryview] = []
+        while True:
             report = os.read(self._process.reads, _REPORT.size)
             size_bytes, state = _REPORT.unpack(report) if report else (0, GIVEN_UP)
             start = self._slot * SLOT_BYTES
-            pieces += self._pieces(start, start + size_bytes)
             self._slot = (self._slot + 1) % SLOTS
+            if state == OVER:
+                self._lent = memoryview(self._memory)[start : start + size_bytes]
+                return [*pieces, self._lent] if size_bytes else pieces
+            pieces.append(self._memory[start : start + size_bytes])
             self._send(TAKEN)
-        return pieces if state == OVER else None
+            if state != MORE:
+                return None
 
     def kill(self) -> None:
         self._process.kill()
+        if self._lent is not None:
+            self._lent.release()
         self._memory.close()
-
-    def _pieces(self, start: int, end: int) -> Iterator[bytes]:
-        while start < end:
-            max_bytes = min(end, start + PIECE_BYTES)
-            stop = self._memory.rfind(b"\n", start, max_bytes) + 1 or max_bytes
-            yield self._memory[start:stop]
-            start = stop
 
     def _send(self, order: int) -> None:
         with suppress(BrokenPipeError):  # it is gone: `receive` finds out
@@ -111,14 +124,17 @@ class _WorkerSide:
     def __init__(self, orders: int, reports: int, memory: mmap.mmap) -> None:
         self._orders = orders
         self._reports = reports
+        self._memory = memory
         self._room = memoryview(memory)
         self._slot = 0
         self._filled = 0
         self._free = SLOTS
         self._parts: deque[int] = deque()
 
-    def serve(self, make: Make) -> None:
+    def serve(self, make: Make, begin: Callable[[Room], None] | None = None) -> None:
         """The worker's main loop, until it gives up a part or its parent is gone (EOFError)."""
+        if begin is not None:
+            begin(self.room)
         try:
             while True:
                 while not self._parts:
@@ -135,8 +151,20 @@ class _WorkerSide:
         (part,) = _NUMBER.unpack_from(self._room, SLOTS * SLOT_BYTES)
         return int(part)
 
-    def _put(self, text: bytes) -> None:
-        """Text that does not fit into what is left of the slot goes into the next; into several when it must."""
+    def room(self) -> memoryview:
+        """What is free of the slot, or of the next when that is little."""
+        if self._filled and self._filled + MIN_ROOM_BYTES > SLOT_BYTES:
+            self._report(MORE)
+        while not self._free:
+            self._read_order()
+        start = self._slot * SLOT_BYTES
+        return self._room[start + self._filled : start + SLOT_BYTES]
+
+    def _put(self, text: bytes | memoryview) -> None:
+        """Text that was not made in its place, and does not fit into what is left of the slot, goes into the next; into several when it must."""
+        if isinstance(text, memoryview) and text.obj is self._memory:
+            self._filled += len(text)
+            return
         if self._filled and self._filled + len(text) > SLOT_BYTES:
             self._report(MORE)
         remaining = memoryview(text)

@@ -78,7 +78,7 @@ def _event_rows(target: str, event: Event) -> Iterator[tuple[Any, ...]]:
             values = {"path": event.path, "message": event.sentence, "exit_status": event.exit_status}
             yield target, "error", _json({"type": "error", **values})
         case Text():
-            for line in event.data.decode("utf-8", "backslashreplace").splitlines():
+            for line in bytes(event.data).decode("utf-8", "backslashreplace").splitlines():
                 yield target, "text", line
 
 

@@ -124,7 +124,7 @@ def _multi(events: Iterator[Event]) -> Iterator[Event]:
     parts: list[bytes] = []
     for event in events:
         if isinstance(event, Text):
-            parts.append(event.data)
+            parts.append(bytes(event.data))
         else:
             yield event
     yield Text(multi_message_set_send(parts))

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterator
 
 from kseg.inspection.dump.options import DumpOptions
-from kseg.inspection.dump.output_block import Block
+from kseg.inspection.dump.output_block import Block, Buffer
 from kseg.jobs.events import Event
 from kseg.segment import header_tables as C
 from kseg.segment.findings import Finding
@@ -67,7 +67,7 @@ class DecodedRecords:
         table, chunk, state, stopped = lines.table, lines.chunk, lines.state, self._message_state
         ops, names = program
 
-        def put(out: bytearray, filled: int) -> int:
+        def put(out: Buffer, filled: int) -> int:
             return D.format_decoded(
                 ops,
                 names,
@@ -130,7 +130,7 @@ def _plain(lines: RecordLines, last_row: int, stop: int) -> Iterator[Event]:
     table, chunk, state = lines.table, lines.chunk, lines.state
     flags = lines.flags & ~T.CONTENTS
 
-    def put(out: bytearray, filled: int) -> int:
+    def put(out: Buffer, filled: int) -> int:
         return T.format_lines(
             chunk.body,
             table.cells,

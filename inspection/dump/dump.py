@@ -165,7 +165,14 @@ def _in_parallel(
             yield as_json(event) if options.format == "json" and isinstance(event, Row) else event
 
     makes_more_of_it = options.format != "kafka" or options.decoder is not None
-    yield from in_parts(log.view, dump_range, options.jobs, include_uncompressed=makes_more_of_it, seen=seen)
+    yield from in_parts(
+        log.view,
+        dump_range,
+        options.jobs,
+        include_uncompressed=makes_more_of_it,
+        seen=seen,
+        write_into=of_parts.write_into,
+    )
 
 
 def _first_position(path: str, base_offset: int, log: MappedFile, from_offset: int | None) -> int:

@@ -6,13 +6,13 @@ ways of showing bytes, of decoded records those about which there is more to say
 
 import json
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from kseg.inspection.dump.batch_filter import BatchFilter
 from kseg.inspection.dump.log_rows import LogRows
 from kseg.inspection.dump.options import DumpOptions
-from kseg.inspection.dump.output_block import Block
+from kseg.inspection.dump.output_block import Block, Buffer
 from kseg.jobs.events import Event, Row, Text
 from kseg.segment import header_tables as C
 from kseg.segment.header_tables import Columns
@@ -55,6 +55,10 @@ class LogJson(LogRows):
             yield event
         yield from self._block.flush()
 
+    def write_into(self, room: Callable[[], memoryview]) -> None:
+        """See `Block`."""
+        self._block.write_into(room)
+
     def _table(self, table: Columns) -> Iterator[Event]:
         if not self._is_plain:
             yield from super()._table(table)
@@ -87,7 +91,7 @@ class LogJson(LogRows):
         file, mode = self._file, MODES[self.options.bytes_mode]
         state[RECORD] = 0
 
-        def put(out: bytearray, filled: int) -> int:
+        def put(out: Buffer, filled: int) -> int:
             return R.format_rows(
                 ops,
                 names,
@@ -125,7 +129,7 @@ class LogJson(LogRows):
         state, file, mode = self._state, self._file, MODES[self.options.bytes_mode]
         state[RECORD] = 0
 
-        def put(out: bytearray, filled: int) -> int:
+        def put(out: Buffer, filled: int) -> int:
             return format_json(
                 body,
                 table.cells,

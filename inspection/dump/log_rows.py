@@ -5,7 +5,7 @@ are corroborated (they lead exactly to the end of the damage) are rows with `"va
 as they can be decoded; any other damage is a finding only. What was selected is selected of them too, by what they say.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from kseg.inspection.dump.batch_filter import BatchFilter
 from kseg.inspection.dump.open_log import catch_up
@@ -43,6 +43,9 @@ class LogRows:
     def catch_up(self, position: int) -> None:
         """Know of what comes before `position`, which is sound, as if its rows had been given."""
         catch_up(self.scanner, position)
+
+    def write_into(self, room: Callable[[], memoryview]) -> None:
+        """Rows are no text; see `LogJson`."""
 
     def events(self, start: int = 0) -> Iterator[Event]:
         """All rows and findings of the file from position `start` on, in the order of the file."""

@@ -12,7 +12,7 @@ Events: `Text` blocks of whole lines, findings in between, in the order of the f
 
 import os
 from array import array
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from kseg.inspection.dump.batch_filter import BatchFilter
 from kseg.inspection.dump.decoded_records import DecodedRecords, RecordLines
 from kseg.inspection.dump.open_log import catch_up
 from kseg.inspection.dump.options import DumpOptions
-from kseg.inspection.dump.output_block import Block
+from kseg.inspection.dump.output_block import Block, Buffer
 from kseg.jobs.events import Event
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
@@ -114,6 +114,10 @@ class LogText:
     def catch_up(self, position: int) -> None:
         """Know where offsets are behind what comes before `position`, which is sound; its lines have left no trace."""
         catch_up(self.scanner, position)
+
+    def write_into(self, room: Callable[[], memoryview]) -> None:
+        """See `Block`."""
+        self._block.write_into(room)
 
     def _scan_rest(self, position: int) -> Iterator[Event]:
         """The rest of a file whose lengths were wrong too often: batches with a wrong checksum are damage at once."""
@@ -278,7 +282,7 @@ class LogText:
         state = self._state
         state[T.RECORD] = start
 
-        def put(out: bytearray, filled: int) -> int:
+        def put(out: Buffer, filled: int) -> int:
             return T.format_lines(
                 body,
                 table.cells,

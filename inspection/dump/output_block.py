@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 
 from kseg.jobs.events import Text
 
+Buffer = bytearray | memoryview
+
 BLOCK_BYTES = 256 * 1024  # small enough to stay in the processor's cache until it is written
 
 
@@ -14,11 +16,17 @@ class Block:
     """
 
     def __init__(self, expected_bytes: int = BLOCK_BYTES) -> None:
-        self._out = bytearray(min(BLOCK_BYTES, expected_bytes))
+        self._out: Buffer = bytearray(min(BLOCK_BYTES, expected_bytes))
         self._filled = 0
+        self._room: Callable[[], memoryview] | None = None
 
-    def fill(self, put: Callable[[bytearray, int], int], is_finished: Callable[[], bool]) -> Iterator[Text]:
+    def write_into(self, room: Callable[[], memoryview]) -> None:
+        """From now on write into the memory that `room` gives for each block, and emit views of it."""
+        self._room = room
+
+    def fill(self, put: Callable[[Buffer, int], int], is_finished: Callable[[], bool]) -> Iterator[Text]:
         """Call `put(buffer, start)`, which returns the new end, until it has written all; blocks that got full."""
+        self._find_room()
         while True:
             end = put(self._out, self._filled)
             is_stuck = end == self._filled
@@ -27,12 +35,15 @@ class Block:
                 return
             if is_stuck and not end:
                 self._out = bytearray(2 * len(self._out))
-            yield from self.flush()
+            elif end:
+                yield from self.flush()
+                self._find_room()
 
     def append(self, line: bytes) -> Iterator[Text]:
         """One more line (or, after `reopen_line`, the rest of one)."""
         if self._filled + len(line) > len(self._out):
             yield from self.flush()
+        self._find_room()
         if len(line) > len(self._out):
             yield Text(line)
             return
@@ -46,5 +57,12 @@ class Block:
     def flush(self) -> Iterator[Text]:
         """What is in the block, if anything."""
         if self._filled:
-            yield Text(bytes(memoryview(self._out)[: self._filled]))
+            out = self._out
+            yield Text(
+                out[: self._filled] if isinstance(out, memoryview) else bytes(memoryview(out)[: self._filled])
+            )
             self._filled = 0
+
+    def _find_room(self) -> None:
+        if self._room is not None and not self._filled:
+            self._out = self._room()

@@ -58,7 +58,7 @@ def dumped(paths: Iterable[Path], selection: Selection | None = None) -> list[To
         for event in dump(target, options):
             if isinstance(event, Finding) and event.id == "bad-crc":
                 hurt.add(event.position)
-            for line in event.data.splitlines() if isinstance(event, Text) else ():
+            for line in bytes(event.data).splitlines() if isinstance(event, Text) else ():
                 row = json.loads(line)
                 has_valid_crc = row.get("valid") is not False and row["position"] not in hurt
                 if row["type"] == "record" and "control" not in row and has_valid_crc:

@@ -32,7 +32,7 @@ def shown(events: Iterable[Event]) -> list[Event]:
         if isinstance(event, Advance):
             continue
         if isinstance(event, Text) and seen and isinstance(seen[-1], Text):
-            event = Text(seen.pop().data + event.data)  # type: ignore[union-attr]
+            event = Text(bytes(seen.pop().data) + event.data)  # type: ignore[union-attr]
         seen.append(event)
     return seen
 

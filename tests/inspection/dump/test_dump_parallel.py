@@ -211,16 +211,38 @@ def test_text_that_fills_more_than_one_slot_arrives_whole(
     assert dumped(path, 3) == expected
 
 
-@pytest.mark.parametrize("piece_bytes", [1, 1000])
-def test_text_of_helpers_is_given_out_in_whole_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
-) -> None:
+@pytest.mark.parametrize("shape", ["kafka", "json"])
+def test_text_of_helpers_is_given_out_where_it_was_made(tmp_path: Path, shape: str) -> None:
+    """In whole lines, and gone with the next event rather than overwritten."""
     path = write(tmp_path, log())
-    monkeypatch.setattr(text_worker, "PIECE_BYTES", piece_bytes)
-    events = dump(FileTarget(str(path)), DumpOptions(print_data_log=True, jobs=2))
-    texts = [event.data for event in events if isinstance(event, Text)]
-    assert all(text.endswith(b"\n") for text in texts) == (piece_bytes > 1)
-    assert b"".join(texts) == dumped(path, 1)[0]
+    texts, views = [], []
+    for event in dump(FileTarget(str(path)), DumpOptions(format=shape, print_data_log=True, jobs=2)):
+        assert isinstance(event, Text)
+        texts.append(bytes(event.data))
+        if isinstance(event.data, memoryview):
+            views.append(event.data)
+    assert len(views) > 1
+    assert all(text.endswith(b"\n") for text in texts)
+    assert b"".join(texts) == dumped(path, 1, shape)[0]
+    for view in views:
+        with pytest.raises(ValueError, match="released"):
+            view[0]
+
+
+@pytest.mark.parametrize("codec", [L.NONE, L.LZ4])
+def test_a_line_longer_than_a_slot_arrives_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: int
+) -> None:
+    records = [
+        (Record(n, 1000 + n, None, bytes([65 + n % 50]) * (9000 if n % 7 else 90)),) for n in range(60)
+    ]
+    data = b"".join(encode_batch(NewBatch(records=each, codec=codec)) for each in records)
+    path = write(tmp_path, data)
+    monkeypatch.setattr(log_parts, "PART_BYTES", 100)
+    monkeypatch.setattr(text_worker, "SLOT_BYTES", 4096)
+    monkeypatch.setattr(text_worker, "MIN_ROOM_BYTES", 700)
+    for shape in ("kafka", "json"):
+        assert dumped(path, 2, shape) == dumped(path, 1, shape)
 
 
 def test_where_no_helper_can_be_started_one_process_does_it_all(
