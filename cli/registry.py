@@ -8,6 +8,7 @@ COMMANDS = (
     "doctor",
     "dump",
     "verify",
+    "diff",
     "lookup",
     "read",
     "list",

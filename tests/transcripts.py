@@ -27,7 +27,13 @@ from kseg.change.apply import room
 from kseg.change.apply.disk import Disk
 from kseg.cli.main import run
 from kseg.segment import unreadable
+from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.kernel import bad_pages
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.sidecar.checkpoint import decode_leader_epochs, encode_leader_epochs
+from kseg.segment.sidecar.leader_epochs import EpochHistory
 from tests.internal_topics.coordinator_logs import batch, data_batch, key, value, write_segment
 from tests.internal_topics.metadata_logs import topic_id
 from tests.internal_topics.remote_logs import DELETING, FINISHED, update, upload, write_remote_log
@@ -178,6 +184,29 @@ def _with_marked(data: Path) -> None:
     for partition in ("orders.00-3", "orders.01-1"):
         marked = data / partition / f"{0:020d}.log"
         marked.with_name(f"{990:020d}.log.deleted").write_bytes(marked.read_bytes())
+
+
+def _backed_up(folder: Path) -> None:
+    """A data directory and its backup: records of two leaders behind the same ones, a log that went on, a flipped bit, a topic that is new."""
+    data = _sound(folder)
+    shutil.copytree(data, folder / "backup")
+    for root, word, count in (("data", b"after the election", 5), ("backup", b"before it", 3)):
+        _go_on(folder / root / "orders.00-1", 7 if root == "data" else 6, word, count)
+    _go_on(data / "orders.00-2", 5, b"since the backup", 40)
+    bad_crc(folder / "backup" / "orders.01-2" / FIRST)
+    shutil.rmtree(folder / "backup" / "orders.01-3")
+
+
+def _go_on(partition: Path, leader_epoch: int, word: bytes, count: int) -> None:
+    with PartitionLog(PartitionTarget(str(partition))) as log:
+        end = log.end_offset
+    records = tuple(Record(end + at, NOW_MS + at, b"key-%d" % at, word) for at in range(count))
+    with max(partition.glob("*.log")).open("ab") as active:
+        active.write(encode_batch(NewBatch(records=records, leader_epoch=leader_epoch)))
+    cache = partition / "leader-epoch-checkpoint"
+    epochs = EpochHistory(decode_leader_epochs(cache.read_bytes()))
+    epochs.assign(leader_epoch, end)
+    cache.write_bytes(encode_leader_epochs(epochs.entries))
 
 
 def _many(folder: Path) -> Path:
@@ -436,6 +465,19 @@ INCIDENTS = (
             "recover --apply --topic orders.07 data",
             "verify --topic orders.07 data",
             "undo data",
+        ),
+    ),
+    Incident(
+        "two-copies",
+        _backed_up,
+        (
+            "diff backup data",
+            "diff --topic orders.00 --verbose backup data",
+            "diff backup/orders.00-0 data/orders.00-0",
+            "diff --json --topic orders.00 --partition 1 backup data",
+            "lookup --offset 330 backup/orders.00-1 data/orders.00-1",
+            "diff data data",
+            "diff data",
         ),
     ),
     Incident("colours", _flipped, ("verify data", "recover data"), columns=100),

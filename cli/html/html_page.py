@@ -19,6 +19,7 @@ from kseg.cli.request import Request
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.streams import complain
 from kseg.cli.text.amounts import size_words
+from kseg.inspection.copies.compare_copies import PairPicture
 from kseg.jobs.events import Failure
 from kseg.segment.counted import counted
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
@@ -87,7 +88,7 @@ class HtmlPage:
             self._steps.append(ReportStep(str(values["why"]), str(values["command"])))
         if kind == "topic":
             self._partitions += _number(values.get("partitions"))
-        if kind == "partition" or (kind == "verified" and values.get("kind") == "partition"):
+        if kind in ("partition", "comparison") or (kind == "verified" and values.get("kind") == "partition"):
             self._partitions += 1
         for type_, command, name, words, is_bytes in _ADDED:
             value = values.get(name)
@@ -98,6 +99,8 @@ class HtmlPage:
         shape = getattr(result, "shape", result)
         if isinstance(shape, LogShape):
             self._pictures.shape(shape)
+        elif isinstance(result, PairPicture):
+            self._pictures.pair(result)
 
     def finding(self, finding: Finding) -> None:
         self._rows.add("finding", finding.as_row())

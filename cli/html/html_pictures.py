@@ -3,6 +3,7 @@
     segments      of each partition on an offset and on a time axis, with damage (the errors about bytes of its logs) and leader epochs
     topics        bytes of each topic and its partitions
     batches       of each codec: how large its batches are, and what it saves (of the batches that were sampled)
+    pairs         the two copies of each partition that differ, on one offset axis
     limits        what retention would free at each limit, what compaction at each dirty ratio
 
 The browser draws them (`assets/pictures.js`). Their size is bounded whatever the data directory's: adjacent segments are merged when there
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
 from kseg.cli.html.html_limits import LimitsData, SegmentMark
+from kseg.inspection.copies.compare_copies import VERDICTS, CopyPicture, PairPicture
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.log_shape import CodecShape, LogShape
@@ -26,6 +28,7 @@ SEGMENTS_TOLD = 25_000  # of all partitions together: about 1.5 MB
 DAMAGE_TOLD = 200  # places of a partition
 _PARTITIONS_TOLD = 10_000
 _TOPICS_TOLD = 2000  # of what-if
+_PAIRS_TOLD = 400  # of diff
 
 
 @dataclass(slots=True)
@@ -67,6 +70,7 @@ class PictureData:
         self._codecs: dict[str, CodecShape] = {}
         self._limits = LimitsData()
         self._settings: dict[str, list[tuple[object, ...]]] = {}
+        self._pairs: list[PairPicture] = []
 
     def finding(self, finding: Finding) -> None:
         """Mark an error about bytes of a log in the chart of its partition."""
@@ -96,6 +100,11 @@ class PictureData:
         picture.epochs = [(epoch.epoch, epoch.first_offset, epoch.at_ms) for epoch in shape.epochs]
         for name, codec in shape.codecs.items():
             self._codecs.setdefault(name, CodecShape()).add(codec)
+
+    def pair(self, pair: PairPicture) -> None:
+        """Take in two copies that were compared."""
+        if pair.verdict != "same":
+            self._pairs.append(pair)
 
     def row(self, kind: str, row: Values) -> None:
         """Take in what a row of the run says about a partition as a whole."""
@@ -140,6 +149,7 @@ class PictureData:
             "codecs": [_codec_data(name, shape) for name, shape in sorted(self._codecs.items())],
             **self._limits.as_data(),
             **({"settings": [*self._settings.items()]} if self._settings else {}),
+            **({"pairs": _pairs_data(self._pairs)} if self._pairs else {}),
         }
 
     def _picture(self, directory: str) -> PartitionPicture | None:
@@ -175,6 +185,30 @@ def _topics(pictures: Sequence[PartitionPicture]) -> list[list[object]]:
         topics.setdefault(topic, []).append((base, picture.bytes, picture.troubles))
     ordered = sorted(topics.items(), key=lambda each: -sum(size for _, size, _ in each[1]))
     return [[topic, partitions] for topic, partitions in ordered]
+
+
+def _pairs_data(pairs: Sequence[PairPicture]) -> list[dict[str, object]]:
+    """The gravest first."""
+    ordered = sorted(pairs, key=lambda pair: VERDICTS.index(pair.verdict))
+    return [
+        {
+            "name": pair.name,
+            "verdict": pair.verdict,
+            "differs_at": pair.differs_at,
+            "copies": [None if copy is None else _copy_data(copy) for copy in (pair.a, pair.b)],
+        }
+        for pair in ordered[:_PAIRS_TOLD]
+    ]
+
+
+def _copy_data(copy: CopyPicture) -> dict[str, object]:
+    return {
+        "start": copy.start_offset,
+        "end": copy.end_offset,
+        "segments": copy.segments,
+        "damaged": [[each.first, each.last] for each in copy.damaged],
+        "missing": [[each.first, each.last] for each in copy.missing],
+    }
 
 
 def _codec_data(name: str, shape: CodecShape) -> dict[str, object]:

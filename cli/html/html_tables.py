@@ -476,6 +476,35 @@ _TRIED = TableForm(
     note="Intervals hold the true number with 95 % confidence; where both ends are the same, it is exact.",
 )
 
+_COMPARED = TableForm(
+    "compared",
+    "Partitions",
+    "comparison",
+    (
+        HtmlColumn("Partition", "partition", "name"),
+        HtmlColumn("Verdict", "verdict", "choice"),
+        HtmlColumn("Diverged at", "differs_at", "number"),
+        HtmlColumn("Epochs differ at", "epochs_differ_at", "number"),
+        HtmlColumn("Epoch caches differ at", "epoch_caches_differ_at", "number"),
+        HtmlColumn("A: log start", "a.log_start_offset", "number"),
+        HtmlColumn("B: log start", "b.log_start_offset", "number"),
+        HtmlColumn("A: log end", "a.log_end_offset", "number"),
+        HtmlColumn("B: log end", "b.log_end_offset", "number"),
+        HtmlColumn("A: high watermark", "a.high_watermark", "number"),
+        HtmlColumn("B: high watermark", "b.high_watermark", "number"),
+        HtmlColumn("Same batches", "same_batches", "count"),
+        HtmlColumn("Same records in others", "repacked_batches", "count"),
+        HtmlColumn("A lacks records", "a.records_missing", "alarm"),
+        HtmlColumn("B lacks records", "b.records_missing", "alarm"),
+        HtmlColumn("A: damaged", "a.damaged_bytes", "alarm-bytes"),
+        HtmlColumn("B: damaged", "b.damaged_bytes", "alarm-bytes"),
+        HtmlColumn("Same topic id", "same_topic_id", "flag"),
+        HtmlColumn("A", "a.path", "name"),
+        HtmlColumn("B", "b.path", "name"),
+    ),
+    note="A and B are the two copies in the order in which they were named.",
+)
+
 _ABOUT_FILES = (_FINDINGS, _FAILURES)
 FORMS: Mapping[str, Sequence[TableForm]] = {
     "verify": (*_ABOUT_FILES, _STARTS, _START_CHANGES, _VERIFIED),
@@ -483,6 +512,7 @@ FORMS: Mapping[str, Sequence[TableForm]] = {
         *(_STARTS, _START_CHANGES, *_ABOUT_FILES, _COSTS, _HANGING, _STRANDED),
         *(_LEFTOVERS, _LOG_DIRS, _NODES, _VERIFIED),
     ),
+    "diff": (_COMPARED, *_ABOUT_FILES),
     "list": (*_ABOUT_FILES, _PARTITIONS, _LISTED_DIRS, _ODD_FILES, _REMOTE_PARTITIONS, _DANGLING),
     "retain": (*_ABOUT_FILES, _FREE, _FREE_TOPICS, _RETAINED, _SEGMENTS, _WHAT_IF, _MARKS),
     "what-if": (*_ABOUT_FILES, _WEIGHED, _TRIED),

@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import subprocess
 import sys
 import threading
@@ -142,6 +143,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "recover": (),
     "recover --apply": (),
     "undo": (),
+    "diff": ("data.other",),
     "compact": ("--cleanup-policy", "compact"),
     "retain": ("--retention-ms", "7d", "--cleanup-policy", "delete"),
 }
@@ -149,7 +151,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return broker_dir(tmp_path_factory.mktemp("progress") / "data", 1, 3)
+    data = broker_dir(tmp_path_factory.mktemp("progress") / "data", 1, 3)
+    shutil.copytree(data, data.with_name("data.other"))
+    return data
 
 
 @pytest.mark.parametrize("command", COMMANDS)

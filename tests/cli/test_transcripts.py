@@ -47,7 +47,8 @@ SITUATIONS = {
 }
 # why a command is in no transcript
 NOT_PLAYED = {
-    "what-if": "it prints the processor time that it measured; tests/cli/test_what_if.py holds its lines"
+    "what-if": "it prints the processor time that it measured; tests/cli/test_what_if.py holds its lines",
+    "diff": "it takes two directories; two-copies plays it",
 }
 WRITING = ("append", "compact", "export", "recover", "retain", "undo")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json as json_module
 import re
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -149,3 +150,15 @@ def test_what_if(local_spark: SparkSession, capture_small: Path, ask: Ask) -> No
     assert by_spark[0] == alone[0] == 0
     assert rows((0, as_without_spark(by_spark[1]), "")) == rows(alone)
     assert any("zstd" in str(row) for row in rows(alone))
+
+
+def test_diff(local_spark: SparkSession, capture_small: Path, tmp_path: Path, ask: Ask) -> None:
+    data = capture_small / "data"
+    shutil.copytree(data, tmp_path / "b")
+    shutil.rmtree(tmp_path / "b" / "fares-0")
+    diseases.bad_crc(min((tmp_path / "b" / "metro-lz4-0").glob("*.log")))
+    line = ["diff", *NOW, str(data), str(tmp_path / "b")]
+    for words in (line, [*line, "--json"]):
+        alone, by_spark = ask(words), ask([*words, "--spark"])
+        assert (by_spark[0], *map(as_without_spark, by_spark[1:])) == alone
+        assert alone[0] == 1 and "fares-0" in alone[1] and "bad-crc" in alone[1]

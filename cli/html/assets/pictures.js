@@ -339,6 +339,55 @@
     draw();
   };
 
+  // --- two copies on one offset axis
+  const drawPair = (drawn, pair) => {
+    const copies = pair.copies.map((copy, at) => copy && { letter: "AB"[at], ...copy, start: Number(copy.start), end: Number(copy.end) }).filter(Boolean);
+    const lowest = d3.min(copies, (copy) => copy.start), highest = Math.max(lowest + 1, d3.max(copies, (copy) => copy.end));
+    const apart = pair.differs_at === null ? null : Number(pair.differs_at);
+    const figure = element("figure", {}, element("figcaption", {}, element("b", {}, pair.name), ` ${pair.verdict}`,
+      apart === null ? "" : ` at offset ${pair.differs_at}`));
+    drawn.append(figure);
+    const { svg, width } = canvas(figure, 88, `The copies of ${pair.name}`);
+    const x = d3.scaleLinear([lowest, highest], [LEFT, width - RIGHT]).clamp(true);
+    const bar = (group, of, kind, y, height, words) => explained(group.append("g").selectAll("rect").data(of).join("rect").attr("class", kind)
+      .attr("x", ([from]) => Math.min(x(from), width - RIGHT - 3)).attr("y", y).attr("height", height)
+      .attr("width", ([from, to]) => Math.max(2, x(to) - x(from))), words);
+    copies.forEach((copy) => {
+      const group = svg.append("g").attr("class", `copy ${copy.letter}`).attr("transform", `translate(0,${copy.letter === "A" ? 4 : 32})`);
+      group.append("text").attr("class", "label").attr("x", 0).attr("y", 16).text(copy.letter);
+      const bases = copy.segments.map(Number).filter((base) => base < copy.end);
+      const spans = (bases.length ? bases : [copy.start]).map((base, at) => [Math.max(base, copy.start), at + 1 < bases.length ? bases[at + 1] : copy.end, base]).filter(([from, to]) => to > from);
+      bar(group, spans, "segment", 0, BAR, ([from, to, base]) => `${copy.letter}: segment ${base}\noffsets ${from} to ${to}`).classed("odd", (_, at) => at % 2 === 1);
+      if (apart !== null && copy.end > apart) bar(group, [[apart, copy.end]], "apart", 0, BAR, () => `${copy.letter}: other records from offset ${apart} to ${copy.end}`);
+      const ranges = (found) => found.map(([from, last]) => [Number(from), Number(last) + 1, from, last]);
+      bar(group, ranges(copy.missing), "missing", 3, BAR - 6, ([, , from, last]) => `${copy.letter}: no records at offsets ${from} to ${last}`);
+      bar(group, ranges(copy.damaged), "damage", -2, BAR + 4, ([, , from, last]) => `${copy.letter}: damaged, offsets ${from} to ${last}`);
+    });
+    svg.append("g").attr("class", "axis").attr("transform", "translate(0,58)").call(d3.axisBottom(x).ticks(width / 130).tickFormat(d3.format(",d")).tickSizeOuter(0));
+  };
+
+  const PAIRS_DRAWN = 6;
+  const drawPairs = () => {
+    const found = data.pairs ?? [];
+    if (!found.length) return;
+    const place = section("pairs");
+    place.hidden = false;
+    const drawn = place.querySelector(".drawn");
+    found.slice(0, PAIRS_DRAWN).forEach((pair) => drawPair(drawn, pair));
+    place.querySelector(".note").textContent = found.length > PAIRS_DRAWN ? `Drawn are ${PAIRS_DRAWN} of ${counted(found.length, "partition")}; choose any other.` : "Offsets from the earlier start to the later end.";
+    if (found.length <= PAIRS_DRAWN) return;
+    const others = place.querySelector("select");
+    place.querySelector(".tools").hidden = false;
+    others.append(element("option", { value: "" }, "Also draw"), ...found.slice(PAIRS_DRAWN).map((pair, at) => element("option", { value: String(at + PAIRS_DRAWN) }, pair.name)));
+    others.addEventListener("change", () => {
+      if (!others.value) return;
+      drawPair(drawn, found[Number(others.value)]);
+      others.selectedOptions[0].remove();
+      others.value = "";
+    });
+  };
+
+  drawPairs();
   drawSegments();
   drawSettings();
   drawLimits();

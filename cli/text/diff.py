@@ -1,0 +1,191 @@
+"""`kseg diff` as people read it: the verdict, then a line for each partition that is not the same."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingGroups, Line
+from kseg.cli.run_summary import RunSummary
+from kseg.inspection.copies.compare_copies import SAME_RECORDS, VERDICTS
+from kseg.segment.counted import counted, log_range_words, offsets_words
+from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.terminal import shell_quoted, shown_path, visible
+
+Values = Mapping[str, Any]
+
+_LINES_SHOWN = 40
+_RANGES_SHOWN = 3
+_WORDS = {
+    "only-in-a": "only in A",
+    "only-in-b": "only in B",
+    "epochs": "with other leader epochs",
+    "compacted": "compacted further in one",
+    "missing": "with missing records",
+    "trimmed": "starting later in one",
+    "repacked": "with the same records in other batches",
+}
+
+
+class DiffReport:
+    """A `Report` on the rows of `diff`. paths: A and B. is_verbose: a line for each partition, same ones too. worst: the row that needs a look first,
+    None where all are the same."""
+
+    streams_rows = False
+
+    def __init__(self, paths: Sequence[str], is_verbose: bool) -> None:
+        self._paths = paths
+        self._is_verbose = is_verbose
+        self._findings = FindingGroups()
+        self._counts: dict[str, int] = {}
+        self._told: dict[str, list[Values]] = {}
+        self.worst: Values | None = None
+
+    def finding(self, finding: Finding) -> None:
+        self._findings.add(finding)
+
+    def row(self, values: Values) -> None:
+        if values["type"] != "comparison":
+            return
+        verdict = values["verdict"]
+        self._counts[verdict] = self._counts.get(verdict, 0) + 1
+        told = self._told.setdefault(verdict, [])
+        if self._is_verbose or len(told) < _LINES_SHOWN:
+            told.append(values)
+        if verdict not in SAME_RECORDS and (
+            self.worst is None or VERDICTS.index(verdict) < VERDICTS.index(self.worst["verdict"])
+        ):
+            self.worst = values
+
+    def opening(self, summary: RunSummary) -> Iterator[Line]:
+        yield self._verdict(summary)
+        for letter, path in zip("AB", self._paths, strict=True):
+            yield Line(f"  {letter}: {shown_path(path)}")
+        for severity in (ERROR, WARNING, INFO):
+            yield from self._findings.lines(severity)
+        rows = [
+            row for verdict in VERDICTS for row in self._told.get(verdict, ()) if self._is_worth_a_line(row)
+        ]
+        shown = rows if self._is_verbose else rows[:_LINES_SHOWN]
+        for row in shown:
+            yield Line(visible(f"{row['partition']}: {'; '.join(_about(row))}"))
+        more = sum(self._counts[verdict] for verdict in self._counts if verdict != "same") - len(shown)
+        if more > 0 and not self._is_verbose:
+            yield Line(f"… and {counted(more, 'more partition')} ({VERBOSE_SHOWS_ALL})")
+
+    def closing(self, summary: RunSummary) -> Iterator[Line]:
+        return iter(())
+
+    def _is_worth_a_line(self, row: Values) -> bool:
+        return self._is_verbose or row["verdict"] != "same" or row["same_topic_id"] is False
+
+    def _verdict(self, summary: RunSummary) -> Line:
+        total = sum(self._counts.values())
+        different = sum(self._counts[verdict] for verdict in self._counts if verdict not in SAME_RECORDS)
+        if summary.failures and not different:
+            return Line(
+                f"INCOMPLETE: {counted(len(summary.failed_paths), 'partition')} could not be compared", ERROR
+            )
+        if not different:
+            repacked = self._counts.get("repacked", 0)
+            words = f", {repacked:,} {_WORDS['repacked']}" if repacked else ""
+            return Line(f"SAME: {counted(total, 'partition')}{words}", GOOD)
+        kinds = ", ".join(
+            f"{self._counts[verdict]:,} {_WORDS.get(verdict, verdict)}"
+            for verdict in VERDICTS
+            if verdict in self._counts and verdict not in SAME_RECORDS
+        )
+        grave = any(verdict in self._counts for verdict in ("diverged", "damaged", "missing"))
+        return Line(
+            f"DIFFERENT: {different:,} of {counted(total, 'partition')}: {kinds}", ERROR if grave else WARNING
+        )
+
+
+def advice_for(row: Values | None) -> str:
+    """The command that goes on from a row: it shows both copies where they begin to differ, or repairs the one that is damaged. Empty where there is
+    nothing to look at."""
+    if row is None or row["a"] is None or row["b"] is None:
+        return ""
+    copies = [row["a"], row["b"]]
+    if row["verdict"] == "damaged":
+        damaged = [copy["path"] for copy in copies if copy["damaged_bytes"]]
+        return f"kseg recover {' '.join(map(shell_quoted, damaged))}" if damaged else ""
+    offset = row["epochs_differ_at"] if row["differs_at"] is None else row["differs_at"]
+    if offset is None:
+        return ""
+    return f"kseg lookup --offset {offset} {' '.join(shell_quoted(copy['path']) for copy in copies)}"
+
+
+def _about(row: Values) -> Iterator[str]:
+    """What is to be said of a partition, the gravest first."""
+    verdict, a, b = row["verdict"], row["a"], row["b"]
+    if a is None or b is None:
+        there = b if a is None else a
+        yield f"{_WORDS[verdict]}, {log_range_words(there['log_start_offset'], there['log_end_offset'])}"
+        return
+    if row["differs_at"] is not None:
+        yield from _divergence(row)
+    for letter, copy in (("A", a), ("B", b)):
+        if copy["damaged_bytes"] or copy["damaged"]:
+            yield f"{counted(copy['damaged_bytes'], 'byte')} of {letter} damaged{_ranges(copy['damaged'])}"
+        if copy["missing"]:
+            yield f"{letter} lacks records in the middle of its log{_ranges(copy['missing'])}, and no cleaning explains it"
+        if copy["cleaned"]:
+            yield f"{letter} is compacted further: {counted(copy['records_missing'], 'record')} fewer"
+    yield from _epochs(row)
+    if row["differs_at"] is None:
+        yield from _ends(row)
+    if row["repacked_batches"]:
+        yield f"{counted(row['repacked_batches'], 'batch')} of A with the same records in other batches of B"
+    if row["same_topic_id"] is False:
+        yield "the topic ids differ: the topic was deleted and created again, or B is of another cluster"
+    if verdict == "same":
+        yield f"same, {log_range_words(a['log_start_offset'], a['log_end_offset'])}"
+
+
+def _divergence(row: Values) -> Iterator[str]:
+    offset, a, b = row["differs_at"], row["a"], row["b"]
+    ends = f"A has {_offsets(a['log_end_offset'] - offset)} from there on, B {b['log_end_offset'] - offset:,}"
+    yield f"diverged at offset {offset}: {ends}"
+    below = [letter for letter, copy in (("A", a), ("B", b)) if (copy["high_watermark"] or 0) > offset]
+    if below:
+        yield f"the offset is below the high watermark of {' and '.join(below)}: consumers may have read it"
+
+
+def _epochs(row: Values) -> Iterator[str]:
+    at, caches = row["epochs_differ_at"], row["epoch_caches_differ_at"]
+    if at is not None:
+        yield f"batches of the same records have other leader epochs from offset {at} on"
+    if caches is not None and caches != at:
+        yield f"the leader epoch caches differ from offset {caches} on"
+
+
+def _ends(row: Values) -> Iterator[str]:
+    a, b = row["a"], row["b"]
+    for name, later, words in (
+        ("log_end_offset", "behind", "ends"),
+        ("log_start_offset", "trimmed", "starts"),
+    ):
+        first, second = a[name], b[name]
+        if first == second:
+            continue
+        if later == "behind":
+            letter, short, other, long = (
+                ("B", second, "A", first) if second < first else ("A", first, "B", second)
+            )
+            yield f"{letter} is behind: it {words} {_offsets(long - short)} earlier, at {short} ({other}: {long})"
+        else:
+            letter, late, other, early = (
+                ("B", second, "A", first) if second > first else ("A", first, "B", second)
+            )
+            yield f"{letter} {words} {_offsets(late - early)} later, at {late} ({other}: {early})"
+
+
+def _offsets(number: int) -> str:
+    return counted(number, "offset")
+
+
+def _ranges(ranges: Sequence[Sequence[int]]) -> str:
+    if not ranges:
+        return ""
+    words = [offsets_words(first, last) for first, last in ranges[:_RANGES_SHOWN]]
+    more = f" and {counted(len(ranges) - _RANGES_SHOWN, 'more range')}" if len(ranges) > _RANGES_SHOWN else ""
+    return f" ({', '.join(words)}{more})"

@@ -1,0 +1,96 @@
+"""Which directory of one copy belongs to which of the other.
+
+Partitions of data directories are paired by name; a single partition directory (or segment file) is compared with the other one whatever both are called,
+so that `orders-0` can be compared with `orders-0.before`.
+"""
+
+import os
+from collections.abc import Sequence
+
+from kseg.segment.errors import UsageError
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.names import PartitionState
+from kseg.segment.partition.targets import (
+    FileTarget,
+    LogDirTarget,
+    PartitionTarget,
+    Target,
+    resolve_targets,
+)
+from kseg.segment.storage import places
+from kseg.segment.values import dataclass
+
+LogTarget = FileTarget | PartitionTarget
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPair:
+    """Two copies of a partition; None for one that is not there. name: `topic-partition`, or what the directory is called."""
+
+    name: str
+    a: LogTarget | None
+    b: LogTarget | None
+
+    @property
+    def targets(self) -> tuple[LogTarget, ...]:
+        return tuple(each for each in (self.a, self.b) if each is not None)
+
+    @property
+    def path(self) -> str:
+        """The path of A, or of B where A has no such partition."""
+        return self.targets[0].path
+
+
+def pair_up(paths: Sequence[str], targets: Sequence[Target], *, is_narrowed: bool) -> list[CopyPair]:
+    """The pairs by name. paths: A and B. targets: what both expand to. is_narrowed: only some partitions were asked for, so a copy may have none of them.
+    Raises UsageError, and UnreadableInput where a copy holds nothing of Kafka's."""
+    roots = [os.path.join(places.given(path), "") for path in paths]
+    if roots[0] == roots[1] or _is_same(paths):
+        raise UsageError("A and B are the same directory: kseg diff compares two copies")
+    if roots[0].startswith(roots[1]) or roots[1].startswith(roots[0]):
+        raise UsageError("one of the two copies lies in the other: kseg diff takes two separate directories")
+    sides: tuple[list[LogTarget], list[LogTarget]] = [], []
+    for target in targets:
+        if not isinstance(target, LogDirTarget):
+            sides[0 if f"{target.path}{os.sep}".startswith(roots[0]) else 1].append(target)
+    for path, side in zip(paths, sides, strict=True):
+        if not side and not is_narrowed:
+            resolve_targets([path])  # says why there is nothing
+    if len(sides[0]) == len(sides[1]) == 1 and all(map(_is_alone, roots, sides)):
+        return [CopyPair(_name(sides[0][0]), sides[0][0], sides[1][0])]
+    a, b = (_by_name(path, side) for path, side in zip(paths, sides, strict=True))
+    return [CopyPair(name, a.get(name), b.get(name)) for name in sorted(a.keys() | b.keys(), key=_order)]
+
+
+def _is_same(paths: Sequence[str]) -> bool:
+    first, second = map(places.realpath, paths)
+    return first == second
+
+
+def _is_alone(root: str, side: Sequence[LogTarget]) -> bool:
+    """Whether the path that was given is that of the log itself."""
+    return os.path.join(side[0].path, "") == root
+
+
+def _by_name(path: str, side: Sequence[LogTarget]) -> dict[str, LogTarget]:
+    found: dict[str, LogTarget] = {}
+    for target in side:
+        name = _name(target)
+        if name in found:
+            raise UsageError(
+                f"{path} holds {name} twice ({found[name].path} and {target.path}): name one of their log dirs"
+            )
+        found[name] = target
+    return found
+
+
+def _name(target: LogTarget) -> str:
+    """Of a live partition `topic-partition`, otherwise the name of its directory or file."""
+    base = os.path.basename(places.abspath(target.path))
+    name = own_partition_name(target.path) if isinstance(target, PartitionTarget) else None
+    return name.text if name is not None and name.state is PartitionState.LIVE else base
+
+
+def _order(name: str) -> tuple[str, int, str]:
+    topic, _, number = name.rpartition("-")
+    return (topic, int(number), name) if number.isascii() and number.isdecimal() else (name, -1, name)

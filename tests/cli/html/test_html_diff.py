@@ -1,0 +1,50 @@
+"""The report of diff: both copies of a partition on one offset axis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kseg.cli.main import run
+from tests.inspection.test_compare_copies import batches, write
+from tests.support.browsers import opened
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+ALONE = ("--jobs", "1", "--no-progress", "--now", "1795250600000", "--quiet")
+HOSTILE = "<script>alert(1)<b>x"
+
+
+def test_both_copies_are_drawn(tmp_path: Path, capfd: pytest.CaptureFixture[str], chromium: Browser) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    write(a / "t-0", batches(0, 100), batches(100, 200))
+    write(b / "t-0", batches(0, 100), [*batches(100, 150), *batches(150, 180, word="other")])
+    write(a / f"{HOSTILE}-1", batches(0, 100))
+    write(b / f"{HOSTILE}-1", [*batches(0, 40), *batches(60, 100)], base=0)
+    write(a / "same-0", batches(0, 20))
+    write(b / "same-0", batches(0, 20))
+    write(b / "new-0", batches(0, 50))
+    page = tmp_path / "report.html"
+    assert run(("diff", *ALONE, "--html", str(page), str(a), str(b))) == 1
+    with opened(chromium, page) as seen:
+        figures = seen.page.locator("#pairs figure")
+        assert [text.split(" ")[-1] for text in seen.texts("#pairs figcaption")] == [
+            "150",
+            "only-in-b",
+            "compacted",
+        ]
+        widths = {
+            letter: float(figures.first.locator(f".copy.{letter} rect.apart").get_attribute("width") or 0)
+            for letter in "AB"
+        }
+        assert widths["A"] == pytest.approx(widths["B"] * 50 / 30, rel=0.01)
+        assert figures.first.locator(".copy.A rect.segment").count() == 2
+        assert figures.nth(1).locator(".copy").count() == 1
+        assert figures.nth(2).locator(".copy.B rect.missing").count() == 1
+        assert figures.nth(2).locator("b script, b b").count() == 0
+        assert seen.page.locator("#compared tbody tr").count() == 4
+    assert (seen.complaints, seen.requests) == ([], [])
+    assert page.stat().st_size < 500_000

@@ -1,0 +1,296 @@
+"""What `diff` says of two copies of a log, for copies whose difference is known because it was made here."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.inspection.copies.compare_copies import compare_copies
+from kseg.inspection.copies.copy_pairs import CopyPair, pair_up
+from kseg.jobs.events import Row
+from kseg.segment import layout as L
+from kseg.segment.encoding.batch import encode_batch
+from kseg.segment.errors import UsageError
+from kseg.segment.findings import Finding
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.partition.targets import PartitionTarget, resolve_targets
+
+T0 = 1_795_250_600_000
+
+
+def records(first: int, count: int, word: str = "value") -> tuple[Record, ...]:
+    return tuple(
+        Record(offset, T0 + offset, b"key-%d" % (offset % 7), f"{word} {offset}".encode() * 5)
+        for offset in range(first, first + count)
+    )
+
+
+def batches(first: int, stop: int, size: int = 10, **fields: Any) -> list[NewBatch]:
+    word = fields.pop("word", "value")
+    return [
+        NewBatch(records=records(at, min(size, stop - at), word), **{"leader_epoch": 0, **fields})
+        for at in range(first, stop, size)
+    ]
+
+
+def write(folder: Path, *segments: Sequence[NewBatch], base: int | None = None) -> Path:
+    """One segment for each list, named after its first record."""
+    folder.mkdir(parents=True)
+    for segment in segments:
+        name = segment[0].records[0].offset if base is None else base
+        (folder / f"{name:020d}.log").write_bytes(b"".join(map(encode_batch, segment)))
+    return folder
+
+
+def compared(a: Path, b: Path, *, log_dirs: bool = False) -> tuple[dict[str, Any], list[str]]:
+    """The row, and the ids of findings."""
+    targets = [PartitionTarget(str(path), str(path.parent) if log_dirs else None) for path in (a, b)]
+    events = list(compare_copies(CopyPair(a.name, *targets), None))
+    (row,) = [event for event in events if isinstance(event, Row)]
+    return dict(row.values), [event.id for event in events if isinstance(event, Finding)]
+
+
+def both(tmp_path: Path, a: Sequence[NewBatch], b: Sequence[NewBatch]) -> dict[str, Any]:
+    row, findings = compared(write(tmp_path / "a" / "t-0", a), write(tmp_path / "b" / "t-0", b))
+    assert findings == []
+    return row
+
+
+def test_segments_may_be_cut_elsewhere(tmp_path: Path) -> None:
+    a = write(tmp_path / "a" / "t-0", batches(0, 100), batches(100, 300))
+    b = write(tmp_path / "b" / "t-0", batches(0, 60), batches(60, 250), batches(250, 300))
+    row, _ = compared(a, b)
+    assert (row["verdict"], row["same_batches"], row["compared_to"]) == ("same", 30, 300)
+
+
+def test_one_is_behind(tmp_path: Path) -> None:
+    row = both(tmp_path, batches(0, 300), batches(0, 240))
+    assert (row["verdict"], row["a"]["log_end_offset"], row["b"]["log_end_offset"]) == ("behind", 300, 240)
+    assert row["differs_at"] is None
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_the_first_offset_where_they_diverge(tmp_path: Path, epoch: int) -> None:
+    """As an unclean election leaves it: the same prefix, then records of two leaders."""
+    a = [*batches(0, 200), *batches(200, 240, leader_epoch=1)]
+    b = [*batches(0, 200), *batches(200, 220, leader_epoch=epoch, word="other")]
+    row = both(tmp_path, a, b)
+    assert (row["verdict"], row["differs_at"], row["compared_to"]) == ("diverged", 200, 200)
+
+
+def test_a_divergence_inside_a_batch(tmp_path: Path) -> None:
+    changed = batches(0, 100)
+    last = list(changed[5].records)
+    last[3] = replace(last[3], value=b"not what it was")
+    changed[5] = replace(changed[5], records=tuple(last))
+    assert both(tmp_path, batches(0, 100), changed)["differs_at"] == 53
+
+
+@pytest.mark.parametrize("what", ["key", "value", "timestamp_ms", "headers"])
+def test_each_field_of_a_record_counts(tmp_path: Path, what: str) -> None:
+    changed = batches(0, 30)
+    other: dict[str, Any] = {"key": b"k", "value": None, "timestamp_ms": T0, "headers": ((b"h", None),)}
+    of_it = list(changed[1].records)
+    of_it[2] = replace(of_it[2], **{what: other[what]})
+    changed[1] = replace(changed[1], records=tuple(of_it))
+    assert both(tmp_path, batches(0, 30), changed)["differs_at"] == 12
+
+
+def test_the_producer_counts(tmp_path: Path) -> None:
+    a = batches(0, 30, producer_id=7, producer_epoch=0, base_sequence=0)
+    row = both(tmp_path, a, batches(0, 30, producer_id=8, producer_epoch=0, base_sequence=0))
+    assert (row["verdict"], row["differs_at"]) == ("diverged", 0)
+
+
+def test_leader_epochs_outside_the_crc(tmp_path: Path) -> None:
+    b = [*batches(0, 50), *batches(50, 100, leader_epoch=4)]
+    row = both(tmp_path, batches(0, 100), b)
+    assert (row["verdict"], row["epochs_differ_at"], row["differs_at"]) == ("epochs", 50, None)
+    assert row["same_batches"] == 10
+
+
+@pytest.mark.parametrize("codec", [L.GZIP, L.LZ4, L.ZSTD, L.SNAPPY])
+@pytest.mark.parametrize("size", [10, 7, 1000])
+def test_other_codecs_and_batches_hold_the_same_records(tmp_path: Path, codec: int, size: int) -> None:
+    row = both(tmp_path, batches(0, 300), batches(0, 300, size, codec=codec))
+    assert (row["verdict"], row["repacked_batches"], row["same_batches"]) == ("repacked", 30, 0)
+
+
+def test_repacked_and_behind(tmp_path: Path) -> None:
+    row = both(tmp_path, batches(0, 300, 10), batches(0, 285, 7, codec=L.LZ4))
+    assert (row["verdict"], row["a"]["records_missing"], row["b"]["records_missing"]) == ("behind", 0, 0)
+
+
+def test_batches_that_never_end_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are compared a stretch at a time, and a batch that reaches into the next one is carried over."""
+    monkeypatch.setattr("kseg.inspection.copies.log_comparison._STRETCH_BYTES", 3000)
+    shifted = [*batches(0, 5), *batches(5, 300, 10)]
+    row = both(tmp_path, batches(0, 305), [*shifted, *batches(300, 305, 5)])
+    assert (row["verdict"], row["a"]["records_missing"], row["b"]["records_missing"]) == ("repacked", 0, 0)
+    changed = list(shifted)
+    of_it = list(changed[20].records)
+    changed[20] = replace(changed[20], records=(*of_it[:-1], replace(of_it[-1], value=b"x")))
+    shutil.rmtree(tmp_path)
+    assert both(tmp_path, batches(0, 305), changed)["differs_at"] == of_it[-1].offset
+
+
+def test_a_log_that_begins_later(tmp_path: Path) -> None:
+    a = write(tmp_path / "a" / "t-0", batches(0, 100), batches(100, 200))
+    b = write(tmp_path / "b" / "t-0", batches(100, 200))
+    row, _ = compared(a, b)
+    assert (row["verdict"], row["compared_from"], row["same_batches"]) == ("trimmed", 100, 10)
+
+
+def thinned(found: list[NewBatch], lots: random.Random) -> list[NewBatch]:
+    """As the cleaner leaves batches: with their offset ranges and fewer records, and without some of them."""
+    left = []
+    for batch in found:
+        kept = tuple(record for record in batch.records if lots.random() < 0.5)
+        if kept:
+            first, last = batch.records[0].offset, batch.records[-1].offset
+            left.append(replace(batch, records=kept, base_offset=first, last_offset=last))
+    return left
+
+
+def checkpoint(folder: Path, name: str, partition: str, offset: int) -> None:
+    topic, _, number = partition.rpartition("-")
+    (folder / name).write_text(f"0\n1\n{topic} {number} {offset}\n")
+
+
+@pytest.mark.parametrize(
+    ("cleaned_a", "cleaned_b", "verdict"),
+    [(None, None, "compacted"), (0, 200, "compacted"), (200, 0, "compacted"), (0, 0, "missing")],
+)
+def test_gaps_that_a_cleaning_explains(
+    tmp_path: Path, cleaned_a: int | None, cleaned_b: int | None, verdict: str
+) -> None:
+    whole = batches(0, 200)
+    left = [*thinned(whole[:15], random.Random(3)), *whole[15:]]
+    a, b = write(tmp_path / "a" / "t-0", whole, base=0), write(tmp_path / "b" / "t-0", left, base=0)
+    for path, offset in ((a, cleaned_a), (b, cleaned_b)):
+        if offset is not None:
+            checkpoint(path.parent, "cleaner-offset-checkpoint", "t-0", offset)
+    row, _ = compared(a, b, log_dirs=True)
+    held = sum(len(batch.records) for batch in left)
+    assert (row["verdict"], row["b"]["records_missing"], row["differs_at"]) == (verdict, 200 - held, None)
+    assert row["a"]["records_missing"] == 0
+
+
+def test_a_damaged_batch_is_not_a_divergence(tmp_path: Path) -> None:
+    for at in (30, 500, 4000):
+        a = write(tmp_path / str(at) / "a" / "t-0", batches(0, 300))
+        b = write(tmp_path / str(at) / "b" / "t-0", batches(0, 300))
+        log = b / f"{0:020d}.log"
+        data = bytearray(log.read_bytes())
+        data[at] ^= 1
+        log.write_bytes(data)
+        row, findings = compared(a, b)
+        assert (row["verdict"], row["differs_at"], row["same_batches"]) == ("damaged", None, 29)
+        assert findings and row["b"]["records_missing"] == 10 and row["b"]["damaged"]
+
+
+def test_an_altered_base_offset_is_damage(tmp_path: Path) -> None:
+    """The CRC does not cover it."""
+    a, b = write(tmp_path / "a" / "t-0", batches(0, 300)), write(tmp_path / "b" / "t-0", batches(0, 300))
+    log = b / f"{0:020d}.log"
+    data = bytearray(log.read_bytes())
+    second = len(encode_batch(batches(0, 10)[0]))
+    data[second + 6] ^= 0x10
+    log.write_bytes(data)
+    row, findings = compared(a, b)
+    assert (row["verdict"], row["differs_at"], findings) == ("damaged", None, ["altered-base-offset"])
+    assert row["b"]["damaged"] == [[10, 19]]
+
+
+def test_the_epoch_caches_are_compared(tmp_path: Path) -> None:
+    a, b = write(tmp_path / "a" / "t-0", batches(0, 300)), write(tmp_path / "b" / "t-0", batches(0, 300))
+    (a / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n3 100\n")
+    (b / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n3 100\n4 170\n")
+    row, _ = compared(a, b)
+    assert (row["verdict"], row["epoch_caches_differ_at"]) == ("epochs", 170)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_change_is_found_where_it_is(tmp_path: Path, seed: int) -> None:
+    """A record is changed anywhere, and everything is packed in another way: the offset is exact."""
+    lots = random.Random(seed)
+    end = lots.randrange(20, 400)
+    at = lots.randrange(end)
+    plain = list(records(0, end))
+    changed = [*plain[:at], replace(plain[at], value=b"changed"), *plain[at + 1 :]]
+
+    def packed(found: list[Record]) -> list[NewBatch]:
+        left, made = list(found), []
+        while left:
+            size = lots.choice((1, 3, 10, 50))
+            made.append(NewBatch(records=tuple(left[:size]), codec=lots.choice((0, 3, 4)), leader_epoch=0))
+            del left[:size]
+        return made
+
+    assert both(tmp_path / "changed", packed(plain), packed(changed))["differs_at"] == at
+    assert both(tmp_path / "same", packed(plain), packed(plain))["verdict"] in ("same", "repacked")
+
+
+# --- pairs
+
+
+def test_partitions_are_paired_by_name(tmp_path: Path) -> None:
+    for path in ("a/t-0", "a/t-10", "a/t-2", "b/t-0", "b/t-10", "b/u-0"):
+        write(tmp_path / path, batches(0, 20))
+    paths = [str(tmp_path / "a"), str(tmp_path / "b")]
+    pairs = pair_up(paths, resolve_targets(paths), is_narrowed=False)
+    assert [(pair.name, pair.a is None, pair.b is None) for pair in pairs] == [
+        ("t-0", False, False),
+        ("t-2", False, True),
+        ("t-10", False, False),
+        ("u-0", True, False),
+    ]
+
+
+def test_single_directories_are_paired_whatever_they_are_called(tmp_path: Path) -> None:
+    paths = [str(write(tmp_path / name, batches(0, 20))) for name in ("t-0", "old-7")]
+    (pair,) = pair_up(paths, resolve_targets(paths), is_narrowed=False)
+    assert pair.name == "t-0"
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
+    outer = tmp_path / "a"
+    write(outer / "t-0", batches(0, 20))
+    write(tmp_path / "x" / "one" / "t-0", batches(0, 20))
+    write(tmp_path / "x" / "two" / "t-0", batches(0, 20))
+    (tmp_path / "link").symlink_to(outer)
+    for other, words in (
+        (outer, "same directory"),
+        (tmp_path / "link", "same directory"),
+        (outer / "t-0", "lies in the other"),
+        (tmp_path / "x", "holds t-0 twice"),
+    ):
+        paths = [str(outer), str(other)]
+        with pytest.raises(UsageError, match=words):
+            pair_up(paths, resolve_targets(paths), is_narrowed=False)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_one_flipped_bit_is_never_the_same_and_no_divergence(tmp_path: Path, seed: int) -> None:
+    """Wherever it is: in what the CRC covers, in a length, an offset or a leader epoch."""
+    lots = random.Random(seed)
+    a = write(tmp_path / "a" / "t-0", batches(0, 60), batches(60, 120, codec=L.LZ4))
+    b = write(tmp_path / "b" / "t-0", batches(0, 60), batches(60, 120, codec=L.LZ4))
+    log = lots.choice(sorted(b.glob("*.log")))
+    data = bytearray(log.read_bytes())
+    starts = [0]
+    while starts[-1] < len(data):
+        at = starts[-1]
+        starts.append(at + 12 + int.from_bytes(data[at + 8 : at + 12], "big"))
+    at = lots.choice(starts[:-1]) + lots.randrange(21) if seed % 2 else lots.randrange(len(data))
+    data[at] ^= 1 << lots.randrange(8)
+    log.write_bytes(data)
+    for first, second in ((a, b), (b, a)):
+        row, _ = compared(first, second)
+        assert row["verdict"] not in ("same", "repacked", "diverged"), (log.name, at)
