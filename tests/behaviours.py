@@ -358,6 +358,7 @@ ROWS = {
     "M07": "kraft.version comes from its control record",
     "M08": "configurations that Kafka hides are hidden",
     "M09": "remote segments go through their states, and serve the offsets of their leader epochs",
+    "M10": "delegation tokens, cordoned log dirs, voters and the sizes of logs are what Admin describes",
 }
 
 

@@ -115,6 +115,14 @@ class Node:
     directory_id: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Voter:
+    """A node of the quorum. directory_id: None in a quorum that is fixed by the nodes' configuration."""
+
+    id: int
+    directory_id: str | None = None
+
+
 class Placement(StrEnum):
     """Why a partition is expected in a log dir."""
 
@@ -138,7 +146,7 @@ class MetadataImage:
     cluster_id: of the node that it was read from, None if unknown. snapshot: the file that the state starts with, None for
     none. names: of every topic that the log or the snapshot names, by id, also later than this state. topics: by id. configs: by resource type and name (brokers: the node id, "" for the default of all).
     removed: topics whose deletion was seen, by id. controllers, access, next_producer_id: only of an image of everything.
-    leaders: the active controllers by epoch, as far as the log has them. doubts: why this may not be the state at the end of the log; with
+    leaders: the active controllers by epoch, as far as the log has them. voters: of the quorum, none when nothing names them. doubts: why this may not be the state at the end of the log; with
     any of them nothing here that may have been changed later is certain. notes: what else is worth knowing.
     """
 
@@ -158,6 +166,7 @@ class MetadataImage:
     access: AccessImage = AccessImage()
     next_producer_id: int | None = None
     leaders: Mapping[int, int] = field(default_factory=dict)
+    voters: tuple[Voter, ...] = ()
     doubts: tuple[Finding, ...] = ()
     notes: tuple[Finding, ...] = ()
 

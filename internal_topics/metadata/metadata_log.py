@@ -20,7 +20,7 @@ nothing here tells.
 import os
 from contextlib import suppress
 
-from kseg.internal_topics.metadata.metadata_image import MetadataImage
+from kseg.internal_topics.metadata.metadata_image import MetadataImage, Voter
 from kseg.internal_topics.metadata.metadata_log_files import (
     SnapshotFile,
     cluster_id_around,
@@ -33,7 +33,7 @@ from kseg.internal_topics.metadata.metadata_snapshot import (
     ReadSnapshot,
     read_snapshot,
     take_kraft_version,
-    voters_in,
+    voters_after,
 )
 from kseg.segment import header_tables as C
 from kseg.segment.counted import offsets_words
@@ -108,7 +108,7 @@ class _LogReader:
         self._passed_over: list[tuple[int, int]] = []  # batches of a later time before the end
         self._end_offset, self._epoch, self._timestamp_ms = 0, -1, -1
         self._lost_reach = 0
-        self._voters: int | None = None
+        self._voters: tuple[Voter, ...] = ()
         self._is_tail_said = False  # whether the log says something behind the newest snapshot
         self._doubts: list[Finding] = []
         self._notes: list[Finding] = []
@@ -153,6 +153,7 @@ class _LogReader:
             access=replay.access.image(),
             next_producer_id=replay.next_producer_id,
             leaders=replay.leaders,
+            voters=self._voters,
             doubts=tuple(self._doubts[:_MAX_REPORTED]),
             notes=tuple(self._notes[:_MAX_REPORTED]),
         )
@@ -370,7 +371,7 @@ class _LogReader:
                 continue
             with suppress(FormatError):
                 control = parse_control_record(record.key, record.value)
-                self._voters = voters_in(control) or self._voters
+                self._voters = voters_after(self._voters, control)
                 leader = control.fields.get("leaderId") if control.kind == LEADER_CHANGE else None
                 if isinstance(leader, int):
                     replay.leaders[block.at(C.LEADER_EPOCH, batch)] = leader
@@ -379,15 +380,15 @@ class _LogReader:
 
     def _note_tail(self, committed_end: int) -> None:
         """What of the log may be rolled back."""
-        if self._voters is None and not self._is_alone:
+        if not self._voters and not self._is_alone:
             with suppress(KsegError):
                 state = decode_quorum_state(
                     read_small(os.path.join(self._directory, NAME_BY_ROLE[Role.QUORUM_STATE]))
                 )
-                self._voters = len(state.current_voters or ()) or None
-        if self._is_tail_said and self._voters is not None and self._voters > 1:
+                self._voters = tuple(map(Voter, state.current_voters or ()))
+        if self._is_tail_said and len(self._voters) > 1:
             words = (
-                f"the quorum has {self._voters} voters, and which records are committed is not on the disk: what the log says from "
+                f"the quorum has {len(self._voters)} voters, and which records are committed is not on the disk: what the log says from "
                 f"offset {committed_end} up to {self._end_offset - 1}, settings of topics too, may be rolled back"
             )
             self._notes.insert(0, Finding(_NOTE, self._path, words, first_offset=committed_end))

@@ -41,6 +41,7 @@ def metadata_row(
         "snapshot": image.snapshot,
         "metadata_version": metadata_version_name(image.features.get("metadata.version")),
         "next_producer_id": image.next_producer_id,
+        "voters": [{"voter_id": each.id, "directory_id": each.directory_id} for each in image.voters],
         "certain": image.is_certain,
         "earlier": is_earlier,
         "compared_log_dirs": log_dirs,

@@ -6,6 +6,7 @@ without its footer was not finished, and one that is damaged anywhere is not use
 
 from contextlib import suppress
 
+from kseg.internal_topics.metadata.metadata_image import Voter
 from kseg.internal_topics.metadata.metadata_replay import KRAFT_VERSION_FEATURE, MetadataReplay
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import MappedFile
@@ -26,7 +27,7 @@ from kseg.segment.values import dataclass
 @dataclass(slots=True)
 class ReadSnapshot:
     """What a snapshot turned out to be. timestamp_ms: of the last record before its end. problem: why it cannot be used, in words.
-    voters: how many it names."""
+    voters: those it names."""
 
     path: str
     end_offset: int
@@ -34,7 +35,7 @@ class ReadSnapshot:
     replay: MetadataReplay
     timestamp_ms: int = -1
     problem: str = ""
-    voters: int | None = None
+    voters: tuple[Voter, ...] = ()
 
 
 def read_snapshot(path: str, end_offset: int, epoch: int, replay: MetadataReplay) -> ReadSnapshot:
@@ -86,7 +87,7 @@ class _Frame:
             if control.kind == SNAPSHOT_HEADER:
                 stamp = control.fields.get("lastContainedLogTimestamp")
                 self._snapshot.timestamp_ms = stamp if isinstance(stamp, int) else -1
-            self._snapshot.voters = voters_in(control) or self._snapshot.voters
+            self._snapshot.voters = voters_after(self._snapshot.voters, control)
             take_kraft_version(control, self._snapshot.replay)
 
     def lacks(self) -> str:
@@ -95,10 +96,15 @@ class _Frame:
         return "" if self._last == SNAPSHOT_FOOTER else "it has no footer at its end"
 
 
-def voters_in(control: ControlRecord) -> int | None:
-    """How many voters a control record names; None for one that names none."""
-    voters = control.fields.get("voters") if control.kind in (KRAFT_VOTERS, LEADER_CHANGE) else None
-    return len(voters) if isinstance(voters, list) and voters else None
+def voters_after(voters: tuple[Voter, ...], control: ControlRecord) -> tuple[Voter, ...]:
+    """The voters of the quorum behind a control record. The message of a new leader names no directories: those of before stay."""
+    listed = control.fields.get("voters") if control.kind in (KRAFT_VOTERS, LEADER_CHANGE) else None
+    if not isinstance(listed, list) or not listed:
+        return voters
+    known = {voter.id: voter.directory_id for voter in voters} if control.kind == LEADER_CHANGE else {}
+    return tuple(
+        Voter(each["voterId"], each.get("voterDirectoryId", known.get(each["voterId"]))) for each in listed
+    )
 
 
 def take_kraft_version(control: ControlRecord, replay: MetadataReplay) -> None:

@@ -292,16 +292,21 @@ class Broker:
 
     def copy_data(self, target: Path) -> Path:
         """The data directory as it lies now, times kept, also while the broker runs (a file may vanish under the copy)."""
-        for source in [self.data, *sorted(self.data.rglob("*"))]:
-            place = target / source.relative_to(self.data)
-            try:
-                if source.is_dir():
-                    place.mkdir(parents=True)
-                else:
-                    shutil.copy2(source, place)
-            except FileNotFoundError:
-                continue
-        return target
+        return copy_tree_in_use(self.data, target)
+
+
+def copy_tree_in_use(tree: Path, target: Path) -> Path:
+    """A directory as it lies now, times kept; a file may vanish under the copy."""
+    for source in [tree, *sorted(tree.rglob("*"))]:
+        place = target / source.relative_to(tree)
+        try:
+            if source.is_dir():
+                place.mkdir(parents=True)
+            else:
+                shutil.copy2(source, place)
+        except FileNotFoundError:
+            continue
+    return target
 
 
 def _until_end(consumer: Consumer, limit_s: float) -> list[Consumed]:

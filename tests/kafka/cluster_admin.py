@@ -10,9 +10,9 @@ from tests.kafka import jars
 
 
 class ClusterAdmin:
-    """The real Admin client: one Java process for all requests."""
+    """The real Admin client: one Java process for all requests. settings: of the client, besides its bootstrap servers."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, **settings: str) -> None:
         self._process = subprocess.Popen(
             jars.brief_java_command("kseg.oracle.ClusterAdmin"),
             env=jars.java_environment(),
@@ -20,7 +20,8 @@ class ClusterAdmin:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self._write(bootstrap)
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        self._write(json.dumps({"bootstrap.servers": bootstrap, **named}) if named else bootstrap)
 
     def do(self, *request: Any) -> dict[str, Any]:
         self._write(json.dumps(request))

@@ -7,7 +7,9 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.CreateDelegationTokenOptions;
 import org.apache.kafka.clients.admin.DescribeClusterOptions;
+import org.apache.kafka.clients.admin.ExpireDelegationTokenOptions;
 import org.apache.kafka.clients.admin.FeatureUpdate;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
@@ -32,11 +34,15 @@ import org.apache.kafka.common.quota.ClientQuotaFilter;
 import org.apache.kafka.common.resource.PatternType;
 import org.apache.kafka.common.resource.ResourcePattern;
 import org.apache.kafka.common.resource.ResourceType;
+import org.apache.kafka.common.security.token.delegation.DelegationToken;
+import org.apache.kafka.common.security.token.delegation.TokenInformation;
+import org.apache.kafka.common.utils.SecurityUtils;
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -45,7 +51,7 @@ import java.util.Optional;
 /**
  * Changes of a running cluster through the Admin client, and what that tells of it as the lines of `kseg metadata --json` would.
  *
- * Stdin: the bootstrap servers, then one JSON array a line: the name of a request and its operands. Stdout: one JSON answer a line.
+ * Stdin: the bootstrap servers, or a JSON object of client settings, then one JSON array a line: the name of a request and its operands. Stdout: one JSON answer a line.
  */
 public final class ClusterAdmin {
     private static final ConfigEntry.ConfigSource[] DYNAMIC = {
@@ -61,13 +67,17 @@ public final class ClusterAdmin {
 
     public static void main(String[] args) throws Exception {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", in.readLine()))) {
+        try (Admin admin = Admin.create(settings(in.readLine()))) {
             ClusterAdmin cluster = new ClusterAdmin(admin);
             for (String line = in.readLine(); line != null; line = in.readLine()) {
                 System.out.println(Answer.JSON.writeValueAsString(cluster.answer(Answer.JSON.readTree(line))));
                 System.out.flush();
             }
         }
+    }
+
+    private static Map<String, Object> settings(String line) throws Exception {
+        return new HashMap<>(line.startsWith("{") ? pairs(Answer.JSON.readTree(line)) : Map.of("bootstrap.servers", line));
     }
 
     private JsonNode answer(JsonNode request) throws Exception {
@@ -91,6 +101,14 @@ public final class ClusterAdmin {
                 new UpdateFeaturesOptions()).all().get();
             case "move" -> admin.alterReplicaLogDirs(Map.of(new TopicPartitionReplica(
                 text(request, 1), request.get(2).asInt(), request.get(3).asInt()), text(request, 4))).all().get();
+            case "token" -> admin.createDelegationToken(new CreateDelegationTokenOptions()
+                .renewers(List.of(SecurityUtils.parseKafkaPrincipal(text(request, 1))))
+                .maxLifetimeMs(request.get(2).asLong())).delegationToken().get();
+            case "end-token" -> admin.expireDelegationToken(tokens().get(request.get(1).asInt()).hmac(),
+                new ExpireDelegationTokenOptions().expiryTimePeriodMs(-1)).expiryTimestamp().get();
+            case "describe-more" -> {
+                return describeMore();
+            }
             case "describe" -> {
                 return describe(request.get(1));
             }
@@ -209,5 +227,39 @@ public final class ClusterAdmin {
         admin.describeLogDirs(List.of(1)).allDescriptions().get().get(1).forEach((path, description) ->
             description.replicaInfos().forEach((partition, replica) -> found.addObject().put("path", path)
                 .put("topic", partition.topic()).put("partition", partition.partition()).put("future", replica.isFuture())));
+    }
+
+    private List<DelegationToken> tokens() throws Exception {
+        return admin.describeDelegationToken().delegationTokens().get().stream()
+            .sorted(Comparator.comparing((DelegationToken token) -> token.tokenInfo().issueTimestamp())
+                .thenComparing(token -> token.tokenInfo().tokenId())).toList();
+    }
+
+    /** Delegation tokens, which directories are cordoned, how large the logs are, and who votes. */
+    private ObjectNode describeMore() throws Exception {
+        ObjectNode answer = Answer.JSON.createObjectNode();
+        ArrayNode rows = answer.putArray("tokens");
+        for (DelegationToken each : tokens()) {
+            TokenInformation info = each.tokenInfo();
+            ObjectNode row = rows.addObject().put("token_id", info.tokenId()).put("owner", info.owner().toString())
+                .put("requester", info.tokenRequester().toString()).put("issue_timestamp", info.issueTimestamp())
+                .put("max_timestamp", info.maxTimestamp()).put("expiration_timestamp", info.expiryTimestamp());
+            ArrayNode renewers = row.putArray("renewers");
+            info.renewers().forEach(renewer -> renewers.add(renewer.toString()));
+        }
+        ArrayNode logs = answer.putArray("logs");
+        ArrayNode cordoned = answer.putArray("cordoned");
+        admin.describeLogDirs(List.of(1)).allDescriptions().get().get(1).forEach((path, description) -> {
+            if (description.isCordoned()) {
+                cordoned.add(path);
+            }
+            description.replicaInfos().forEach((partition, replica) -> logs.addObject().put("log_dir", path)
+                .put("topic", partition.topic()).put("partition", partition.partition()).put("future", replica.isFuture())
+                .put("bytes", replica.size()));
+        });
+        ArrayNode voters = answer.putArray("voters");
+        admin.describeMetadataQuorum().quorumInfo().get().voters().forEach(voter -> voters.addObject()
+            .put("voter_id", voter.replicaId()).put("directory_id", voter.replicaDirectoryId().toString()));
+        return answer;
     }
 }
