@@ -6,7 +6,7 @@ where a line costs more; decompression always pays.
 1. Follow the length fields from header to header. Where they do not lead to the exact end of the file, it is not split.
 2. Cut it at batches about PART_BYTES apart and fork a helper for each process more than this one.
 3. Each helper has up to QUEUED parts to make. This process makes parts too, and gives all of them out in order: when
-   the next one is not there yet, it goes on with a later one, up to AHEAD of them; and when it is not there then either, it makes
+   the next one is not there yet, it goes on with a later one, up to AHEAD of them or AHEAD_BYTES of text; and when it is not there then either, it makes
    that one itself. So it waits for nobody: a helper that gets no processor costs no time. Where other work has all processors as it begins, no helper
    is started: the time that the system gives to this program would only be shared.
 4. A part is finished before it is given out. A finding in it means that lines may depend on what came before, and
@@ -31,7 +31,8 @@ PART_BYTES = 512 * 1024
 MIN_PARTS = 16  # a smaller file is done before a helper has started
 MAX_TEXT_BYTES = 64 * 1024 * 1024
 QUEUED = 2
-AHEAD = 3
+AHEAD = 8  # a helper that shares a processor with this process is that late at times; what it is late with is made twice
+AHEAD_BYTES = 32 * 1024 * 1024
 _HEADERS_PER_WALK = 1024
 
 # the events of the bytes from a position up to another, None = of all the rest, as if no part had been asked for
@@ -154,9 +155,10 @@ class _WorkerPool:
 
     def _may_run_ahead(self) -> bool:
         # what has given up a part has lines of it left
-        return (
-            self._next < self._count and len(self._own_texts) < AHEAD and None not in self._own_texts.values()
-        )
+        own = self._own_texts.values()
+        if self._next == self._count or len(own) >= AHEAD or None in own:
+            return False
+        return sum(len(text) for texts in own for text in texts or ()) < AHEAD_BYTES
 
     def _assign_parts(self) -> None:
         for _ in range(QUEUED):

@@ -19,12 +19,14 @@ from kseg.inspection.export.timestamps import times
 JSON_LINE = pa.large_string()  # of a column that is JSON text already; no other column has this type
 
 
-def json_lines(batch: pa.RecordBatch, bytes_mode: str) -> bytes:
+def json_lines(batch: pa.RecordBatch, bytes_mode: str) -> memoryview:
     """The rows as lines of UTF-8."""
     if not batch.num_rows:
-        return b""
-    lines = _object(batch.columns, batch.schema.names, bytes_mode)
-    return "\n".join(lines.to_pylist()).encode() + b"\n"
+        return memoryview(b"")
+    lines = _object(batch.columns, batch.schema.names, bytes_mode, end="}\n")
+    # Arrow keeps strings one behind the other: with their line feeds, that is the text
+    _, ends, text = lines.buffers()
+    return memoryview(text)[: memoryview(ends).cast("i")[len(lines)]]
 
 
 def json_values(values: pa.Array, bytes_mode: str) -> pa.Array:
@@ -50,12 +52,16 @@ def json_values(values: pa.Array, bytes_mode: str) -> pa.Array:
     return values.cast(pa.string())
 
 
-def _object(columns: list[pa.Array], names: list[str], bytes_mode: str) -> pa.Array:
+def _object(columns: list[pa.Array], names: list[str], bytes_mode: str, end: str = "}") -> pa.Array:
     members = [
-        _around(f'"{name}":', json_values(column, bytes_mode), "")
+        _behind(f'"{name}":', json_values(column, bytes_mode))
         for name, column in zip(names, columns, strict=True)
     ]
-    return _around("{", pc.binary_join_element_wise(*members, ",", null_handling="skip"), "}")
+    return _around("{", pc.binary_join_element_wise(*members, ",", null_handling="skip"), end)
+
+
+def _behind(before: str, values: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise("", values, before)
 
 
 def _around(before: str, values: pa.Array, after: str) -> pa.Array:

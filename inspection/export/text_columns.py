@@ -23,7 +23,12 @@ def as_text(values: pa.Array, mode: str) -> pa.Array:
             return values.cast(pa.string())  # checks that it is UTF-8
         except pa.ArrowInvalid:
             pass
-    how = {"auto": _auto, UTF8: decode_utf8, BASE64: _base64, "hex": bytes.hex}[mode]
+    if mode == BASE64:
+        encoded = [
+            None if value is None else b2a_base64(value, newline=False) for value in values.to_pylist()
+        ]
+        return pa.array(encoded, pa.binary()).cast(pa.string())
+    how = {"auto": _auto, UTF8: decode_utf8, "hex": bytes.hex}[mode]
     return pa.array([None if value is None else how(value) for value in values.to_pylist()], pa.string())
 
 

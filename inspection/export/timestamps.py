@@ -15,20 +15,28 @@ _YEAR_0_MS, _YEAR_10000_MS = -62_167_219_200_000, 253_402_300_800_000
 
 def times(values: pa.Array) -> pa.Array:
     """With milliseconds, which is all that Kafka has; null stays null."""
-    return _shown(values, "-%m-%dT%H:%M:%SZ")
+    millis = values.cast(_UTC_MS, safe=False)
+    if not _has_four_digit_years(millis):
+        return _shown(millis, "-%m-%dT%H:%M:%SZ")
+    # `strftime` takes 17 times as long for the same text
+    spaced = millis.cast(pa.timestamp("ms")).cast(pa.string())
+    return pc.binary_join_element_wise(pc.binary_replace_slice(spaced, 10, 11, "T"), "Z", "")
 
 
 def dates(values: pa.Array) -> pa.Array:
     """The days; null stays null."""
-    return _shown(values, "-%m-%d")
+    return _shown(values.cast(_UTC_MS, safe=False), "-%m-%d")
 
 
-def _shown(values: pa.Array, behind_year: str) -> pa.Array:
-    millis = values.cast(_UTC_MS, safe=False)
-    numbers = millis.cast(pa.int64())
-    min_ms, max_ms = pc.min_max(numbers).values()
-    if not min_ms.is_valid or (min_ms.as_py() >= _YEAR_0_MS and max_ms.as_py() < _YEAR_10000_MS):
+def _has_four_digit_years(millis: pa.Array) -> bool:
+    min_ms, max_ms = pc.min_max(millis.cast(pa.int64())).values()
+    return not min_ms.is_valid or (min_ms.as_py() >= _YEAR_0_MS and max_ms.as_py() < _YEAR_10000_MS)
+
+
+def _shown(millis: pa.Array, behind_year: str) -> pa.Array:
+    if _has_four_digit_years(millis):
         return pc.strftime(millis, f"%Y{behind_year}")
+    numbers = millis.cast(pa.int64())
     cycles = [None if number is None else number // _CYCLE_MS for number in numbers.to_pylist()]
     near = pc.subtract(numbers, pa.array([n and n * _CYCLE_MS for n in cycles], pa.int64())).cast(_UTC_MS)
     rows = zip(cycles, pc.year(near).to_pylist(), pc.strftime(near, behind_year).to_pylist(), strict=True)
