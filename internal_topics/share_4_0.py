@@ -32,9 +32,10 @@ def decode_key(topic: str, key: bytes) -> Decoded | None:
 
 def decode_value(topic: str, type_id: int, value: bytes) -> Decoded | None:
     """A value that is one of 4.0's to its last byte; None where it is not."""
-    known = _message(topic, type_id)
-    if known is None or value[:2] != b"\0\0":
+    is_changed = (topic, type_id) in _LATER_FIELDS or (topic, type_id) == (_OFFSETS, _PARTITION_METADATA)
+    if not is_changed or value[:2] != b"\0\0":
         return None
+    known = _message(topic, type_id)
     try:
         decoded = decode(known, 0, value, 2)
     except FormatError:
@@ -43,13 +44,12 @@ def decode_value(topic: str, type_id: int, value: bytes) -> Decoded | None:
 
 
 @cache
-def _message(topic: str, type_id: int) -> Message | None:
+def _message(topic: str, type_id: int) -> Message:
     if (topic, type_id) == (_OFFSETS, _PARTITION_METADATA):
         return _partition_metadata("value", "ShareGroupPartitionMetadataValue")
-    later = _LATER_FIELDS.get((topic, type_id))
+    later = _LATER_FIELDS[topic, type_id]
     known = message(topic, "value", type_id)
-    if later is None or known is None:
-        return None
+    assert known is not None
     fields = tuple(
         replace(field, type="uint16") if field.name == "snapshotEpoch" else field
         for field in known.fields
