@@ -4,6 +4,7 @@ carries a plan out. It works as it is printed."""
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kseg.cli.option_schema import parameters
@@ -15,8 +16,10 @@ from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted
 
 if TYPE_CHECKING:
+    from kseg.jobs.events import Failure
     from kseg.spark.options import ClusterOptions
 
+_MOST_AGAIN = 8
 # What to look at when the catalogue's own advice is a command that this version does not have, or the one running.
 _INSTEAD = {"verify": "kseg dump {path}", "dump": "kseg verify --deep {path}"}
 # What is shown and where it goes; the targets are those of the request.
@@ -58,6 +61,22 @@ def next_command(hints: Mapping[str, Sequence[str]], running: str, request: Requ
     given = {**flags, **_accepted(verb, request.also)}
     return command_line(
         verb, given, Request(tuple(places), request.topics, request.partition, request.cluster)
+    )
+
+
+def once_more(failures: Sequence["Failure"], running: str, request: Request) -> str:
+    """The command that looks again at what an object store did not give, once it does; empty where a failure is of another kind. A command that
+    compares needs both its paths."""
+    paths = [path for failure in failures for path in failure.paths or (failure.path,)]
+    if running in ("diff", *_CHANGING) or not all(map(places.is_elsewhere, paths)):
+        return ""
+    again = [_place_of(path, running) for path in dict.fromkeys(paths)]
+    inner = [
+        path for path in again if not any(other != path and path.startswith(f"{other}/") for other in again)
+    ]
+    wanted = inner if len(inner) <= _MOST_AGAIN else request.paths
+    return command_line(
+        running, _accepted(running, request.also), replace(request, paths=tuple(dict.fromkeys(wanted)))
     )
 
 

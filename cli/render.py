@@ -43,6 +43,7 @@ from kseg.segment.values import dataclass
 if TYPE_CHECKING:
     from kseg.cli.text.table import Table
 
+_SENTENCES_KEPT = 1000
 _HINTED_PATHS = 8  # as many as a person looks at one after the other
 _NUMBERS = re.compile(r"\b[0-9a-f]{8}\b|\d[\d,.]*")
 SUMMED = ("summary", "verified")
@@ -138,6 +139,8 @@ class _Screen:
         self._is_collected = style.report is not None and not style.json and not style.verbose
         self._failures_folded = 0
         self._failures_alike: Counter[str] = Counter()
+        self._failures_repeated = 0
+        self._sentences: set[str] = set()  # of failures
         self._told: list[str] = []  # the clauses of the last failure
 
     def show(self, event: Text | Row | Finding | Failure) -> None:
@@ -215,11 +218,17 @@ class _Screen:
             advice = self._style.advice(self._tally)
             if advice is not None:
                 return advice
-        hints = self._hints[ERROR] or self._hints[WARNING]
-        if not hints or self._style.request is None:
+        if self._style.request is None:
             return ""
-        from kseg.cli.next_command import next_command
+        from kseg.cli.next_command import next_command, once_more
 
+        if not self._hints[ERROR] and self._tally.failures:
+            again = once_more(self._tally.failures, self._style.command, self._style.request)
+            if again:  # what else was found is of less weight than what was not looked at
+                return again
+        hints = self._hints[ERROR] or self._hints[WARNING]
+        if not hints:
+            return ""
         return next_command(hints, self._style.command, self._style.request)
 
     def _lines(self, lines: Iterable[Line]) -> None:
@@ -292,16 +301,6 @@ class _Screen:
         self._end_table()
         self._out.flush()
         self._progress.hide()
-        alike = _NUMBERS.sub("", failure.sentence.replace(failure.path, ""))
-        self._failures_alike[alike] += 1
-        is_told = len(self._tally.failures) - self._failures_folded > FAILURES_SHOWN
-        if self._is_collected and (is_told or self._failures_alike[alike] > FAILURES_ALIKE_SHOWN):
-            self._failures_folded += 1
-            return
-        complain(f"kseg: {self._without_repetition(failure.sentence)}")
-        if failure.trace and os.environ.get("KSEG_TRACEBACK") == "1":
-            for line in failure.trace.rstrip().split("\n"):
-                complain(line)
         if self._style.json:
             self._json(
                 {
@@ -311,6 +310,21 @@ class _Screen:
                     "exit_status": failure.exit_status,
                 }
             )
+        if failure.sentence in self._sentences:  # several targets met the same object that nobody gives
+            self._failures_repeated += 1
+            return
+        if len(self._sentences) < _SENTENCES_KEPT:
+            self._sentences.add(failure.sentence)
+        alike = _NUMBERS.sub("", failure.sentence.replace(failure.path, ""))
+        self._failures_alike[alike] += 1
+        is_told = len(self._tally.failures) - self._failures_folded - self._failures_repeated > FAILURES_SHOWN
+        if self._is_collected and (is_told or self._failures_alike[alike] > FAILURES_ALIKE_SHOWN):
+            self._failures_folded += 1
+            return
+        complain(f"kseg: {self._without_repetition(failure.sentence)}")
+        if failure.trace and os.environ.get("KSEG_TRACEBACK") == "1":
+            for line in failure.trace.rstrip().split("\n"):
+                complain(line)
 
     def _without_repetition(self, sentence: str) -> str:
         """Without the clauses at its end that the failure before has said already: what helps is the same for a thousand targets."""

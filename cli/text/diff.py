@@ -8,6 +8,7 @@ from kseg.cli.run_summary import RunSummary
 from kseg.inspection.copies.compare_copies import SAME_RECORDS, VERDICTS
 from kseg.segment.counted import counted, log_range_words, offsets_words
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shown_path, visible
 
 Values = Mapping[str, Any]
@@ -99,14 +100,16 @@ class DiffReport:
         )
 
 
-def advice_for(row: Values | None) -> str:
+def advice_for(row: Values | None) -> str | None:
     """The command that goes on from a row: it shows both copies where they begin to differ, or repairs the one that is damaged. Empty where there is
-    nothing to look at."""
+    nothing to look at, None for what the findings hint at."""
     if row is None or row["a"] is None or row["b"] is None:
         return ""
     copies = [row["a"], row["b"]]
     if row["verdict"] == "damaged":
         damaged = [copy["path"] for copy in copies if copy["damaged_bytes"]]
+        if any(map(places.is_elsewhere, damaged)):
+            return None
         return f"kseg recover {' '.join(map(shell_quoted, damaged))}" if damaged else ""
     offset = row["epochs_differ_at"] if row["differs_at"] is None else row["differs_at"]
     if offset is None:

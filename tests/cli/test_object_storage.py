@@ -223,6 +223,19 @@ def test_an_object_that_the_store_does_not_give_is_not_damaged(
         assert [row["id"] for row in rows if row["type"] == "finding" and row["severity"] == "error"] == []
         assert told.stderr.startswith(sentence) and "Traceback" not in told.stderr
 
+        told = server.kseg("verify", "--topic", "fares", "--topic", "metro-zstd", URL)
+        assert told.stderr.count("cannot read") == 1
+        assert (
+            f"next: kseg verify --topic fares --topic metro-zstd {URL}/fares-0" in told.stdout + told.stderr
+        )
+
+        told = server.kseg("verify", URL)  # the forecast of the start met the same object
+        assert told.stderr.count(sentence) == 1
+
+        told = server.kseg("dump", "--topic", "fares", URL)  # so did the indexes of the log
+        assert told.returncode == 5 and told.stderr.count(sentence) == 1
+        assert f"next: kseg dump --topic fares {URL}/fares-0" in told.stderr + told.stdout
+
         output = tmp_path / "out"
         told = server.kseg("export", "--to", "json", "--topic", "fares", "--topic", "metro-zstd", "--output", str(output), URL)  # fmt: skip
         assert told.returncode == 5 and told.stderr.startswith(sentence)
