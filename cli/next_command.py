@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _MOST_AGAIN = 8
 # What to look at when the catalogue's own advice is a command that this version does not have, or the one running.
-_INSTEAD = {"verify": "kseg dump {path}", "dump": "kseg verify --deep {path}"}
+_INSTEAD = {"verify": "kseg dump {path}", "dump": "kseg verify --deep {path}", "doctor": "kseg dump {path}"}
 # What is shown and where it goes; the targets are those of the request.
 _NOT_OF_THE_PLAN = frozenset(
     [
@@ -42,7 +42,7 @@ _NOT_OF_THE_PLAN = frozenset(
 _BUNDLES_OF_THE_PLAN = ("in_place",)
 _CHANGING = ("undo", "recover", "retain", "compact", "append")
 # Of several hints the first of these counts: what is in the way of others, what repairs, what looks closer.
-_ORDER = ("undo", "recover", "verify", "dump", "retain", "list")
+_ORDER = ("undo", "recover", "doctor", "verify", "dump", "retain", "list")
 
 
 def next_command(hints: Mapping[str, Sequence[str]], running: str, request: Request) -> str:

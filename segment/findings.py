@@ -21,6 +21,7 @@ INFO = "info"
 _VERIFY = "kseg verify --deep {path}"
 _RECOVER = "kseg recover {partition}"
 _DUMP = "kseg dump {path}"
+_DOCTOR = "kseg doctor {log_dir}"  # a broker may not start, and a repair keeps the batch
 _LIST = "kseg list {partition}"
 _LIST_DIR = "kseg list {log_dir}"
 _RECOVER_DIR = "kseg recover {log_dir}"
@@ -61,7 +62,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("offset-not-increasing-in-batch", WARNING, "record offsets do not increase within a batch", _DUMP),
     ("max-timestamp-mismatch", WARNING, "the maximum timestamp of a batch is not the maximum of its records", _DUMP),
     ("unknown-attributes", WARNING, "a batch sets attribute bits that no Kafka version defines", _DUMP),
-    ("bad-control-record", ERROR, "a control record cannot be parsed", _DUMP),
+    ("bad-control-record", ERROR, "a control record cannot be parsed", _DOCTOR),
     ("future-timestamp", WARNING, "a timestamp is in the future; retention by time stops there", _DUMP),
     ("mixed-magic", INFO, "the segment contains batches in several message formats", _DUMP),
     ("unreadable-file", ERROR, "the file cannot be read", _LIST),
@@ -112,8 +113,8 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("txn-index-wrong-entry", ERROR, "a transaction index entry does not match the log", _RECOVER),
     ("open-transaction", INFO, "a transaction is open; it holds back the last stable offset", _LIST),
     ("transaction-end-lost", WARNING, "the end of a transaction may be among lost offsets; read_committed consumers wait for it", _LIST),
-    ("non-transactional-in-transaction", ERROR, "a producer wrote non-transactional records in its open transaction; a broker fails to load the log", _DUMP),
-    ("transaction-collision", ERROR, "two transactions start at the same offset; a broker fails to load the log", _DUMP),
+    ("non-transactional-in-transaction", ERROR, "a producer wrote non-transactional records in its open transaction; a broker fails to load the log", _DOCTOR),
+    ("transaction-collision", ERROR, "two transactions start at the same offset; a broker fails to load the log", _DOCTOR),
     ("snapshot-corrupt", ERROR, "the producer snapshot cannot be read; a broker deletes it", _RECOVER),
     ("snapshot-mismatch", WARNING, "the producer snapshot does not match a replay of the log", _RECOVER),
     ("snapshot-stray", WARNING, "a producer snapshot that belongs to no segment; a broker deletes it", _RECOVER),

@@ -181,7 +181,7 @@ def command(
     keeping = in_place.keeping(copy.output)
     from kseg.cli.next_command import apply_command, command_line, plan_options
     from kseg.cli.run import clock_ms, workers
-    from kseg.cli.text.recover import RecoverReport, is_due, is_planned, recover_words
+    from kseg.cli.text.recover import RecoverReport, is_due, is_planned, recover_words, stays_unloadable
     from kseg.cli.topic_evidence import (
         Asked,
         finder_for,
@@ -245,10 +245,11 @@ def command(
         known, _ = topic_settings(targets, asked, finder)  # what the evidence says of itself is told already
         run.options = replace(run.options, identities=identities, topics=known)
 
-    planned = list[bool]()
+    planned, unloadable = list[bool](), list[bool]()
 
     def remains(values: Mapping[str, Any]) -> bool:
         planned.extend([True] * is_planned(values))
+        unloadable.extend([True] * stays_unloadable(values))
         return is_due(values)
 
     def command(options: "Mapping[str, object]", paths: tuple[str, ...] | None) -> str:
@@ -256,7 +257,9 @@ def command(
         return apply_command("recover", {**plan, **options}, wanted)
 
     def advice(tally: "RunSummary") -> str:
-        return command(_acceptance(tally), None) if planned and not report.options_needed else ""
+        if planned and not report.options_needed:
+            return command(_acceptance(tally), None)
+        return command_line("doctor", {}, request) if unloadable and copy.output is None else ""
 
     def after_failure() -> str:
         """What a broker cannot load, the other policy repairs."""

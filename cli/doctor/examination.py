@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from kseg.cli.doctor.next_steps import NextStep, Situation, next_steps
+from kseg.cli.doctor.next_steps import NextStep, OtherNode, Situation, next_steps
 from kseg.cli.request import Request
 from kseg.cli.topic_evidence import Asked, finder_for, log_dir_of, topic_settings
 from kseg.cli.verify_work import Verification
@@ -26,6 +26,7 @@ from kseg.internal_topics.metadata.cluster_names import metadata_version_name
 from kseg.jobs.events import Event, Failure, Row
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR, Finding
+from kseg.segment.partition.names import parse_partition_directory
 from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
@@ -105,6 +106,9 @@ class Examination:
             if image is not None:
                 node_id = self._finder.node_of(log_dir).node_id
                 self._note_node(image, node_id)
+                told = self._finder.node_told_by_metadata(log_dir)
+                if node_id is not None and told is not None and node_id != told:
+                    self._situation.other_nodes.append(OtherNode(log_dir, node_id, told))
                 nodes.setdefault(image.path, Row(_node_row(image, node_id)))
         yield from nodes.values()
 
@@ -162,6 +166,8 @@ class Examination:
             elif isinstance(event, Row) and isinstance(event.result, RecoverResult):
                 repairs[event.result.directory] = event.result
         for path, damage in self._damage.items():
+            if _stays_unloadable(damage, repairs.get(path)):
+                self._situation.unloadable.append(path)
             yield Row(_damage_row(damage, repairs.get(path), failures.get(path)))
 
     def _recover_options(self, damaged: Sequence[Target]) -> "RecoverOptions":
@@ -282,6 +288,16 @@ def _node_row(image: "MetadataImage", node_id: int | None) -> dict[str, object]:
         "certain": image.is_certain,
         "bootstrap_server": bootstrap_server(image, node_id),
     }
+
+
+def _stays_unloadable(damage: _Damage, repair: "RecoverResult | None") -> bool:
+    """Whether a broker dies of a log, and policy salvage, which keeps every batch with a right checksum, does not change that."""
+    from kseg.recovery.repair.remaining_damage import HARMFUL
+
+    if repair is None or repair.doubt is None or HARMFUL.keys().isdisjoint(damage.errors):
+        return False
+    is_metadata_log = parse_partition_directory(repair.partition).is_metadata_log
+    return bool(repair.costs["kafka"].get("dies_of")) and not is_metadata_log
 
 
 def _damage_row(damage: _Damage, repair: "RecoverResult | None", reason: str | None) -> dict[str, object]:

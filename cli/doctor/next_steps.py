@@ -2,16 +2,19 @@
 
 1. Where a broker runs and something has to change: stop it. What was read beside a running broker may already be out of date.
 2. A kseg run that was killed half way blocks everything else: take it back, and look again.
-3. Directories that end a broker's start by their name: move them out of the data directory.
-4. Where the file system is full: free space first, because repairs need some.
-5. Repair: the plan, then the same with --apply. Where bytes cannot be read, copy the disk first.
-6. Look again.
-7. Once the broker runs: abort hanging transactions, and reset groups whose committed offset is outside the log.
+3. A node id that is not that of the data directory: until it is set right, everything in it looks stray.
+4. Directories that end a broker's start by their name: move them out of the data directory.
+5. Where the file system is full: free space first, because repairs need some.
+6. Repair: the plan, then the same with --apply. Where bytes cannot be read, copy the disk first.
+7. A log that a broker dies of, and that no repair changes: out of its way.
+8. Look again.
+9. Once the broker runs: abort hanging transactions, and reset groups whose committed offset is outside the log.
 
 Where nothing needs repair but something is suspicious, the only step is the command that looks closer.
 """
 
 import os
+import shlex
 from collections.abc import Iterator
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
@@ -22,7 +25,8 @@ from kseg.inspection.disk_leftovers import Leftover, LeftoverKind
 from kseg.inspection.log_dir_host import LogDirHost
 from kseg.segment.counted import counted
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
-from kseg.segment.terminal import shell_quoted
+from kseg.segment.partition.names import NAME_BY_ROLE, Role
+from kseg.segment.terminal import shell_quoted, shown_path
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
@@ -38,6 +42,15 @@ _ANY_SERVER = "HOST:PORT"
 
 
 @dataclass(frozen=True, slots=True)
+class OtherNode:
+    """A data directory of another node than its meta.properties says."""
+
+    log_dir: str
+    said: int
+    told_by_metadata: int
+
+
+@dataclass(frozen=True, slots=True)
 class NextStep:
     """why: one sentence. command: as it can be typed. is_due: False where nothing is wrong, only suspicious or untidy."""
 
@@ -49,7 +62,8 @@ class NextStep:
 @dataclass(slots=True)
 class Situation:
     """The results of an examination that steps depend on. bootstrap_server: of the cluster; None when the metadata log has no broker.
-    foreign: directories with names that a broker does not start with. undo_bytes: kept for `undo`."""
+    foreign: directories with names that a broker does not start with. undo_bytes: kept for `undo`. unloadable: partitions that a broker
+    dies of before and after a repair."""
 
     request: Request
     node_id: int | None = None
@@ -61,6 +75,8 @@ class Situation:
     is_half_done: bool = False
     leftovers: list[Leftover] = field(default_factory=list)
     undo_bytes: int = 0
+    other_nodes: list[OtherNode] = field(default_factory=list)
+    unloadable: list[str] = field(default_factory=list)
     hanging: "list[HangingTransaction]" = field(default_factory=list)
     stranded: "list[OffsetOfGroup]" = field(default_factory=list)
 
@@ -97,12 +113,17 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
 def _mend_files(situation: Situation) -> Iterator[NextStep]:
     advice = situation.advice
     is_change = advice.split()[1:2] in (["undo"], ["recover"], ["retain"])
-    if is_change and any(host.is_running for host in situation.hosts):
+    is_move = bool(situation.other_nodes or situation.unloadable)
+    if (is_change or is_move) and any(host.is_running for host in situation.hosts):
         yield _stop(situation)
     if situation.is_half_done:
         yield NextStep(
             "Take back what an interrupted change left half done; everything else waits for it.", advice
         )
+        yield _again(situation)
+        return
+    if situation.other_nodes:
+        yield from map(_set_node_id, situation.other_nodes)
         yield _again(situation)
         return
     yield from _move_out(situation)
@@ -112,33 +133,59 @@ def _mend_files(situation: Situation) -> Iterator[NextStep]:
         yield from _repair(situation, advice)
     elif advice:
         yield NextStep("Look closer.", advice)
-    elif situation.foreign:
+    yield from map(_set_aside, situation.unloadable)
+    if situation.foreign or situation.unloadable or advice.startswith("kseg recover"):
         yield _again(situation)
+
+
+def _set_node_id(other: OtherNode) -> NextStep:
+    file = os.path.join(other.log_dir, NAME_BY_ROLE[Role.META_PROPERTIES])
+    edit = shlex.quote(rf"s/^node\.id *=.*/node.id={other.told_by_metadata}/")
+    return NextStep(
+        f"{shown_path(file)} says node {other.said}, but by the metadata log the directory is one of node {other.told_by_metadata}: as node "
+        f"{other.said} a broker sets its partitions aside as stray. Mount it where node {other.told_by_metadata} runs, or, if the id was "
+        "changed by mistake, set it right here and in server.properties.",
+        f"sed -i.before {edit} {shell_quoted(file)}",
+    )
 
 
 def _move_out(situation: Situation) -> Iterator[NextStep]:
     """A broker takes each directory for a partition, and ends at a name that is none."""
     for path in situation.foreign[:_LISTED]:
-        log_dir, name = os.path.split(path)
-        if name == _OF_FILE_SYSTEM:
+        if os.path.basename(path) == _OF_FILE_SYSTEM:
             yield NextStep(
                 "Remove it: a broker does not start with it. The next check of the file system makes it again: let log.dirs name a directory below the mount point.",
                 f"rmdir {shell_quoted(path)}",
             )
         else:
-            around, inner = os.path.split(os.path.abspath(log_dir))
-            beside = os.path.join(
-                os.path.relpath(around) if not os.path.isabs(path) else around, f"{inner}-{name}"
-            )
             yield NextStep(
                 "Move it out of the data directory: a broker does not start with it.",
-                f"mv {shell_quoted(path)} {shell_quoted(os.path.normpath(beside))}",
+                _move(path),
             )
     if len(situation.foreign) > _LISTED:
         more = counted(len(situation.foreign) - _LISTED, "more directory")
         yield NextStep(
             f"There are {more} of such names:", command_line("list", {"--verbose": True}, situation.request)
         )
+
+
+def _set_aside(partition: str) -> NextStep:
+    return NextStep(
+        f"A broker dies of {shown_path(os.path.basename(partition))}, and no repair changes that: with the broker stopped, move it out of the "
+        "data directory. The broker makes it anew, empty, and fetches what other replicas have; what only this one has stays where it was "
+        "moved to, for `kseg export`.",
+        _move(partition),
+    )
+
+
+def _move(path: str) -> str:
+    """Next to the data directory, because a broker fails on a directory in it that is no partition."""
+    log_dir, name = os.path.split(os.path.normpath(path))
+    around, inner = os.path.split(os.path.abspath(log_dir))
+    around = around if os.path.isabs(path) else os.path.relpath(around)
+    return (
+        f"mv {shell_quoted(path)} {shell_quoted(os.path.normpath(os.path.join(around, f'{inner}-{name}')))}"
+    )
 
 
 def _stop(situation: Situation) -> NextStep:
@@ -179,7 +226,6 @@ def _repair(situation: Situation, advice: str) -> Iterator[NextStep]:
     yield NextStep(
         f"{how}; `kseg undo` takes it back.", advice.replace("kseg recover", "kseg recover --apply", 1)
     )
-    yield _again(situation)
 
 
 def _end_transactions(situation: Situation) -> Iterator[NextStep]:

@@ -46,6 +46,12 @@ def is_planned(values: Values) -> bool:
     return values.get("type") == "result" and bool(values.get("steps")) and not values.get("applied")
 
 
+def stays_unloadable(values: Values) -> bool:
+    """Whether the row is of a partition that a broker dies of, and a repair leaves as it is."""
+    costs = values.get("costs") or {}
+    return bool(values.get("doubt")) and bool((costs.get("kafka") or {}).get("dies_of"))
+
+
 def _lost_replicas(values: Values) -> list[str]:
     """Of a data directory: the partitions that a broker would make anew, with none to fetch them from."""
     missing = values.get("replicas_missing") or ()

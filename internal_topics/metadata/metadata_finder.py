@@ -11,6 +11,7 @@
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Node
 from kseg.segment.errors import KsegError, Refused, UnreadableInput, UsageError, cannot_read
@@ -66,9 +67,17 @@ class MetadataFinder:
         node, image = self.node_of(log_dir), self.image_for(log_dir)
         if image is None or not image.is_certain or None not in (node.node_id, node.directory_id):
             return node
-        return self._by_placement(log_dir, image)
+        return self._by_placement(log_dir, image, node)
 
-    def _by_placement(self, log_dir: str, image: MetadataImage) -> Node:
+    def node_told_by_metadata(self, log_dir: str) -> int | None:
+        """The node that a log dir belongs to by its directory id and what is placed there, whatever node its meta.properties says; None
+        when the metadata log does not tell."""
+        node, image = self.node_of(log_dir), self.image_for(log_dir)
+        if image is None or not image.is_certain:
+            return None
+        return self._by_placement(log_dir, image, replace(node, node_id=None)).node_id
+
+    def _by_placement(self, log_dir: str, image: MetadataImage, known: Node) -> Node:
         from kseg.internal_topics.metadata.node_by_placement import node_by_placement
 
         here = places.realpath(log_dir)
@@ -76,7 +85,7 @@ class MetadataFinder:
         found = [self.node_of(other).directory_id for other in others]
         taken = {each for each in found if each is not None}
         is_own = places.realpath(os.path.dirname(image.path)) == here
-        return node_by_placement(log_dir, self.node_of(log_dir), image, taken, is_own=is_own)
+        return node_by_placement(log_dir, known, image, taken, is_own=is_own)
 
     def others_of(self, log_dir: str) -> list[str]:
         """The other log dirs of the same node, as far as they are given or found. One with the same directory id is a copy."""
@@ -126,7 +135,11 @@ class MetadataFinder:
         told = None if theirs.cluster_id is None else self._told.get((log_dir, theirs.cluster_id))
         if told is None:
             image = self._read(os.path.join(other, METADATA_DIRECTORY))
-            told = self._by_placement(log_dir, image).node_id if image.is_certain else None
+            told = (
+                self._by_placement(log_dir, image, self.node_of(log_dir)).node_id
+                if image.is_certain
+                else None
+            )
             if told is not None and theirs.cluster_id is not None:
                 self._told[log_dir, theirs.cluster_id] = told
         return told == theirs.node_id

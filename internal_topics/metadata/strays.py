@@ -116,6 +116,9 @@ def _of_another(directory: Directory, topic: Topic, named: Topic | None) -> Find
 
 
 def _finding(kind: str, directory: Directory, message: str, named: Topic | None) -> Finding:
+    if named is not None and directory.topic_id == named.id:
+        advice = "its topic id is right, so no repair changes that: compare the node id and where the partition is assigned"
+        return Finding(kind, directory.path, f"{message} ({advice})", numbers={"topic_id": named.id})
     wanted = "ID" if named is None else named.id
     command = f"kseg recover --apply --topic-id {wanted} {shlex.quote(directory.path)}"
     sure = f"if it is {directory.name.topic}" if named is not None else "when its topic's id is known"

@@ -16,7 +16,7 @@ from kseg.recovery.policy import Policy, Repair
 from kseg.segment.findings import ERROR, Finding
 
 # What a repair cannot help, by what it does to the partition.
-_HARMFUL = {
+HARMFUL = {
     "undecodable-batch": "records that cannot be read",
     "record-count-mismatch": "records that cannot be read",
     "offset-outside-batch": "records that cannot be read",
@@ -35,8 +35,8 @@ def with_harmful_batches(repair: Repair) -> Repair:
     if repair.doubt:
         return repair
     for finding in repair.findings:
-        if finding.id in _HARMFUL and not _is_removed(repair, finding):
-            return replace(repair, doubt=f"contains {_HARMFUL[finding.id]} ({finding.id})")
+        if finding.id in HARMFUL and not _is_removed(repair, finding):
+            return replace(repair, doubt=f"contains {HARMFUL[finding.id]} ({finding.id})")
     return repair
 
 

@@ -16,9 +16,13 @@ import pytest
 from fixtures.diseases import bad_crc, torn_tail
 from kseg.change.apply.lock import locked
 from kseg.cli.main import run
+from kseg.segment.encoding.batch import encode_batch
+from kseg.segment.java.uuids import uuid_text
+from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
 from tests.cli.test_transactions import LATER, PID, STATE, _record, _state
 from tests.internal_topics import metadata_logs as metadata
 from tests.internal_topics.coordinator_logs import batch, data_batch, write_segment
+from tests.kafka.random_logs import resealed
 from tests.support import trees
 from tests.support.broker_dirs import broker_dir
 from tests.support.group_dirs import broker, commit
@@ -205,6 +209,64 @@ def test_what_hangs_and_who_stands_outside_the_log(tmp_path: Path, capfd: pytest
     assert hangs[0]["abort_command"].replace("HOST:PORT", "broker1:9092") in commands(rows)
     reset = shlex.split(commands(rows)[-1])
     assert reset[0] == "kafka-consumer-groups.sh" and "late group" in reset and "fares:0" in reset
+
+
+def test_the_node_id_of_another_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Until it is right all partitions look stray; the step sets it right."""
+    data = broker_dir(tmp_path / "data", 1, 2)
+    metadata.write_log(
+        data / "__cluster_metadata-0",
+        metadata.topic("orders.00", uuid_text(bytes([1, 0] + [9] * 14)), 2),
+        [
+            metadata.record(
+                "RegisterBrokerRecord", brokerId=1, brokerEpoch=5, logDirs=[metadata.DIRECTORY], endPoints=[]
+            )
+        ],
+    )
+    assert not any(step.startswith("sed ") for step in commands(doctor(capfd, data, status=0)))
+    file = data / "meta.properties"
+    right = file.read_text()
+    file.write_text(right.replace("node.id=1", "node.id=7"))
+    rows = doctor(capfd, data, status=1)
+    assert {row["id"] for row in of_type(rows, "finding") if row["severity"] == "error"} == {"becomes-stray"}
+    assert not any("--topic-id" in row["message"] for row in of_type(rows, "finding"))
+    mend, again = of_type(rows, "step")
+    assert "says node 7" in mend["why"] and "of node 1:" in mend["why"]
+    subprocess.run(mend["command"], shell=True, check=True)
+    assert file.read_text() == right
+    assert again["command"].startswith("kseg doctor")
+    (data / "meta.properties.before").unlink()
+    assert not commands(doctor(capfd, data, status=0))
+
+
+def test_a_log_that_no_repair_lets_a_broker_load_is_moved_out_of_its_way(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A marker with a right checksum whose records are not of its codec; a clean stop has nobody read it."""
+    data = broker_dir(tmp_path / "a data dir", 1, 2)
+    marker = EndTransactionMarker(is_abort=False, coordinator_epoch=0, timestamp_ms=1_700_000_331_000)
+    batch_bytes = encode_batch(end_transaction_batch(marker, 330, 4000, 1, 5))
+    with (data / "orders.00-1" / ACTIVE).open("ab") as log:
+        log.write(resealed(batch_bytes, {21: b"\0\x31"}))
+    rows = doctor(capfd, data, status=1)
+    assert of_type(rows, "broker-start")[0]["outcome"] == "does-not-start"
+    assert run(["recover", "--apply", "--mark-clean", "--quiet", *NOW, str(data)]) == 4, "no way out"
+    capfd.readouterr()
+    for words in (["verify"], ["recover", "--apply"]):
+        assert run([*words, *NOW, str(data)]) == 1
+        assert f"next: kseg doctor {shlex.quote(str(data))}" in capfd.readouterr().out.splitlines()
+    rows = doctor(capfd, data, status=1)
+    steps = of_type(rows, "step")
+    assert [step["command"].split()[0] for step in steps] == ["kseg", "mv", "kseg"]
+    assert "dies of orders.00-1" in steps[1]["why"]
+    assert run([*shlex.split(steps[0]["command"])[1:], "--quiet"]) in (0, 1)
+    subprocess.run(steps[1]["command"], shell=True, check=True)
+    assert (tmp_path / "a data dir-orders.00-1" / ACTIVE).exists()
+    capfd.readouterr()
+    run([*shlex.split(steps[2]["command"])[1:], "--json", *NOW])
+    after = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    (start,) = of_type(after, "broker-start")
+    assert start["outcome"] != "does-not-start" and not start["partitions_failed"]
 
 
 def test_on_a_full_disk_room_is_made_first(
