@@ -122,6 +122,11 @@ def _no_identity(folder: Path) -> None:
     (_stopped(folder) / "meta.properties").unlink()
 
 
+def _full(folder: Path) -> None:
+    """The last append did not fit; what a retention has marked before is still there."""
+    torn_tail(_crashed(folder) / "metro-zstd-0" / _ZSTD_ACTIVE)
+
+
 INCIDENTS: Mapping[str, Incident] = {
     "power-cut": Incident(_power_cut, ("data",)),
     "flipped-byte": Incident(_flipped_after_crash, ("data",)),
@@ -135,6 +140,7 @@ INCIDENTS: Mapping[str, Incident] = {
     "hanging-transaction": Incident(transcripts.INCIDENTS_BY_NAME["hanging-transaction"].make),
     "group-went-back": Incident(went_back),
     "no-identity": Incident(_no_identity, ("data",)),
+    "full-disk": Incident(_full),
 }
 
 
