@@ -254,6 +254,8 @@ class ProducerReplay:
 
 
 def _exact_difference(entry: ProducerSnapshotEntry, found: ProducerSnapshotEntry) -> str:
+    if entry == found:  # of thousands of producers mostly all
+        return ""
     fields = ["producer_epoch", "last_offset", "timestamp_ms", "current_txn_first_offset"]
     if entry.has_batch or found.has_batch:
         fields += ["last_sequence", "offset_delta"]

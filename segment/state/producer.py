@@ -31,6 +31,8 @@ from kseg.segment.header_tables import Columns
 from kseg.segment.kernel.follow_producers import (
     COORDINATOR_EPOCH,
     EPOCH,
+    FIRST_OFFSET,
+    IS_OPEN,
     LAST_OFFSET,
     LAST_SEQUENCE,
     MARKER_WIDTH,
@@ -369,16 +371,16 @@ class ProducerState:
             self._open.add(first_offset, entry.producer_id)
 
     def _entry(self, producer_id: int) -> ProducerSnapshotEntry:
-        known, slot = self._producers, self._producers.slot_of[producer_id]
+        known = self._producers.fields(self._producers.slot_of[producer_id])
         return ProducerSnapshotEntry(
             producer_id=producer_id,
-            producer_epoch=known.get(slot, EPOCH),
-            last_sequence=known.get(slot, LAST_SEQUENCE),
-            last_offset=known.get(slot, LAST_OFFSET),
-            offset_delta=known.get(slot, OFFSET_DELTA),
-            timestamp_ms=known.get(slot, TIMESTAMP),
-            coordinator_epoch=known.get(slot, COORDINATOR_EPOCH),
-            current_txn_first_offset=known.transaction_first_offset(slot),
+            producer_epoch=known[EPOCH],
+            last_sequence=known[LAST_SEQUENCE],
+            last_offset=known[LAST_OFFSET],
+            offset_delta=known[OFFSET_DELTA],
+            timestamp_ms=known[TIMESTAMP],
+            coordinator_epoch=known[COORDINATOR_EPOCH],
+            current_txn_first_offset=known[FIRST_OFFSET] if known[IS_OPEN] else None,
         )
 
     def _open_transaction(self, place: OpenPlace) -> OpenTransaction:

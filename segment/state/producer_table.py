@@ -48,6 +48,10 @@ class ProducerTable:
         value: int = self.cells[field * self.room + slot]
         return value
 
+    def fields(self, slot: int) -> list[int]:
+        """All of a slot, by field."""
+        return self.cells[slot :: self.room].tolist()
+
     def set(self, slot: int, field: int, value: int) -> None:
         self.cells[field * self.room + slot] = value
 
