@@ -73,7 +73,7 @@ def describe_metadata(target: MetadataTarget, options: MetadataOptions) -> Itera
     cluster_id = _cluster_id(directories, finder, image)
     yield from image.doubts
     yield from image.notes
-    is_earlier = options.as_of is not None
+    is_earlier = options.as_of is not None and image.is_cut
     yield Row(metadata_row(image, cluster_id, directories.log_dirs, is_earlier=is_earlier))
     if history is not None:
         yield from (

@@ -146,7 +146,8 @@ class MetadataImage:
     cluster_id: of the node that it was read from, None if unknown. snapshot: the file that the state starts with, None for
     none. names: of every topic that the log or the snapshot names, by id, also later than this state. topics: by id. configs: by resource type and name (brokers: the node id, "" for the default of all).
     removed: topics whose deletion was seen, by id. controllers, access, next_producer_id: only of an image of everything.
-    leaders: the active controllers by epoch, as far as the log has them. voters: of the quorum, none when nothing names them. doubts: why this may not be the state at the end of the log; with
+    leaders: the active controllers by epoch, as far as the log has them. voters: of the quorum, none when nothing names them. is_cut: records or snapshots behind were
+    left out. doubts: why this may not be the state at the end of the log; with
     any of them nothing here that may have been changed later is certain. notes: what else is worth knowing.
     """
 
@@ -167,6 +168,7 @@ class MetadataImage:
     next_producer_id: int | None = None
     leaders: Mapping[int, int] = field(default_factory=dict)
     voters: tuple[Voter, ...] = ()
+    is_cut: bool = False
     doubts: tuple[Finding, ...] = ()
     notes: tuple[Finding, ...] = ()
 

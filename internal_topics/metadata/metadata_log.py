@@ -109,6 +109,7 @@ class _LogReader:
         self._end_offset, self._epoch, self._timestamp_ms = 0, -1, -1
         self._lost_reach = 0
         self._voters: tuple[Voter, ...] = ()
+        self._is_cut = False
         self._is_tail_said = False  # whether the log says something behind the newest snapshot
         self._doubts: list[Finding] = []
         self._notes: list[Finding] = []
@@ -154,6 +155,7 @@ class _LogReader:
             next_producer_id=replay.next_producer_id,
             leaders=replay.leaders,
             voters=self._voters,
+            is_cut=self._is_cut,
             doubts=tuple(self._doubts[:_MAX_REPORTED]),
             notes=tuple(self._notes[:_MAX_REPORTED]),
         )
@@ -174,6 +176,7 @@ class _LogReader:
         found = None
         for file in self._files.snapshots:
             if self._is_beyond(file.end_offset, None):
+                self._is_cut = True
                 continue
             snapshot = self._read_snapshot(file)
             if snapshot.problem:
@@ -181,6 +184,8 @@ class _LogReader:
             elif not self._is_beyond(file.end_offset, snapshot.timestamp_ms):
                 found = snapshot
                 break
+            else:
+                self._is_cut = True
         self._tell_passed_over(passed_over)
         return found
 
@@ -350,6 +355,7 @@ class _LogReader:
                 value = None if length < 0 or start < 0 else bytes(body[start : start + length])
                 if self._is_behind(offset) or self._is_later(block, batch):
                     replay.pass_over(offset, value)
+                    self._is_cut = True
                     continue
                 epoch = epochs[batch]
                 if offset >= state_end:

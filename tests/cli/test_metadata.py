@@ -247,6 +247,19 @@ def test_a_place_that_is_gone(tmp_path: Path, capfd: pytest.CaptureFixture[str])
     assert [row["topic"] for row in of(rows(capfd, "--offset", 3, log), "topic")] == ["first"]
 
 
+@pytest.mark.parametrize("place", [("--offset", "139"), ("--offset", "9999"), ("--at", "2100-01-01")])
+def test_the_end_of_the_log_is_no_earlier_state(
+    place: tuple[str, str], capture_small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def shown(*words: str) -> str:
+        assert run(["metadata", *words, str(capture_small / "data")]) == 0
+        return capfd.readouterr().out
+
+    assert shown("--json", *place) == shown("--json")
+    assert shown(*place) == shown()
+    assert shown("--json", "--offset", "138").count('"earlier":true') == 1
+
+
 def test_before_the_first_record(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_log(tmp_path / LOG, topic("orders", topic_id(1)))
     found = rows(capfd, "--at", T0 - 1, tmp_path / LOG)

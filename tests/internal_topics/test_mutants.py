@@ -199,11 +199,17 @@ def logs(root: Path, count: int, seed: int) -> Path:
     return root
 
 
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = logs(tmp_path_factory.mktemp("mutants"), SOME, SEED)
+    schema = '{"type":"record","name":"R","fields":[{"name":"a","type":"string"}]}'
+    (made / "schemas").mkdir()
+    (made / "schemas" / "1.avsc").write_text(schema)
+    return made
+
+
 def run_over(data: Path, words: Sequence[str], capfd: pytest.CaptureFixture[str]) -> str:
     """What a command prints over all of the logs. It neither fails nor finds a bug of kseg."""
-    schema = '{"type":"record","name":"R","fields":[{"name":"a","type":"string"}]}'
-    (data / "schemas").mkdir()
-    (data / "schemas" / "1.avsc").write_text(schema)
     more = ["--schemas", str(data / "schemas")] if {"auto", "avro"} & {*words} else []
     assert run([*words, *more, *sorted(map(str, data.glob("__*-0")))]) in (0, 1)
     shown = capfd.readouterr()
@@ -212,8 +218,8 @@ def run_over(data: Path, words: Sequence[str], capfd: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_commands_over_mutants(words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    out = run_over(logs(tmp_path, SOME, SEED), words, capfd)
+def test_commands_over_mutants(words: list[str], data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    out = run_over(data, words, capfd)
     if "--json" in words:
         assert [json.loads(line) for line in out.splitlines()]
 
@@ -221,10 +227,10 @@ def test_commands_over_mutants(words: list[str], tmp_path: Path, capfd: pytest.C
 @pytest.mark.parametrize("value_format", ["bytes", "auto", "avro", "json"])
 @pytest.mark.parametrize("kind", ["parquet", "json"])
 def test_export_of_mutants(
-    kind: str, value_format: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    kind: str, value_format: str, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("pyarrow")
-    data, target = logs(tmp_path / "data", SOME, SEED), tmp_path / "made"
+    target = tmp_path / "made"
     words = ["export", "--to", kind, "--output", str(target), "--value-format", value_format]
     run_over(data, words, capfd)
     rows = sum(len(list(Mutants(topic, SEED).make(SOME))) for topic in (*COORDINATORS, *FRAMED))
