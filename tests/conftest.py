@@ -51,8 +51,11 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep what was collected, and begin with what takes longest, so that no process is left alone with it at the end.
 
-    The order within a file stays. `tryfirst`: nothing has been deselected so far.
+    The order within a file stays. `tryfirst`: nothing has been deselected so far. A browser takes seconds to start, and is slow therefore.
     """
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
     if is_whole_suite(config):
         config.stash[SUITE] = [*items]
     items.sort(key=_rank)

@@ -264,6 +264,7 @@ CONSUMER = textwrap.dedent(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
 def test_a_consumer_is_checked_by_its_types(tmp_path: Path, checker: str) -> None:
     """The one mistake of a consumer is found, and nothing else, under the strict mode of either checker."""

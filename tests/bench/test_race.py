@@ -185,6 +185,7 @@ def test_a_shape_is_held_against_as_many_standard_records(tmp_path: Path) -> Non
     assert scaled().seconds == pytest.approx(1e-5)
 
 
+@pytest.mark.slow
 def test_every_row_runs_on_a_tiny_corpus_with_a_fake_tool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ from tests.support.tiered import upload
 pytest.importorskip("moto.server", reason="moto is not installed: no S3 server")
 pytest.importorskip("pyarrow")
 pytest.importorskip("s3fs", reason="s3fs is not installed: kseg[remote]")
+pytestmark = pytest.mark.slow  # each question is a program that loads an S3 client
 
 URL = f"s3://{BUCKET}/kafka"
 COMMANDS = (

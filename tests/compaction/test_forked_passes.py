@@ -62,6 +62,7 @@ def both_ways(directory: Path, options: CompactOptions) -> list[tuple[Any, ...]]
     return outcomes
 
 
+@pytest.mark.slow
 def test_random_logs(tmp_path: Path, shared: Counter[str]) -> None:
     choices = list(Damaged)  # which matter where there is damage; below each is tried with some
     for seed in range(CASES):

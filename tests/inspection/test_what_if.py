@@ -127,6 +127,7 @@ def test_what_is_compressed_is_opened_first(tmp_path: Path) -> None:
     assert estimates([packed], EVERYTHING, 4096)[0].size_bytes == content
 
 
+@pytest.mark.slow
 def test_the_true_number_is_in_the_interval(tmp_path: Path) -> None:
     """Topics of two or three partitions, five settings each, a twelfth of the bytes compressed anew."""
     inside, widths = 0, []

@@ -113,6 +113,7 @@ def mutated(rng: random.Random, data: bytes) -> bytes:
     return bytes(changed)
 
 
+@pytest.mark.slow
 def test_mutated_payloads() -> None:
     rng = random.Random(SEED)
     decoder = PayloadDecoder(Format.AVRO, Format.AUTO, store())

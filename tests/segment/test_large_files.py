@@ -39,6 +39,7 @@ def sparse_log(path: Path) -> int:
         return log.tell()
 
 
+@pytest.mark.slow
 @pytest.mark.behaviour("F35")
 def test_a_dump_goes_on_behind_two_gib(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.log"

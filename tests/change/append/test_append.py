@@ -26,6 +26,7 @@ def partitions_below(root: Path) -> Iterator[Path]:
 # --- round trips
 
 
+@pytest.mark.slow
 def test_every_partition_of_the_captures_comes_back(
     capture_small: Path, legacy_small: Path, tmp_path: Path, appended: Appended
 ) -> None:

@@ -438,6 +438,7 @@ def killed_after(writes: int, target: PartitionTarget, options: AppendOptions) -
     return os.WIFSIGNALED(status)
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_write_can_be_undone(tmp_path: Path) -> None:
     source = tmp_path / "lines.jsonl"
     source.write_text("".join(json.dumps({"value": f"v{n}" * 60}) + "\n" for n in range(40)))
