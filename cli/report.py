@@ -108,9 +108,13 @@ class FindingGroups:
             of_a_kind = shown
         lines = []
         for kind in kinds:
-            for finding in self._first[kind][:of_a_kind]:
+            is_one_more = (
+                self._counts[kind] == of_a_kind + 1
+            )  # takes no more room than the line that would say so
+            told = self._first[kind][: of_a_kind + is_one_more]
+            for finding in told:
                 lines.append(Line(visible(finding_sentence(finding)), severity))
-            more = self._counts[kind] - of_a_kind
+            more = self._counts[kind] - len(told)
             if more > 0:
                 lines.append(Line(f"  … and {more:,} more {kind[1]} ({VERBOSE_SHOWS_ALL})"))
         return lines

@@ -198,6 +198,21 @@ def test_with_many_kinds_the_first_of_each_has_a_line_and_the_others_their_numbe
     assert [kind for kind in CATALOGUE if f"({kind})" not in text and f"42 × {kind}" not in text] == []
 
 
+@pytest.mark.parametrize(("count", "told", "more"), [(9, 3, "6"), (4, 4, ""), (5, 3, "2")])
+def test_no_line_says_that_there_is_one_more(count: int, told: int, more: str) -> None:
+    """It would take the room of the finding itself. With those of the other kind there are too many for all to be shown."""
+    groups = FindingGroups()
+    if count < 9:
+        for number in range(5):
+            groups.add(Finding("time-index-missing", f"data/other-{number}", "it is so"))
+    for number in range(count):
+        groups.add(Finding("index-missing", f"data/t-{number}", "it is so"))
+    texts = [line.text for line in groups.lines(WARNING)]
+    own = [text for text in texts if "(index-missing" in text or "more index-missing" in text]
+    assert len(own) == told + bool(more)
+    assert not more or own[-1].startswith(f"  … and {more} more ")
+
+
 def test_of_many_plans_the_costliest_come_first() -> None:
     report = RecoverReport(lambda _options, _paths: "")
     for number in range(2200):
