@@ -65,7 +65,7 @@ class Assessment:
 
     @property
     def has_unfiled_producers(self) -> bool:
-        """Whether there are producers and no snapshot at all, so that no stop was clean. A broker that finds a clean shutdown takes
+        """Whether the log has producers but no snapshot at all, so no stop was clean. A broker that finds a clean shutdown takes
         that for there being no producers, and hands out open transactions (Kafka: UnifiedLog.rebuildProducerState)."""
         return not self.partition.snapshots and bool(self.producers.snapshot())
 
@@ -161,7 +161,7 @@ def rated_findings(assessment: Assessment) -> Iterator[Finding]:
 
 
 def _rated(finding: Finding, collector_of: Mapping[str, ValidRunCollector]) -> Finding:
-    """Damage says how sure it is that a batch follows; what is altered, that it is corrected."""
+    """Add to damage how certain the batch after it is, and to an altered header that it gets corrected."""
     collector = collector_of.get(finding.path)
     if collector is None or finding.position is None:
         return finding
@@ -188,7 +188,7 @@ def _base(entry: Entry) -> int:
 
 
 def _log_dir_state(partition: PartitionDirectory, broker_state: BrokerState) -> LogDirState | None:
-    """What the data directory says, as far as the user did not say otherwise."""
+    """The data directory's own state, overridden by what the user gave."""
     log_dir = broker_state.log_dir
     log_dir_state = (
         LogDirState(os.path.dirname(partition.path), False, None)

@@ -32,7 +32,7 @@ _RULES = {
 
 
 def overlap_findings(logs: Logs, superseded: Sequence[Superseded]) -> Iterator[Finding]:
-    """Each range of offsets that was held twice, and which copy goes."""
+    """One finding per range of offsets that two batches hold, with the copy that is removed."""
     for entry in superseded[:SHOWN_PER_FILE]:
         valid_run, log = entry.valid_run, logs[entry.valid_run.log]
         first, last = valid_run.first_offset, valid_run.last_offset
@@ -62,7 +62,7 @@ def overlap_findings(logs: Logs, superseded: Sequence[Superseded]) -> Iterator[F
 def transaction_findings(
     path: str, cut: Iterable[tuple[OpenTransaction, tuple[int, int]]]
 ) -> Iterator[Finding]:
-    """Transactions that were open where offsets are lost: their end may have been among these."""
+    """Transactions that were open where offsets are lost: the lost offsets may include their marker."""
     reported = set()
     for opened, (first, last) in cut:
         if (opened.producer_id, opened.first_offset) in reported:
@@ -89,7 +89,7 @@ def transaction_findings(
 
 
 def without_repetition(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Each once: the replay of what stays says again what the assessment said."""
+    """Each finding once: replaying what is kept repeats findings of the assessment."""
     seen = set()
     for finding in findings:
         mark = finding.id, finding.path, finding.position, finding.first_offset, finding.message

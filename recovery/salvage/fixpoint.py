@@ -37,7 +37,7 @@ MAX_ROUNDS = 8
 def salvaged_to_fixpoint(
     repair: Repair, working_image: WorkingImage, broker_state: BrokerState, settings: LoadSettings
 ) -> Repair:
-    """The repair that another salvage would leave as it is. repair: of one look at `working_image`."""
+    """A repair that a second salvage would not change. repair: planned by one pass over `working_image`."""
     inputs = tuple(working_image.identities.values())
     for _ in range(MAX_ROUNDS):
         if not _affects_verdicts(working_image.found, repair.image):
@@ -98,7 +98,7 @@ def _beginning(content: Content, size_bytes: int) -> Content:
 
 
 def _afterwards(broker_state: BrokerState, repair: Repair) -> BrokerState:
-    """What the data directory will say of the repaired partition."""
+    """The data directory's state once the partition is repaired."""
     end_offset, high_watermark = repair.log_end_offset, broker_state.high_watermark
     return replace(
         broker_state,
@@ -230,7 +230,7 @@ def _slice(content: Content, position: int, length: int) -> Iterator[Piece]:
 
 
 def _as_found(content: Content) -> Iterator[Piece]:
-    """The content with the bytes as found where a header is corrected: the next piece tells their position."""
+    """The content with original bytes in place of corrected headers; the piece after a header gives its position."""
     for number, piece in enumerate(content):
         following = content[number + 1] if number + 1 < len(content) else None
         if isinstance(piece, Fresh) and isinstance(following, Span) and following.position >= piece.length:

@@ -24,7 +24,7 @@ _MAX_IN_MEMORY_BYTES = 4 << 20
 
 
 class ImageFile:
-    """The bytes of one planned file; closed, it gives back what holds them."""
+    """The bytes of one planned file. Closing it releases the mapping or the anonymous file behind them."""
 
     def __init__(self, view: memoryview, holder: MappedFile | ScratchFile | None = None) -> None:
         self.view = view
@@ -126,7 +126,7 @@ class ImageReader(Reader):
 def identities(
     image: DirectoryImage, inputs: tuple[FileIdentity, ...], now_ms: int
 ) -> tuple[FileIdentity, ...]:
-    """The files of the image as they would be found. inputs: those it was planned for."""
+    """The files of the image, described as a directory listing would. inputs: the files it was planned for."""
     times = {file.name: file.mtime_ns for file in inputs}
     return tuple(
         FileIdentity(name, image.size_bytes(name), times.get(image.like(name) or "", now_ms * 1_000_000), 0)

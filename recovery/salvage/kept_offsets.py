@@ -37,7 +37,7 @@ class KeptOffsets:
         self._firsts = [first for first, _ in self.ranges]
 
     def without(self, first: int, last: int) -> Range | None:
-        """From the first to the last offset of first … last that does not stay; None when all do."""
+        """The span from the first to the last offset within first … last that is not kept; None when all are kept."""
         at = bisect_left(self._lasts, first)
         if at < len(self.ranges) and self._firsts[at] <= first:
             first = self._lasts[at] + 1
@@ -47,7 +47,7 @@ class KeptOffsets:
         return (first, last) if first <= last else None
 
     def touches(self, first: int, last: int) -> bool:
-        """Whether any of first … last stays."""
+        """Whether any offset of first … last is kept."""
         at = bisect_left(self._lasts, first)
         return at < len(self.ranges) and self._firsts[at] <= last
 
@@ -117,7 +117,7 @@ def _ranges(
 
 
 def _is_full(table: Columns, row: int) -> bool:
-    """Whether a batch has a record for each of its offsets, by its header; old formats are taken for full."""
+    """Whether the header claims a record for each offset of the batch. Batches of old formats count as full."""
     width = table.at(C.LAST_OFFSET, row) - table.at(C.BASE_OFFSET, row) + 1
     return table.at(C.MAGIC, row) < L.MAGIC_V2 or table.at(C.COUNT, row) == width
 

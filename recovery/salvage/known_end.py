@@ -17,14 +17,14 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogEndEvidence:
-    """An offset that files beside the log know of. by: which files, in words."""
+    """An offset that side files prove the log once reached. by: those files, in words."""
 
     last_offset: int
     by: str
 
 
 def known_end(assessment: Assessment, reader: Reader) -> int | None:
-    """The greatest believable offset that files beside the log know of."""
+    """The greatest believable offset that any side file names."""
     if not assessment.partition.segments:
         return None
     lasts = known_batch_ends(assessment.partition, assessment.log_dir_state, reader)
@@ -35,7 +35,7 @@ def known_end(assessment: Assessment, reader: Reader) -> int | None:
 def end_evidence(
     assessment: Assessment, reader: Reader, logs: Logs, end_offset: int
 ) -> LogEndEvidence | None:
-    """The greatest one behind the log end, of those that the log does not contradict."""
+    """The greatest such offset beyond the log end that the log does not contradict."""
     if not assessment.partition.segments:
         return None
     path = assessment.partition.segments[-1].log.path

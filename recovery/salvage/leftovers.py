@@ -185,7 +185,7 @@ class Leftovers:
         self._working_image.rename(name.name, new_name, "a finished cleaning or split is completed")
 
     def _live_logs(self, begin: int, end: int) -> Iterator[str]:
-        """Live logs of which a batch may lie in begin … end - 1, and those that a replacement of this range takes away."""
+        """Live logs that may have a batch in begin … end - 1, and those that a replacement of this range removes."""
         live = sorted(
             (parsed.base_offset, name)
             for name in self._working_image.image
@@ -277,7 +277,7 @@ def leftover_findings(
 
 
 def _range(logs: list[FileName], contents: dict[str, Contents]) -> tuple[int, int]:
-    """From the smallest base to after the last offset. Where nothing is valid it takes the one name at least."""
+    """From the smallest base offset to the offset after the last one; at least the offset of the name where nothing is valid."""
     bases = [name.base_offset or 0 for name in logs]
     last_offsets = (contents[name.name].last_offset for name in logs)
     return min(bases), max((*bases, *(last for last in last_offsets if last is not None))) + 1

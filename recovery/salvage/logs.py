@@ -85,7 +85,7 @@ class ValidRun:
         return self.position + self.length
 
     def joined(self, after: "ValidRun") -> "ValidRun":
-        """Both, the second lying after this one."""
+        """The two as one, `after` directly following this one in the file."""
         return replace(
             self,
             length=self.length + after.length,
@@ -126,13 +126,13 @@ class Logs:
         return self._own
 
     def add_source(self, source: FoundLog, target_log: int) -> int:
-        """Make batches of another file known; its number. target_log: of the log that they are taken into."""
+        """Register a file that batches are taken from; returns its number. target_log: number of the log that receives them."""
         self._logs.append(source)
         self._target_logs.append(target_log)
         return len(self._logs) - 1
 
     def target_log(self, number: int) -> int:
-        """The log that the batches of a log belong to: itself, or for a source the one with the damage."""
+        """The log that a file's batches end up in: the file itself, or for a source the damaged log."""
         return number if number < self._own else self._target_logs[number - self._own]
 
     def view(self, number: int) -> memoryview:
@@ -140,7 +140,7 @@ class Logs:
         return memoryview(self.file(number).view)  # a walk goes on when the file was let go meanwhile
 
     def file(self, number: int) -> OpenFile:
-        """A log, open until others have been asked for. Raises UnreadableInput."""
+        """An open log; it may be closed once other logs have been opened. Raises UnreadableInput."""
         file = self._open.pop(number, None)
         if file is None:
             file = self._reader.open(self._logs[number].path)
@@ -178,7 +178,7 @@ class Logs:
         return self.first_offset(valid_run.log, table, 0)
 
     def pieces(self, valid_run: ValidRun) -> Iterator[Piece]:
-        """What a file is made of that holds the valid run."""
+        """The pieces of a file that holds the valid run."""
         log = self._logs[valid_run.log]
         position = valid_run.position
         for at in self._fixes_in(valid_run.log, position, valid_run.end_position):
@@ -203,7 +203,7 @@ class Logs:
         return base <= first_offset and last_offset < max(following, base + 1)
 
     def set_fix(self, number: int, position: int, fix: HeaderFix) -> None:
-        """What the header of that batch should say from now on; nothing but None drops it."""
+        """Set the corrected header fields of that batch; a fix with only None removes the correction."""
         fixes = self._logs[number].fixes
         if fix == HeaderFix():
             fixes.pop(position, None)

@@ -44,7 +44,7 @@ class Losses:
     def removed(
         self, superseded: Sequence[Superseded], replaced: Sequence[LeftoverLog]
     ) -> tuple[Removed, ...]:
-        """All removed bytes, in the order of the logs."""
+        """Everything that is removed, in the order of the logs."""
         found: list[tuple[int, int, Removed]] = []
         for number, collector in enumerate(self._collectors):
             found += (
@@ -99,7 +99,7 @@ class Losses:
         )
 
     def _of_damage(self, number: int, loss: Loss) -> tuple[Range | None, int | None]:
-        """What the finding says, without what stays elsewhere."""
+        """The loss that the finding names, less the offsets that exist elsewhere."""
         first, last, records = loss.first_offset, loss.last_offset, loss.records
         if first is None:
             return None, 0
@@ -129,7 +129,7 @@ class Losses:
     def with_tail(
         self, removed: tuple[Removed, ...], end_offset: int
     ) -> tuple[tuple[Removed, ...], Finding | None]:
-        """`removed` and what side files have after its end, unless damaged bytes there account for it."""
+        """`removed`, and the offsets that side files have beyond the log end unless damaged bytes there account for them."""
         evidence, first = self._evidence, max(end_offset, self._lost_to + 1)
         if evidence is None or evidence.last_offset < first:
             return removed, None

@@ -148,7 +148,7 @@ class _Rebuild:
                 self._result.cut += [(opened, lost) for opened in self._replay.state.open_transactions]
 
     def _note_end(self, table: Columns) -> None:
-        """Up to where a broker's producer state has come: batches of old formats do not move it."""
+        """The offset that a broker's producer state has reached; batches of old formats do not advance it."""
         for row in range(table.count - 1, -1, -1):
             if table.at(C.MAGIC, row) >= L.MAGIC_V2:
                 self._replayed_to = table.at(C.LAST_OFFSET, row) + 1

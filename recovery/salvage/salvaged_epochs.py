@@ -34,7 +34,7 @@ def correct_epochs(logs: Logs, kept: Sequence[ValidRun], epochs: EpochHistory | 
 
 
 def _forget(logs: Logs) -> bool:
-    """Drop all epochs from the fixes; whether there were any."""
+    """Remove all leader epochs from the fixes; returns whether there were any."""
     are_any = False
     for number in range(len(logs)):
         for position, fix in [*logs[number].fixes.items()]:
@@ -63,13 +63,13 @@ def _corrections(chain: Chain, findings: Iterator[Finding]) -> Iterator[tuple[in
 
 
 def _in_table(table: Columns, offset: int) -> int:
-    """The epoch that the chain has put."""
+    """The epoch that the chain chose for a row."""
     rows = [row for row in range(table.count) if table.at(C.BASE_OFFSET, row) == offset]
     return table.at(C.LEADER_EPOCH, rows[0]) if rows else L.NO_LEADER_EPOCH
 
 
 def _set_right(logs: Logs, kept: Sequence[ValidRun], epochs: Mapping[int, int]) -> None:
-    """epochs: the true ones, by the first offset of the batch."""
+    """Correct the headers. epochs: the true ones, by first offset of the batch."""
     offsets = sorted(epochs)
     for valid_run in kept:
         low, high = bisect_left(offsets, valid_run.first_offset), bisect_right(offsets, valid_run.last_offset)

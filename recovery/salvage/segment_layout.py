@@ -45,7 +45,7 @@ class PlannedSegment:
 
 @dataclass(frozen=True, slots=True)
 class _UnnamedFile:
-    """Valid runs for one file, not named yet."""
+    """Valid runs for one file that has no name yet."""
 
     origin: int
     valid_runs: tuple[ValidRun, ...]

@@ -130,7 +130,7 @@ class SideFilePlan:
         self._put_epochs(wanted, made, end_offset)
 
     def _is_reordered(self) -> bool:
-        """Whether logs went as a whole, so that the assessment replayed more than what stays."""
+        """Whether whole logs are removed, so the assessment replayed more than what is kept."""
         return len(self._segments) != len(self._assessment.logs)
 
     # --- what is wanted
@@ -173,7 +173,7 @@ class SideFilePlan:
                 yield number, frozenset(roles)
 
     def _is_left_by_a_crash(self) -> bool:
-        """No clean shutdown wrote the snapshot at the end: the active segment's index has room for more entries, or may have where it
+        """Whether a crash, and no clean shutdown, left the snapshot at the end: the active segment's index has room for more entries, or may have where it
         cannot be read; or there is none."""
         path = self._working_image.path(file_of(self._segments[-1], Role.OFFSET_INDEX))
         kinds = (_PREALLOCATED,) if self._broker_state.is_clean else (_PREALLOCATED, UNREADABLE_BYTES)
@@ -258,7 +258,7 @@ class SideFilePlan:
             self._working_image.remove(name, "its log has no aborted transaction")
 
     def _lacks_aborted(self, number: int, segment: PlannedSegment, made: Rebuilt) -> bool:
-        """Whether a log that did not change holds an abort that only now ends something."""
+        """Whether an unchanged log holds an ABORT marker that only now ends a transaction."""
         if not made.aborted[number]:
             return False
         name = file_of(segment, Role.TXN_INDEX)
@@ -327,7 +327,7 @@ class SideFilePlan:
         )
 
     def _filed_epochs(self) -> EpochHistory | None:
-        """None where it is missing or corrupt. Raises UnreadableInput: it was readable when it was checked."""
+        """The leader-epoch checkpoint as found; None where it is missing or corrupt. Raises UnreadableInput when it can no longer be read."""
         if _EPOCHS not in self._working_image.image:
             return None
         try:
@@ -337,5 +337,5 @@ class SideFilePlan:
 
 
 def _agrees(filed: EpochHistory, found: EpochHistory) -> bool:
-    """Whether a checkpoint says of every epoch of the batches what these say; it may begin later than they do."""
+    """Whether a checkpoint agrees with the batches on every leader epoch; it may begin later than they do."""
     return all(filed.epoch_for_offset(entry.start_offset) in (None, entry.epoch) for entry in found.entries)

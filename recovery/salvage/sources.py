@@ -70,7 +70,7 @@ class Sources:
         self._log_start = log_start_offset
 
     def restored(self, leftovers: Sequence[LeftoverLog]) -> list[Restored]:
-        """What is taken, in the order of offsets."""
+        """The restored batches, in order of offset."""
         found: list[Restored] = []
         for collector in self._collectors:
             for loss in collector.losses:
@@ -98,7 +98,7 @@ class Sources:
         return at == len(self._kept) or self._kept[at].first_offset > last
 
     def _candidates(self, leftover: LeftoverLog, loss: Loss, first: int, last: int) -> Iterator[_Candidate]:
-        """The batches of a leftover that fit into the hole."""
+        """Batches of a leftover that fit into the damaged range."""
         lowest, highest = self._epochs_around(first, last)
         source = FoundLog(
             leftover.name,
@@ -162,14 +162,14 @@ class Sources:
 
 
 def with_restored(kept: Sequence[ValidRun], restored: Sequence[Restored]) -> list[ValidRun]:
-    """All of it in the order of offsets; damage is between two valid runs, never in one."""
+    """Kept and restored runs in order of offset; damage lies between two valid runs, never inside one."""
     return sorted([*kept, *(each.valid_run for each in restored)], key=lambda each: each.first_offset)
 
 
 def restored_findings(
     working_image: WorkingImage, logs: Logs, restored: Sequence[Restored]
 ) -> Iterator[Finding]:
-    """What is taken from where."""
+    """One finding per leftover that batches are restored from."""
     for each in restored:
         valid_run, name = each.valid_run, logs[each.loss.log].name
         first, last = valid_run.first_offset, valid_run.last_offset

@@ -256,7 +256,7 @@ class ValidRunCollector:
         self.losses.append(Loss(self._number, position, size, cause, 1))
 
     def search_damage(self, file: OpenFile) -> None:
-        """Add the valid batches inside of damage to the doubtful ones. file: the log."""
+        """Add the valid batches inside damage to the doubtful ones. file: the log."""
         spans = [
             loss
             for loss in self.losses
@@ -287,7 +287,7 @@ class ValidRunCollector:
         self.losses[at : at + 1] = [part for part in (front, back) if part.length]
 
     def _learn_epochs(self, table: Columns, stop: int) -> None:
-        """Where several epochs fit alike, the assessment has put that of the batch before."""
+        """Take over the epochs that the assessment chose: where several fit, that of the preceding batch."""
         for row in self._rows_at(table, self._unknown_epochs, 0, stop):
             self._fix(table.at(C.POSITION, row), HeaderFix(leader_epoch=table.at(C.LEADER_EPOCH, row)))
         self._unknown_epochs.clear()

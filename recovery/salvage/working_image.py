@@ -28,7 +28,7 @@ class WorkingImage:
         ] = {}  # the name as found: an empty file has no bytes that could identify it
 
     def path(self, name: str) -> str:
-        """Of the file as found whose bytes a file consists of; where it would be when it is rebuilt."""
+        """Path of the found file that supplies a file's bytes; the path it will have when it is rebuilt."""
         content = self.image.content(name) if name in self.image else ()
         source = self._renamed.get(name, name)
         if len(content) == 1 and isinstance(content[0], Span):
@@ -49,7 +49,7 @@ class WorkingImage:
         return b"" if not self.image.content(name) else self.reader.read_small(self.path(name))
 
     def put(self, name: str, data: bytes, why: str) -> None:
-        """Make or replace a side file, unless it has these bytes; a beginning of what it was is a cut."""
+        """Create or replace a side file unless it already has these bytes; a prefix of the old content becomes a truncation."""
         if name in self.image:
             size = self.image.size_bytes(name)
             is_beginning = size >= len(data) > 0 and self._begins_with(name, data)
@@ -63,7 +63,7 @@ class WorkingImage:
         self._why[name] = why
 
     def _begins_with(self, name: str, data: bytes) -> bool:
-        """Without reading on: an index of an active segment is preallocated with 10 MiB."""
+        """Whether the file begins with `data`; reads no further, as an active segment's index is preallocated with 10 MiB."""
         if not self.image.content(name):
             return False
         with self.reader.open(self.path(name)) as file:

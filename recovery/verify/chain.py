@@ -83,7 +83,7 @@ class Chain:
             self.table = wider
 
     def carry(self) -> None:
-        """The ready rows are dealt with; keep the others for the next block."""
+        """Drop the ready rows, which the caller has handled; keep the others for the next block."""
         table, ready = self.table, self.ready
         if ready:
             self._before_last = table.at(C.LAST_OFFSET, ready - 1)
@@ -234,7 +234,7 @@ class Chain:
         return (previous, N.Fit(0)) if spare_before > spare_here else (N.Fit(0), current)
 
     def _by_index(self, fit: N.Fit, row: int, lower: int, upper: int | None) -> N.Fit:
-        """A hypothesis in the light of the offset index, if that has an entry for the batch."""
+        """Weigh a hypothesis against the offset index, if that has an entry for the batch."""
         table = self.table
         last = self.context.indexed(table.at(C.POSITION, row)) if fit.strength else None
         if last is None or self._is_misnamed or table.at(C.MAGIC, row) < L.MAGIC_V2:
@@ -391,7 +391,7 @@ class Chain:
         return N.Fit(N.CERTAIN, positive if fits or before < 0 else before)
 
     def _by_checkpoint(self, row: int, previous: N.Fit, current: N.Fit) -> tuple[N.Fit, N.Fit]:
-        """A draw is decided by the leader-epoch checkpoint when exactly one of the two contradicts it."""
+        """Break a tie by the leader-epoch checkpoint, when exactly one of the two epochs contradicts it."""
         epochs = self.context.evidence.epochs
         if previous.strength != current.strength or epochs is None:
             return previous, current
@@ -423,7 +423,7 @@ class Chain:
             self._correct_epoch(row, before, f"the previous batch has epoch {before}")
 
     def _contradicts_checkpoint(self, row: int, found: int, lower: int, upper: int | None) -> None:
-        """An epoch that the file does not know, at an offset for which it has one that fits."""
+        """Correct an epoch that the checkpoint lacks, where the checkpoint has one that fits for the batch's offset."""
         epochs = self.context.evidence.epochs
         filed = None if epochs is None else epochs.epoch_for_offset(N.first_of(self.table, row))
         if epochs is None or filed is None or any(entry.epoch == found for entry in epochs.entries):

@@ -17,7 +17,7 @@ from kseg.segment.sidecar.leader_epochs import EpochEntry, EpochHistory
 
 
 class EpochCheck:
-    """A `Consumer` that lives as long as its partition. entries: the file's lines; path: the file's."""
+    """A `Consumer` for all segments of a partition. entries, path: of the leader-epoch checkpoint."""
 
     def __init__(self, path: str, entries: Sequence[EpochEntry]) -> None:
         self._path = path

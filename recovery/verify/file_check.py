@@ -92,7 +92,7 @@ def _index(path: str, name: FileName, options: VerifyOptions, totals: Totals) ->
 
 
 def _sanity(path: str, name: FileName, view: memoryview, base: int) -> Iterator[Finding]:
-    """Without a log there is only what a broker's own sanity check would say."""
+    """Check an index without its log: a broker's own sanity check is all that can be asked."""
     if name.role is Role.TXN_INDEX or len(view) % names_check.SLOT_BYTES[name.role]:
         return
     index = OffsetIndex(view, base) if name.role is Role.OFFSET_INDEX else TimeIndex(view, base)
@@ -105,7 +105,7 @@ def _sanity(path: str, name: FileName, view: memoryview, base: int) -> Iterator[
 def _beside_log(
     index: MappedFile, name: FileName, log_path: str, options: VerifyOptions, totals: Totals
 ) -> Iterator[Event]:
-    """Only what concerns the index is said and counted; the log is another target."""
+    """Check an index beside its log. Only the index is reported and counted; the log is another target."""
     path, view, base = index.path, index.view, name.base_offset or 0
     with MappedFile(log_path, options.drop_cache) as log:
         context = IndexContext(path, base, unreadable=index.unreadable)

@@ -84,7 +84,7 @@ class HeaderContext:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How well a hypothesis fits. value: the probable one, None when several fit alike."""
+    """How well a hypothesis fits. value: the probable value, None when several fit equally well."""
 
     strength: int
     value: int | None = None
@@ -148,7 +148,7 @@ def width_of(table: Columns, row: int) -> int:
 
 
 def is_copy(table: Columns, row: int) -> bool:
-    """Whether the batch is the one before it once more."""
+    """Whether the batch repeats the one before it."""
     return all(
         table.at(field, row) == table.at(field, row - 1) for field in (C.BASE_OFFSET, C.SIZE, C.CRC, C.MAGIC)
     )
@@ -173,7 +173,7 @@ def set_offset(table: Columns, row: int, first: int) -> None:
 
 
 def altered_offset(path: str, table: Columns, row: int, probable: int | None, why: str) -> Finding:
-    """The finding; call it before `set_offset`."""
+    """Report the altered base offset; call it before `set_offset`."""
     found, width = first_of(table, row), width_of(table, row)
     return altered_base_offset(path, table.at(C.POSITION, row), found, width, probable, why)
 

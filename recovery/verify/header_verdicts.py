@@ -71,7 +71,7 @@ class _DirectoryEvidence:
 
 
 def check_headers(path: str, base_offset: int, start: int = 0, stop: int | None = None) -> HeaderVerdicts:
-    """What is wrong with the headers of the batches from `start` up to before `stop` (None: to the end of the file).
+    """Findings about the headers of the batches from position `start` to before `stop` (None: to the end of the file).
 
     start and stop are where batches begin. Raises UnreadableInput.
     """
@@ -145,7 +145,7 @@ class _LogPart:
         self._chain.carry()
 
     def _note_valid(self, table: Columns) -> None:
-        """Of the batches that whoever reads from `start` on will come to."""
+        """Remember valid spans only of batches that a reader from `start` on reaches."""
         positions = table.column(C.POSITION)
         row = bisect_left(positions, self._start)
         if row == table.count or (not self._spans and positions[row] != self._start):
@@ -157,7 +157,7 @@ class _LogPart:
 
 
 def _start_before(view: memoryview, start: int, index: OffsetIndexCheck | None) -> int:
-    """Where a batch begins some batches before the one at `start`; `start` when nothing leads there."""
+    """The position of a batch some batches before the one at `start`; `start` itself when no walk leads there."""
     entries = [] if index is None else index.last_positions(start, NEIGHBOURS)
     if len(entries) < NEIGHBOURS and start <= MAX_WALKED_BYTES:
         entries = [0, *entries]
@@ -165,7 +165,7 @@ def _start_before(view: memoryview, start: int, index: OffsetIndexCheck | None) 
 
 
 def _leads_to(view: memoryview, position: int, start: int) -> bool:
-    """Whether a walk over lengths comes from `position` to `start`."""
+    """Whether a walk over batch lengths from `position` reaches `start`."""
     table = Columns(C.BATCH_WIDTH, 256)
     state = memoryview(array("q", [position, 0]))
     while state[0] < start:
@@ -176,7 +176,7 @@ def _leads_to(view: memoryview, position: int, start: int) -> bool:
 
 
 def _end_after(view: memoryview, position: int, count: int) -> int:
-    """The end of the `count`th batch from `position` on; the end of the file when there are fewer."""
+    """The end position of the `count`th batch from `position` on; the end of the file when there are fewer."""
     table = Columns(C.BATCH_WIDTH, count)
     state = memoryview(array("q", [position, 0]))
     walk(view, len(view), table.cells, count, state, -1)
@@ -189,7 +189,7 @@ def _end_after(view: memoryview, position: int, count: int) -> int:
 def _context(
     stack: ExitStack, path: str, base_offset: int, *, is_first_part: bool
 ) -> tuple[HeaderContext, OffsetIndexCheck | None]:
-    """What is known around a log, and its offset index."""
+    """The context of a log, and its offset index."""
     directory_evidence = _evidence_beside(path)
     segments = directory_evidence.directory.segments
     at = next((number for number, each in enumerate(segments) if each.log.path == path), None)

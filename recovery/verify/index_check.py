@@ -61,7 +61,7 @@ class IndexContext:
 
 
 class _IndexCheck:
-    """What both have in common: slots, sizes, and the walk beside the batches."""
+    """What offset and time indexes share: slots, sizes, and the walk alongside the batches."""
 
     WIDTH = 0
 
@@ -120,7 +120,7 @@ class _IndexCheck:
             yield slot, place_of(slot)
 
     def _sizes(self) -> Iterator[Finding]:
-        """The end of the file: part of an entry, or slots that were never used."""
+        """Check the end of the file: a partial entry, or slots that were never used."""
         whole = len(self.view) // self.WIDTH
         trailing = len(self.view) % self.WIDTH
         if trailing:
@@ -212,7 +212,7 @@ class OffsetIndexCheck(_IndexCheck):
         return self._position(slot) >= facts.size_bytes
 
     def _run(self, first: int, last: int, facts: SegmentFacts) -> Finding:
-        """Consecutive entries without a batch: inserted or missing bytes shift all that follow."""
+        """A run of entries without a batch: inserted or missing bytes shift all that follow."""
         is_beyond = self._is_beyond(first, facts)
         kind = "index-entry-beyond-log" if is_beyond else "index-entry-mismatch"
         which = f"entry {first} points" if first == last else f"entries {first} to {last} point, first"

@@ -70,7 +70,7 @@ def _files(directory: LogDirectory, options: VerifyOptions, totals: Totals) -> I
 
 
 def _lost_checkpoints(directory: LogDirectory) -> Iterator[Finding]:
-    """Those that a clean shutdown must have written. An unreadable one was reported when it was checked."""
+    """Report checkpoints that a clean shutdown must have written and that are gone. Unreadable ones are reported elsewhere."""
     log_dir_state = read_log_dir_state(directory.path)
     partitions = (child.partition for child in directory.partitions if child.partition is not None)
     lost = log_dir_state.lost_among(partitions) if log_dir_state.is_clean else ()
@@ -102,8 +102,8 @@ def _orphans(directory: LogDirectory) -> Iterator[Finding]:
 
 
 def _topic_ids(directory: LogDirectory, options: VerifyOptions) -> Iterator[Finding]:
-    """One id, one topic; partitions that were set aside may well be of an older topic of the same name. Where the metadata log
-    says which id is right, each partition says so itself."""
+    """Report topic ids that two topics share, or topics with two ids. Partitions that were set aside may belong to an older topic
+    of the same name. Where the metadata log knows the right id, the check of each partition reports it."""
     if directory.path in (options.identities or {}):
         return
     topic_of: dict[str, str] = {}

@@ -80,7 +80,7 @@ def file_name(entry: Entry, in_log_dir: bool, is_orphan: bool) -> Iterator[Findi
 
 
 def index_size(entry: Entry, log_bytes: int | None = None) -> Iterator[Finding]:
-    """The quick look at an index: its length. log_bytes: of its segment; None = anything may be preallocated."""
+    """Check an index quickly, by its length. log_bytes: of its segment; None = anything may be preallocated."""
     width = SLOT_BYTES.get(entry.name.role)
     if width is None:
         return
@@ -120,7 +120,7 @@ def sub_directory(directory: SubDirectory) -> Iterator[Finding]:
 
 
 def nested_directories(directory: LogDirectory) -> Iterator[Finding]:
-    """Data directories inside one that a broker has; in a mere collection of partitions they are at home."""
+    """Report data directories nested in a broker's own; a mere collection of partitions may contain some."""
     if not any(entry.name.role in _LOG_DIR_ROLES for entry in directory.entries):
         return
     for child in directory.nested:
@@ -134,5 +134,5 @@ def nested_directories(directory: LogDirectory) -> Iterator[Finding]:
 
 
 def sibling_path(path: str, suffix: str) -> str:
-    """The path of a segment's other file."""
+    """The path of another file of the same segment."""
     return os.path.splitext(path)[0] + suffix

@@ -57,7 +57,7 @@ _ONES = memoryview(array("q", [1]) * BATCHES_PER_TABLE)
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What helpers do, and how it is divided. records: to be told which records they found sound, None when they do not look."""
+    """What the helper processes do, and how the log is divided. records: learns which records they found sound; None when they do not check records."""
 
     part_bytes: int
     serial_parts: int
@@ -106,7 +106,7 @@ def blocks_by_many(
 
 
 def _tell(records: ValidatedRecords, table: Columns) -> None:
-    """Spans of the batches whose records a helper has found sound."""
+    """Pass on the spans of batches whose records a helper found sound."""
     positions = table.column(C.POSITION)
     start, end = positions[0], _end_of(table)
     for row, is_sound in enumerate(table.column(_HAS_SOUND_RECORDS).tolist()):
@@ -179,7 +179,7 @@ def _scan_parts(
     reads: int,
     writes: int,
 ) -> None:
-    """A helper's life."""
+    """The main loop of a helper process."""
     end = len(scanner.view)
     filled, free = 0, len(slots)
     for part in parts:

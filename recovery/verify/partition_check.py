@@ -201,7 +201,7 @@ class PartitionCheck:
             )
 
     def _open(self, stack: ExitStack, entry: Entry) -> Generator[Finding, None, OpenFile | None]:
-        """A file that is open as long as `stack` lives; None when it cannot be read."""
+        """Open a file until `stack` closes; None when it cannot be read."""
         if entry.problem is not None:
             return None  # reported with the names
         try:
@@ -330,7 +330,7 @@ class PartitionCheck:
 
     @staticmethod
     def _last_epoch(last: SegmentFacts) -> int:
-        """The leader epoch that an append of the last batch filed; none for an old format."""
+        """The leader epoch that appending the last batch recorded; none for an old format."""
         return last.last_epoch if last.last_magic == L.MAGIC_V2 else L.NO_LEADER_EPOCH
 
     def _lacks_snapshots(self) -> Iterator[Finding]:
@@ -378,7 +378,7 @@ class PartitionCheck:
             yield Finding(kind, path, message, first_offset=first, last_offset=last)
 
     def _other_snapshots(self, last: SegmentFacts) -> Iterator[Finding]:
-        """Those that no segment is named like: at the log end, older ones, and ones after the end."""
+        """Check snapshots without a segment of the same base offset: at the log end, before it, and beyond it."""
         bases = {segment.base_offset for segment in self._directory.segments}
         others = [entry for entry in self._directory.snapshots if entry.name.base_offset not in bases]
         for entry in others:
@@ -401,7 +401,7 @@ class PartitionCheck:
 
 
 class _SegmentShaper:
-    """Hands the batches of one segment to whoever takes the shape of the log."""
+    """A `Consumer` that passes the batches of one segment on to the collector of the log's shape."""
 
     def __init__(self, taker: ShapeTaker, base_offset: int, view: memoryview) -> None:
         self._taker = taker

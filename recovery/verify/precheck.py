@@ -49,7 +49,7 @@ def claim(part: Part, options: VerifyOptions) -> ValidatedSpans:
 def claim_of(
     file: MappedFile, base_offset: int, start: int, stop: int, *, with_records: bool
 ) -> ValidatedSpans:
-    """What can be claimed of the batches that begin from `start` on, before `stop`. It ends where a batch is not valid."""
+    """The spans found sound among batches that begin at or after `start` and before `stop`, up to the first batch that is not valid."""
     view = file.view
     scanner = Scanner.over(file, base_offset)
     table = Columns(C.BATCH_WIDTH, min(BATCHES_PER_TABLE, rows_for(len(view))))

@@ -62,7 +62,7 @@ class KnownState(NamedTuple):
 
 
 class _Unusual(Exception):
-    """Something is unusual: the full check has to run."""
+    """Raised where something is unusual and the full check has to run."""
 
 
 def quick_extent(
@@ -235,7 +235,7 @@ class _QuickCheck:
 
 
 class _Index:
-    """An index beside the tables of its log."""
+    """An index, checked alongside the tables of its log."""
 
     def __init__(self, view: memoryview, width: int, kernel: Callable[..., int], base_offset: int) -> None:
         self._view, self._kernel, self._base = view, kernel, base_offset

@@ -50,7 +50,7 @@ class Consumer(Protocol):
         ...
 
     def finish(self, facts: "SegmentFacts") -> Iterator[Finding]:
-        """There are no more batches."""
+        """Called when there are no more batches."""
         ...
 
 

@@ -26,7 +26,7 @@ _UNKNOWN = MetaProperties(version=-1)
 
 
 def against_others(log_dir: str, others: Sequence[str]) -> Iterator[Finding]:
-    """What is wrong between a data directory and others, one after the other."""
+    """Findings between a data directory and each of the others."""
     own = _identity(log_dir)
     live: set[str] | None = None
     is_reported = False  # of several directories of another node the first will do
@@ -69,7 +69,7 @@ def _identity(log_dir: str) -> MetaProperties:
 
 
 def _difference(own: MetaProperties, other_identity: MetaProperties) -> str:
-    """Which field of two identities a broker would stumble over; empty when none, or where one is not known."""
+    """The field in which two identities differ so that a broker refuses them; empty when there is none, or one is unknown."""
     if (
         None not in (own.cluster_id, other_identity.cluster_id)
         and own.cluster_id != other_identity.cluster_id

@@ -44,7 +44,7 @@ SMALL_FILES: dict[Role, tuple[Callable[[bytes], object], str]] = {
 
 
 def small_file(path: str, role: Role, totals: Totals) -> Iterator[Finding]:
-    """A file that is read at once: its decoder's verdict."""
+    """Check a small file by decoding it whole."""
     decode, kind = SMALL_FILES[role]
     data = read_small(path)
     try:

@@ -53,7 +53,7 @@ class Totals:
     _counts: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def account(self, path: str, size_bytes: int, damaged: int = 0, padding: int = 0) -> None:
-        """One file that was read: what of it is damaged, what was allocated and never written."""
+        """Add one file that was read: its damaged bytes, and those allocated but never written."""
         self.files += 1
         self.bytes_total += size_bytes
         lost = min(unreadable.bytes_of(path), size_bytes)
@@ -63,7 +63,7 @@ class Totals:
         self.bytes_padding += min(padding, size_bytes - min(damaged, size_bytes))
 
     def admit(self, finding: Finding) -> bool:
-        """Count a finding; whether it is to be shown."""
+        """Count a finding; returns whether to show it."""
         key = finding.path, finding.id
         count = self._counts.get(key, 0)
         self._counts[key] = count + 1
@@ -83,7 +83,7 @@ class Totals:
                 yield finding
 
     def row(self, path: str, kind: str) -> Row:
-        """What one target came to; the caller adds all targets up. kind: file, partition or log-dir."""
+        """The row of totals of one target, which the caller sums up. kind: file, partition or log-dir."""
         return Row(
             {
                 "type": "verified",

@@ -39,7 +39,7 @@ _FRAMES = {1: b"\x1f\x8b", 2: b"\x82SNAPPY\0", 3: b"\x04\x22\x4d\x18", 4: b"\x28
 
 @dataclass(slots=True)
 class _Walk:
-    """A body to its end. records: that can be decoded. code: why it ends, of `kernel.record_walk`; None when it cannot be
+    """The result of walking a batch's body to its end. records: that can be decoded. code: why it ends, of `kernel.record_walk`; None when it cannot be
     decompressed. late: numbers of records that do not rise above those before. last_offset: the greatest. is_control: every record is a known control record."""
 
     records: int = 0
@@ -64,7 +64,7 @@ class BatchReader:
         self._decoder = Decoder(view)
 
     def is_doubtful(self, table: Columns, row: int) -> bool:
-        """Whether a batch needs the look; most that a header makes suspicious do not."""
+        """Whether a batch has to be opened; most batches with a suspicious header need not be."""
         return bool(_is_control_batch(table, row) or invalid_rows(self._view, table, (row,)))
 
     def findings(self, table: Columns, row: int) -> Iterator[Finding]:
@@ -80,7 +80,7 @@ class BatchReader:
                     yield finding
 
     def unread(self, table: Columns, row: int) -> Iterator[UnreadBatch]:
-        """The batch, if a consumer does not get it as its header has it."""
+        """Yield an `UnreadBatch` if a consumer does not get what the header declares."""
         walk, is_control = self._walk(table, row), _is_control_batch(table, row)
         if is_control and not _holds_data(table, row, walk):
             return
@@ -155,7 +155,7 @@ def _is_control(chunk: Chunk) -> bool:
 
 
 def _known(table: Columns, row: int, walk: _Walk) -> int | None:
-    """How many records a batch holds; None when nobody can tell."""
+    """How many records a batch holds; None when that cannot be known."""
     if walk.is_whole:
         return walk.records
     declared = table.at(C.COUNT, row)
@@ -165,7 +165,7 @@ def _known(table: Columns, row: int, walk: _Walk) -> int | None:
 
 
 def _given(table: Columns, row: int, walk: _Walk, view: memoryview) -> int | None:
-    """How many records a consumer gets of a data batch; None when nobody can tell."""
+    """How many records of a data batch a consumer gets; None when that cannot be known."""
     declared = table.at(C.COUNT, row)
     if declared <= 0:
         return 0

@@ -37,7 +37,7 @@ class Verify:
     def findings(
         self, target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions, totals: Totals
     ) -> Iterator[Event]:
-        """The same without the row of sums, which are in `totals` at the end."""
+        """As `__call__`, without the row of totals, which are in `totals` afterwards."""
         unreadable.begin()  # who calls this in a process of their own may have read other targets before
         for event in _work(target, options, totals):
             if not isinstance(event, Finding) or totals.admit(event):
@@ -53,7 +53,7 @@ class Verify:
     def further(
         self, target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions
     ) -> Iterable[Finding]:
-        """What others know about a target that this room does not; nothing here. Raises UnreadableInput."""
+        """Hook for findings from other packages about a target; none here. Raises UnreadableInput."""
         return ()
 
     def parts(
