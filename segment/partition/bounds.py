@@ -23,7 +23,7 @@ class Bounds:
         return self.from_offset <= offset < self.to_offset and self.from_ms <= timestamp_ms < self.to_ms
 
     def within(self, other: "Bounds") -> "Bounds":
-        """What both allow."""
+        """The intersection of the two."""
         return Bounds(
             max(self.from_offset, other.from_offset),
             min(self.to_offset, other.to_offset),

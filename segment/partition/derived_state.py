@@ -126,7 +126,7 @@ def _checkpointed_epochs(log: PartitionLog) -> EpochHistory | None:
 
 
 def epochs_of_batches(segments: Sequence[LogSegment], following: Batch | None) -> EpochHistory:
-    """The leader epochs that the batches of some segments tell. following: the first batch behind them, or their
+    """The leader epochs of the batches of some segments. following: the first batch behind them, or their
     last one: where its epoch is that of a segment's first batch, the segment is not walked."""
     history = EpochHistory()
     pairs = []  # segments and the first batch behind each

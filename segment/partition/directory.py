@@ -313,7 +313,7 @@ def own_partition_name(path: str) -> PartitionName | None:
 
 
 def sub_directory_of(entry: places.DirEntry, problem: str) -> SubDirectory:
-    """A directory that could not be listed, and why."""
+    """Describe a directory that could not be listed, with the reason."""
     return SubDirectory(entry.path, entry.name, partition_name(entry.name), problem)
 
 

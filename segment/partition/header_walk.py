@@ -159,7 +159,7 @@ class BatchWalk:
         return self._verified(table, 0) if table.count else None
 
     def table_of(self, batch: Batch) -> Columns:
-        """A table of that one batch, as the decoder wants it."""
+        """A table with only that batch, for the decoder."""
         self._file.need(batch.position, batch.position + L.BATCH_HEADER)
         table = Columns(C.BATCH_WIDTH, 1)
         state = memoryview(array("q", [batch.position, 0]))

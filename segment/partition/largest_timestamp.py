@@ -71,7 +71,7 @@ def largest_timestamp(segment: LogSegment, size_bytes: int, loaded: Loaded) -> L
 
 
 def record_of(segment: LogSegment, largest: LargestTimestamp) -> Record | None:
-    """The first record that has the greatest timestamp; None when there is none, or the index told a lie."""
+    """The first record with the greatest timestamp; None when there is none, or the index is wrong."""
     if largest.offset is None:
         return None
 
@@ -103,7 +103,7 @@ def _last_slot(segment: LogSegment) -> bytes | None:
 
 
 def _of_batches(segment: LogSegment) -> LargestTimestamp:
-    """What the batches say, walked from where the last used entry of the index leads, if that is true."""
+    """The greatest timestamp of the batches, walked from the last used index entry if that entry is right."""
     best = LargestTimestamp()
 
     def greater(table: Columns) -> Iterator[int]:
@@ -121,7 +121,7 @@ def _of_batches(segment: LogSegment) -> LargestTimestamp:
 
 
 def _start(segment: LogSegment) -> int:
-    """A position before which nothing is greater than behind it."""
+    """A position to walk from: no timestamp before it exceeds those behind it."""
     index = segment.time_index
     if index is None or not index.entries or Role.OFFSET_INDEX not in segment.paths:
         return 0

@@ -56,7 +56,7 @@ class LogDirState:
 
 
 def read_log_dir_state(log_dir: str) -> LogDirState:
-    """What lies around the partitions of `log_dir`; files that cannot be read count as absent."""
+    """The files beside the partitions of `log_dir`; those that cannot be read count as absent."""
     return _read(log_dir, tuple(map(_identity, _paths(log_dir))))
 
 

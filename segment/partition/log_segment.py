@@ -41,19 +41,19 @@ class Notes:
         self._seen: set[tuple[object, ...]] = set()
 
     def report(self, finding: Finding) -> None:
-        """Keep a finding, once."""
+        """Keep a finding unless it was reported before."""
         mark = (finding.id, finding.path, finding.position, finding.message)
         if mark not in self._seen:
             self._seen.add(mark)
             self.findings.append(finding)
 
     def note(self, step: Step) -> None:
-        """Keep a step of the path."""
+        """Add a step to the lookup path."""
         if not self.path or self.path[-1] != step:
             self.path.append(step)
 
     def take_notes(self, others: "Notes") -> None:
-        """Add what somebody else has noticed about the same log."""
+        """Add the notes of another reader of the same log."""
         self.meter.bytes_read += others.meter.bytes_read
         for finding in others.findings:
             self.report(finding)
@@ -129,7 +129,7 @@ class LogSegment:
         return sum(held[1].bytes_read for held in self._indexes.values() if held is not None)
 
     def close(self) -> None:
-        """Let go of the files; looking into the segment again opens them again."""
+        """Close the files. Using the segment again reopens them."""
         self._notes.meter.bytes_read += self.index_bytes_read
         for held in self._indexes.values():
             if held is not None and held[0] is not None:
@@ -221,7 +221,7 @@ class LogSegment:
         self._notes.note({"step": "scan", "file": self.path, "from": start, "to": end})
 
     def distrust(self, role: Role, why: str) -> None:
-        """Report that an index does not serve."""
+        """Report that an index cannot be used."""
         path = self.paths.get(role, self.path)
         self._notes.report(Finding("index-not-used", path, f"{why}; the segment was scanned instead"))
 

@@ -130,7 +130,7 @@ class ShapeTaker:
             self._take_batches(codec, table, of_codec)
 
     def end(self, size_bytes: int, view: memoryview) -> None:
-        """There are no more batches in the segment. view: its bytes."""
+        """Called when the segment has no more batches. view: its bytes."""
         for codec, samples in self._samples.items():
             samples.open(codec, view, self._codecs[codec])
         self._segments.append(

@@ -239,7 +239,7 @@ def parse_file_name(name: str) -> FileName:
 
 @lru_cache(maxsize=4096)  # a name is asked about by whoever lists it and again by whoever opens it
 def parse_given_name(name: str) -> FileName:
-    """The same of a file that somebody asks for by its name: whether a broker would see it does not matter."""
+    """As `parse_file_name`, for a file that the user named: it does not matter whether a broker would see it."""
     digits = name[:OFFSET_DIGITS]
     role = _ROLE_BY_SUFFIX.get(name[OFFSET_DIGITS:])
     if role is not None and digits.isascii() and digits.isdigit() and digits <= _LARGEST_OFFSET:
@@ -269,7 +269,7 @@ def parse_given_name(name: str) -> FileName:
 
 
 def is_seen_by_java(name: str) -> bool:
-    """Whether a broker finds a file of this name: where that is no UTF-8, Java spells another, of which there is none."""
+    """Whether a broker finds a file of this name: Java decodes a name that is no UTF-8 to another one, which does not exist."""
     return name.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in name)
 
 

@@ -22,7 +22,7 @@ from kseg.segment.sidecar.index import TimeIndex, TimeIndexEntry
 
 
 def segments_within(log: PartitionLog, bounds: Bounds, use_indexes: bool = True) -> Iterator[LogSegment]:
-    """The segments that may hold something within the bounds, in order."""
+    """The segments that may have records within the bounds, in order."""
     greatest_ms = INT64_MIN
     for segment in log.segments[max(0, log.floor_index(bounds.from_offset)) :]:
         if segment.base_offset >= bounds.to_offset:

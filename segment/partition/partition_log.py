@@ -111,7 +111,7 @@ class PartitionLog(Notes):
     # --- segments
 
     def floor_index(self, offset: int) -> int:
-        """Where in `segments` the one with the greatest base offset ≤ `offset` is; -1 when all begin above."""
+        """The position in `segments` of the one with the greatest base offset ≤ `offset`; -1 when all begin above it."""
         low, high = 0, len(self.segments)
         while low < high:
             middle = (low + high) // 2
@@ -175,7 +175,7 @@ class PartitionLog(Notes):
 
     @property
     def unwritten_bytes(self) -> int:
-        """What a broker preallocated behind the last batch. The size of a log is without it, as a broker that recovers the log cuts it
+        """The bytes that a broker preallocated behind the last batch. The size of a log is without it, as a broker that recovers the log cuts it
         off and a running one does not count it (Kafka: FileRecords.sizeInBytes)."""
         if not self.segments:
             return 0
@@ -203,7 +203,7 @@ class PartitionLog(Notes):
         return last
 
     def _checkpointed(self, role: Role) -> int | None:
-        """What a checkpoint file of the log dir says about this partition."""
+        """The offset that a checkpoint file of the log dir has for this partition."""
         if self.log_dir is None or self.name is None or self.name.state is not PartitionState.LIVE:
             return None
         path = os.path.join(self.log_dir, NAME_BY_ROLE[role])

@@ -47,7 +47,7 @@ _NEVER_BELOW = (KSEG_DIRECTORY, REMOTE_INDEX_CACHE)
 
 @dataclass(slots=True)
 class _Glance:
-    """What the names in one directory say. is_numbered: some are of segments."""
+    """What the names in one directory tell. is_numbered: some are those of segments."""
 
     is_numbered: bool = False
     has_partition_files: bool = False
@@ -113,7 +113,7 @@ def is_surely_partition(path: str) -> bool:
 
 
 def _glance(path: str) -> _Glance:
-    """Names alone, and of those of a partition no more than is needed: there are many."""
+    """Look at the names alone, and at no more of a partition's many names than needed."""
     seen = _Glance()
     with places.scandir(path) as found:
         for entry in found:

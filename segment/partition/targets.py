@@ -218,7 +218,7 @@ def _leads_through_link(path: str) -> bool:
 
 
 def _side_by_side(targets: Iterable[Target]) -> Iterator[Target]:
-    """The same targets, data directories with those before them."""
+    """The same targets, each data directory with those before it."""
     before: list[str] = []
     for target in targets:
         if not isinstance(target, LogDirTarget):

@@ -45,5 +45,5 @@ class WithIdentities:
         )
 
     def identity_of(self, partition_path: str) -> TopicIdentity:
-        """What the metadata log says about a partition directory; nothing when nobody has asked."""
+        """The metadata log's verdict on a partition directory; an empty one when the log was not consulted."""
         return (self.identities or {}).get(partition_path, UNKNOWN_IDENTITY)

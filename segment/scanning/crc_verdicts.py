@@ -23,7 +23,7 @@ MAX_WASTED_BYTES = 64 * 1024 * 1024
 
 
 class CrcVerifier:
-    """Judges batches of one buffer. wasted_bytes: what was summed without getting on; the caller counts it."""
+    """Judges batches of one buffer. wasted_bytes: checksummed without progress through the log; the caller adds to it."""
 
     def __init__(self, view: memoryview) -> None:
         self.view = view

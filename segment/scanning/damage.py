@@ -32,7 +32,7 @@ class Damage:
 
 
 def end_by_length_field(view: memoryview, position: int, end: int) -> int | None:
-    """Where the length field at `position` leads; None when there is none or it cannot be a length."""
+    """The end that the length field at `position` gives; None when there is no plausible length."""
     if position + L.ENTRY_OVERHEAD > end:
         return None
     size = int.from_bytes(view[position + 8 : position + 12], "big", signed=True)
@@ -72,7 +72,7 @@ def is_plausible_start(view: memoryview, position: int, end: int, lowest: int) -
 
 
 def kind_of_tail(view: memoryview, position: int, end: int, by_length: int | None, lowest: int) -> str:
-    """What damage is that no valid batch follows. by_length: where its length field leads. lowest: the offset expected there."""
+    """The kind of damage that no valid batch follows. by_length: the end that its length field gives. lowest: the offset expected there."""
     if by_length is not None and by_length <= end:
         return "bad-crc" if is_plausible_start(view, position, end, lowest) else "foreign-bytes"
     if end - position <= L.HEADER_TO_MAGIC:

@@ -68,7 +68,7 @@ def _preallocated(path: str, damage: "Damage") -> Finding:
 
 
 def _lost(lost: "LostRange") -> str:
-    """Which offsets cannot be read, in words."""
+    """The offsets that cannot be read, as a clause."""
     first, last, records = lost.first_offset, lost.last_offset, lost.records
     if first is None or last is None:
         return ""
@@ -97,7 +97,7 @@ def undecodable(path: str, table: Columns, problem: "Problem") -> Finding:
 
 
 def official_stop(path: str, position: int, exception: str) -> Finding:
-    """Where DumpLogSegments itself would have ended with an exception."""
+    """A finding for the place where DumpLogSegments itself would stop with an exception."""
     return Finding(
         "official-tool-stops",
         path,
@@ -109,7 +109,7 @@ def official_stop(path: str, position: int, exception: str) -> Finding:
 
 
 def unnumbered(path: str) -> Finding:
-    """A file of a segment whose name holds no offset."""
+    """A finding for a segment file whose name has no offset."""
     return Finding(
         "bad-file-name", path, "the name holds no offset; Kafka's own dump tool ends with an exception"
     )

@@ -266,7 +266,7 @@ class Decoder:
                 return
 
     def _set_body(self, table: Columns, row: int, start: int, end: int) -> "tuple[ReadableBuffer, int]":
-        """The messages of a compressed set, and what is added to their offsets. Raises CodecError."""
+        """The messages of a compressed set, and what has to be added to their offsets. Raises CodecError."""
         magic = table.at(C.MAGIC, row)
         value = self._wrapper_value(magic, start, end)
         body = decompress(table.at(C.ATTRIBUTES, row) & L.CODEC_MASK, magic, value, self.limit_bytes)
@@ -291,7 +291,7 @@ class Decoder:
 
     @staticmethod
     def _base_of_set(magic: int, wrapper_offset: int, body: "ReadableBuffer") -> int:
-        """What is added to the inner offsets: magic 0 stores absolute ones, magic 1 the wrapper has the last."""
+        """What has to be added to the inner offsets: magic 0 stores absolute offsets; in magic 1 the wrapper has the last one."""
         count: int
         last_inner: int
         count, last_inner = _messages().count_messages(body)
@@ -351,7 +351,7 @@ def _field(body: memoryview, start: int, length: int) -> bytes | None:
 
 
 def headers_at(body: memoryview, position: int, count: int) -> Headers:
-    """`count` headers at `position`, already accepted by the record walk."""
+    """`count` headers at `position`, which the record walk has already accepted."""
     headers = []
     for _ in range(count):
         length, position = _varint(body, position)

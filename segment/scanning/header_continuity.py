@@ -26,7 +26,7 @@ class HeaderContinuity:
         self._is_cut = self._has_epochs = False
 
     def note(self, table: Columns) -> None:
-        """The next batches of the log."""
+        """Take in the next batches of the log."""
         count = table.count
         if not count:
             return
@@ -40,7 +40,7 @@ class HeaderContinuity:
         self.batches += count
 
     def walk(self, view: memoryview) -> None:
-        """All batches of the log, by their lengths."""
+        """Take in all batches of the log, walking from length to length."""
         table = Columns(C.BATCH_WIDTH, _ROWS)
         state = memoryview(array("q", [0, 0]))
         while state[0] < len(view):
@@ -52,7 +52,7 @@ class HeaderContinuity:
                 return
 
     def proves(self, base_offset: int) -> bool:
-        """Whether nothing in a log of this base offset can be altered, or there is nothing in it."""
+        """Whether no header in a log of this base offset can be altered; also true of an empty log."""
         if self._is_cut or self._has_epochs or self._sums[verify_records.T_GAPS]:
             return False
         records: int = self._sums[verify_records.T_RECORDS]

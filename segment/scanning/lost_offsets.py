@@ -102,7 +102,7 @@ def lost_range(
     upper: int | None,
     intact_bytes: int | None = None,
 ) -> LostRange:
-    """What the damage position … stop stands for.
+    """The offsets and records that the damage position … stop has taken.
 
     lowest: the first offset that it can hold. upper: the first offset behind it, None at the end of the log.
     intact_bytes: the length with which the entry at `position` is whole, when only its length is damaged.
@@ -142,7 +142,7 @@ def _by_headers(
 def _entry_at(
     view: memoryview, position: int, stop: int, lowest: int, upper: int | None, is_length_true: bool
 ) -> tuple[int, tuple[int, int, int | None]] | None:
-    """The length of the entry and (first, last offset, records), when its header can be true."""
+    """The entry's length and (first offset, last offset, records), if its header is plausible."""
     head = view[position : min(stop, position + L.BATCH_HEADER)]
     if len(head) <= L.MAGIC_POSITION:
         return None
@@ -170,13 +170,13 @@ def _entry_at(
 
 
 def _has_producer_without_sequence(head: memoryview) -> bool:
-    """What is so in control batches alone, also where the attributes are damaged."""
+    """Whether a batch has a producer but no sequence, as only control batches do; recognizes them even if the attributes are damaged."""
     producer_id = int.from_bytes(head[_PRODUCER_ID : _PRODUCER_ID + 8], "big", signed=True)
     return producer_id >= 0 and head[_BASE_SEQUENCE : _BASE_SEQUENCE + 4] == b"\xff" * 4
 
 
 def _is_magic_altered(view: memoryview, position: int, end: int) -> bool:
-    """Whether the entry is a batch of magic 2 but for its magic byte, which its checksum does not cover."""
+    """Whether the entry is a valid batch of magic 2 apart from its magic byte, which the checksum does not cover."""
     if not position + L.BATCH_HEADER <= end <= len(view):
         return False
     stored = int.from_bytes(view[position + L.CRC_POSITION : position + L.CRC_POSITION + 4], "big")
@@ -186,7 +186,7 @@ def _is_magic_altered(view: memoryview, position: int, end: int) -> bool:
 def _legacy_entry(
     head: memoryview, offset: int, lowest: int, upper: int | None, length: int
 ) -> tuple[int, tuple[int, int, int | None]] | None:
-    """A message, or a compressed set, of which the header has the last offset alone."""
+    """Parse a message or a compressed set, whose header has only the last offset."""
     if len(head) <= L.MAGIC_POSITION + 1 or offset >= (L.INT64_MAX if upper is None else upper):
         return None
     is_set = head[L.MAGIC_POSITION + 1] & L.CODEC_MASK

@@ -40,14 +40,14 @@ def is_preallocated(path: str, size_bytes: int) -> bool:
 
 
 def has_preallocated_size(size_bytes: int) -> bool:
-    """Whether a log may be as long as that because it was preallocated."""
+    """Whether preallocation can explain a log of this size."""
     return size_bytes == L.INT32_MAX or (
         size_bytes > 0 and not all(size_bytes % unit for unit in _ROUND_BYTES)
     )
 
 
 def _base_offset(name: str) -> int | None:
-    """Of a live segment's log; None for every other file."""
+    """The base offset of a live segment's log; None for any other file."""
     stem = name.removesuffix(L.LOG_SUFFIX)
     is_log = stem != name and stem.isascii() and stem.isdecimal()
     return int(stem) if is_log and len(stem) <= _NAME_DIGITS else None

@@ -33,7 +33,7 @@ class ValidatedSpans:
 
 
 class Identity(Protocol):
-    """What tells whether a file is still the same."""
+    """Values that change when a file does."""
 
     @property
     def path(self) -> str: ...
@@ -46,7 +46,7 @@ class Identity(Protocol):
 def skippable_spans(
     claims: Sequence[ValidatedSpans], file: Identity, *, with_records: bool
 ) -> "SkippableSpans | None":
-    """What may be believed of a file; None when nothing was claimed."""
+    """The spans of a file that can be trusted; None when nothing was claimed."""
     identity = file.path, file.size_bytes, file.mtime_ms
     spans: list[Span] = []
     for claim in claims:
@@ -76,7 +76,7 @@ class ValidatedRecords:
         self._spans.append((start, stop))
 
     def until(self, position: int) -> int:
-        """Where the sound batches end that begin at `position`; `position` when that one was not found sound."""
+        """The end of the run of sound batches that begins at `position`; `position` itself when that batch was not found sound."""
         spans = self._spans
         while spans and spans[0][1] <= position:
             spans.popleft()
@@ -111,17 +111,17 @@ class SkippableSpans:
         return False
 
     def until(self, position: int) -> int:
-        """Where the batches end that begin at `position` and were all trusted; `position` when that one was not."""
+        """The end of the run of trusted batches that begins at `position`; `position` itself when that batch was not trusted."""
         at = bisect_right(self._skipped, (position, INT64_MAX)) - 1
         return self._skipped[at][1] if at >= 0 and position < self._skipped[at][1] else position
 
     def next_start(self, position: int) -> int:
-        """The next byte behind `position` that was trusted."""
+        """The next trusted byte behind `position`."""
         at = bisect_right(self._skipped, (position, INT64_MAX))
         return self._skipped[at][0] if at < len(self._skipped) else INT64_MAX
 
     def _enter(self, table: Columns, end: int) -> None:
-        """Did the walk come through the first byte of the span that it has ended in?"""
+        """Note the span in which the walk ended, if the walk came through that span's first byte."""
         at = bisect_right(self._starts, end) - 1
         self._walked = -1, -1
         if at >= 0 and end <= self._spans[at][1]:

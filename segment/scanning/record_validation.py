@@ -35,7 +35,7 @@ def valid_until(view: memoryview, table: Columns, row: int, stop: int) -> int:
 
 
 def invalid_rows(view: memoryview, table: Columns, rows: Iterable[int]) -> list[int]:
-    """Those of single `rows` that deserve a closer look; see `valid_until`."""
+    """Which of `rows` need a closer look; see `valid_until`."""
     cells, capacity = table.cells, table.capacity
     attributes = table.column(C.ATTRIBUTES)
     return [

@@ -62,12 +62,12 @@ MIN_ZERO_TAIL_BYTES = 64
 
 
 def nothing_follows() -> int | None:
-    """No next segment is known."""
+    """The default of `next_base`: no next segment is known."""
     return None
 
 
 def rows_for(size_bytes: int) -> int:
-    """How many rows the tables of a log of this size have at most."""
+    """The most rows that a table for a log of this size needs."""
     return min(BATCHES_PER_TABLE, _MIN_ROWS + size_bytes // _BYTES_PER_ROW)
 
 
@@ -131,7 +131,7 @@ class Scanner:
         return self._fill(self.table, position, end, -1)
 
     def table_of(self, size: int) -> Columns:
-        """The table of a size, the smallest being 0, the largest the last; beyond it the largest."""
+        """The table of a size class: 0 is the smallest, classes beyond the last get the largest."""
         rows = self._rows[min(size, len(self._rows) - 1)]
         table = self._tables.get(rows)
         if table is None:
@@ -206,7 +206,7 @@ class Scanner:
         return self._search_from(position, stop, len(self.view), self.base_offset, self._highest_offset())
 
     def _prepare_small_tables(self) -> None:
-        """Behind damage the walk begins with few rows: more damage may follow, and then the rest was in vain."""
+        """Restart with small tables behind damage: where more damage follows soon, large ones would be filled in vain."""
         self._rows = sorted({self._rows[-1], *(min(rows, self._rows[-1]) for rows in ROWS_BEHIND_DAMAGE)})
 
     def resync(self, position: int, end: int) -> Damage:
@@ -325,11 +325,11 @@ class Scanner:
         return end - recorded_end >= MIN_ZERO_TAIL_BYTES and self._zeros_to_end(recorded_end, end)
 
     def _zeros_to_end(self, position: int, end: int) -> bool:
-        """Whether everything from `position` to `end` is zero, and was read as that."""
+        """Whether everything from `position` to `end` is zero and readable."""
         return self._zeros.reach(position, end) and not self.unreadable(position, end)
 
     def unreadable(self, position: int, end: int) -> "tuple[BadArea, ...]":
-        """What of a range could not be read; zeros stand there."""
+        """The unreadable parts of a range, which the view shows as zeros."""
         return () if self._file is None else self._file.unreadable(position, end)
 
     def _valid_offset_at(self, position: int, end: int) -> int | None:
@@ -368,7 +368,7 @@ class Scanner:
         return self._lowest_offset(), self._highest_offset()
 
     def _lowest_offset(self) -> int:
-        """What is expected next."""
+        """The offset expected next."""
         return self.base_offset if self.next_offset is None else self.next_offset
 
     def _highest_offset(self) -> int:
@@ -387,7 +387,7 @@ class Scanner:
         return None
 
     def remember_offsets(self, table: Columns, first: int = 0, stop: int | None = None) -> None:
-        """Take note of valid batches that lie before everything else that will be looked at."""
+        """Record the offsets of valid batches that precede everything scanned from here on."""
         stop = table.count if stop is None else stop
         if first >= stop:
             return

@@ -24,7 +24,7 @@ class ZeroRanges:
         return position >= self._tail[1]
 
     def fill(self, position: int, stop: int) -> bool:
-        """The same of a range that does not end where the log does."""
+        """As `reach`, for a range that ends inside the log."""
         return all(
             zero_run(self._view, first, until) == until - first
             for first, until in self.with_data(position, stop)

@@ -66,7 +66,7 @@ class OpenTransactions:
         self._state[S_HEAD], self._state[S_TAIL] = 0, len(rows)
 
     def add(self, first_offset: int, producer_id: int, since_ms: int = UNSEEN_MS) -> None:
-        """One that begins at the same offset takes the place of the other."""
+        """Add an open transaction; one with the same first offset is replaced."""
         head, tail = self._state[S_HEAD], self._state[S_TAIL]
         row = self._row(first_offset)
         if row is not None:
@@ -82,7 +82,7 @@ class OpenTransactions:
             self._late[first_offset] = OpenPlace(first_offset, producer_id, since_ms)
 
     def sort(self) -> None:
-        """Put all into the queue: those of a snapshot come in no order."""
+        """Put all transactions into the queue; those of a snapshot come in no order."""
         if self._late:
             places = self.in_order()
             self._late, self._heap = {}, []
@@ -91,7 +91,7 @@ class OpenTransactions:
                 self.add(*place)
 
     def see(self, first_offset: int, since_ms: int) -> None:
-        """A batch of the transaction that begins at `first_offset`; only the first one that is seen counts."""
+        """Note a batch of the transaction that begins at `first_offset`; only the first batch counts."""
         place = self.at(first_offset)
         if place is not None and place.since_ms == UNSEEN_MS:
             self.add(first_offset, place.producer_id, since_ms)
@@ -148,7 +148,7 @@ class OpenTransactions:
         return sorted((*queued, *self._late.values()))
 
     def _row(self, first_offset: int) -> int | None:
-        """The row of the queue that holds it."""
+        """The row of the queue that holds a transaction."""
         tail = self._state[S_TAIL]
         column = self.cells[O_FIRST * self.room : O_FIRST * self.room + tail]
         row = bisect_left(column, first_offset, self._state[S_HEAD])
@@ -156,7 +156,7 @@ class OpenTransactions:
         return row if is_there else None
 
     def _settle_head(self) -> None:
-        """The first row of the queue is one that is open."""
+        """Drop ended transactions from the head of the queue."""
         head, tail = self._state[S_HEAD], self._state[S_TAIL]
         while head < tail and not self._cell(O_IS_OPEN, head):
             head += 1

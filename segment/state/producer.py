@@ -73,7 +73,7 @@ class CompletedTransaction:
 
     @property
     def index_entry(self) -> AbortedTxn | None:
-        """Its entry in the transaction index of the segment that holds the marker; None when it was committed."""
+        """The entry for the transaction index of the marker's segment; None when the transaction was committed."""
         if not self.is_aborted:
             return None
         return AbortedTxn(
@@ -260,7 +260,7 @@ class ProducerState:
         return tuple(self._entry(producer_id) for producer_id in in_order)
 
     def entry(self, producer_id: int) -> ProducerSnapshotEntry | None:
-        """What is known of one producer, None when nothing is."""
+        """The state of one producer; None when it is unknown."""
         return self._entry(producer_id) if producer_id in self._producers.slot_of else None
 
     @property

@@ -49,14 +49,14 @@ class ProducerTable:
         return value
 
     def fields(self, slot: int) -> list[int]:
-        """All of a slot, by field."""
+        """All fields of a slot, by name."""
         return self.cells[slot :: self.room].tolist()
 
     def set(self, slot: int, field: int, value: int) -> None:
         self.cells[field * self.room + slot] = value
 
     def add(self, producer_id: int) -> int:
-        """A slot for a producer that was not known; it knows nothing yet."""
+        """Add an empty slot for a new producer."""
         if not self._free:
             self._grow()
         slot = self.slot_of[producer_id] = self._free.pop()
@@ -79,7 +79,7 @@ class ProducerTable:
         self.set(slot, OFFSET_DELTA, 0)
 
     def enter_epoch(self, slot: int, epoch: int) -> None:
-        """Another epoch forgets the remembered batch."""
+        """Change the epoch, which discards the remembered batch."""
         if epoch != self.get(slot, EPOCH):
             self.forget_batch(slot)
             self.set(slot, EPOCH, epoch)

@@ -42,14 +42,14 @@ def replay_table(decoder: Decoder, table: Columns, state: ProducerState) -> Iter
 
 
 def completed(markers: Iterable[PassedMarker]) -> Iterator[CompletedTransaction]:
-    """The transactions that markers ended which `ProducerState.follow_transactions` has passed."""
+    """The transactions ended by markers that `ProducerState.follow_transactions` has passed."""
     for offset, producer_id, is_abort, first_offset, last_stable_offset in markers:
         if first_offset >= 0:
             yield CompletedTransaction(producer_id, first_offset, offset, bool(is_abort), last_stable_offset)
 
 
 def marker_of(decoder: Decoder, table: Columns, row: int) -> EndTransactionMarker | None:
-    """What the first record of a control batch says; None when there is none or it ends no transaction."""
+    """The marker in the first record of a control batch; None when there is no record or it ends no transaction."""
     for chunk in decoder.chunks(table, row, row + 1):
         if chunk.records.count:
             try:

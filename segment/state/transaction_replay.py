@@ -114,11 +114,11 @@ class TransactionReplay:
         return sorted(found, key=lambda each: (each.first_offset, each.producer_id))
 
     def entries(self) -> list[ProducerSnapshotEntry]:
-        """What is remembered of each producer, by producer id."""
+        """The state of each producer, by producer id."""
         return [self._entry(producer_id, slot) for producer_id, slot in sorted(self._known.slot_of.items())]
 
     def entry(self, producer_id: int) -> ProducerSnapshotEntry | None:
-        """What is remembered of one producer, None when nothing is."""
+        """The state of one producer; None when it is unknown."""
         slot = self._known.slot_of.get(producer_id)
         return None if slot is None else self._entry(producer_id, slot)
 
@@ -136,7 +136,7 @@ class TransactionReplay:
         )
 
     def last_marker(self, producer_id: int) -> LastMarker | None:
-        """None when none was seen; what a snapshot says of earlier ones does not count."""
+        """The last marker of a producer; None when none was seen. Markers that only a snapshot knows of do not count."""
         slot = self._known.slot_of.get(producer_id)
         if slot is None or self._known.get(slot, T.MARKER_OFFSET) < 0:
             return None

@@ -22,18 +22,18 @@ _ZSTD_SUFFIXES = (".zst", ".tzst")
 
 
 class ArchiveBytes(Protocol):
-    """Bytes of known number. Raises OSError."""
+    """A byte source of known size. Raises OSError."""
 
     size_bytes: int
     mtime_ns: int
 
     def read(self, start: int, stop: int) -> bytes:
-        """The bytes between two positions, all of them."""
+        """All bytes between two positions."""
         ...
 
 
 class LocalBytes:
-    """A file on disk. It has to stay as it was when it was first looked at."""
+    """A file on disk, which must not change after it was first read."""
 
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -66,7 +66,7 @@ class OriginBytes:
 
 
 class ArchiveFile(io.RawIOBase):
-    """What a library that wants a file gets: reads of a few bytes cost one of `_READ_AHEAD_BYTES`."""
+    """A file object for libraries; buffers small reads in blocks of `_READ_AHEAD_BYTES`."""
 
     def __init__(self, source: ArchiveBytes, read_ahead_bytes: int = _READ_AHEAD_BYTES) -> None:
         self._source, self._ahead = source, read_ahead_bytes
@@ -130,7 +130,7 @@ class ForwardStream:
         return cast("BinaryIO", reader)
 
     def read(self, count: int) -> bytes:
-        """The next bytes, as many as there are of the wanted."""
+        """The next bytes, fewer at the end of the stream."""
         parts, wanted = [], count
         while wanted > 0 and (data := self._some(min(wanted, _STEP_BYTES))):
             parts.append(data)
@@ -150,7 +150,7 @@ class ForwardStream:
         return b""
 
     def skip_to(self, position: int) -> None:
-        """Go to a position; from the beginning again when it lies behind."""
+        """Go to a position; restarts from the beginning when that lies before the current one."""
         if position < self.position:
             self._stream = self._opened()
         while self.position < position and self.read(min(_STEP_BYTES, position - self.position)):
@@ -158,7 +158,7 @@ class ForwardStream:
 
 
 def is_compressed(path: str) -> bool:
-    """Whether an archive of this name is."""
+    """Whether an archive of this name is compressed."""
     return path.endswith((*_GZIP_SUFFIXES, *_ZSTD_SUFFIXES))
 
 
@@ -173,7 +173,7 @@ def _gzip_file(file: ArchiveFile) -> object:
 
 
 def _damage() -> tuple[type[Exception], ...]:
-    """What the decompressors raise for a stream that is none, or ends within."""
+    """The exceptions that decompressors raise for an invalid or truncated stream."""
     import zstandard
 
     kinds: tuple[type[Exception], ...] = (EOFError, ValueError, zlib.error, zstandard.ZstdError)

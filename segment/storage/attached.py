@@ -83,12 +83,12 @@ def attach(path: str) -> str:
 
 
 def attached_paths() -> tuple[str, ...]:
-    """What another process has to `attach` to see the same."""
+    """The paths that another process has to `attach` to see the same files."""
     return tuple(_paths)
 
 
 def attach_all(paths: Iterable[str]) -> None:
-    """Attach what another process had attached."""
+    """Attach the `attached_paths` of another process."""
     for path in paths:
         attach(path)
 
@@ -99,7 +99,7 @@ def damaged_archives() -> list[tuple[str, str]]:
 
 
 def detach_all() -> None:
-    """Forget all origins, and what was listed in them."""
+    """Forget all origins and their listings."""
     _origins.clear()
     _paths.clear()
 
@@ -154,7 +154,7 @@ def _attach_archive(path: str) -> None:
 
 
 def _attach_tiered(path: str) -> None:
-    """The root is the part of the path that is there: partitions and files below it have other names where they are stored."""
+    """Attach a tiered-storage root: the existing part of the path, as partitions and files below it are stored under other names."""
     if located(path) is not None:
         return
     root = path[len(TIERED) :].rstrip("/")
@@ -184,7 +184,7 @@ def _is_directory(path: str) -> bool:
 
 
 def _archive_in(path: str) -> str | None:
-    """The first part of a path that is a tar archive by its name and no directory."""
+    """The leading part of a path that is named like a tar archive and is no directory."""
     at = path.find(".t")
     while at >= 0:
         end = path.find("/", at)

@@ -30,7 +30,7 @@ _KEPT_FILES = 256
 
 
 class _Kept:
-    """Descriptors of the files that were read last. They are duplicated for each who opens one."""
+    """Descriptors of the files read last, duplicated for each opener."""
 
     def __init__(self) -> None:
         self._files: OrderedDict[tuple[int, str, str, int], int] = OrderedDict()
@@ -83,7 +83,7 @@ def whole_copy(origin: ByteOrigin, inside: str, item: Item) -> int:
 
 
 def forget_copies() -> None:
-    """Close what is kept."""
+    """Close the kept descriptors."""
     _KEPT.forget()
 
 
@@ -109,7 +109,7 @@ class RangedCopy:
         self._streak = 0  # how many requests in a row have followed one another
 
     def need(self, start: int, stop: int) -> None:
-        """Have the bytes between two positions in the copy. Raises OSError."""
+        """Make sure the copy has the bytes between two positions. Raises OSError."""
         first, last = max(0, start) // BLOCK_BYTES, -(-min(stop, self._item.size_bytes) // BLOCK_BYTES)
         while first < last:
             first = self._present.find(0, first, last)
@@ -119,7 +119,7 @@ class RangedCopy:
             first = self._fetch(first, last if end < 0 else end)
 
     def _fetch(self, first: int, last: int) -> int:
-        """Fetch blocks, and some behind them when they continue what was fetched before; how far it went."""
+        """Fetch blocks, and read ahead when they continue the previous fetch; returns the block after the last one fetched."""
         self._streak = min(self._streak + 1, len(_READ_AHEAD_BYTES) - 1) if first == self._last_end else 0
         ahead = first + _READ_AHEAD_BYTES[self._streak] // BLOCK_BYTES
         if ahead > last:
@@ -144,12 +144,12 @@ class RangedCopy:
 
 
 def is_worth_ranges(origin: ByteOrigin, inside: str, item: Item) -> bool:
-    """Whether looking at a few places costs less than all of it."""
+    """Whether fetching a few ranges costs less than fetching the whole file."""
     return item.size_bytes > WHOLE_BYTES and origin.is_seekable(inside)
 
 
 def _unnamed(item: Item, *, is_in_memory: bool, room_bytes: int | None = None) -> int:
-    """A new file that is gone when nobody has it open. room_bytes: what will be written; None: all of it."""
+    """A new unnamed file, which disappears with its last descriptor. room_bytes: what will be written; None: all of it."""
     if is_in_memory and hasattr(os, "memfd_create"):
         return os.memfd_create("kseg", os.MFD_CLOEXEC)
     import tempfile  # takes longer than the rest of the module

@@ -68,7 +68,7 @@ class ObjectStore:
         self._listings: dict[str, Mapping[str, Item]] = {}
 
     def listing(self, inside: str) -> Mapping[str, Item]:
-        """What lies below a prefix, up to the next slash."""
+        """The entries directly below a prefix."""
         found = self._listings.get(inside)
         if found is None:
             found = self._listings[inside] = self._listed(inside)
@@ -94,7 +94,7 @@ class ObjectStore:
         return items
 
     def read(self, inside: str, item: Item, start: int, stop: int) -> bytes:
-        """One request."""
+        """Read a range with one request."""
         path = self._path(inside)
         try:
             with self._store.open(path, "rb", cache_type="none", block_size=max(1, stop - start)) as file:
@@ -111,7 +111,7 @@ class ObjectStore:
         return data
 
     def is_seekable(self, inside: str) -> bool:
-        """Every store reads ranges."""
+        """Always true: every store reads ranges."""
         return True
 
     def _path(self, inside: str) -> str:
@@ -119,7 +119,7 @@ class ObjectStore:
 
 
 def _named(rows: list[dict[str, Any]], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Rows of a listing by the last part of their names; the prefix itself can be among them."""
+    """Entries of a listing by the last part of their names. The prefix itself may be among them."""
     for row in rows:
         full = str(row["name"]).rstrip("/")
         if full.strip("/") != path.strip("/"):
@@ -149,7 +149,7 @@ def _nanoseconds(written: object) -> int:
 
 
 def readable(error: Exception, url: str) -> OSError:
-    """What went wrong with a store, as an OSError with a sentence."""
+    """The error of a store as an OSError with a readable sentence."""
     chain = [error]
     while chain[-1].__cause__ is not None and len(chain) < 8 and isinstance(chain[-1].__cause__, Exception):
         chain.append(chain[-1].__cause__)
@@ -181,7 +181,7 @@ def _code(error: Exception) -> str:
 
 
 def _sentence(error: Exception) -> str:
-    """In one line, without what an OSError adds."""
+    """The message of an exception in one line, without the errno that an OSError adds."""
     words = (
         str(error.strerror if isinstance(error, OSError) and error.strerror else error)
         or type(error).__name__

@@ -51,11 +51,11 @@ class ByteOrigin(Protocol):
     damage: str | None
 
     def listing(self, inside: str) -> Mapping[str, Item]:
-        """What a directory holds, by name; listed once. Raises FileNotFoundError, NotADirectoryError, or OSError with a sentence."""
+        """The entries of a directory, by name; listed once. Raises FileNotFoundError, NotADirectoryError, or OSError with a sentence."""
         ...
 
     def read(self, inside: str, item: Item, start: int, stop: int) -> bytes:
-        """The bytes of a file between two positions within it. Raises OSError, also when the file is no longer the one listed."""
+        """The bytes of a file between two positions. Raises OSError, also when the file has changed since it was listed."""
         ...
 
     def is_seekable(self, inside: str) -> bool:
@@ -64,10 +64,10 @@ class ByteOrigin(Protocol):
 
 
 def failure(sentence: str) -> OSError:
-    """What to raise when the bytes that an origin has are not what they should be; the sentence says why."""
+    """The exception for an origin whose bytes are not what they should be. The sentence gives the reason."""
     return OSError(errno.EREMOTEIO, sentence)
 
 
 def out_of_reach(sentence: str) -> OSError:
-    """What to raise when an origin does not give its bytes, which may be sound; the sentence says why."""
+    """The exception for an origin that does not deliver its bytes, which may be sound. The sentence gives the reason."""
     return OSError(OUT_OF_REACH, sentence)

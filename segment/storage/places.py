@@ -23,7 +23,7 @@ _MODES = {
 
 
 class DirEntry(Protocol):
-    """What of an os.DirEntry is used."""
+    """The part of os.DirEntry that kseg uses."""
 
     @property
     def name(self) -> str: ...
@@ -138,7 +138,7 @@ def _normal_url(path: str) -> str:
 
 
 def _kind(path: str) -> ItemKind | None:
-    """None where there is nothing, or nobody can tell."""
+    """The kind of a path; None where nothing exists, or it cannot be determined."""
     try:
         place = located(path)
         return None if place is None else item_at(*place).kind
@@ -147,7 +147,7 @@ def _kind(path: str) -> ItemKind | None:
 
 
 def _status(path: str, item: Item) -> os.stat_result:
-    """As the system would tell it. Device and inode are the same in every process, and others for other content."""
+    """An os.stat_result for an item. Device and inode are the same in every process, and differ for different content."""
     from hashlib import blake2b  # few need it
 
     identity = blake2b(

@@ -44,7 +44,7 @@ class _Place:
 
 @dataclass(slots=True)
 class _Tree:
-    """What the headers say: names by directory, and where the bytes of files are."""
+    """The content by the headers: names by directory, and the places of the files' bytes."""
 
     directories: dict[str, dict[str, Item]] = field(default_factory=lambda: {"": {}})
     places: dict[str, _Place] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class _Tree:
         self.directories[inside] = {}
 
     def cut(self, inside: str, size_bytes: int) -> int:
-        """Make a file that short; how long it should have been."""
+        """Shorten a file to the bytes that the archive has of it; returns its declared size."""
         head, _, name = inside.rpartition("/")
         item = self.directories[head][name]
         self.directories[head][name] = Item(item.kind, size_bytes, item.mtime_ns, item.version)
@@ -90,7 +90,7 @@ class TarArchive:
     # --- what it holds
 
     def listing(self, inside: str) -> Mapping[str, Item]:
-        """From the headers."""
+        """The entries of a directory, from the headers."""
         found = self._tree.directories.get(inside)
         if found is None:
             is_file = inside in self._tree.places
@@ -98,11 +98,11 @@ class TarArchive:
         return found
 
     def is_seekable(self, inside: str) -> bool:
-        """Not where the stream would have to be gone through for each range."""
+        """Whether ranges can be read without going through the stream for each."""
         return self._stream is None or self._tree.places[inside].kept_at >= 0
 
     def read(self, inside: str, item: Item, start: int, stop: int) -> bytes:
-        """A range of a member."""
+        """Read a range of a member."""
         place = self._tree.places[inside]
         if place.pieces is None:
             return self._stored(place, start, stop)
@@ -157,7 +157,7 @@ class TarArchive:
             self._cut_off(last, f"{ends[-1]} at position {end}")
 
     def _take(self, archive: tarfile.TarFile, info: tarfile.TarInfo) -> str:
-        """Add one member; its name when it has bytes."""
+        """Add one member; returns its name if it has bytes."""
         inside = posixpath.normpath(info.name.lstrip("/") or ".")
         if inside in (".", "..") or inside.startswith("../") or inside.count("/") > MAX_LEVELS:
             return ""
@@ -186,7 +186,7 @@ class TarArchive:
         return _Place(info.offset_data, stored_bytes, pieces, kept_at)
 
     def _keep(self, archive: tarfile.TarFile, info: tarfile.TarInfo, stored_bytes: int) -> None:
-        """Copy what comes by next."""
+        """Copy the next member's bytes to the scratch file while passing them."""
         assert self._scratch is not None
         stream = archive.fileobj
         assert stream is not None
@@ -198,7 +198,7 @@ class TarArchive:
         self._scratch.skip(stored_bytes)
 
     def _cut_off(self, last: str, reason: str) -> None:
-        """The last member is as long as its bytes go."""
+        """Cut the last member to the bytes that are there."""
         self.damage = f"the archive ends before its time ({reason})"
         place = self._tree.places.get(last)
         if place is None:
@@ -211,7 +211,7 @@ class TarArchive:
 
 
 def _noting(ends: list[Exception]) -> type[tarfile.TarInfo]:
-    """A class of headers that notes why there is no other one: tarfile takes damage for the end."""
+    """A tarfile header class that records why there is no further header: tarfile takes damage for the end."""
 
     class NotingHeader(tarfile.TarInfo):
         @classmethod
@@ -226,7 +226,7 @@ def _noting(ends: list[Exception]) -> type[tarfile.TarInfo]:
 
 
 def _pieces(info: tarfile.TarInfo) -> tuple[tuple[int, int], ...] | None:
-    """What is stored of a sparse file; None of any other."""
+    """The stored pieces of a sparse file; None for any other file."""
     sparse = cast("list[tuple[int, int]] | None", info.sparse)
     return None if sparse is None else tuple(sparse)
 
@@ -274,7 +274,7 @@ class _Scratch:
             view, self.end = view[written:], self.end + written
 
     def skip(self, count: int) -> None:
-        """Leave out what never came."""
+        """Skip the bytes that the archive does not have."""
         self.end += count
 
     def read(self, start: int, stop: int) -> bytes:

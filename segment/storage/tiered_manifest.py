@@ -51,7 +51,7 @@ class TieredManifest:
 
 
 def read_manifest(data: bytes) -> TieredManifest:
-    """Raises FormatError for what is no manifest of version 1, or contradicts itself."""
+    """Parse a manifest. Raises FormatError for anything but a consistent manifest of version 1."""
     try:
         manifest = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -87,7 +87,7 @@ def read_manifest(data: bytes) -> TieredManifest:
 
 
 def _chunk_sizes(chunks: dict[str, Any], count: int) -> list[int]:
-    """In the object."""
+    """Sizes of the chunks as stored in the object."""
     match chunks.get("type"):
         case "fixed":
             usual = _number(chunks, "transformedChunkSize", _MAX_FILE_BYTES)
@@ -113,7 +113,7 @@ def _decompressed(text: object) -> bytes:
 
 
 def decode_chunk_sizes(data: bytes) -> list[int]:
-    """Of a variable chunk index. Raises FormatError."""
+    """The sizes of a variable chunk index. Raises FormatError."""
     count = int.from_bytes(data[:4], "big", signed=True)
     if len(data) < 4 or count < 0:
         raise FormatError("the chunk sizes of the manifest have no count")

@@ -51,7 +51,7 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class _Uploaded:
-    """A segment with its manifest. path: of its objects, without their suffix. indexes: its object of side files, None without one."""
+    """An uploaded segment. path: of its objects, without their suffix. indexes: the object with its side files, None without one."""
 
     path: str
     manifest: TieredManifest
@@ -72,7 +72,7 @@ class TieredStorage:
     # --- names
 
     def listing(self, inside: str) -> Mapping[str, Item]:
-        """Partitions, or the files of one."""
+        """The partitions, or the files of one partition."""
         if self._partitions is None:
             self._partitions = self._find_partitions()
         if not inside:
@@ -87,7 +87,7 @@ class TieredStorage:
         return "/".join(filter(None, (self._root, *names)))
 
     def _find_partitions(self) -> dict[str, str]:
-        """Paths of partitions by the name they are shown under."""
+        """Paths of partitions, by the name under which they are presented."""
         found: dict[str, list[tuple[str, str]]] = {}
         for topic_dir, item in sorted(self._origin.listing(self._root).items()):
             topic = _TOPIC.fullmatch(topic_dir)
@@ -136,7 +136,7 @@ class TieredStorage:
     def _add_index(
         self, items: dict[str, Item], shown: str, name: str, index: str, segment: _Uploaded
     ) -> None:
-        """A side file, when the segment has it."""
+        """Add a side file, if the segment has it."""
         place, item = segment.manifest.indexes.get(index), segment.indexes
         if place is not None and item is not None:
             start, size_bytes = place
@@ -158,11 +158,11 @@ class TieredStorage:
     # --- bytes
 
     def is_seekable(self, inside: str) -> bool:
-        """As far as the objects are."""
+        """Whether the objects can be read by ranges."""
         return self._origin.is_seekable(self._sources[inside].path)
 
     def read(self, inside: str, item: Item, start: int, stop: int) -> bytes:
-        """A range of a log from its chunks, or of a side file."""
+        """Read a range of a log from its chunks, or of a side file."""
         source = self._sources[inside]
         if source.is_encrypted:
             raise out_of_reach("the tiered-storage plugin has encrypted it, and kseg does not decrypt")
