@@ -72,7 +72,7 @@ def run(
 def task_run(
     work: Work[T, O], targets: Sequence[Named], options: O, *, in_place: bool = False
 ) -> scheduling.TaskRun[T, O]:
-    """What the tasks of a run are told."""
+    """The settings that the tasks of a run get."""
     return scheduling.TaskRun(
         id=uuid.uuid4().hex,
         work=work,
@@ -85,7 +85,7 @@ def task_run(
 
 
 def ready(cluster: ClusterOptions, notify: Notify | None = None) -> "SparkContext":
-    """The context of a cluster whose nodes are there and have kseg. say: as of `run`. Raises as that does."""
+    """The context of a cluster whose nodes are up and have kseg. say, and what it raises: as for `run`."""
     notify = notify or _ignore
     context = sessions.get(cluster).sparkContext
     if not sessions.is_local(context.master or ""):
@@ -102,7 +102,7 @@ def _ignore(_what: object) -> None:
 
 
 class _ClusterJob:
-    """Some shares under way as one job. size_bytes: of what came back."""
+    """Some shares that run as one job. size_bytes: of the results."""
 
     def __init__(self, shares: Sequence[Share[Any, Any]]) -> None:
         self.shares = shares
@@ -119,7 +119,7 @@ class _ClusterJob:
 
 
 class _Run(Generic[T, O]):
-    """One run over the targets, seen from the driver."""
+    """The driver's side of one run over the targets."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class _Run(Generic[T, O]):
             return path_probes.probe_on_cluster(self._context, self._run, scheduling.weights, paths)
 
     def _prevalidated(self, units: list[Unit[T]]) -> list[Unit[T]]:
-        """The units, with what a job of its own has found where one of them would keep all others waiting."""
+        """The units. Where one of them would keep all others waiting, a job of its own has validated parts of it first."""
         prevalidation_tasks = early_validation.prevalidation_tasks(self._run, units, self._cores)
         if not prevalidation_tasks:
             return units
@@ -194,7 +194,7 @@ class _Run(Generic[T, O]):
             tasks_under_way += len(job.shares)
 
     def _next_shares(self, most: int) -> list[Share[T, O]]:
-        """The next `most` shares, fewer when they are heavy: an answer is to be seen soon, and kept on an interrupt."""
+        """The next `most` shares, fewer when they are heavy, so that results arrive soon and survive an interrupt."""
         shares = [self._waiting.popleft()]
         weight = shares[0].weight_bytes
         while self._waiting and len(shares) < most:
@@ -210,7 +210,7 @@ class _Run(Generic[T, O]):
 
     @property
     def _expected_bytes(self) -> int:
-        """What a task may bring."""
+        """The expected size of a task's result."""
         if not self._known_tasks:
             return scheduling.MAX_RESULT_BYTES
         return min(scheduling.MAX_RESULT_BYTES, 2 * self._known_bytes // self._known_tasks + 1)
@@ -236,7 +236,7 @@ class _Run(Generic[T, O]):
 
     @contextmanager
     def _tagged(self) -> Iterator[None]:
-        """Jobs started inside are this run's: cancelled with it, and no others of the process."""
+        """A context in which started jobs belong to this run, and are cancelled with it and no others."""
         self._context.addJobTag(self._tag)
         try:
             yield
@@ -244,7 +244,7 @@ class _Run(Generic[T, O]):
             self._context.removeJobTag(self._tag)
 
     def _progress(self, job: _ClusterJob) -> Iterator[Event]:
-        """A flight is back: what it has got done is told at once."""
+        """Report the progress of a finished flight."""
         self._known_tasks += len(job.shares)
         self._known_bytes += job.size_bytes
         for outcome in job.outcomes or ():
@@ -284,7 +284,7 @@ class _Run(Generic[T, O]):
         self._finished(unit.target)
 
     def _retry_alone(self, unit: Unit[T]) -> Iterator[Event]:
-        """A unit of a flight that failed, or that had no room in its share, tried by itself."""
+        """Retry a unit alone, after its flight failed or its share had no room for its result."""
         if unit.number in self._closed:
             return
         try:
@@ -306,7 +306,7 @@ class _Run(Generic[T, O]):
         return outcome
 
     def _streamed(self, unit: Unit[T]) -> Iterator[Event]:
-        """All that is left of a target and too much for one answer, from the disk of the executor that makes it."""
+        """The remaining events of a target that are too large for one result, streamed from the executor's disk."""
         from pyspark import StorageLevel
 
         made = self._context.parallelize(
@@ -334,7 +334,7 @@ class _Run(Generic[T, O]):
                 made.unpersist()
 
     def _finished_events(self) -> Iterator[Event]:
-        """After an interrupt: the flights that are back as a whole, in order."""
+        """After an interrupt: the events of flights that are complete, in order."""
         for job in self._jobs:
             if job.outcomes is not None and all(each.state is TaskState.DONE for each in job.outcomes):
                 yield from self._events_of(job)
@@ -342,7 +342,7 @@ class _Run(Generic[T, O]):
     # --- trouble
 
     def _failure(self, unit: Unit[T], error: Exception) -> Failure:
-        """Says that a target failed for good, and closes it."""
+        """Report the final failure of a target, and close it."""
         self._raise_if_fatal(error)
         self._close(unit)
         path = unit.target.path

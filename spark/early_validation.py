@@ -72,7 +72,7 @@ def _parts(work: Prevalidatable, options: object, target: object, part_bytes: in
 def prevalidate(
     prevalidation_tasks: Iterable[PrevalidationTask[T, O]],
 ) -> Iterator[tuple[int, Any] | NotVisible]:
-    """A task's life: what is found in parts, each with the number of the target."""
+    """Run in a task: what is found sound in some parts, each with the number of its target."""
     for prevalidation in prevalidation_tasks:
         not_visible = enter_run(prevalidation.run)
         if not_visible is not None:
@@ -86,7 +86,7 @@ def prevalidate(
 
 
 def with_validated_spans(units: Sequence[Unit[T]], claims: Iterable[tuple[int, Any]]) -> list[Unit[T]]:
-    """The units with what was found of each; it takes the most of their weight."""
+    """The units with the spans found sound, which make up most of their weight."""
     found: dict[int, list[Any]] = {}
     for number, claim in claims:
         found.setdefault(number, []).append(claim)

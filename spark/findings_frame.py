@@ -46,7 +46,7 @@ def findings(work: Work[T, O], targets: Sequence[T], options: O, cluster: Cluste
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """A task that gives its units' events as rows."""
+    """The function of a task: yields its units' events as rows."""
 
     rows_of: RowsOf
 

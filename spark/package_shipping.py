@@ -25,7 +25,7 @@ _checked: "weakref.WeakSet[SparkContext]" = weakref.WeakSet()
 
 
 def ship_where_missing(context: "SparkContext", notify: Notify) -> None:
-    """Have kseg of this version on all nodes; asks them once for each context. say: told when it had to be shipped.
+    """Make sure that all nodes have kseg of this version; asks them once per context. say: told when it had to be shipped.
 
     Raises what Spark raises when the nodes cannot run Python at all.
     """
@@ -70,7 +70,7 @@ def _versions_on_nodes(context: "SparkContext") -> list[NodeVersion]:
 
 
 def _version_probe() -> Callable[[Iterable[int]], Iterator[NodeVersion]]:
-    """What to ask a node, as a function that travels by value: it must stand without this module."""
+    """The question for a node, as a function that is pickled by value, so it must not need this module."""
     pattern, wanted = r"""^__version__ = "([^"]*)"$""", __version__
 
     def probe(_numbers: Iterable[int]) -> Iterator[NodeVersion]:

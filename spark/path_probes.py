@@ -21,7 +21,7 @@ PROBES_PER_TASK = 500
 
 @dataclass(frozen=True, slots=True)
 class ProbeTask:
-    """What one task looks at. look: what it tells of a list of paths, one answer for each."""
+    """The paths of one task. look: gives one answer for each of a list of paths."""
 
     run: scheduling.TaskRun[Any, Any]
     probe: Callable[[Sequence[str]], Sequence[Any]]
@@ -29,7 +29,7 @@ class ProbeTask:
 
 
 def run_probes(tasks: Iterable[ProbeTask]) -> Iterator[Any]:
-    """A task's life: the answer for each path, or that this node does not see what it should look at."""
+    """Run in a task: the answer for each path, or the report that this node does not see the files."""
     for task in tasks:
         not_visible = scheduling.enter_run(task.run)
         if not_visible is not None:

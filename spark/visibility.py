@@ -35,7 +35,7 @@ class FileSample:
 
 @dataclass(frozen=True, slots=True)
 class DirectorySample:
-    """A directory as the driver sees it. names: of some of what lies in it; whoever finds none of them sees another."""
+    """A directory as the driver sees it. names: some of its entries; a node that finds none of them sees another directory."""
 
     path: str
     names: tuple[str, ...]
@@ -78,7 +78,7 @@ def first_not_visible(marks: Sequence[FileSample]) -> NotVisible | None:
 
 
 def directory_sample(path: str) -> DirectorySample:
-    """Of a directory, or of the nearest one above it that is there."""
+    """A sample of a directory, or of its nearest existing parent."""
     path = places.abspath(path)
     while not places.isdir(path) and os.path.dirname(path) != path:
         path = os.path.dirname(path)
@@ -99,7 +99,7 @@ def check_directory_sample(seen: DirectorySample) -> None:
 
 
 def file_sample(path: str) -> FileSample | None:
-    """Of one file; None where the driver cannot read it either."""
+    """A sample of one file; None where the driver cannot read it either."""
     return _landmark(path)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def records(session: "SparkSession", targets: Sequence[Target], options: ExportOptions) -> "DataFrame":
-    """What `options` select of the targets, damage passed over."""
+    """The records of the targets that `options` select; damage is skipped."""
     want = options.selection
     bounds = {
         "fromOffset": want.from_offset,
@@ -168,7 +168,7 @@ def _asked(frame: "DataFrame", want: Selection, key: str) -> "DataFrame":
 
 
 class _Search:
-    """Whether a key matches somewhere. Travels to the tasks."""
+    """The search for a key pattern, sent to the tasks."""
 
     def __init__(self, pattern: bytes) -> None:
         self._pattern = re.compile(pattern)
@@ -178,7 +178,7 @@ class _Search:
 
 
 def _limited(frame: "DataFrame", limit: int) -> "DataFrame":
-    """The first records of each partition; two directories of one name are two."""
+    """The first records of each partition directory; two directories with one name count as two."""
     from pyspark.sql import Window
     from pyspark.sql.functions import col, regexp_replace, row_number
 

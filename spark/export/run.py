@@ -198,7 +198,7 @@ class _Run:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Whatever Spark throws, as a sentence."""
+        """An exception of Spark as a sentence."""
         options = self._options
         try:
             yield
@@ -226,7 +226,7 @@ def _writing(options: ExportOptions) -> Mapping[str, str]:
 
 @contextmanager
 def _set(spark: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings of the session for a while: it may be somebody else's."""
+    """Change settings of the session and restore them afterwards: the session may belong to the caller."""
     before = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)

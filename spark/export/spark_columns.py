@@ -15,7 +15,7 @@ _ENCODED = ("key", "value")
 
 
 def shaped(frame: "DataFrame", options: ExportOptions) -> "DataFrame":
-    """The columns to write, those by which directories are made included. The session's time zone is UTC."""
+    """The columns to write, including those to partition by. The session's time zone is UTC."""
     chosen: list[Column] = []
     for field in RECORD_FIELDS:
         name = field.name
@@ -85,7 +85,7 @@ def _as_text(column: "Column", mode: str) -> "Column":
 
 
 def _base64(column: "Column") -> "Column":
-    """On one line: Spark breaks it into many, unless its settings say no."""
+    """Base64 on one line; Spark breaks it into many unless configured otherwise."""
     return F.replace(F.base64(column), F.lit("\r\n"), F.lit(""))
 
 

@@ -86,7 +86,7 @@ def prepared(cluster: ClusterOptions, form: Form) -> ClusterOptions:
 
 
 def settings(form: Form, url: str) -> dict[str, str]:
-    """What a session must be told to write the table at `url`: of Iceberg, a catalog of the tables beside it."""
+    """Session settings for writing the table at `url`: for Iceberg, a catalog of the tables beside it."""
     if form is not Form.ICEBERG:
         return {}
     above, _ = _split(url)
@@ -129,7 +129,7 @@ def _split(url: str) -> tuple[str, str]:
 
 
 def _catalog(above: str) -> str:
-    """A session keeps a catalog once it was asked for: each directory has one of its own."""
+    """The name of the catalog of a directory. A session keeps a catalog once it was used, so each directory has its own."""
     return f"kseg_{crc32(above.encode()):08x}"
 
 
@@ -150,7 +150,7 @@ def check_jars(session: "SparkSession", form: Form) -> None:
 
 
 def misfit(error: Exception, form: Form, spark_version: str) -> UsageError | None:
-    """What to say when the jars turn out to be made for another Spark; None when that is not it."""
+    """A sentence for jars that were made for another Spark; None where that is not the cause."""
     needs = NEEDS.get(form)
     java = getattr(error, "java_exception", None)
     if needs is None or java is None:

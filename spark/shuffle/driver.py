@@ -25,7 +25,7 @@ R = TypeVar("R")
 
 
 class Jobs:
-    """For the partition at `path`."""
+    """Runs the jobs of a compaction of the partition at `path`."""
 
     def __init__(self, context: "SparkContext", path: str) -> None:
         self.context = context
@@ -47,7 +47,7 @@ class Jobs:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Around a job: whatever ends the driver's part of it ends all of it. Raises NoCluster where Spark gives up."""
+        """A context around a job: whatever ends the driver's part cancels the whole job. Raises NoCluster where Spark gives up."""
         self.context.addJobTag(self._tag)
         try:
             yield
@@ -62,7 +62,7 @@ class Jobs:
 
 @dataclass(frozen=True, slots=True)
 class _Standing(Generic[I, R]):
-    """Work where the driver stands, on a node that sees what it sees."""
+    """Work in the driver's directory, on a node that sees the driver's files."""
 
     directory: str
     marks: tuple[FileSample, ...]

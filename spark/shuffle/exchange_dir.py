@@ -16,7 +16,7 @@ _PREFIX = ".work-"
 
 
 class ExchangeDir:
-    """On the file system of `directory`; made when it is asked for, and gone when it is closed.
+    """A temporary directory on the file system of `directory`, created on first use and removed by `close`.
 
     id: that nobody else has (`journal.new_run_id`).
     """
@@ -31,7 +31,7 @@ class ExchangeDir:
 
     @property
     def path(self) -> str:
-        """The directory, which is there. Raises Refused."""
+        """The path of the existing directory. Raises Refused."""
         if not self._is_made:
             self._make()
         return self._path
@@ -52,7 +52,7 @@ class ExchangeDir:
         self._claim.enter_context(claimed(self._path))
 
     def _sweep(self) -> None:
-        """Remove what nobody holds."""
+        """Remove exchange directories that no running process holds."""
         for name in self._disk.names(self._around):
             if name.startswith(_PREFIX):
                 path = os.path.join(self._around, name)
@@ -60,7 +60,7 @@ class ExchangeDir:
                     remove_with_files(self._disk, path)
 
     def close(self) -> None:
-        """Remove it, with all that was left in it."""
+        """Remove the directory with its contents."""
         self._claim.close()
         if self._is_made:
             with suppress(OSError):

@@ -25,7 +25,7 @@ from kseg.spark.shuffle.task_messages import GroupWork, PassWork, ShufflePlan
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """What became of a group. made: the new segment, None when nothing would be different; log_path, crc: of its log, None
+    """The outcome of rewriting a group. made: the new segment, None when nothing would be different; log_path, crc: of its log, None
     when it was only counted. damaged, overflowed: the number of the segment that ended it; findings: what is wrong. error: what the task
     cannot do."""
 

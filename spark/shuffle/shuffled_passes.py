@@ -58,7 +58,7 @@ JOB_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Learned:
-    """What the second step has left on the cluster, by group."""
+    """The results that the second step left on the cluster, by group."""
 
     plan: ShufflePlan
     groups: Sequence[GroupWork]
@@ -148,7 +148,7 @@ class ShuffledPasses:
         return works
 
     def _refuse_damage(self, log: LogBeingCleaned, dirty: Sequence[SegmentWork]) -> None:
-        """Where batches are damaged: what a pass over the dirty range would have met first."""
+        """Raise for the damage that a pass over the dirty range would have met first."""
         hurt = [at for at, work in enumerate(dirty) if not self._traced[work.number].is_whole]
         if hurt:
             for work, note in zip(dirty, self._jobs.over(dirty[: hurt[0] + 1], first_damage), strict=False):
@@ -292,7 +292,7 @@ def _numbers_of(group: GroupWork) -> range:
 
 
 def _taken(each: Rewritten, made: CleanerSegment) -> CleanerSegment:
-    """A segment that a task has made, with its log where it was left. Raises Refused."""
+    """Take over a segment that a task wrote, with its log where the task left it. Raises Refused."""
     if each.log_path is None:
         return made
     log = ScratchFile.found(each.log_path, made.size_bytes, each.crc)

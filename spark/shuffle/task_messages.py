@@ -31,7 +31,7 @@ PART_BYTES_PER_ROW = ROW_BYTES + ROW_BYTES * 3 // 2
 
 
 class WorkKind(IntEnum):
-    """What a message to a part of the hash space is."""
+    """The kinds of messages to a part of the hash space."""
 
     PUT = 0
     ASK = 1
@@ -67,18 +67,18 @@ def enter_directory(directory: str) -> None:
 
 
 def numbers(count: int) -> memoryview:
-    """Room for so many numbers of 8 bytes, all 0."""
+    """A zeroed array of 8-byte numbers."""
     return memoryview(array("q", bytes(OFFSET_BYTES * count)))
 
 
 def new_secret() -> tuple[int, int]:
-    """Nobody who does not know it can make two keys meet."""
+    """A random hash secret, without which nobody can construct colliding keys."""
     return int.from_bytes(os.urandom(8)), int.from_bytes(os.urandom(8))
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What a task found out about a segment. number: of the segment. findings: damage, in the order of its bytes.
+    """A task's findings about a segment. number: of the segment. findings: damage, in the order of its bytes.
     is_irregular: offsets do not ascend within it, so that an offset does not tell one record."""
 
     number: int

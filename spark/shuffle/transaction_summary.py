@@ -89,5 +89,5 @@ class _Tracer:
 
 
 def _count(begins: Sequence[int], after: int, to: int) -> int:
-    """How many lie behind `after`, and not behind `to`."""
+    """How many of the sorted numbers are above `after` and at most `to`."""
     return bisect_right(begins, to) - bisect_right(begins, after)

@@ -22,12 +22,12 @@ BATCH_BYTES = "kafka_batch_bytes"
 
 
 def register_functions(spark: "SparkSession") -> None:
-    """Make a session know them."""
+    """Register the functions with a session."""
     spark.udf.register(BATCH_BYTES, batch_bytes, "bigint")
 
 
 def batch_bytes(records: "Sequence[Row] | None", codec: str | None) -> int | None:
-    """See the module."""
+    """The size of a batch in bytes; the module's head gives the rules."""
     if not records or codec not in CODEC_NAMES:
         return None
     batch = NewBatch(

@@ -56,7 +56,7 @@ class GrownExtent:
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> Json:
-    """Sorted, so that equal offsets are equal texts: Spark compares those."""
+    """The offsets as sorted JSON: Spark compares the text."""
     made: Json = {}
     for (topic, partition), offset in sorted(offsets.items()):
         made.setdefault(topic, {})[str(partition)] = offset
@@ -64,7 +64,7 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> Json:
 
 
 def from_json(given: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """Raises UsageError for what is no progress of this source."""
+    """Parse offsets. Raises UsageError for JSON that is no progress of this source."""
     try:
         return {
             (topic, int(partition)): int(offset)
@@ -76,7 +76,7 @@ def from_json(given: Mapping[str, Mapping[str, int]]) -> Offsets:
 
 
 def again(work: Callable[[], T]) -> T:
-    """What `work` gives; done anew when a file was gone that had been there a moment ago."""
+    """The result of `work`, retried when a file disappeared meanwhile."""
     for _ in range(ATTEMPTS - 1):
         try:
             return work()
@@ -107,11 +107,11 @@ class GrowingLogs:
     def extents(
         self, partitions: Mapping[TopicPartition, PartitionTarget]
     ) -> dict[TopicPartition, GrownExtent]:
-        """What of each can be read now."""
+        """The extent of each log that can be read now."""
         return {where: again(lambda: self._extent(target)) for where, target in partitions.items()}  # noqa: B023
 
     def start_offset(self, target: PartitionTarget) -> int:
-        """Where a log starts now."""
+        """The current start offset of a log."""
 
         def start() -> int:
             with PartitionLog(target, is_live=True) as log:
@@ -120,7 +120,7 @@ class GrowingLogs:
         return again(start)
 
     def starting(self) -> Offsets:
-        """Where a query begins that has no checkpoint. Raises UsageError for partitions that are not named."""
+        """Start offsets of a query without a checkpoint. Raises UsageError for partitions that the option does not name."""
         partitions = self.partitions()
         bound = self._options.starting
         if isinstance(bound, AtOffsets | AtTimes):
@@ -193,14 +193,14 @@ def _check_named(bound: Bound, partitions: Iterable[TopicPartition]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a batch may read: up to where, and what was noticed to be lost."""
+    """The extent of a batch: where it ends, and the losses that were noticed."""
 
     end: Offsets
     losses: tuple[str, ...]
 
 
 def all_there_is(start: Offsets, extents: Mapping[TopicPartition, GrownExtent]) -> Step:
-    """Up to the end of every log."""
+    """A step to the end of every log."""
     losses = [f"{shown(where)} is gone" for where in sorted(start.keys() - extents.keys())]
     end = {}
     for where, extent in sorted(extents.items()):
@@ -218,7 +218,7 @@ def all_there_is(start: Offsets, extents: Mapping[TopicPartition, GrownExtent]) 
 def limited(
     start: Offsets, end: Offsets, extents: Mapping[TopicPartition, GrownExtent], most: int
 ) -> Offsets:
-    """At most about `most` offsets, shared among the partitions by what each has (Spark: KafkaMicroBatchStream)."""
+    """End offsets of a batch of about `most` offsets, shared among the partitions in proportion to what each has (Spark: KafkaMicroBatchStream)."""
     begins = {where: max(start.get(where, 0), extents[where].start_offset) for where in end}
     sizes = {where: end[where] - begins[where] for where in end if end[where] > begins[where]}
     total = sum(sizes.values())
@@ -232,12 +232,12 @@ def limited(
 
 
 def available(start: Offsets, end: Offsets, extents: Mapping[TopicPartition, GrownExtent]) -> int:
-    """How many offsets lie between."""
+    """How many offsets a step would read."""
     return sum(max(0, end[where] - max(start.get(where, 0), extents[where].start_offset)) for where in end)
 
 
 def missed(where: TopicPartition, next_offset: int, log_start: int) -> list[str]:
-    """What there is to say of a log that should be read from `next_offset` on, when it starts behind that."""
+    """The sentence about data lost from a log that should be read from `next_offset` on but starts behind it."""
     if log_start <= next_offset:
         return []
     return [f"{shown(where)} starts at offset {log_start}, and {next_offset} is next"]

@@ -37,7 +37,7 @@ _OTHER_NAMES: Final = {
 
 
 class Words:
-    """Options as they came, asked by name in whatever case."""
+    """Options as given, looked up case-insensitively."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = {name.lower(): value for name, value in given.items()}
@@ -137,7 +137,7 @@ class Words:
 
 
 def paths_of(words: Words, *, on_disk_only: bool = True) -> tuple[str, ...]:
-    """What `load` was given, one path or several. on_disk_only: object stores and tar archives, which are only read and do not grow, will
+    """The path or paths given to `load`. on_disk_only: object stores and tar archives, which are only read and do not grow, will
     not do. Raises UsageError for none, and for a place that is no path."""
     several = words.get("paths")
     if several is not None:
@@ -169,7 +169,7 @@ def _local_path(path: str, on_disk_only: bool) -> str:
 
 
 def _meant(name: str, known: Iterable[str]) -> str | None:
-    """The option that `name` (in lower case) is probably a slip of; None when none is near."""
+    """The option that `name` (in lower case) probably misspells; None when none is close."""
     by_lower = {each.lower(): each for each in known}
     other = {wrong.lower(): right.lower() for wrong, right in _OTHER_NAMES.items()}.get(name)
     if other in by_lower:
@@ -179,7 +179,7 @@ def _meant(name: str, known: Iterable[str]) -> str | None:
 
 
 def time_of(text: str, what: str, least_ms: int = 0) -> int:
-    """A moment in milliseconds since 1970. what: it is called in the sentence of the UsageError."""
+    """A moment in milliseconds since 1970. what: its name in the sentence of a UsageError."""
     try:
         value = read_time(text.strip())
     except (ValueError, OverflowError):

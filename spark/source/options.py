@@ -72,7 +72,7 @@ class AtTime:
 
 @dataclass(frozen=True, slots=True)
 class AtTimes:
-    """The same, with a time of its own for each partition."""
+    """As `AtTime`, with a time for each partition."""
 
     by_partition: Mapping[TopicPartition, int]
 
@@ -393,7 +393,7 @@ def _time_bound(words: Words, side: str) -> AtTime | AtTimes | None:
 
 
 def _wanted(words: Words, streaming: bool) -> Bounds:
-    """Of which records, whatever their partition. Raises UsageError."""
+    """The filter on records, independent of their partition. Raises UsageError."""
     if streaming:
         for name in ("fromOffset", "toOffset", "fromTimestamp", "toTimestamp"):
             if words.get(name) is not None:

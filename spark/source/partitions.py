@@ -28,7 +28,7 @@ NO_PARTITION = -1  # of a directory that is not named like a partition's
 
 @dataclass(frozen=True, slots=True)
 class SourcePartition:
-    """A log that is read. topic, partition: as its directory says."""
+    """A log to read. topic, partition: by its directory's name."""
 
     target: PartitionTarget | FileTarget
     topic: str
@@ -61,7 +61,7 @@ def places_of(options: SourceOptions) -> list[SourcePartition]:
 
 
 def absolute_paths(given: Sequence[str]) -> Iterator[str]:
-    """What paths and wildcards stand for; absolute, since tasks may stand elsewhere. Raises UnreadableInput for a
+    """The absolute paths that paths and wildcards match; tasks may have another working directory. Raises UnreadableInput for a
     wildcard that nothing matches."""
     for path in map(places.given, given):
         if places.lexists(path) or not glob.has_magic(path):

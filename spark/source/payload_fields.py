@@ -70,7 +70,7 @@ _SCALARS: Final[Mapping[str, DataType]] = {
 
 
 def without_large_decimals(kind: ColumnType) -> ColumnType:
-    """A type with JSON in the place of what Spark cannot hold."""
+    """A type in which JSON text replaces decimals too large for Spark."""
     match kind:
         case DecimalOf(precision, _) if precision > _MAX_DIGITS:
             return JSON_COLUMN
@@ -99,7 +99,7 @@ def spark_type(kind: ColumnType) -> DataType:
 
 
 def fields_of(side: str, kind: ColumnType, *, has_schemas: bool) -> list[StructField]:
-    """The columns in the place of a side that is decoded."""
+    """The columns that replace a decoded side."""
     metadata = {_METADATA: json.dumps(as_plain(kind))}
     fields = [
         StructField(side, spark_type(kind), metadata=metadata),
@@ -117,7 +117,7 @@ def bytes_field(side: str) -> StructField:
 
 
 def kind_in(schema: StructType, side: str) -> ColumnType | None:
-    """What the field of a side says that its values fit into; None where it says nothing, or something else than its type."""
+    """The kind that a side's field declares for its values; None where it declares none, or one that is not its type."""
     if side not in schema.names:
         return JSON_COLUMN  # nobody will see it
     field = schema[side]

@@ -39,7 +39,7 @@ def decoder_of(options: SourceOptions) -> PayloadDecoder:
 
 
 def kinds_of(options: SourceOptions, decoder: PayloadDecoder, schema: StructType | None = None) -> Kinds:
-    """What the decoded sides fit into. schema: of a read that names it. Raises UsageError where topics have different columns."""
+    """The kinds of the decoded sides. schema: of a read that names it. Raises UsageError where topics have different columns."""
     sides = [side for side in SIDES if options.decodes(side == "key")]
     if options.decoded_as == JSON:
         return dict.fromkeys(sides, JSON_COLUMN)
@@ -95,7 +95,7 @@ class DecodedBatches:
         self.columns = self._read_columns()
 
     def of(self, batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
-        """The asked columns of a batch that was read."""
+        """The requested columns of a batch."""
         decoded: dict[str, pa.Array] = {}
         for side in self._sides:
             decoded |= decoded_arrays(self._payloads, topic, side, batch, arrow_type(self._kinds[side]))
@@ -155,7 +155,7 @@ def _fit_to_spark(
 
 
 def _has_nanos(kind: pa.DataType) -> bool:
-    """Whether times lose digits on their way to microseconds: that is not a reason to refuse a value."""
+    """Whether times lose digits when converted to microseconds, which is no reason to refuse a value."""
     if pa.types.is_timestamp(kind):
         return bool(kind.unit == "ns")
     return any(_has_nanos(kind.field(at).type) for at in range(kind.num_fields))

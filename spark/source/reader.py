@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class LogPartition(InputPartition):
-    """What one task reads, and what it must see of it: as the driver saw it when it planned."""
+    """The input of one task, with samples of how the driver saw it when planning."""
 
     def __init__(self, pieces: Sequence[LogPiece], directory_sample: DirectorySample) -> None:
         super().__init__(None)
@@ -126,7 +126,7 @@ class LogReader(DataSourceReader):
 def records_in(
     pieces: Sequence[LogPiece], options: SourceOptions, columns: "Schema"
 ) -> "Iterator[RecordBatch]":
-    """The records of some pieces. Raises DataLoss at damage unless the options say to go on."""
+    """The records of some pieces. Raises DataLoss at damage if the options say to fail."""
     import pyarrow as pa
 
     for result in _results(pieces, options, columns):
@@ -142,7 +142,7 @@ def records_in(
 def findings_in(
     pieces: Sequence[LogPiece], options: SourceOptions, schema: "StructType"
 ) -> Iterator[tuple[object, ...]]:
-    """What is wrong with some pieces, as rows of `schema`."""
+    """The findings of some pieces, as rows of `schema`."""
     from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
     offset, value = StructField("offset", LongType()), StructField("value", BinaryType())
@@ -157,7 +157,7 @@ def findings_in(
 
 
 def finding_row(finding: Finding, piece: LogPiece) -> dict[str, object]:
-    """A finding by the names of its columns."""
+    """A finding as values by column name."""
     known = finding.as_row()
     numbers = {name: value for name, value in finding.numbers.items() if value is not None}
     return known | {
@@ -168,7 +168,7 @@ def finding_row(finding: Finding, piece: LogPiece) -> dict[str, object]:
 
 
 def columns_of(schema: "StructType") -> "Schema":
-    """The same columns as Arrow names them."""
+    """The Arrow schema of a Spark schema."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     knows_zones = "timezone" in signature(to_arrow_schema).parameters
@@ -177,7 +177,7 @@ def columns_of(schema: "StructType") -> "Schema":
 
 
 def reading_of(options: SourceOptions) -> Reading:
-    """What is wanted of each piece."""
+    """What to read of each piece."""
     return Reading(
         include_control=options.include_control,
         include_invalid=options.include_invalid,
@@ -188,7 +188,7 @@ def reading_of(options: SourceOptions) -> Reading:
 
 
 def redactor_of(options: SourceOptions) -> SecretValues | None:
-    """What keeps secrets out of the records; None where they are asked for."""
+    """The redactor that removes secrets from records; None where the options ask for them."""
     return None if options.show_secrets else SecretValues(connect_topics=options.connect_topics)
 
 

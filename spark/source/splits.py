@@ -47,11 +47,11 @@ MIN_PART_BYTES = 8 * 1024 * 1024  # nobody asked for smaller parts
 
 
 class DataLoss(UnreadableInput):
-    """What was asked for is not there, or not whole, and the query shall fail then."""
+    """Requested data is missing or incomplete, and failOnDataLoss is set."""
 
 
 def tasks_of(options: SourceOptions) -> list[tuple[LogPiece, ...]]:
-    """What each task reads, in order. Raises UsageError, UnreadableInput, DataLoss."""
+    """The pieces that each task reads, in order. Raises UsageError, UnreadableInput, DataLoss."""
     places = places_of(options)
     plan_options = ReadPlanOptions(
         read_committed=options.read_committed,
@@ -74,7 +74,7 @@ def tasks_of(options: SourceOptions) -> list[tuple[LogPiece, ...]]:
 
 
 def bounds_of(log: PartitionLog, where: TopicPartition, options: SourceOptions) -> Bounds:
-    """The offsets that options ask of a log. Raises DataLoss where they are gone, UsageError for a time without a record
+    """The offsets of a log that the options select. Raises DataLoss where they are gone, UsageError for a time without a record
     and for a start behind the end."""
     start = resolved(log, where, options.starting, options)
     if start is None and not isinstance(options.starting, AtEnd | AtOffsets):
@@ -93,7 +93,7 @@ def bounds_of(log: PartitionLog, where: TopicPartition, options: SourceOptions) 
 
 
 def resolved(log: PartitionLog, where: TopicPartition, bound: Bound, options: SourceOptions) -> int | None:
-    """The offset of one bound; None for an end of the log, and where no record reaches a time."""
+    """The offset of one bound; None for either end of the log, and where no record reaches the time."""
     match bound:
         case AtEnd():
             return None

@@ -203,7 +203,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _divided(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[OffsetRange]:
-    """As many parts as were asked for, by their offsets (minPartitions, maxRecordsPerPartition). Raises UsageError."""
+    """Divide ranges by offsets as minPartitions and maxRecordsPerPartition ask. Raises UsageError."""
     total = sum(each.end_offset - each.first_offset for each in ranges)
     made: list[OffsetRange] = []
     for each in ranges:
@@ -224,7 +224,7 @@ def _divided(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[Offs
 
 
 class _RangeReader:
-    """Reads one range. A file that is exchanged or removed under the reader is looked for anew."""
+    """Reads one range. Looks again for a file that is replaced or removed meanwhile."""
 
     def __init__(self, work: OffsetRange, options: SourceOptions, schema: "Schema") -> None:
         self._work, self._options, self._schema = work, options, schema
@@ -274,7 +274,7 @@ class _RangeReader:
         return [(stretch.piece, before[stretch.piece.path]) for stretch in stretches]
 
     def _read(self, piece: LogPiece, identity: tuple[int, int]) -> "Iterator[RecordBatch]":
-        """What a piece holds, once it is known that its positions are of the file that was opened."""
+        """Read a piece, once it is certain that its positions belong to the opened file."""
         items = results_of(piece, self._reading, self._schema, checks_headers=self._options.check_headers)
         is_checked = False
         for item in items:
@@ -296,7 +296,7 @@ class _RangeReader:
 
 
 class _Exchanged(UnreadableInput):
-    """Another file has the name of the one that was planned with."""
+    """Raised where another file has taken the name of a planned one."""
 
 
 def _identity(path: str) -> tuple[int, int]:

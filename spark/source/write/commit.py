@@ -108,7 +108,7 @@ def clear_staged(log_dir: str, run_ids: Iterable[str]) -> None:
 
 
 def clear_forgotten(log_dir: str, now_ms: int) -> None:
-    """Remove what the tasks of killed runs have left: files that nobody has written to for a day."""
+    """Remove files that the tasks of killed runs left behind: those not written to for a day."""
     for name in DISK.names(log_dir):
         path = os.path.join(log_dir, name)
         if name.startswith(STAGED_PREFIX):
@@ -130,7 +130,7 @@ def partitions_in(log_dir: str) -> dict[Key, str]:
 
 
 class LogDirLock:
-    """The lock of a log dir in which no half-done delivery lies: what one left is taken back. A context manager."""
+    """The lock of a log dir. Taking it rolls back a delivery that was left half done. A context manager."""
 
     def __init__(self, log_dir: str) -> None:
         self._lock = locked([log_dir])
@@ -163,7 +163,7 @@ def _take_back(journal: Journal) -> None:
 
 
 def _clear_set_aside(journal: Journal) -> None:
-    """A kill may have come between making a directory and its journal."""
+    """Remove directories that a kill left between their creation and their journal."""
     for place in partition_locations(journal):
         with suppress(FormatError):
             name = parse_partition_directory(os.path.basename(place.directory))
@@ -189,12 +189,12 @@ class _Item:
 
     @property
     def start_offset(self) -> int:
-        """Where it begins when it is new."""
+        """The start offset of a new partition."""
         return self.runs[0].first_offset if self.runs and self.runs[0].has_offsets else 0
 
 
 class _Course:
-    """One delivery from the plan to the last journal line. The lock is the caller's."""
+    """One delivery, from the plan to the last journal line. The caller holds the lock."""
 
     def __init__(self, joined: Mapping[Key, list[StagedRun]], delivery: Delivery) -> None:
         self._delivery = delivery
@@ -278,7 +278,7 @@ class _Course:
         sync_directory(what.log_dir)
 
     def _make(self, item: _Item, protection: LogDirProtection) -> int:
-        """A new partition under its name of a deleted one; its log end."""
+        """Create a partition under the name of a deleted one; returns its log end offset."""
         what = self._delivery
         directory = os.path.join(what.log_dir, self._set_aside[item.key])
         try:
@@ -298,7 +298,7 @@ class _Course:
         return self._append(item, writer, guard)
 
     def _grow(self, item: _Item, protection: LogDirProtection) -> int:
-        """Add to a partition that is there; its log end."""
+        """Append to an existing partition; returns its log end offset."""
         what = self._delivery
         directory = os.path.join(what.log_dir, item.name)
         target = PartitionTarget(directory, what.log_dir)
@@ -323,7 +323,7 @@ class _Course:
         return writer.next_offset
 
     def _replace(self, item: _Item) -> int:
-        """Put other records in the place of those of a partition that is there; its log end."""
+        """Replace the records of an existing partition; returns its log end offset."""
         what = self._delivery
         directory = os.path.join(what.log_dir, item.name)
         partition = OpenPartition(item.start_offset, what.rolls, now_ms=what.now_ms)
@@ -333,7 +333,7 @@ class _Course:
         return partition.next_offset
 
     def _topic_id(self, topic: str) -> str | None:
-        """As told, else that of another partition of the topic."""
+        """The topic id given by the user, else that of another partition of the topic."""
         if topic in self._delivery.topic_ids:
             return self._delivery.topic_ids[topic]
         for (other, _), name in self._there.items():
@@ -346,7 +346,7 @@ class _Course:
     # --- batches
 
     def _batches(self, item: _Item, partition: OpenPartition, latest_epoch: int) -> Iterator[bytes]:
-        """The batches with their places: each is written before the next is asked for."""
+        """The batches with their positions; each is written before the next is requested."""
         epoch = self._delivery.leader_epoch
         if epoch is None:
             epoch = latest_epoch
@@ -363,7 +363,7 @@ class _Course:
             remove_if_empty(DISK, os.path.join(self._delivery.log_dir, name))
 
     def _forget(self, journal: str) -> None:
-        """Nobody will undo this: its journals go, the log dir's last."""
+        """Remove the journals when no undo is wanted, that of the log dir last."""
         for item in self._items:
             place = JournalLocation(
                 os.path.join(self._delivery.log_dir, item.name), self._delivery.run_id, in_log_dir=False

@@ -24,7 +24,7 @@ _COUNT_POSITION = L.BATCH_HEADER - _COUNT.size
 
 
 def joined_runs(runs: Iterable[StagedRun]) -> dict[Key, list[StagedRun]]:
-    """The runs of each partition in the order in which they are written. Raises UsageError for runs that do not join."""
+    """The runs of each partition, in writing order. Raises UsageError for runs that cannot be joined."""
     found: dict[Key, list[StagedRun]] = {}
     for run in runs:
         found.setdefault((run.topic, run.partition), []).append(run)
@@ -46,7 +46,7 @@ def joined_runs(runs: Iterable[StagedRun]) -> dict[Key, list[StagedRun]]:
 
 
 class StagedFiles:
-    """The files that tasks have written into a log dir. Every method raises Refused for one that is not as written."""
+    """The files that tasks wrote into a log dir. Every method raises Refused for a file that was changed since."""
 
     def __init__(self, log_dir: str) -> None:
         self._log_dir = log_dir

@@ -49,7 +49,7 @@ _UNCOMPRESSED = ("uncompressed", "producer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """What a write was asked, checked. topic: of all rows, None: the column says. partitions: of every topic that is
+    """The checked options of a write. topic: of all rows, None: the column says. partitions: of every topic that is
     written, None: as many as are there. topic_ids: by topic; under "" the id of the only one. append_time: whether rows
     that do not say so themselves have LogAppendTime."""
 
@@ -104,7 +104,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 
 
 class _KafkaWords(Words):
-    """Options of which Kafka's own may stand with `kafka.` in front."""
+    """Options of which Kafka's own may be prefixed with `kafka.`."""
 
     def get(self, name: str) -> str | None:
         own = super().get(name)

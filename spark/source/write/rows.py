@@ -52,13 +52,13 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class RowColumns:
-    """Which column of a row is what: name → number."""
+    """The position of each known column in a row, by name."""
 
     at: Mapping[str, int]
 
     @classmethod
     def of(cls, schema: StructType, options: WriteOptions) -> "RowColumns":
-        """Of a DataFrame that is to be written. Raises UsageError for what cannot be."""
+        """The columns of a DataFrame to write. Raises UsageError for columns that cannot be written."""
         at: dict[str, int] = {}
         for number, column in enumerate(schema.fields):
             name = _SPELLED.get(column.name.lower())

@@ -45,7 +45,7 @@ class RunRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedRun:
-    """What one writer has for one partition. file: name of its file. chunks: (position, length in bytes) there, in order.
+    """The data of one writer for one partition. file: name of its file. chunks: (position, length in bytes) there, in order.
     end_offset: behind its last record. has_offsets: offsets are the records' own, else they count from 0."""
 
     topic: str
@@ -59,12 +59,12 @@ class StagedRun:
 
 
 def staged_name(run_id: str, task: int) -> str:
-    """A name for the file of one attempt of a task, that no other attempt has."""
+    """A unique file name for one attempt of a task."""
     return f"{_prefix(run_id)}{task}-{os.urandom(6).hex()}"
 
 
 def is_staged_by(name: str, run_id: str) -> bool:
-    """Whether it is the name of a file of that run."""
+    """Whether the name is that of a file of the run."""
     return name.startswith(_prefix(run_id))
 
 
@@ -74,7 +74,7 @@ def _prefix(run_id: str) -> str:
 
 @dataclass(slots=True)
 class _Open:
-    """The run of one partition while it is written. waiting: encoded and not in the file yet."""
+    """A partition's run while it is written. waiting: encoded batches that are not in the file yet."""
 
     has_offsets: bool
     first_offset: int
@@ -141,14 +141,14 @@ class RunWriter:
             self._put_all()
 
     def fits(self, partition: tuple[str, int], record: Record) -> bool:
-        """Whether a record without an offset comes into a batch that is open already, or the first of its partition."""
+        """Whether a record without an offset goes into an open batch, or is the first of its partition."""
         run = self._open.get(partition)
         if run is None or not run.records:
             return run is None
         return not self._is_full(run, run.next_offset, record_bytes(record))
 
     def close(self) -> tuple[StagedRun, ...]:
-        """Everything is in the file and on the disk; the runs in order of topic and partition."""
+        """Write and sync everything; returns the runs in order of topic and partition."""
         self._put_all()
         if self._file is not None:
             self._file.sync()

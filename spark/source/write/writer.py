@@ -60,7 +60,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What one attempt has written. task: its number among the tasks. run_id: of the write."""
+    """The output of one attempt. task: its number among the tasks. run_id: of the write."""
 
     task: int
     run_id: str
@@ -69,7 +69,7 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """One write, as driver and tasks know it. counts: partitions by topic before it. outlook: what a task must see."""
+    """One write, as driver and tasks share it. counts: partitions by topic before the write. outlook: what a task must see."""
 
     options: WriteOptions
     columns: RowColumns
@@ -88,7 +88,7 @@ class WriteJob:
         return cls(options, columns, new_run_id(_now_ms()), counts, directory_sample(options.log_dir))
 
     def write(self, batches: "Iterator[RecordBatch]") -> Written:
-        """The work of a task."""
+        """Write the rows of one task."""
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
         log_dir = self.options.log_dir
@@ -168,7 +168,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
         self._job.clear({self._job.run_id})
 
     def _tell_of_empty(self, delivery: Delivery, runs: Sequence[StagedRun]) -> None:
-        """Partitions that are overwritten with nothing stay, since a topic never has fewer."""
+        """Warn that partitions overwritten with nothing are kept, since a topic never loses partitions."""
         written = {(run.topic, run.partition) for run in runs}
         emptied = sorted(
             where
@@ -184,7 +184,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
             )
 
     def _is_there(self) -> bool:
-        """Whether what would be written already exists: the topic, or without the option topic anything."""
+        """Whether the target exists: the topic, or without the option `topic` any partition."""
         options = self._job.options
         there = partitions_in(options.log_dir)
         return any(options.topic in (None, topic) for topic, _ in there)
@@ -229,7 +229,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
 
 
 def _make(log_dir: str) -> None:
-    """The data directory and those above it that are missing, as Spark's own sinks make them. Raises Refused."""
+    """Create the data directory and its missing parents, as Spark's own sinks do. Raises Refused."""
     try:
         make_directories(os.path.abspath(log_dir), DISK)
     except OSError as error:
@@ -249,7 +249,7 @@ def _of_tasks(messages: Sequence[WriterCommitMessage | None]) -> tuple[list[Stag
 
 
 def _sink_id(options: WriteOptions) -> str:
-    """Under what a streaming query is known in the data directory: its own id, that its checkpoint keeps."""
+    """The id under which the data directory knows a streaming query: the query's own, which its checkpoint keeps."""
     found: object = options.sink_id
     if found is None and options.checkpoint is not None:
         path = os.path.join(options.checkpoint.removeprefix("file:"), "metadata")
