@@ -293,7 +293,7 @@ def _words(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _checkpointed(events: Iterator[Event], quiet: bool) -> Iterator[Event]:
-    """The events; what of the input was not appended is said on stderr."""
+    """The events, with a note on stderr about what of the input was passed over."""
     from kseg.change.append.append_result import AppendResult
 
     for event in events:

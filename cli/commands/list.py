@@ -155,7 +155,7 @@ def command(
 
 
 def _list_remote(request: "Request", json: bool, html: str | None, quiet: bool, verbose: bool) -> int:
-    """What is in tiered storage."""
+    """Show what is in tiered storage."""
     from kseg.cli.html.html_option import page_for
     from kseg.cli.render import Style, show
     from kseg.cli.run import clock_ms, notice, workers

@@ -262,7 +262,7 @@ def command(
         return command_line("doctor", {}, request) if unloadable and copy.output is None else ""
 
     def after_failure() -> str:
-        """What a broker cannot load, the other policy repairs."""
+        """After a load failure of policy kafka: the command with the other policy, which repairs it."""
         if in_place.apply or policy == DEFAULT_POLICY:
             return ""
         return command_line("recover", {name: plan[name] for name in plan if name != "--policy"}, request)
@@ -283,12 +283,12 @@ def command(
 
 
 def _registered(log_dirs: Sequence[str]) -> Mapping[int, tuple[str, ...]]:
-    """Read only where a meta.properties is lost."""
+    """The registered node and directory ids, read only where a meta.properties is lost."""
     from kseg.internal_topics.metadata.registered import registered_directories
 
     return registered_directories(log_dirs)
 
 
 def _acceptance(tally: "RunSummary") -> dict[str, object]:
-    """What a plan that counts unreadable bytes as lost needs to be carried out."""
+    """The option that a plan which counts unreadable bytes as lost needs."""
     return {"--accept-unreadable": True} if tally.unreadable else {}

@@ -25,7 +25,7 @@ def duration_words(duration_ms: int) -> str:
 
 
 def rough_duration_words(seconds: float) -> str:
-    """Of an estimate: `1 s` at least, `95 s`, `12 min`, `3 h`."""
+    """A rough estimate: `95 s`, `12 min`, `3 h`, never below `1 s`."""
     if seconds < 120:
         return f"{max(1, round(seconds))} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"

@@ -51,7 +51,7 @@ def _verdict(values: Values) -> str:
 
 
 def _lost(values: Values) -> Iterator[str]:
-    """What leaves the logs, or is not served."""
+    """The losses of a start: offsets cut off, partitions not loaded and not served."""
     cut = values["partitions_truncated"]
     if cut:
         yield f"it cuts {_listed(cut, _cut_words)}"

@@ -48,11 +48,11 @@ class ChangeReport(ABC):
 
     @abstractmethod
     def line(self, values: Values) -> str:
-        """What becomes of a partition that is worth a line of its own; empty for others."""
+        """The line of a partition that deserves its own; empty for others."""
 
     @abstractmethod
     def alike(self, values: Values) -> str:
-        """What becomes of a partition that is worth no line of its own, in words that many share."""
+        """The outcome of a partition without a line of its own, in words that many share."""
 
     def stake(self, _values: Values) -> "Stake":
         """What a partition with a line of its own stands to lose or to give: those with the most come first where there are many."""
@@ -74,7 +74,7 @@ class ChangeReport(ABC):
         return ""
 
     def is_answer(self, _values: Values) -> bool:
-        """Whether a row other than a result is always shown: it is what was asked for."""
+        """Whether a row other than a result is always shown because the user asked for it."""
         return False
 
     def finding(self, finding: Finding) -> None:
@@ -155,7 +155,7 @@ Stake = tuple[int, int]
 
 
 class _AlikePartitions:
-    """Partitions of which the same is said, and the names of the first of them."""
+    """Partitions that share one line, with the names of the first of them."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -181,7 +181,7 @@ class _AlikePartitions:
         yield from self._in_order
 
     def lines(self) -> Iterator[str]:
-        """Those with the most at stake first; the number of what is behind them."""
+        """The lines with the most at stake first, then the number of those left out."""
         if self.number <= _ALIKE_SHOWN:
             yield from self._in_order
             return
@@ -206,7 +206,7 @@ class _AlikePartitions:
 
 
 def incomplete_words(summary: RunSummary, others: str) -> str:
-    """The verdict where targets failed. others: what became of the others, empty where there are none."""
+    """The verdict where targets failed. others: the outcome of the others, empty where there are none."""
     words = f"INCOMPLETE: {len(summary.failed_paths):,} of {counted(summary.targets, 'target')} failed"
     return f"{words}; {others}" if others else words
 

@@ -10,7 +10,7 @@ _MOST = 3
 
 
 def carried_words(values: Mapping[str, Any]) -> Iterator[str]:
-    """Which lines the copies brought with them, and what to do with these; nothing where there are none."""
+    """The checkpoint lines that belong to the copies, and what to do with them; nothing where there are none."""
     checkpoints: Mapping[str, Mapping[str, int]] = values.get("checkpoints") or {}
     output = str(values.get("output"))
     for name, offsets in checkpoints.items():

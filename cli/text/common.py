@@ -12,7 +12,7 @@ Values = Mapping[str, Any]
 
 
 def damage_words(tally: RunSummary, noun: str = "file") -> str:
-    """`2 errors, 1 warning in 12 files`: the end of a dump that met something. noun: what a target is called."""
+    """`2 errors, 1 warning in 12 files`: the last line of a dump with findings. noun: what a target is called."""
     failed = len(tally.failed_paths)
     parts = [counted(tally.errors, "error"), counted(tally.warnings, "warning")]
     if failed:

@@ -118,7 +118,7 @@ def advice_for(row: Values | None) -> str | None:
 
 
 def _about(row: Values) -> Iterator[str]:
-    """What is to be said of a partition, the gravest first."""
+    """The facts about a partition, gravest first."""
     verdict, a, b = row["verdict"], row["a"], row["b"]
     if a is None or b is None:
         there = b if a is None else a

@@ -97,7 +97,7 @@ class DoctorReport:
         return Line("; ".join([f"SOUND: no errors{where}{warned}", *clauses]), GOOD)
 
     def _hurt(self) -> str:
-        """What clients notice though the files may be sound."""
+        """What clients notice even if the files are sound."""
         words = []
         if hanging := self._counts.get("transaction", 0):
             words.append(f"{counted(hanging, 'hanging transaction')}")

@@ -29,7 +29,7 @@ _PROBLEMS = {
 
 @dataclass(slots=True)
 class _Group:
-    """What the rows said of a group. lag: summed over its partitions, None when none is known."""
+    """The rows of one group. lag: summed over its partitions, None when none is known."""
 
     name: str
     type: str = ""
@@ -161,7 +161,7 @@ class GroupsReport:
     def reset_words(
         self, path: str, offsets: Sequence[tuple[str, str, int, int]], asked: Sequence[str]
     ) -> str:
-        """What was written, and the command that it is for."""
+        """The number of lines written, and the command that takes the file."""
         named = asked or tuple(dict.fromkeys(group for group, *_ in offsets))
         groups = " ".join(f"--group {shlex.quote(name)}" for name in named[:_SHOWN])
         if len(named) > _SHOWN:

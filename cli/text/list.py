@@ -187,7 +187,7 @@ def _minute(time_ms: int | None) -> str:
 
 
 def with_topic_names(events: Iterator[Event], names: Mapping[str, str]) -> Iterator[Event]:
-    """The same events; rows of partitions with what the metadata log calls their topic id. names: by directory, as far as it was asked."""
+    """The same events; rows of partitions with the topic name that the metadata log has for their id. names: by directory, as far as it was asked."""
     for event in events:
         name = names.get(str(event.values.get("directory"))) if names and isinstance(event, Row) else None
         yield (
@@ -198,7 +198,7 @@ def with_topic_names(events: Iterator[Event], names: Mapping[str, str]) -> Itera
 
 
 def sums_first(events: Iterator[Event]) -> Iterator[Event]:
-    """The same events with each group of file rows behind the row that sums them up."""
+    """The same events with file rows behind the row that sums them up."""
     files: list[Event] = []
     for event in events:
         kind = event.values.get("type") if isinstance(event, Row) else None

@@ -53,7 +53,7 @@ def stays_unloadable(values: Values) -> bool:
 
 
 def _lost_replicas(values: Values) -> list[str]:
-    """Of a data directory: the partitions that a broker would make anew, with none to fetch them from."""
+    """The partitions of a data directory that a broker would create empty, without a replica to fetch from."""
     missing = values.get("replicas_missing") or ()
     return [str(each["partition"]) for each in missing if CATALOGUE[each["finding"]].severity == ERROR]
 
@@ -90,7 +90,7 @@ def _result(values: Values) -> Iterator[str]:
 
 
 def _sentence(doubt: object) -> str:
-    """A doubt says of a partition or a data directory what it `has`, `is` or `contains`, or of a file in it what is wrong."""
+    """The sentence for a doubt: about the partition or data directory (`has`, `is`, `contains`), or about a file in it."""
     text = visible(str(doubt))
     return f"it {text}" if text.startswith(_PREDICATES) else text
 
@@ -128,7 +128,7 @@ def _cost(cost: Values) -> str:
 
 
 def _expired(values: Values) -> Iterator[str]:
-    """That retention is part of the price, and by which limit."""
+    """How much of the loss is due to retention, and by which limit."""
     segments = int(values["costs"].get("kafka", {}).get("expired_segments") or 0)
     if segments:
         its = "its time index is" if segments == 1 else "their time indexes are"
@@ -137,7 +137,7 @@ def _expired(values: Values) -> Iterator[str]:
 
 
 def _lost(offsets: int, records: int | None) -> str:
-    """What consumers do not get any more."""
+    """The records that consumers lose."""
     if records is None:
         return (
             f"records in {counted(offsets, 'offset')} lost; how many is not known, as the damaged headers do not say it and not "
@@ -334,7 +334,7 @@ def short_cost_words(cost: Values) -> str:
 
 
 def _outcome(values: Values) -> str:
-    """The same as `_done` in words that many partitions share."""
+    """As `_done`, in words that many partitions share."""
     if values.get("output") and values.get("whole") is not False:
         steps = int(values.get("steps") or 0)
         return f"copied with {counted(steps, 'change')}" if steps else "copied as it is"

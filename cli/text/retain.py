@@ -86,7 +86,7 @@ def _bytes_words(size_bytes: int) -> str:
 
 
 def _goes(values: Values, size: Callable[[int], str] = _bytes_words) -> str:
-    """What goes of a partition. size: how bytes are told."""
+    """What retention deletes of a partition. size: formats bytes."""
     applied = values["applied"]
     words = []
     if values["deleted"]:

@@ -89,7 +89,7 @@ class VerifyReport:
 
 
 def looked_at_words(summary: RunSummary) -> str:
-    """What was looked at, where every byte went, what was found: the last line of verify."""
+    """The last line of verify: what was read, how its bytes are divided up, and what was found."""
     sums = summary.sums
     looked = ", ".join(
         counted(sums[name], noun)

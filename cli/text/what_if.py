@@ -58,7 +58,7 @@ class WhatIfReport:
             yield Line("intervals hold the true number with 95 % confidence; --sample SIZE narrows them")
 
     def _verdict(self) -> Line:
-        """The codec that makes all topics together smallest, batches as they are."""
+        """The codec with the smallest total over all topics, with batches as they are."""
         now = sum(topic["bytes"] for topic in self._topics)
         if not now:
             return Line("NOTHING TO WEIGH: no log has a batch", GOOD)
