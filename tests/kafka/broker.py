@@ -41,6 +41,12 @@ _COORDINATOR_SOON = (
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
+# right behind a start the broker has not heard of all its partitions
+_LEADER_SOON = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
 _SERVER_PORTS = 10_000, 32_768  # Linux gives outgoing connections those from 32768 on
 
 # What makes a broker small and quick: one partition for the internal topics, small preallocated indexes, housekeeping
@@ -89,13 +95,39 @@ class Consumed:
 def commit_offsets(consumer: Consumer, offsets: Sequence[TopicPartition] | None = None) -> None:
     """Commit, and ask again while the broker is still choosing or loading the group's coordinator. offsets: None for those consumed."""
     what = {} if offsets is None else {"offsets": [*offsets]}
+    _until_ready(lambda: consumer.commit(asynchronous=False, **what), _COORDINATOR_SOON)
+
+
+def watermarks(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
+    """Log start offset and high watermark, as soon as the broker leads the partition."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "log_level": 0})
+    try:
+        place = TopicPartition(topic, partition)
+        low, high = _until_ready(lambda: consumer.get_watermark_offsets(place, CLIENT_LIMIT_S), _LEADER_SOON)
+        return int(low), int(high)
+    finally:
+        consumer.close()
+
+
+def delete_records(bootstrap: str, topic: str, partition: int, before_offset: int) -> None:
+    """Move the log start offset to `before_offset`, as soon as the broker leads the partition."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+    def delete() -> None:
+        for future in admin.delete_records([TopicPartition(topic, partition, before_offset)]).values():
+            future.result(CLIENT_LIMIT_S)
+
+    _until_ready(delete, _LEADER_SOON)
+
+
+def _until_ready(ask: Callable[[], Any], not_yet: Sequence[int]) -> Any:
+    """The answer, asked for again while it is one of these errors."""
     deadline = time.monotonic() + CLIENT_LIMIT_S
     while True:
         try:
-            consumer.commit(asynchronous=False, **what)
-            return
+            return ask()
         except KafkaException as error:
-            if error.args[0].code() not in _COORDINATOR_SOON or time.monotonic() > deadline:
+            if error.args[0].code() not in not_yet or time.monotonic() > deadline:
                 raise
         time.sleep(0.1)
 

@@ -11,9 +11,6 @@ import pytest
 if "CI" not in os.environ:  # there its absence is an error
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
-
 from kseg.cli.main import run
 from kseg.segment.sidecar.checkpoint import (
     decode_offset_checkpoint,
@@ -21,7 +18,7 @@ from kseg.segment.sidecar.checkpoint import (
     offsets_by_partition,
     with_offsets,
 )
-from tests.kafka.broker import CLIENT_LIMIT_S, Broker
+from tests.kafka.broker import Broker, delete_records, watermarks
 from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
@@ -36,24 +33,12 @@ CHECKPOINTS = (
 )
 
 
-def _ends(broker: Broker) -> tuple[int, int]:
-    """(log start, high watermark)"""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "nobody", "log_level": 0})
-    try:
-        low, high = consumer.get_watermark_offsets(TopicPartition("metro-none", 0), CLIENT_LIMIT_S)
-        return int(low), int(high)
-    finally:
-        consumer.close()
-
-
 @pytest.mark.evidence("copied-checkpoints")
 def test_a_broker_has_of_the_copy_what_it_had(capture_small: Path, tmp_path: Path) -> None:
     data = copy_tree(capture_small / "data", tmp_path / "data")
     with Broker(tmp_path / "first", data) as broker:
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-        for future in admin.delete_records([TopicPartition("metro-none", 0, START)]).values():
-            future.result(CLIENT_LIMIT_S)
-        ends, records = _ends(broker), broker.consume("metro-none")
+        delete_records(broker.bootstrap, "metro-none", 0, START)
+        ends, records = watermarks(broker.bootstrap, "metro-none", 0), broker.consume("metro-none")
     assert ends == (START, 160)
     output = tmp_path / "out"
     assert run(["recover", "--json", "--output", str(output), str(data / PARTITION)]) == 0
@@ -71,7 +56,7 @@ def test_a_broker_has_of_the_copy_what_it_had(capture_small: Path, tmp_path: Pat
         found = decode_offset_checkpoint((data / name).read_bytes())
         (data / name).write_bytes(encode_offset_checkpoint(with_offsets(found, dict(brought))))
     with Broker(tmp_path / "second", data) as broker:
-        assert _ends(broker) == ends
+        assert watermarks(broker.bootstrap, "metro-none", 0) == ends
         assert broker.consume("metro-none") == records
     with Broker(tmp_path / "third", bare) as broker:
-        assert _ends(broker)[0] == 0  # what the lines are for
+        assert watermarks(broker.bootstrap, "metro-none", 0)[0] == 0  # what the lines are for

@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,7 @@ class Riders:
     def __init__(self, broker: Broker, clients: GroupClients, root: Path) -> None:
         self._broker, self._clients, self._root = broker, clients, root
         self._members: dict[str, Consumer] = {}
+        self._group_of: dict[str, str] = {}
         self.moments: dict[str, Moment] = {}
 
     def join(self, name: str, group: str, protocol: str, *topics: str, instance: str | None = None) -> None:
@@ -84,24 +86,33 @@ class Riders:
         }
         self._members[name] = Consumer({**config, **timeout, **static})
         self._members[name].subscribe([*topics])
+        self._group_of[name] = group
 
     def leave(self, name: str) -> None:
         self._members.pop(name).close()
+        del self._group_of[name]
 
     def commit(self, name: str, topic: str, partition: int, offset: int) -> None:
-        commit_offsets(self._members[name], [TopicPartition(topic, partition, offset)])
+        """By a member that gets partitions: before it has joined, its commits are those of an unknown member."""
+        member = self._members[name]
+        self._poll_until(f"{name} has partitions", lambda: bool(member.assignment()))
+        commit_offsets(member, [TopicPartition(topic, partition, offset)])
 
     def moment(self, name: str, states: Mapping[str, tuple[str, str, int | None]]) -> None:
-        """Note down this moment as soon as each of these groups has its type, state and number of partitions (None for any), and
-        nothing changes."""
+        """Note down this moment as soon as each of these groups has its type, state, number of partitions (None for any) and all members
+        that have joined here, and nothing changes."""
+        joined = Counter(self._group_of.values())
 
         def is_there(truth: dict[str, Any]) -> bool:
             found = {row["group"]: (row["group_type"], row["state"]) for row in truth["groups"]}
             counts = dict.fromkeys(found, 0)
+            members = Counter(row["group"] for row in truth["members"])
             for row in truth["members"]:
                 counts[row["group"]] += len(row.get("active_tasks", row["assignment"]))
             return all(
-                found.get(group) == (kind, state) and count in (None, counts[group])
+                found.get(group) == (kind, state)
+                and count in (None, counts[group])
+                and joined[group] in (0, members[group])
                 for group, (kind, state, count) in states.items()
             )
 

@@ -11,13 +11,10 @@ import pytest
 if "CI" not in os.environ:  # there its absence is an error
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
-
 from kseg.cli.main import run
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.metadata_files import decode_meta_properties
-from tests.kafka.broker import CLIENT_LIMIT_S, Broker, BrokerFailed
+from tests.kafka.broker import Broker, BrokerFailed, delete_records, watermarks
 from tests.kafka.recovering import recover
 from tests.support.trees import copy_tree
 
@@ -32,9 +29,7 @@ def _stopped(capture: Path, root: Path) -> Path:
     """The capture, after records of metro-none were deleted by a real broker."""
     data = copy_tree(capture / "data", root / "data")
     with Broker(root / "first", data) as broker:
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-        for future in admin.delete_records([TopicPartition("metro-none", 0, START)]).values():
-            future.result(CLIENT_LIMIT_S)
+        delete_records(broker.bootstrap, "metro-none", 0, START)
     assert f"metro-none 0 {START}" in (data / LOG_STARTS).read_text()
     return data
 
@@ -48,12 +43,8 @@ def _lose(data: Path) -> None:
 
 
 def _earliest(broker: Broker) -> int:
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "nobody", "log_level": 0})
-    try:
-        low, _ = consumer.get_watermark_offsets(TopicPartition("metro-none", 0), CLIENT_LIMIT_S)
-        return int(low)
-    finally:
-        consumer.close()
+    low, _ = watermarks(broker.bootstrap, "metro-none", 0)
+    return low
 
 
 def _written_producers(broker: Broker) -> list[str]:
