@@ -43,7 +43,7 @@ def has_free_processor() -> bool:
 
 
 class ForkedWorker:
-    """life: the main function of the process, given the descriptors it reads from and writes to; others: workers that exist already.
+    """main: the main function of the process, given the descriptors it reads from and writes to. others: workers that exist already.
 
     reads, writes: this side's ends of the pipes. Raises OSError when the system allows no more processes or pipes.
     """

@@ -60,8 +60,8 @@ def run(
 ) -> Iterator[Event]:
     """The events of `work` over all targets, in the order of the targets; progress comes as soon as it is known.
 
-    finished: called after the last event of each target was taken. say: told in one sentence what is worth knowing
-    about the cluster. in_place: the work changes files of the targets. Raises UsageError where Spark is missing,
+    finished: called after the last event of each target was taken. notify: called with a sentence about the
+    cluster where there is something to know. in_place: the work changes files of the targets. Raises UsageError where Spark is missing,
     NoCluster where the cluster is, or does not see the files.
     """
     context = ready(cluster, notify)
@@ -85,7 +85,7 @@ def task_run(
 
 
 def ready(cluster: ClusterOptions, notify: Notify | None = None) -> "SparkContext":
-    """The context of a cluster whose nodes are up and have kseg. say, and what it raises: as for `run`."""
+    """The context of a cluster whose nodes are up and have kseg. notify, and what it raises: as for `run`."""
     notify = notify or _ignore
     context = sessions.get(cluster).sparkContext
     if not sessions.is_local(context.master or ""):
@@ -295,7 +295,7 @@ class _Run(Generic[T, O]):
         yield from self._outcome_events(unit, outcome)
 
     def _outcome_of(self, unit: Unit[T]) -> Outcome:
-        """Tried twice: nobody knows whether the flight that failed ever came to it, and a local master tries once."""
+        """Try a unit twice: the failed flight may never have reached it, and a local master does not retry."""
         shares = [Share(scheduling.narrowed(self._run, (unit,)), (unit,))]
         try:
             (outcome,) = self._outcomes(shares)

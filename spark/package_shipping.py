@@ -25,7 +25,7 @@ _checked: "weakref.WeakSet[SparkContext]" = weakref.WeakSet()
 
 
 def ship_where_missing(context: "SparkContext", notify: Notify) -> None:
-    """Make sure that all nodes have kseg of this version; asks them once per context. say: told when it had to be shipped.
+    """Make sure that all nodes have kseg of this version; asks them once per context. notify: called when kseg had to be shipped.
 
     Raises what Spark raises when the nodes cannot run Python at all.
     """

@@ -21,7 +21,7 @@ PROBES_PER_TASK = 500
 
 @dataclass(frozen=True, slots=True)
 class ProbeTask:
-    """The paths of one task. look: gives one answer for each of a list of paths."""
+    """The paths of one task. probe: gives one answer for each of a list of paths."""
 
     run: scheduling.TaskRun[Any, Any]
     probe: Callable[[Sequence[str]], Sequence[Any]]

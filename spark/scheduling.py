@@ -104,7 +104,7 @@ class Share(Generic[T, O]):
 @dataclass(frozen=True, slots=True)
 class TaskRun(Generic[T, O]):
     """What all shares of a run have in common. id: tells runs apart. directory: the working directory, which paths are
-    relative to. landmarks: what a node must see. room_bytes: for the answer of one task. chunk_bytes: of events before
+    relative to. file_samples: what a node must see. room_bytes: for the answer of one task. chunk_bytes: of events before
     they are packed."""
 
     id: str
@@ -137,7 +137,7 @@ def plan(work: Work[T, O], units: Sequence[Unit[T]], options: O, cores: int) -> 
 
 
 def weigh(targets: Sequence[T], probe: Probe | None = None) -> list[Unit[T]]:
-    """The targets as units. look: `weights`, or somebody who does the same faster for many paths."""
+    """The targets as units. probe: `weights`, or a function that does the same faster for many paths."""
     found = (probe or weights)([target.path for target in targets])
     return [
         Unit(number, target, weight)
@@ -177,7 +177,7 @@ def pack(units: Sequence[Unit[T]], cores: int, max_bytes: int) -> list[tuple[Uni
 
 
 def run_share(shares: Iterable[Share[T, O]]) -> Iterator[Outcome | NotVisible]:
-    """A task's life: the outcome of each unit of its share; or that this node does not see what it should work on."""
+    """Run in a task: the outcome of each unit of its share, or the report that this node does not see the files."""
     for share in shares:
         not_visible = enter_run(share.run)
         if not_visible is not None:
@@ -191,7 +191,7 @@ def run_share(shares: Iterable[Share[T, O]]) -> Iterator[Outcome | NotVisible]:
 
 
 def stream_share(shares: Iterable[Share[T, O]]) -> Iterator[tuple[bytes, int]]:
-    """A task's life that has one unit, and answers however much there is: its chunks, each with its progress."""
+    """Run in a task with one unit, whose answer may be of any size: its chunks, each with its progress."""
     for share in shares:
         enter_run(share.run)
         for unit in share.units:
@@ -199,7 +199,7 @@ def stream_share(shares: Iterable[Share[T, O]]) -> Iterator[tuple[bytes, int]]:
 
 
 def events_of(share: Share[T, O]) -> Iterator[tuple[Unit[T], Event]]:
-    """A task's life that hands over events as they are. Raises UnreadableInput where the node does not see the files."""
+    """Run in a task that returns its events as they are. Raises UnreadableInput where the node does not see the files."""
     not_visible = enter_run(share.run)
     if not_visible is not None:
         raise UnreadableInput(not_visible.sentence)

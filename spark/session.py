@@ -101,7 +101,7 @@ def is_over(context: "SparkContext") -> bool:
 def await_executors(context: "SparkContext", notify: Callable[[str], None]) -> None:
     """Wait until the cluster has given executors and gives no more: how many decides how the work is cut.
 
-    say: told when there are none for long. Raises NoCluster when Spark gives up.
+    notify: called when there are none for long. Raises NoCluster when Spark gives up.
     """
     began = changed = time.monotonic()
     count, has_notified = 0, False
@@ -183,7 +183,7 @@ def _check_master_reachable(master: str) -> None:
 
 
 def _connection_problem(address: str) -> str | None:
-    """What is in the way to `host:port`, in words; None when somebody listens there."""
+    """The reason why `host:port` cannot be reached, in words; None when a server listens there."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         return f"{address} (not HOST:PORT)"
@@ -250,7 +250,7 @@ def _settings(cluster: ClusterOptions) -> dict[str, str]:
 
 @contextmanager
 def _stderr_to_file(wanted: bool) -> "Iterator[IO[bytes] | None]":
-    """What is started inside writes its stderr into a file that nobody sees; everything as it is when `wanted`."""
+    """A context in which started processes write their stderr to a hidden file, unless `wanted`."""
     if wanted:
         yield None
         return

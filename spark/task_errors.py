@@ -28,7 +28,7 @@ def is_node_failure(error: Exception) -> bool:
 
 
 def is_a_bug(error: Exception) -> bool:
-    """Whether our own Python raised what nobody foresaw; else a process or its machine is gone, or is not able."""
+    """Whether our own Python raised an unexpected exception; otherwise a process or its machine is gone or incapable."""
     message = _message(error)
     return "Traceback (most recent call last)" in message and not _KSEG_ERROR.search(message)
 

@@ -43,7 +43,7 @@ class DirectorySample:
 
 @dataclass(frozen=True, slots=True)
 class NotVisible:
-    """A node that does not see a landmark. words: what is wrong with its path there."""
+    """A node that does not see a sampled file. problem: what is wrong with its path there."""
 
     host: str
     path: str

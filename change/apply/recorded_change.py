@@ -24,7 +24,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """journal: its journal. course: its steps. staged: the files made for them, None before the commit.
+    """journal: its journal. progress: of its steps. staged: the files made for them, None before the commit.
     elsewhere: the directory of this change in a quarantine elsewhere."""
 
     journal: Journal

@@ -55,7 +55,7 @@ _LIBRARIES = {
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """A decoded key or value. value: bytes as bytes, decimals as Decimal. encoding: what it was. schema, indexes: what it was
+    """A decoded key or value. value: bytes as bytes, decimals as Decimal. encoding: what it was. schema, message: what it was
     written with, None without a registry. converts: whether it can hold what JSON cannot."""
 
     value: Any

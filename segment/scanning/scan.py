@@ -72,8 +72,8 @@ def rows_for(size_bytes: int) -> int:
 
 
 class Scanner:
-    """Scans one segment's bytes. view: the whole file. base_offset: from its name (0 when unknown). trust: what was validated
-    before and need not be summed again. file: where the bytes come from, which knows its holes and what could not be read.
+    """Scans one segment's bytes. view: the whole file. base_offset: from its name (0 when unknown). skippable: what was validated
+    before, so its checksums are not computed again. file: where the bytes come from, which knows its holes and what could not be read.
     next_base: asked for the base offset of the next segment (None: there is none) where damage reaches to the end.
 
     `table` holds the batches of the last `fill` or of the block last yielded and is overwritten by the next.

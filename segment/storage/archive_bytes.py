@@ -1,6 +1,6 @@
 """The bytes of an archive: a file of this machine or an object, read by range; and its content in order where it is compressed.
 
-A compressed stream has no index. It is read from the beginning, forward only, and begun again when somebody wants what lies behind.
+A compressed stream has no index. It is read from the beginning, forward only, and from the beginning again for an earlier position.
 """
 
 import io

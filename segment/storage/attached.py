@@ -1,6 +1,6 @@
 """Which paths lead into which origin.
 
-`attach` looks at a path that somebody has given:
+`attach` looks at a path that the user gave:
 
     s3://bucket/backup/orders-0        a URL with a scheme: a store of fsspec, attached at s3://bucket
     backup.tar.zst                     a file with the name of a tar archive, which is a directory from then on
@@ -46,7 +46,7 @@ def is_tiered(path: str) -> bool:
 
 
 def is_elsewhere(path: str) -> bool:
-    """Whether a path that somebody has given leads into an object store or a tar archive, attached or not."""
+    """Whether a path that the user gave leads into an object store or a tar archive, attached or not."""
     found = _URL.match(path)
     if path.startswith(TIERED):
         return True
@@ -58,7 +58,7 @@ def is_elsewhere(path: str) -> bool:
 def attach(path: str) -> str:
     """Make what is below a given path readable where it lies in an origin; any other path is left alone.
 
-    Returns the path to go on with. Raises UsageError for a URL that nobody can read, and OSError where an origin cannot be opened.
+    Returns the path to go on with. Raises UsageError for a URL of an unknown scheme, and OSError where an origin cannot be opened.
     """
     if path.startswith(TIERED):
         _attach_tiered(path)

@@ -6,7 +6,7 @@ unnamed local file for as long as it is open:
     whole      every byte, read in order, in blocks of READ_BYTES. Up to IN_MEMORY_BYTES it is anonymous memory, else a scratch file in the
                folder for temporary files (TMPDIR), after a look at the room that is left there. The last few that were read are kept
                for a while: side files are opened again and again.
-    ranges     a sparse file of the same size, filled where somebody asks (`RangedCopy.need`), in whole blocks. Who asks for what follows
+    ranges     a sparse file of the same size, filled on demand (`RangedCopy.need`), in whole blocks. Who asks for what follows
                the last answer gets more at a time, up to READ_BYTES.
 
 What one process has fetched is its own. A file that is closed costs no room.

@@ -41,9 +41,9 @@ class DirEntry(Protocol):
 
 
 def given(path: str) -> str:
-    """A path that somebody has given, ready for the functions here: what it leads into is attached.
+    """Prepare a path that the user gave for the functions here: attach the origin that it leads into.
 
-    Raises UnreadableInput when an object store cannot be reached or an archive cannot be opened, UsageError for a URL that nobody reads.
+    Raises UnreadableInput when an object store cannot be reached or an archive cannot be opened, UsageError for a URL of an unknown scheme.
     """
     try:
         attached = attach(path)

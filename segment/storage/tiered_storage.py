@@ -40,7 +40,7 @@ _KEPT_BYTES = 64 << 20
 @dataclass(frozen=True, slots=True)
 class _Source:
     """Where a shown file is stored. path: of the object. stored: its item. start: of a side file in the object. manifest: of a log, else
-    None. is_encrypted: nobody can read it."""
+    None. is_encrypted: the content cannot be read."""
 
     path: str
     stored: Item

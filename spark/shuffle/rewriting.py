@@ -1,7 +1,7 @@
 """One group of segments on an executor: rewritten by the local second pass, which asks `Survivors`.
 
 A new log is written under a name of its own: that of the group and of the attempt. Two attempts at the same group never
-write to the same file, only one is told to the driver, and what nobody was told of is removed with the workplace.
+write to the same file, only one is told to the driver, and files that the driver was not told of are removed with the workplace.
 """
 
 import os

@@ -117,7 +117,7 @@ class ShuffledPasses:
         return end_offset
 
     def _here(self) -> LocalPasses:
-        """From now on in this process."""
+        """Switch to passes in this process."""
         self._local = LocalPasses(self._settings, self._dirty_bytes)
         return self._local
 

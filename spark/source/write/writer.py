@@ -2,7 +2,7 @@
 
 1. The driver checks columns and options, and sees how many partitions topics have already.
 2. Each attempt of a task writes its rows as whole batches into one file of its own in the data directory, under a name
-   that brokers and other attempts leave alone (`spark.source.write.staged_runs`). Killed, retried or run twice: a file more.
+   that brokers and other attempts leave alone (`spark.source.write.staged_runs`). Killed, retried or run twice, a task leaves one more file.
 3. The driver learns which attempts count, one of each task, and joins what they wrote in the order of the tasks
    (`spark.source.write.commit`). Only there partitions change, under the lock of the data directory and a journal.
 4. The files of all attempts go.
@@ -69,7 +69,7 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """One write, as driver and tasks share it. counts: partitions by topic before the write. outlook: what a task must see."""
+    """One write, as driver and tasks share it. counts: partitions by topic before the write. directory_sample: what a task must see."""
 
     options: WriteOptions
     columns: RowColumns
