@@ -10,7 +10,7 @@ from tests import cookbook
 
 PAGE = cookbook.PAGE.read_text(encoding="utf-8")
 SECTIONS = {section.name: section for section in cookbook.sections(PAGE)}
-PARTS = ["What you see", "Look", "Mend", "Be sure", "Go back"]
+PARTS = ["Symptoms", "Diagnosis", "Repair", "Verification", "Undo"]
 
 
 @pytest.mark.parametrize("name", SECTIONS)
@@ -40,5 +40,5 @@ def test_a_damaged_directory_is_sound_afterwards_and_as_before_at_the_end(sectio
         return
     commands = [line for block in section.blocks("console") for line in block.splitlines() if line.startswith("$ ")]  # fmt: skip
     assert commands[-1].startswith(("$ kseg undo ", "$ mv "))
-    sure = section.text[section.text.index("### Be sure") : section.text.index("### Go back")]
+    sure = section.text[section.text.index("### Verification") : section.text.index("### Undo")]
     assert "(exit status 0)" in sure and "DAMAGED" not in sure
