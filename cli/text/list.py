@@ -1,4 +1,4 @@
-"""The inventory as people read it: a line for each topic or partition, or with --verbose a paragraph and every file.
+"""The inventory as people read it: errors, then a line for each topic or partition, or with --verbose a paragraph and every file.
 
 The library lists the files first and sums them up after; on paper the sum comes first.
 """
@@ -102,6 +102,7 @@ class ListReport:
                 self._others.append(_entry(values))
 
     def opening(self, summary: RunSummary) -> Iterator[Line]:
+        yield from self._groups.lines(ERROR)
         for path, values in self._log_dirs.items():
             yield from map(Line, _log_dir(values, self._log_dir_bytes.get(path, 0)))
         if self._partitions == 1 and not self._log_dirs and "files" in self._alone:
@@ -110,7 +111,7 @@ class ListReport:
             yield from map(Line, self._table())
         elif not self._log_dirs:
             yield from map(Line, self._others)
-        for severity in (ERROR, WARNING, INFO):
+        for severity in (WARNING, INFO):
             yield from self._groups.lines(severity)
         for what, number in self._missing.items():
             yield Line(f"{counted(number, 'partition')} without {visible(what)} ({VERBOSE_SHOWS_ALL})")

@@ -132,6 +132,10 @@ class _LogReader:
             self._compare_with_files()
         self._note_tail(0 if snapshot is None else snapshot.end_offset)
         self._note_passed_over()
+        if as_of is not None and self._end_offset and not self._is_cut:
+            words = as_of.words_behind(self._end_offset - 1, self._timestamp_ms)
+            if words:
+                self._notes.append(Finding(_NOTE, self._path, words, first_offset=self._end_offset - 1))
         replay.finish()
         for offset, words in replay.problems[:_MAX_REPORTED]:
             self._doubt(f"the record at offset {offset} cannot be read: {words}", offset=offset)

@@ -12,9 +12,12 @@ from typing import NamedTuple
 from kseg.segment import header_tables as C
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import MappedFile
+from kseg.segment.moments import moment
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.values import dataclass
+
+_IDLE_MS = 1000  # the active controller is not silent for longer (metadata.max.idle.interval.ms: 500)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,17 @@ class AsOf:
     @property
     def words(self) -> str:
         return f"offset {self.offset}" if self.offset is not None else f"time {self.time_ms}"
+
+    def words_behind(self, last_offset: int, timestamp_ms: int) -> str:
+        """What to say where the log has this last record, all of which counts: empty unless it ends before this place."""
+        if self.offset is not None and self.offset > last_offset:
+            asked = f"offset {self.offset} is behind its end"
+        elif self.time_ms is not None and 0 <= timestamp_ms < self.time_ms - _IDLE_MS:
+            asked = f"{moment(self.time_ms)} is later"
+        else:
+            return ""
+        when = f" ({moment(timestamp_ms)})" if timestamp_ms >= 0 else ""
+        return f"the log ends at offset {last_offset}{when}, and {asked}: what happened in between is not known here"
 
 
 class PlaceInLog(NamedTuple):

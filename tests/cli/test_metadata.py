@@ -255,9 +255,31 @@ def test_the_end_of_the_log_is_no_earlier_state(
         assert run(["metadata", *words, str(capture_small / "data")]) == 0
         return capfd.readouterr().out
 
-    assert shown("--json", *place) == shown("--json")
-    assert shown(*place) == shown()
+    def state(*words: str) -> list[str]:
+        return [line for line in shown("--json", *words).splitlines() if is_state(line)]
+
+    def is_state(line: str) -> bool:
+        return json.loads(line)["type"] not in ("finding", "summary")
+
+    assert state(*place) == state()
+    notes = [line for line in shown(*place).splitlines() if line not in shown().splitlines()]
+    if place == ("--offset", "139"):
+        assert notes == []
+    else:
+        (note,) = notes
+        assert "the log ends at offset 139" in note and "not known here" in note
     assert shown("--json", "--offset", "138").count('"earlier":true') == 1
+
+
+def test_a_time_at_the_end_of_the_log_is_not_behind_it(
+    capture_small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A controller that is idle writes twice a second; who asks for a moment between two of its records asks for the end."""
+    log = capture_small / "data" / LOG
+    end_ms = one(rows(capfd, log), "metadata")["timestamp"]
+    assert of(rows(capfd, "--at", end_ms + 400, log), "finding") == []
+    (note,) = of(rows(capfd, "--at", end_ms + 60_000, log), "finding")
+    assert (note["id"], note["severity"], note["first_offset"]) == ("metadata-log-note", "info", 139)
 
 
 def test_before_the_first_record(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
