@@ -92,7 +92,9 @@ def partition_transactions(target: LogTarget, options: TransactionsOptions) -> I
             return
         if options.ended:
             for entry in replay.state.entries():
-                yield Row(_producer(entry, place, options.now_ms))
+                # of an emptied marker alone: no batch of this producer is left, and a broker that loads drops such an entry
+                if entry.producer_epoch >= 0:
+                    yield Row(_producer(entry, place, options.now_ms))
         yield Row(_partition(replay, place, log.directory, counts))
 
 

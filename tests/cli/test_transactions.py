@@ -12,9 +12,11 @@ import pytest
 from kseg.cli.main import run
 from kseg.internal_topics.transactions.transaction_rows import TransactionsOptions, _ended
 from kseg.jobs.events import Row, Text
+from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.header_tables import Columns
 from kseg.segment.json_line import json_line
 from kseg.segment.kernel import follow_transactions as T
+from kseg.segment.model import NewBatch
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, encode_snapshot
 from tests.internal_topics.coordinator_logs import T0, batch, data_batch, key, marker, value, write_segment
 
@@ -110,6 +112,26 @@ def test_committed_aborted_and_open(tmp_path: Path, capfd: pytest.CaptureFixture
         for row in found["producer"]
     ] == [(PID, 4, 4, 8), (8, 1, 0, None), (9, -1, 0, None)]
     assert [row["transactional_id"] for row in found["transactional_id"]] == ["other", "till"]
+
+
+def test_a_producer_of_an_emptied_marker_alone_is_none(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What a cleaner leaves of a transaction that is long over. A broker that starts on it describes no such producer."""
+    emptied = encode_batch(
+        NewBatch(
+            base_offset=5,
+            last_offset=5,
+            transactional=True,
+            control=True,
+            producer_id=8,
+            producer_epoch=1,
+        )
+    )
+    _orders(tmp_path, data_batch(0, PID, 0, count=3), marker(3, PID, 0), emptied)
+    found = _rows(capfd, *AS_OF, str(tmp_path))
+    assert [row["producer_id"] for row in found["producer"]] == [PID]
+    assert found["partition"][0]["log_end_offset"] == 6
 
 
 @pytest.mark.behaviour("X20")
