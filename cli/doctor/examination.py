@@ -12,6 +12,7 @@ Rows of other commands are passed on as those commands print them. Findings of 4
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -160,15 +161,18 @@ class Examination:
             return
         repairs: dict[str, RecoverResult] = {}
         failures: dict[str, str] = {}
+        ends_lost = Counter[str]()
         for event in self._over(recover, damaged, self._recover_options(damaged)):
             if isinstance(event, Failure):
                 failures[event.path] = event.sentence
             elif isinstance(event, Row) and isinstance(event.result, RecoverResult):
                 repairs[event.result.directory] = event.result
+            elif isinstance(event, Finding) and event.id == "transaction-end-lost":
+                ends_lost[event.path] += 1
         for path, damage in self._damage.items():
             if _stays_unloadable(damage, repairs.get(path)):
                 self._situation.unloadable.append(path)
-            yield Row(_damage_row(damage, repairs.get(path), failures.get(path)))
+            yield Row(_damage_row(damage, repairs.get(path), failures.get(path), ends_lost[path]))
 
     def _recover_options(self, damaged: Sequence[Target]) -> "RecoverOptions":
         from kseg.recovery.policy import LoadSettings
@@ -300,7 +304,9 @@ def _stays_unloadable(damage: _Damage, repair: "RecoverResult | None") -> bool:
     return bool(repair.costs["kafka"].get("dies_of")) and not is_metadata_log
 
 
-def _damage_row(damage: _Damage, repair: "RecoverResult | None", reason: str | None) -> dict[str, object]:
+def _damage_row(
+    damage: _Damage, repair: "RecoverResult | None", reason: str | None, ends_lost: int
+) -> dict[str, object]:
     return {
         "type": "damage",
         "partition": os.path.basename(places.abspath(damage.target.path)),
@@ -309,6 +315,7 @@ def _damage_row(damage: _Damage, repair: "RecoverResult | None", reason: str | N
         "findings": damage.errors,
         "costs": None if repair is None else repair.costs,
         "doubt": None if repair is None else repair.doubt,
+        "transaction_ends_lost": ends_lost,
         "reason": reason,
     }
 

@@ -178,7 +178,9 @@ class DoctorReport:
             broker = f"; a broker {short_cost_words(costs['kafka'])}" if "kafka" in costs else ""
             if "becomes-stray" in values["findings"]:
                 broker = "; a broker sets it aside as stray"
-            yield Line(f"{name}: `recover` {salvage}{broker}")
+            ends = values["transaction_ends_lost"]
+            also = f"; the end of {counted(ends, 'transaction')} may be lost" if ends else ""
+            yield Line(f"{name}: `recover` {salvage}{broker}{also}")
         yield from _more(self._counts.get("damage", 0), len(found[:_SHOWN]))
 
     def _hanging(self) -> Iterator[Line]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingGroups, Line
+from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingGroups, Line, severities_words
 from kseg.cli.run_summary import RunSummary
 from kseg.segment.counted import counted
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
@@ -89,6 +89,12 @@ class TransactionsReport:
             )
         is_open = self._counts["open"]
         words = f"; {counted(is_open, 'transaction')} in progress" if is_open else ""
+        if summary.errors:
+            partitions = counted(self._partitions, "partition")
+            return Line(
+                f"UNCERTAIN: nothing hangs in what can be read of {partitions}{words}; {severities_words(summary)}",
+                WARNING,
+            )
         return Line(f"NOTHING HANGS in {counted(self._partitions, 'partition')}{words}", GOOD)
 
     def _open_lines(self) -> Iterator[Line]:

@@ -3,7 +3,7 @@
 1. Every batch from the log start on goes through one replay, for the range of each transaction with data.
 2. What a broker remembers of producers is the newest snapshot that can be read, and the batches behind it: a second replay. Without a
    snapshot it is the first. Producers that were idle for long stay in it, as nobody knows when a broker last looked.
-3. Damage is passed over, as in every replay; `verify` tells it.
+3. Damage is passed over, as in every replay, and told: a marker that was lost there changes what is said of its transaction.
 
 A transaction is open when the broker's state says so: it begins where that says. One that is open by the log alone (a snapshot has lost
 it) holds back nobody, and is given apart.
@@ -14,11 +14,13 @@ from itertools import pairwise
 
 from kseg.segment import header_tables as C
 from kseg.segment.files import MappedFile
+from kseg.segment.findings import ERROR, Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.partition.derived_state import newest_snapshot
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.scanning.damage import Damage
+from kseg.segment.scanning.damage_findings import damage_finding, transaction_end_lost
 from kseg.segment.scanning.decode import Decoder
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.state.transaction_replay import TransactionReplay, UnfinishedTransaction
@@ -41,9 +43,9 @@ class PartitionReplay:
         self._state_from = self.start_offset if snapshot is None else snapshot[0]
         self.state = self.whole if snapshot is None else TransactionReplay(*snapshot)
 
-    def ended(self, only_state: bool = False) -> Iterator[Columns]:
-        """Tables of the transactions that ended (columns `E_…` of `kernel.follow_transactions`), valid until the next. only_state: read what
-        `state` needs and nothing else. Raises UnreadableInput."""
+    def ended(self, only_state: bool = False) -> Iterator[Columns | Finding]:
+        """Tables of the transactions that ended (columns `E_…` of `kernel.follow_transactions`), valid until the next, and what damage there
+        is between them. only_state: read what `state` needs and nothing else. Raises UnreadableInput."""
         first = self._state_from if only_state else self.start_offset
         for segment, following in pairwise([*self._log.segments, None]):
             assert segment is not None
@@ -74,12 +76,24 @@ class PartitionReplay:
                 return batch.base_timestamp_ms if batch.base_offset <= first_offset else None
         return None
 
-    def _segment(self, segment: LogSegment, first: int) -> Iterator[Columns]:
+    def _damage(self, path: str, damage: Damage) -> Iterator[Finding]:
+        finding = damage_finding(path, damage)
+        if finding.severity != ERROR:
+            return
+        yield finding
+        if finding.first_offset is not None and finding.last_offset is not None:
+            lost = finding.first_offset, finding.last_offset
+            for each in self.whole.unfinished():
+                producer, offsets = each[:2], (each.first_offset, each.last_offset)
+                yield transaction_end_lost(self._log.directory, producer, offsets, lost)
+
+    def _segment(self, segment: LogSegment, first: int) -> Iterator[Columns | Finding]:
         with MappedFile(segment.path) as file:
             decoder = Decoder(file.view, capacity=_DECODED_RECORDS)
             scanner = Scanner.over(file, segment.base_offset, next_base=segment.following_base)
             for block in scanner.blocks():
                 if isinstance(block, Damage):
+                    yield from self._damage(segment.path, block)
                     continue
                 row = _row_at(block, first)
                 if row < block.count:

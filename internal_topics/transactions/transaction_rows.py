@@ -13,6 +13,7 @@ from kseg.internal_topics.transactions.partition_replay import PartitionReplay
 from kseg.internal_topics.transactions.transaction_log import CoordinatorView, TransactionalId
 from kseg.internal_topics.transactions.transaction_verdicts import HANGING, TransactionVerdict, judge
 from kseg.jobs.events import Event, Row, Text
+from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.json_line import json_line
 from kseg.segment.kernel import follow_transactions as T
@@ -71,6 +72,11 @@ def partition_transactions(target: LogTarget, options: TransactionsOptions) -> I
         counts = dict(_NONE)
         names = {number: owners[0].transactional_id for number, owners in options.view.by_producer.items()}
         for table in replay.ended():
+            if isinstance(table, Finding):
+                producer_id = table.numbers.get("producer_id")
+                if not isinstance(producer_id, int) or options.wants(producer_id):
+                    yield table
+                continue
             yield from _ended(table, place, options, names, counts)
         for found in replay.state.unfinished():
             if options.wants(found.producer_id):

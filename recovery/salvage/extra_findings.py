@@ -17,6 +17,7 @@ from kseg.recovery.salvage.overlaps import (
 from kseg.recovery.verify.totals import SHOWN_PER_FILE
 from kseg.segment.counted import counted, offsets_words
 from kseg.segment.findings import Finding
+from kseg.segment.scanning.damage_findings import transaction_end_lost
 from kseg.segment.state.producer import OpenTransaction
 
 _RULES = {
@@ -62,30 +63,15 @@ def overlap_findings(logs: Logs, superseded: Sequence[Superseded]) -> Iterator[F
 def transaction_findings(
     path: str, cut: Iterable[tuple[OpenTransaction, tuple[int, int]]]
 ) -> Iterator[Finding]:
-    """Transactions that were open where offsets are lost: the lost offsets may include their marker."""
+    """Transactions that were open where offsets are lost, each once."""
     reported = set()
     for opened, (first, last) in cut:
         if (opened.producer_id, opened.first_offset) in reported:
             continue
         reported.add((opened.producer_id, opened.first_offset))
-        message = (
-            f"the transaction of producer {opened.producer_id} from offset {opened.first_offset} was open where "
-            f"{offsets_words(first, last)} {'is' if first == last else 'are'} lost; if its marker was among them, the transaction now extends to the next marker or stays open"
-        )
-        numbers: dict[str, int | str | bool | None] = {
-            "producer_id": opened.producer_id,
-            "producer_epoch": opened.producer_epoch,
-            "lost_first_offset": first,
-            "lost_last_offset": last,
-        }
-        yield Finding(
-            "transaction-end-lost",
-            path,
-            message,
-            first_offset=opened.first_offset,
-            last_offset=opened.last_offset,
-            numbers=numbers,
-        )
+        producer = opened.producer_id, opened.producer_epoch
+        offsets = opened.first_offset, opened.last_offset
+        yield transaction_end_lost(path, producer, offsets, (first, last))
 
 
 def without_repetition(findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -79,6 +79,32 @@ def _lost(lost: "LostRange") -> str:
     return f", {offsets_words(first, last)} ({counted(records, 'record')}) cannot be read"
 
 
+def transaction_end_lost(
+    path: str, producer: tuple[int, int], offsets: tuple[int, int | None], lost: tuple[int, int]
+) -> Finding:
+    """A transaction that was open where offsets are lost: the lost offsets may include its marker. producer: id and epoch. offsets: of
+    the transaction, the last one as far as it is known."""
+    (producer_id, producer_epoch), (first, last) = producer, lost
+    message = (
+        f"the transaction of producer {producer_id} from offset {offsets[0]} was open where "
+        f"{offsets_words(first, last)} {'is' if first == last else 'are'} lost; if its marker was among them, the transaction now extends to the next marker or stays open"
+    )
+    numbers: dict[str, int | str | bool | None] = {
+        "producer_id": producer_id,
+        "producer_epoch": producer_epoch,
+        "lost_first_offset": first,
+        "lost_last_offset": last,
+    }
+    return Finding(
+        "transaction-end-lost",
+        path,
+        message,
+        first_offset=offsets[0],
+        last_offset=offsets[1],
+        numbers=numbers,
+    )
+
+
 def undecodable(path: str, table: Columns, problem: "Problem") -> Finding:
     """A batch whose records cannot (all) be decoded."""
     row = problem.row

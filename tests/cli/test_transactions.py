@@ -114,6 +114,34 @@ def test_committed_aborted_and_open(tmp_path: Path, capfd: pytest.CaptureFixture
     assert [row["transactional_id"] for row in found["transactional_id"]] == ["other", "till"]
 
 
+@pytest.mark.parametrize(("lost", "open_first"), [(2, [0]), (3, [0, 2]), (5, [])])
+def test_damage_that_may_hold_a_marker_is_told(
+    lost: int, open_first: list[int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of the transactions that are open where bytes cannot be read nobody knows whether they ended there."""
+    parts = [
+        data_batch(0, PID, 0, count=2),
+        data_batch(2, 8, 0),
+        marker(3, PID, 0),
+        marker(4, 8, 0, is_abort=True),
+        batch(5, (b"k", b"v")),
+        batch(6, (b"k", b"v")),
+    ]
+    at = lost - 1  # the first batch has two records
+    parts[at] = parts[at][:-1] + bytes([parts[at][-1] ^ 0xFF])
+    path = _orders(tmp_path, *parts)
+    _state(tmp_path, _record("till", transactionStatus=COMPLETE_COMMIT))
+    found = _rows(capfd, *AS_OF, str(tmp_path), status=1)
+    errors = [row for row in found["finding"] if row["severity"] == "error"]
+    assert [(row["id"], row["path"], row["first_offset"]) for row in errors] == [("bad-crc", str(path), lost)]
+    ends = [row for row in found["finding"] if row["id"] == "transaction-end-lost"]
+    assert [row["first_offset"] for row in ends] == open_first
+    assert all(row["lost_first_offset"] == lost == row["lost_last_offset"] for row in ends)
+    run(["transactions", *AS_OF, str(tmp_path)])
+    head = capfd.readouterr().out.splitlines()[0]
+    assert head.startswith("HANGING:" if lost == 3 else "UNCERTAIN: nothing hangs in what can be read")
+
+
 def test_a_producer_of_an_emptied_marker_alone_is_none(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
