@@ -33,11 +33,11 @@ def fake_python(folder: Path, script: str) -> None:
     path.chmod(0o755)
 
 
-def prepare(folder: Path) -> subprocess.CompletedProcess[str]:
+def prepare(folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHON"}
     return subprocess.run(
         [str(folder / "bin" / "sh"), str(folder / ".ci" / "prepare")],
-        env=environment | {"PATH": str(folder / "bin")},
+        env=environment | {"PATH": str(folder / "bin")} | more,
         capture_output=True,
         text=True,
         check=False,
@@ -61,6 +61,20 @@ def test_a_python_without_venv(bare: Path) -> None:
     assert done.returncode == 1
     assert "has no venv module (on Debian and Ubuntu: apt install python3-venv)" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("timeout") is None, reason="no GNU timeout")
+def test_a_package_index_that_does_not_answer(bare: Path) -> None:
+    """The interpreter of .venv stands for a pip that waits for ever."""
+    for name in ("timeout", "true", "sleep"):
+        (bare / "bin" / name).symlink_to(str(shutil.which(name)))
+    (bare / ".venv" / "bin").mkdir(parents=True)
+    python = bare / ".venv" / "bin" / "python"
+    python.write_text('#!/bin/sh\ncase "$*" in *"pip install"*) exec sleep 600;; esac\n')
+    python.chmod(0o755)
+    done = prepare(bare, KSEG_SETUP_LIMIT_S="1")
+    assert done.returncode == 1
+    assert "cannot set up kseg: not finished after 1 seconds: pip could not install kseg" in done.stderr
 
 
 def test_continuous_integration_runs_the_test_command_of_the_readme() -> None:

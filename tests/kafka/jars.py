@@ -26,6 +26,14 @@ JAVA_PROJECT = Path(__file__).resolve().parent / "java"
 TARGET = JAVA_PROJECT / "target"
 ARCHIVE = TARGET / "broker.jsa"
 LEAST_JAVA = 17
+# Of a download by Maven, which waits for half an hour by itself: before the time that a test has is over.
+FETCH_LIMIT_S = 480
+MAVEN_LIMITS = (
+    "-Daether.connector.connectTimeout=20000",
+    "-Daether.connector.requestTimeout=60000",
+    "-Dmaven.wagon.rto=60000",
+)
+_failures: list[BuildFailed] = []  # of a download: the tests of a process do not wait for it one by one
 _JAR = TARGET / "kseg.jar"
 _BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable")
 
@@ -68,9 +76,15 @@ def _version(java: str) -> int:
 def class_path() -> str:
     """The class path of the oracle, the broker and the corpus maker; builds what is missing or stale."""
     check_tools()
+    if _failures:
+        raise _failures[0]
     with _build_lock():
         if not _is_built():
-            _fetch_jars()
+            try:
+                _fetch_jars()
+            except BuildFailed as failed:
+                _failures.append(failed)
+                raise
             _compile()
             _stamp_file().write_text(_stamp())
     return os.pathsep.join([str(_JAR), f"{TARGET}/libs/*"])
@@ -129,7 +143,8 @@ def _fetch_jars() -> None:
     if fetched.exists() and fetched.read_text() == pom_stamp:
         return
     shutil.rmtree(TARGET / "libs", ignore_errors=True)
-    _run([tool("mvn"), "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={TARGET / 'libs'}"])
+    maven = [tool("mvn"), "-q", "-B", *MAVEN_LIMITS]
+    run_build([*maven, "dependency:copy-dependencies", f"-DoutputDirectory={TARGET / 'libs'}"], JAVA_PROJECT)
     for jar in (TARGET / "libs").glob("*-test.jar"):
         _keep_classes(jar)
     fetched.write_text(pom_stamp)
@@ -151,7 +166,7 @@ def _compile() -> None:
     classes.mkdir()
     flags = ["--release", str(LEAST_JAVA), "-encoding", "UTF-8", "-proc:none", "-Xlint:all,-classfile,-path"]
     paths = ["-cp", f"{TARGET}/libs/*", "-d", str(classes)]
-    _run([tool("javac"), *flags, *paths, *map(str, _sources())])
+    run_build([tool("javac"), *flags, *paths, *map(str, _sources())], JAVA_PROJECT)
     ARCHIVE.unlink(missing_ok=True)  # it holds for one jar only
     with zipfile.ZipFile(_JAR, "w") as jar:  # Java archives no classes that lie in directories
         for top, paths_below in (
@@ -162,7 +177,16 @@ def _compile() -> None:
                 jar.write(path, path.relative_to(top))
 
 
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, cwd=JAVA_PROJECT, capture_output=True, text=True, check=False)
+def run_build(command: list[str], directory: Path) -> None:
+    """Run Maven or javac. Raises BuildFailed with what it said, also when it has not ended within FETCH_LIMIT_S."""
+    name = Path(command[0]).name
+    try:
+        done = subprocess.run(
+            command, cwd=directory, capture_output=True, text=True, check=False, timeout=FETCH_LIMIT_S
+        )
+    except subprocess.TimeoutExpired as late:
+        raise BuildFailed(
+            f"{name} has not ended within {FETCH_LIMIT_S} s: is the repository reachable?"
+        ) from late
     if done.returncode:
-        raise BuildFailed(f"{command[0]} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+        raise BuildFailed(f"{name} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")

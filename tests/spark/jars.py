@@ -5,10 +5,9 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import shutil
-import subprocess
 from pathlib import Path
 
-from tests.kafka.jars import BuildFailed, tool
+from tests.kafka.jars import MAVEN_LIMITS, run_build, tool
 
 PROJECT = Path(__file__).resolve().parent / "tables"
 TARGET = PROJECT / "target"
@@ -35,11 +34,10 @@ def _fetch(maven: str) -> None:
         maven,
         "-q",
         "-B",
+        *MAVEN_LIMITS,
         "dependency:copy-dependencies",
         "-DincludeScope=runtime",
         f"-DincludeGroupIds={GROUPS}",
         f"-DoutputDirectory={TARGET / 'libs'}",
     ]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise BuildFailed(f"mvn ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+    run_build(command, PROJECT)
