@@ -21,20 +21,11 @@ import os
 from contextlib import suppress
 
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Voter
-from kseg.internal_topics.metadata.metadata_log_files import (
-    SnapshotFile,
-    cluster_id_around,
-    furthest_known,
-    log_files,
-)
+from kseg.internal_topics.metadata.metadata_log_files import cluster_id_around, furthest_known, log_files
 from kseg.internal_topics.metadata.metadata_place import AsOf, PlaceInLog, find_place
 from kseg.internal_topics.metadata.metadata_replay import MetadataReplay, Watch
-from kseg.internal_topics.metadata.metadata_snapshot import (
-    ReadSnapshot,
-    read_snapshot,
-    take_kraft_version,
-    voters_after,
-)
+from kseg.internal_topics.metadata.metadata_snapshot import ReadSnapshot, take_kraft_version, voters_after
+from kseg.internal_topics.metadata.snapshot_choice import SnapshotChoice
 from kseg.segment import header_tables as C
 from kseg.segment.counted import offsets_words
 from kseg.segment.errors import FormatError, KsegError, UnreadableInput, cannot_read
@@ -118,13 +109,19 @@ class _LogReader:
         as_of = self._reading.as_of
         if as_of is not None:
             self._place = find_place(self._segments, as_of)
-        snapshot = self._first_snapshot() if self._reading.watch is not None else self._newest_snapshot()
-        replay = self._new_replay() if snapshot is None else snapshot.replay
+        choice = SnapshotChoice(self._files, as_of, self._place, self._reading.everything)
+        snapshot = choice.first() if self._reading.watch is not None else choice.newest()
+        self._is_cut = choice.is_cut
+        self._lost_reach = max((each.end_offset for each in choice.passed_over), default=0)
+        for each in choice.passed_over:
+            words = f"the snapshot cannot be used: {each.problem}"
+            self._notes.append(Finding(_NOTE, each.path, words))
+        replay = MetadataReplay(self._reading.everything) if snapshot is None else snapshot.replay
         if snapshot is not None:
             self._end_offset, self._epoch = snapshot.end_offset, snapshot.epoch
             self._timestamp_ms, self._voters = snapshot.timestamp_ms, snapshot.voters
         if as_of is not None:
-            self._check_reach(as_of, snapshot)
+            choice.check_reach(as_of, snapshot, self._path)
         replay.watch = self._reading.watch
         self._read_log(replay, snapshot)
         stop = self._place.end_offset
@@ -164,95 +161,10 @@ class _LogReader:
             notes=tuple(self._notes[:_MAX_REPORTED]),
         )
 
-    def _new_replay(self) -> MetadataReplay:
-        return MetadataReplay(self._reading.everything)
-
     def _doubt(
         self, message: str, path: str | None = None, offset: int | None = None, position: int | None = None
     ) -> None:
         self._doubts.append(Finding(_DOUBT, path or self._path, message, position, None, offset))
-
-    # --- snapshots
-
-    def _newest_snapshot(self) -> ReadSnapshot | None:
-        """The one to begin with. For an earlier state none that is beyond it."""
-        passed_over: list[ReadSnapshot] = []
-        found = None
-        for file in self._files.snapshots:
-            if self._is_beyond(file.end_offset, None):
-                self._is_cut = True
-                continue
-            snapshot = self._read_snapshot(file)
-            if snapshot.problem:
-                passed_over.append(snapshot)
-            elif not self._is_beyond(file.end_offset, snapshot.timestamp_ms):
-                found = snapshot
-                break
-            else:
-                self._is_cut = True
-        self._tell_passed_over(passed_over)
-        return found
-
-    def _first_snapshot(self) -> ReadSnapshot | None:
-        """The earliest one that the log continues, for who wants to see as much of the log as there is."""
-        start = self._log_start
-        if start in (None, 0):
-            return None if self._segments else self._newest_snapshot()
-        for file in reversed(self._files.snapshots):
-            if file.end_offset >= (start or 0) and not self._is_beyond(file.end_offset, None):
-                snapshot = self._read_snapshot(file)
-                if not snapshot.problem and not self._is_beyond(file.end_offset, snapshot.timestamp_ms):
-                    return snapshot
-        return self._newest_snapshot()
-
-    def _read_snapshot(self, file: SnapshotFile) -> ReadSnapshot:
-        return read_snapshot(file.path, file.end_offset, file.epoch, self._new_replay())
-
-    def _is_beyond(self, end_offset: int, timestamp_ms: int | None) -> bool:
-        """Whether a snapshot that ends there is beyond the state that is asked for."""
-        as_of = self._reading.as_of
-        if as_of is None:
-            return False
-        if as_of.time_ms is not None and timestamp_ms is not None and timestamp_ms > as_of.time_ms:
-            return True
-        first = self._place.first_passed_over
-        return first is not None and end_offset > first
-
-    def _tell_passed_over(self, snapshots: list[ReadSnapshot]) -> None:
-        for snapshot in snapshots:
-            words = f"the snapshot cannot be used: {snapshot.problem}"
-            self._notes.append(Finding(_NOTE, snapshot.path, words))
-        self._lost_reach = max((each.end_offset for each in snapshots), default=0)
-
-    @property
-    def _log_start(self) -> int | None:
-        return self._segments[0][0] if self._segments else None
-
-    def _check_reach(self, as_of: AsOf, snapshot: ReadSnapshot | None) -> None:
-        """Raises UnreadableInput when what lies between the snapshot and the wanted place is gone."""
-        begins = 0 if snapshot is None else snapshot.end_offset
-        start = self._log_start
-        if snapshot is not None and (start is None or start <= begins or self._place.end_offset == begins):
-            return
-        if snapshot is None and start == 0:
-            return
-        raise UnreadableInput(
-            f"{self._path} does not reach back to {as_of.words}: {self._reach_words(as_of, start)}"
-        )
-
-    def _reach_words(self, as_of: AsOf, start: int | None) -> str:
-        """From where on a state can be asked for."""
-        has = "there is no log" if start is None else f"the log starts at offset {start}"
-        for file in reversed(self._files.snapshots):
-            if start is not None and file.end_offset < start:
-                continue
-            snapshot = self._read_snapshot(file)
-            if not snapshot.problem:
-                since = f"the state can be asked for from offset {file.end_offset - 1} on"
-                if as_of.time_ms is not None:
-                    since += f", time {snapshot.timestamp_ms}"
-                return f"{has}, and the oldest usable snapshot ends before offset {file.end_offset}: {since}"
-        return f"{has}, and no snapshot can be used"
 
     # --- the log
 
