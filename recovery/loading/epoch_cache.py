@@ -1,4 +1,4 @@
-"""The leader epochs during a load, and the file that stores them (Kafka: LeaderEpochFileCache; fact sheet §5.5).
+"""Leader epochs during a load, and their checkpoint file (Kafka: LeaderEpochFileCache; fact sheet §5.5).
 
 The file is created empty when it is absent, and written when the history changes: by a batch that recovery finds, or by
 truncation to the ends of the log. A load that changes nothing does not rewrite even an irregular file.
@@ -69,8 +69,8 @@ class LoadedEpochs:
 
 
 def _exception_of(data: bytes) -> str:
-    """What Kafka throws for a checkpoint that cannot be read: mostly an IOException that it wraps, but numbers of
-    entries are parsed without a net, and so is the size of the list."""
+    """What Kafka throws for a checkpoint that cannot be read: mostly an IOException, which it wraps. A negative
+    number of entries and an entry with an invalid number throw other exceptions."""
     try:
         lines = read_lines(data)
     except FormatError:

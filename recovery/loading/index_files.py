@@ -27,7 +27,7 @@ I = TypeVar("I", OffsetIndex, TimeIndex)
 
 @lru_cache(maxsize=4)
 def _zeros(count: int) -> bytes:
-    """The content of an index before its first entry: megabytes that are never written, so one of each size is enough."""
+    """The content of an index before its first entry. These megabytes are never written, so one shared object per size is enough."""
     return bytes(count)
 
 
@@ -62,14 +62,14 @@ class IndexFile(Generic[I]):
 
     @property
     def reader(self) -> I:
-        """The entries; opens the file."""
+        """The entries. Opens the file if it is not open."""
         self.open()
         if self._reader is None:
             self._reader = self._kind(self._entries, self.base_offset, as_kafka=True)
         return self._reader
 
     def open(self) -> None:
-        """What the first question does."""
+        """Open or create the file, as a broker does at the first access."""
         if self._is_open:
             return
         self._is_open = True
@@ -85,8 +85,8 @@ class IndexFile(Generic[I]):
         self._is_as_found = True
 
     def open_if_visible(self) -> None:
-        """Open a file that is not there, or whose length is not a whole number of slots: that somebody opened
-        another one shows nowhere."""
+        """Open the file if it is missing or its length is not a whole number of slots; opening any
+        other file has no visible effect."""
         if not self.exists or self._load_state.size_bytes(self.name) % self._slot_bytes:
             self.open()
 
@@ -97,7 +97,7 @@ class IndexFile(Generic[I]):
         self.resize_to_full()
 
     def replace_entries(self, entries: bytes) -> None:
-        """The entries are now these, the length stays."""
+        """Replace all entries and keep the file length."""
         self._set_entries(entries)
 
     def truncate_to(self, offset: int) -> None:
@@ -111,7 +111,7 @@ class IndexFile(Generic[I]):
         self._resize(len(self._entries))
 
     def resize_to_nothing(self) -> None:
-        """What a load does to a time index that is not there."""
+        """Create an empty time index, as a load does if it is missing."""
         self.open()
         self._resize(0)
         self.write_back("created empty because it was missing")
@@ -122,7 +122,7 @@ class IndexFile(Generic[I]):
             self.write_back(self._load_state.why.get(self.name, _CLOSED))
 
     def finish(self, why: str) -> None:
-        """Trim the file and let go of it: the next question opens it again."""
+        """Trim and close the file; the next access opens it again."""
         self.trim()
         self.write_back(why)
         self._is_open = False
@@ -130,7 +130,7 @@ class IndexFile(Generic[I]):
         self._set_entries(b"")
 
     def write_back(self, why: str) -> None:
-        """Let the file have the bytes that a broker's has now."""
+        """Write the bytes that the broker's file has at this point."""
         if not self._is_open:
             return
         size = self._load_state.size_bytes(self.name) if self.exists else 0
@@ -229,7 +229,7 @@ class TxnIndexFile:
             self._appended += encode_aborted(entry)
 
     def write_back(self) -> None:
-        """Let the file have what was appended."""
+        """Write the appended entries to the file."""
         if self._appended:
             before = bytes(self._load_state.view(self.name)) if self.name in self._load_state.image else b""
             self._is_open = True

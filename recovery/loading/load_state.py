@@ -1,4 +1,4 @@
-"""The directory that a simulated load works on: an image that changes, the files it is read from, and the findings.
+"""State of a simulated load: the changing image of the directory, the files it is read from, and the findings.
 
 Every operation has a reason, kept by file name in `why`. Files are mapped on first use and unmapped when too many
 are; nothing on disk changes.
@@ -55,8 +55,8 @@ class LoadState:
     # --- looking
 
     def listing(self) -> list[str]:
-        """The names that a broker finds when it lists the segments. Snapshots it takes by their names alone, whether
-        it finds them or not."""
+        """The names that a broker finds when it lists the segments. Snapshots are known by name
+        only, whether or not they are listed."""
         return [name for name in self.image if is_seen_by_java(name)]
 
     @property
@@ -64,11 +64,11 @@ class LoadState:
         return os.path.basename(places.abspath(self.directory))
 
     def path(self, name: str) -> str:
-        """Of a file as shown to the user; of the directory for no name."""
+        """Path of a file as shown to the user; without a name, of the directory."""
         return os.path.join(self.directory, name) if name else self.directory
 
     def view(self, name: str) -> memoryview:
-        """The bytes of a file as it would be now. Raises UnreadableInput."""
+        """The bytes of a file in its simulated state. Raises UnreadableInput."""
         content = self.image.content(name)
         if not content:
             return memoryview(b"")
@@ -76,7 +76,7 @@ class LoadState:
         return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
     def scanner(self, name: str, base_offset: int, capacity: int = BATCHES_PER_TABLE) -> Scanner:
-        """Over a log as it would be now. Raises UnreadableInput."""
+        """A scanner over a log in its simulated state. Raises UnreadableInput."""
         source = self.source(name)
         is_as_found = source is not None and source.position == 0
         file = self._file(source.name) if source is not None and is_as_found else None
@@ -114,7 +114,7 @@ class LoadState:
     # --- changing
 
     def write(self, name: str, data: bytes, why: str) -> None:
-        """Make or replace a file. What is equal to the beginning of the file as it was found is that beginning."""
+        """Create or replace a file. Data equal to the beginning of the file as found is referenced, not stored."""
         self.image.write(name, [Span(name, 0, len(data))] if self._is_found(name, data) else data)
         self.why[name] = why
         self._note_snapshot(name)
@@ -135,7 +135,7 @@ class LoadState:
         self.why[name] = why
 
     def create_from(self, name: str, source: Span, why: str) -> None:
-        """Make a file of a piece of a file as found; its modification time is that file's."""
+        """Create a file from a range of a file as found, with that file's modification time."""
         self.image.write(name, [source], like=source.name)
         self.why[name] = why
 
@@ -147,7 +147,7 @@ class LoadState:
         self.findings.append(Finding(kind, self.path(name), message))
 
     def changes(self) -> dict[str, str]:
-        """The reasons, of the names only that differ from what was found."""
+        """The reasons by name, only for files that differ from those found."""
         return {
             name: why
             for name, why in self.why.items()
@@ -174,7 +174,7 @@ class LoadState:
 
 
 def offset_in_name(name: str) -> int:
-    """The number before the first dot; raises BrokerException where a broker stumbles over it."""
+    """The number before the first dot. Raises BrokerException if a broker fails to parse it."""
     digits, _, _ = name.partition(".")
     offset = parse_integer(digits, LONG_BITS)
     if offset is None:

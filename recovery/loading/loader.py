@@ -93,9 +93,9 @@ def _forget_side_files(load_state: LoadState, broker_state: BrokerState) -> Brok
 
 
 class _Load:
-    """One load. After `run`: the offsets of the log, the place as the load and a clean shutdown leave it.
+    """One load. After `run`: the offsets of the log, and the directory as the load and a clean shutdown leave it.
 
-    is_rebuild: that indexes are missing is not a finding, they were taken away.
+    is_rebuild: missing indexes are no finding, since they were removed on purpose.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class _Load:
                 segments.add(segment)
 
     def _has_sound_indexes(self, segment: LoadedSegment) -> bool:
-        """What a load looks at of the indexes: whether the offset index is there, and the transaction index sane."""
+        """The index checks of a load: whether the offset index exists, and whether the transaction index is sane."""
         load_state = self._load_state
         if not segment.offset_index.exists:
             if not self._is_rebuild:
@@ -196,7 +196,7 @@ class _Load:
         return True
 
     def _recover_segment(self, segment: LoadedSegment) -> int:
-        """Recover one segment with the producers of those before it; the bytes that left its log."""
+        """Recover one segment, starting from the producer state before it; returns the number of bytes truncated."""
         self.bytes_scanned += segment.size_bytes
         producers = LoadedProducers(self._load_state, self._settings)
         start = self._broker_state.log_start_offset
@@ -213,7 +213,7 @@ class _Load:
     # --- the log
 
     def _recover_log(self) -> int:
-        """Steps 4 and 5; the log end offset."""
+        """Steps 4 and 5; returns the log end offset."""
         broker_state, segments = self._broker_state, self._segments
         if not broker_state.is_clean:
             self._recover_unflushed()
@@ -246,7 +246,7 @@ class _Load:
                 return
 
     def _empty(self, segment: LoadedSegment, thrown: BrokerException) -> int:
-        """A segment with offsets out of order is cut at its first batch; the bytes that left it."""
+        """Truncate a segment with offsets out of order to 0 bytes; returns the number of bytes truncated."""
         found = segment.find(segment.base_offset)
         if found is not None and found.position < segment.size_bytes:
             path = self._load_state.path(segment.log_name)
@@ -300,7 +300,7 @@ class _Load:
         return min(self._batch_position(unstable), high_watermark)
 
     def _unstable(self, high_watermark: int) -> int | None:
-        """The first offset that is not decided below a high watermark, None when all are."""
+        """The first undecided offset below a high watermark, None if all are decided."""
         producers = self._producers
         offsets = [one.first_offset for one in producers.state.open_transactions]
         offsets = [offset for offset in offsets if offset not in producers.lost]
@@ -308,7 +308,7 @@ class _Load:
         return max(min(offsets), self.log_start_offset) if offsets else None
 
     def _batch_position(self, offset: int) -> int:
-        """Where the batch begins that holds an offset or follows it, the log end when there is none (Kafka:
+        """Position of the batch that contains an offset or follows it, the log end if there is none (Kafka:
         convertToOffsetMetadataOrThrow)."""
         segment = self._segments.floor(offset)
         if offset > self.log_end_offset or segment is None:

@@ -1,4 +1,4 @@
-"""What leaves the logs, as findings and as a list of removed bytes: a broker itself only logs a warning.
+"""Findings and a list of removed byte ranges for all that a load truncates; a broker itself only logs a warning.
 
 A broker truncates a segment at its first damage, so the bytes that it cuts off are scanned once more, to
 count the valid batches among them.
@@ -30,7 +30,7 @@ def report_truncation(
     next_offset: int | None,
     cause: Finding | None,
 ) -> str:
-    """The log `name` is about to be cut at `position`: note what that costs, and why.
+    """Record the cost of truncating the log `name` at `position`, and the reason.
 
     next_offset: after the last batch before the cut, None when there is none. cause: None when the bytes themselves
     say it. Returns the id of the finding that is to blame.
@@ -59,7 +59,7 @@ def report_truncation(
 def report_removed_log(
     load_state: LoadState, name: str, base_offset: int, cause: str, *, is_replaced: bool = False
 ) -> None:
-    """The whole log `name` is about to go. is_replaced: its offsets live on in other files."""
+    """Record the removal of the whole log `name`. is_replaced: other files contain its offsets."""
     source = load_state.source(name)
     if source is None or not source.length:
         return
@@ -116,7 +116,7 @@ def _batches_in(scanner: Scanner, damage: Damage) -> Iterator[tuple[int, int]]:
 
 
 def kept_ranges(load_state: LoadState) -> list[tuple[int, int]]:
-    """The offsets that the logs hold as they would be now, in order: by headers, as a broker sees them."""
+    """Offset ranges of the logs in their simulated state, sorted, taken from the headers as a broker does."""
     found: list[tuple[int, int]] = []
     for name in load_state.listing():
         if not name.endswith(L.LOG_SUFFIX):
@@ -133,7 +133,7 @@ def kept_ranges(load_state: LoadState) -> list[tuple[int, int]]:
 
 
 def without_kept(removed: Iterable[Removed], kept: Sequence[tuple[int, int]]) -> Iterator[Removed]:
-    """The same, with the number of records that no other log holds."""
+    """The same removed ranges, with the number of records that no other log contains."""
     for each in removed:
         first, last = each.first_offset, each.last_offset
         if first is None or last is None:

@@ -28,7 +28,7 @@ from kseg.segment.sidecar.index_builder import OVERFLOW, SegmentIndexes
 
 
 class _SplitPart:
-    """One new segment while it is filled: a valid run of the old log."""
+    """One new segment while it is filled: consecutive batches of the old log."""
 
     def __init__(self, base_offset: int, position: int, old: LoadedSegment) -> None:
         self.base_offset = base_offset
@@ -40,7 +40,7 @@ class _SplitPart:
         )
 
     def take(self, table: Columns, row: int) -> bool:
-        """The next batch; False when its last offset does not fit."""
+        """Append the next batch; False if its last offset does not fit."""
         position, size = table.at(C.POSITION, row), table.at(C.SIZE, row)
         refusal = self.indexes.add(
             position - self.position, size, table.at(C.LAST_OFFSET, row), table.at(C.MAX_TIMESTAMP, row)
@@ -56,7 +56,7 @@ class _SplitPart:
 
 
 def split_overflowed(segment: LoadedSegment, segments: LoadedSegments) -> list[int]:
-    """Split a segment and put the parts into its place; base offsets of what is gone. Raises BrokerException."""
+    """Split a segment and replace it by the parts; returns base offsets that no longer exist. Raises BrokerException."""
     if not segment.has_overflow():
         sentence = f"{segment.log_name} cannot be split: its last batch is in range"
         raise BrokerException(ILLEGAL_ARGUMENT, sentence)

@@ -22,7 +22,7 @@ def check_partition_metadata(load_state: LoadState) -> None:
 
 
 def _exception_of(data: bytes) -> str:
-    """Most faults are an IOException that Kafka wraps; a missing line is not, nor is a text that is not a uuid."""
+    """Most faults are an IOException, which Kafka wraps; a missing line and an invalid UUID are not."""
     try:
         lines = read_lines(data)
     except FormatError:

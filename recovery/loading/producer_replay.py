@@ -1,11 +1,11 @@
-"""Batches become producer state, in the two ways in which a broker does that (fact sheet §5.3).
+"""Build producer state from batches, in the two ways in which a broker does it (fact sheet §5.3).
 
 one by one   when it recovers a segment (Kafka: LogSegment.updateProducerState): the state is right after each batch
 together     when it replays a segment it does not recover (Kafka: UnifiedLog.loadProducersFromRecords): what each
              producer did in the segment is gathered first, then the producers enter the map in the order of another
              hash map, then the transactions that ended are taken out of the list of open ones
 
-The ways differ where a log contradicts itself: a producer that falls back to a former epoch within a segment keeps
+The two differ for an inconsistent log: a producer that falls back to a former epoch within a segment keeps
 its last batch only together; a transaction that begins twice at one offset ends the load only together.
 """
 
@@ -138,7 +138,7 @@ def _lost(producer_id: int, first_offset: int) -> BrokerException:
 
 @dataclass(slots=True)
 class SegmentReplay:
-    """What the producers did in one segment, gathered. before: the state that the segment is replayed upon."""
+    """The appends of all producers in one segment. before: the state at the start of the segment."""
 
     before: ProducerState
     _appends: ProducerState = field(default_factory=ProducerState)
@@ -149,7 +149,7 @@ class SegmentReplay:
     completed: list[tuple[int, int]] = field(default_factory=list)  # (first offset, offset of the marker)
 
     def take(self, decoder: Decoder, table: Columns) -> None:
-        """The next table of batches. Raises BrokerException where a broker's replay ends."""
+        """Add the next table of batches. Raises BrokerException if a broker's replay would fail there."""
         if max(table.column(C.PRODUCER_ID)) < 0:
             return
         row = self._appends.follow(table, 0, table.count)
@@ -184,7 +184,7 @@ class SegmentReplay:
         self._changed.add(producer_id)
 
     def merged(self) -> list[ProducerSnapshotEntry]:
-        """The producers afterwards, in the order in which a hash map is to be filled."""
+        """The resulting producers, in the order in which a broker inserts them into its hash map."""
         entries = {entry.producer_id: entry for entry in self.before.snapshot()}
         gathered = {entry.producer_id: entry for entry in self._appends.snapshot()}
         for producer_id in _in_hash_order(list(self._open)):
@@ -212,7 +212,7 @@ class SegmentReplay:
 
 
 def _in_hash_order(producer_ids: list[int]) -> list[int]:
-    """The order in which Kafka's map of gathered producers is walked, from the order in which they were met.
+    """The iteration order of Kafka's map of producers, from the order of insertion.
 
     It is filled by HashMap.computeIfAbsent, which puts a newcomer before the others of its bucket and lets the table
     grow only when it is asked for one more.

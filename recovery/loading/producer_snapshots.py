@@ -12,7 +12,7 @@ up to an offset:
    offset index leads to. At the bases of the last two segments a snapshot is taken on the way.
 4. A snapshot is taken at the offset.
 
-A snapshot is taken only if the state went on since the last one.
+A snapshot is taken only if the state has advanced since the last one.
 """
 
 from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, BrokerException
@@ -45,7 +45,7 @@ class LoadedProducers:
     # --- snapshots
 
     def take_snapshot(self) -> None:
-        """Write the state, if it went on since the last snapshot."""
+        """Write the state if it has advanced since the last snapshot."""
         offset = self.state.end_offset
         if offset <= self._last_snapshot_offset:
             return
@@ -57,7 +57,7 @@ class LoadedProducers:
         self._last_snapshot_offset = offset
 
     def remove_stray_snapshots(self, bases: list[int]) -> None:
-        """Only those at the bases of segments stay, and the largest other one if it is not below the last base."""
+        """Keep only snapshots at base offsets of segments, and the largest other one unless it is below the last base offset."""
         self._snapshots = self._load_state.list_snapshots()
         known = set(bases)
         stray = [offset for offset in sorted(self._snapshots) if offset not in known]
@@ -69,7 +69,7 @@ class LoadedProducers:
             self._delete(offset, "snapshot-stray", "belongs to no segment")
 
     def forget_snapshot_at(self, offset: int, why: str) -> None:
-        """The segment that begins there was removed, so its snapshot goes too, if it was there from the start."""
+        """Delete the snapshot of a removed segment, if it existed when the load began."""
         name = self._snapshots.pop(offset, None)
         if name is not None and name in self._load_state.image:
             self._load_state.remove(name, why)
@@ -144,7 +144,7 @@ class LoadedProducers:
         self._last_snapshot_offset = log_start_offset
 
     def _replay(self, segment: LoadedSegment, start: int, end_offset: int | None) -> None:
-        """Take in a segment from the batch that holds `start`; up to that of `end_offset`, None for all."""
+        """Replay a segment from the batch that contains `start` to the one with `end_offset`, None for all."""
         end = segment.size_bytes
         if end_offset is not None:
             found = segment.find(end_offset)

@@ -21,7 +21,7 @@ from kseg.segment.sidecar.index_writer import can_index_offset
 
 
 class LogRange(NamedTuple):
-    """Bytes of a `.log` that a read would give. base_offset: of their first batch."""
+    """Bytes of a `.log` that a read returns. base_offset: of their first batch."""
 
     position: int
     end: int
@@ -107,7 +107,7 @@ class LoadedSegment:
         return LogRange(found.position, end, found.base_offset)
 
     def next_offset(self) -> int:
-        """After the last batch; the base offset when there is none (Kafka: readNextOffset)."""
+        """The offset after the last batch; the base offset if there is none (Kafka: readNextOffset)."""
         size = self.size_bytes
         found = self.read(self.offset_index.reader.last_entry.offset, size, size)
         last = None if found is None else self.walk.last_offset(found.position, found.end)
@@ -161,7 +161,7 @@ class LoadedSegment:
         return TimeIndexEntry(timestamp, offset) if timestamp > last.timestamp_ms else last
 
     def close(self) -> None:
-        """What a clean shutdown does with its files."""
+        """Close the files as a clean shutdown does."""
         if self._largest is not None:
             self.time_index.append_at_close(self._largest)
         self.offset_index.close()
@@ -197,7 +197,7 @@ class LoadedSegments:
         return base_offset in self._by_base
 
     def add(self, segment: LoadedSegment) -> None:
-        """Take in a segment, in place of one that begins at the same offset."""
+        """Add a segment; it replaces one with the same base offset."""
         if segment.base_offset not in self._by_base:
             bisect.insort(self._bases, segment.base_offset)
         self._by_base[segment.base_offset] = segment

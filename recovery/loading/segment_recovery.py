@@ -117,7 +117,7 @@ class _Recovery:
                 return
 
     def _take(self, table: Columns, good: int) -> bool:
-        """The sound rows of a table; False when recovery stops within them."""
+        """Apply the valid rows of a table; False if recovery stops within them."""
         stop, unread, markers, thrown = self._read_markers(table, good)
         refused = self._indexes.add_rows(table, 0, stop)
         taken = stop if refused is None else refused[0]
@@ -136,7 +136,7 @@ class _Recovery:
         return unread >= good
 
     def _note_order(self, table: Columns, stop: int) -> None:
-        """A broker does not mind offsets that fall between index entries; whoever compares policies does."""
+        """Note whether offsets increase: a broker ignores decreases between index entries, but comparing the policies needs it."""
         if self._first is None:
             epoch = table.at(C.LEADER_EPOCH, 0) if table.at(C.MAGIC, 0) >= L.MAGIC_V2 else L.NO_LEADER_EPOCH
             self._first = table.at(C.BASE_OFFSET, 0), epoch
@@ -190,7 +190,7 @@ class _Recovery:
         return apply_rows(producers.state, self._decoder, table, stop, markers)
 
     def _check_lost_transactions(self, table: Columns, stop: int) -> None:
-        """A marker of a transaction that no list has any more ends the load."""
+        """A marker of a transaction that is in no list any more ends the load."""
         state = self._producers.state
         for row in rows_of_producers(table, stop):
             known = state.entry(table.at(C.PRODUCER_ID, row))
@@ -201,7 +201,7 @@ class _Recovery:
                 )
 
     def _store_indexes(self) -> None:
-        """The segment has the indexes as far as they are built."""
+        """Store the indexes in the segment, as far as they are built."""
         segment, indexes = self._segment, self._indexes
         segment.offset_index.replace_entries(indexes.offset_index.to_bytes())
         segment.time_index.replace_entries(indexes.time_index.to_bytes())

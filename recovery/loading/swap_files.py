@@ -71,7 +71,7 @@ def _remove_temporary_files(load_state: LoadState) -> list[str]:
 
 
 def _replaced_range(load_state: LoadState, settings: LoadSettings, swaps: list[str]) -> tuple[int, int]:
-    """Step 3: from the first offset to after the last; an empty range when no log is among them."""
+    """Step 3: from the first offset to the one after the last; an empty range if no `.log.swap` is among them."""
     begin, end = L.INT64_MAX, -L.INT64_MAX - 1
     for name in swaps:
         if name.removesuffix(L.SWAP_SUFFIX).endswith(L.LOG_SUFFIX):

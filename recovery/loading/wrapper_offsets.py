@@ -1,8 +1,8 @@
-"""The first offset of a compressed message set of magic 0 or 1, as a broker finds it out while it looks for an offset.
+"""The first offset of a compressed message set of magic 0 or 1, as a broker computes it during an offset lookup.
 
-Only its messages know it, so the set is decompressed, whatever its checksum; of each message nothing but offset, size
-and magic is checked (Kafka: AbstractLegacyRecordBatch.DeepRecordsIterator, LegacyRecord.value). Everything that is
-wrong throws, and what is thrown depends on what is wrong:
+Only the inner messages contain it, so the set is decompressed, whatever its checksum; of each message only offset, size
+and magic are checked (Kafka: AbstractLegacyRecordBatch.DeepRecordsIterator, LegacyRecord.value). Every fault
+throws, and the exception depends on the fault:
 
     key or value leave the message        IndexOutOfBoundsException, IllegalArgumentException
     no value, no message, zstd, bad magic, a wrapper's offset below its last message's   InvalidRecordException
@@ -34,7 +34,7 @@ class _Message(NamedTuple):
 
 
 def first_offset(message: memoryview, location: str) -> int:
-    """Of the wrapper `message` (offset and size fields included). location: for sentences. Raises BrokerException."""
+    """First offset of the wrapper `message` (offset and size fields included). location: for messages. Raises BrokerException."""
     wrapper_offset = _long_at(message, 0)
     magic = int.from_bytes(message[L.MAGIC_POSITION : L.MAGIC_POSITION + 1], "big", signed=True)
     codec = message[L.MAGIC_POSITION + 1] & L.CODEC_MASK

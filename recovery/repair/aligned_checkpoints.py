@@ -12,7 +12,7 @@ of 0 equals no entry (that is how a broker reads it) and is kept.
     first dirty        S if it is outside S … E, as in the broker's cleaner (LogCleanerManager.cleanableOffsets)
     offset of cleaner
 
-An unreadable file is rewritten from the partitions; none of its content is trusted. So is one that is empty or missing
+An unreadable file is rewritten from the partitions; none of its content is trusted. The same applies to one that is empty or missing
 after a clean shutdown, which writes all of them: a broker assumes 0 everywhere. The log starts in it left traces in the
 partitions (`segment.partition.log_start_trace`); recovery points were at the log ends, since everything was synced; high
 watermarks come from the other replicas. With an unreadable one a broker (4.3.1) loads the logs with offset 0 for all of
@@ -41,10 +41,10 @@ Key = tuple[str, int]
 class PartitionOutcome:
     """What a run of `recover` made of one partition; it can be pickled.
 
-    first_base_offset: the number of the first segment. recovery_point: as the policy has it (`Repair`). changed:
-    whether files of it were or would be changed. loses_bytes: whether bytes leave its logs. doubt: why the partition is not sound, empty when it is.
-    is_misplaced: it is sound, and the doubt is that a broker does not serve it from here. is_left_damaged: the doubt is about
-    damage that a broker does not look at, and that policy kafka leaves to it. is_known:
+    first_base_offset: the number of the first segment. recovery_point: as the policy determines it (`Repair`). changed:
+    whether any of its files was or would be changed. loses_bytes: whether bytes are removed from its logs. doubt: why the partition is not sound, empty when it is.
+    is_misplaced: the partition is sound, but a broker does not serve it from this directory. is_left_damaged: the doubt is about
+    damage that a broker does not read during a load, and that policy kafka leaves in place. is_known:
     False when the recovery failed, so that its offsets say nothing.
     """
 
@@ -62,7 +62,7 @@ class PartitionOutcome:
 
     @property
     def is_as_loaded(self) -> bool:
-        """Whether it is as a broker's load and a clean shutdown leave it, whatever else may be said of it."""
+        """Whether the partition is in the state that a broker's load and a clean shutdown leave behind, even if it has other findings."""
         return not self.doubt or self.is_misplaced or self.is_left_damaged
 
     @property
@@ -71,14 +71,14 @@ class PartitionOutcome:
 
     @property
     def has_checkpoints(self) -> bool:
-        """Whether a broker notes its offsets, and they are known: logs in use and moving here, not the metadata log."""
+        """Whether a broker writes checkpoint entries for this partition and its offsets are known: current and future logs, not the metadata log."""
         is_loaded = self.name.state in (PartitionState.LIVE, PartitionState.FUTURE)
         return self.is_known and is_loaded and not self.name.is_metadata_log
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointChange:
-    """One entry that was out of line. old, new: None = no entry."""
+    """One entry that had to change. old, new: None = no entry."""
 
     partition: str
     old: int | None
@@ -93,7 +93,7 @@ class CheckpointChange:
 @dataclass(frozen=True, slots=True)
 class AlignedCheckpoint:
     """entries: of the new file. changes: what differs for partitions of this run, in file order. dropped: entries of
-    partitions that are not here. problem: why the old file is not believed, empty when it is. is_readable: whether it could
+    partitions without a directory. problem: why the old file is not trusted, empty when it is. is_readable: whether it could
     be read."""
 
     entries: tuple[CheckpointEntry, ...]
@@ -119,11 +119,11 @@ def align(
     problem: str = "",
     traces: Mapping[Key, int] | None = None,
 ) -> AlignedCheckpoint:
-    """What the checkpoint `role` has to be.
+    """Compute the content that the checkpoint `role` must have.
 
     data: the file as found, None when it is absent. outcomes: the partitions of this run; entries of others stay.
-    present: (topic, partition) of every log in the data directory. problem: why the file is none that a broker
-    has left, though it can be read. traces: entries that a lost file must have had.
+    present: (topic, partition) of every log in the data directory. problem: why a broker cannot have
+    left the file in this state, although it can be parsed. traces: entries that a lost file must have had.
     """
     found, unreadable = _decoded(data)
     problem = unreadable or problem

@@ -10,7 +10,7 @@ from kseg.segment.partition.names import PartitionName, Role
 def broker_state_of(
     directory: str, name: PartitionName | None, log_dir: str | None, options: RecoverOptions
 ) -> BrokerState:
-    """For one partition: the user's word, else the files of its data directory, else 0 and unclean.
+    """State of one partition: from the options, else from the files of its data directory, else offset 0 and an unclean shutdown.
 
     directory: the partition's. name: None when the directory is not named like a partition. log_dir: None when the data directory is not known. An unreadable checkpoint counts as empty, as for a
     broker (Kafka: LogManager.loadLogs).
@@ -23,7 +23,7 @@ def broker_state_of(
         return log_dir_state.offset(role, name.topic, name.partition)
 
     def started() -> int | None:
-        """Where the log starts: the checkpoint's entry, or a trace of it where the file is lost."""
+        """The log start offset: the checkpoint entry, or the evidence left in the partition if the checkpoint is lost."""
         entry = checkpointed(Role.LOG_START_OFFSETS)
         if (
             entry is not None

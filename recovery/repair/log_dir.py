@@ -1,6 +1,6 @@
 """The files of a data directory after its partitions were repaired: checkpoints, leftovers, the clean-shutdown marker.
 
-The order, chosen so that a broker that opens the directory at any moment does no worse than recover:
+The order ensures that a broker that opens the directory at any moment does nothing worse than run recovery:
 
 1. Remove the marker first (`opening_plan`), before any partition changes: a broker trusts it and checks nothing.
 2. Repair the partitions; sync every file of those that are to be marked clean.
@@ -69,7 +69,7 @@ _CHECKPOINT_WORDS = {
 
 
 def opening_plan(log_dir: str, doubts: Sequence[str]) -> Plan:
-    """Takes the marker away before partitions change; empty when there is none, or no doubt.
+    """Plan that removes the marker before partitions change; empty without a marker or doubts.
 
     doubts: a sentence for each partition that is not sound, or is about to change. Raises UnreadableInput.
     """
@@ -90,7 +90,7 @@ def opening_plan(log_dir: str, doubts: Sequence[str]) -> Plan:
 
 
 def doubts_about(log_dir: str, outcomes: Iterable[PartitionOutcome]) -> list[str]:
-    """Why the data directory may not be called clean: a sentence for each log that is not sound or was not checked.
+    """Why the data directory must not be marked clean: a sentence for each log that is not sound or was not checked.
 
     A log that is scheduled for deletion is no longer a log. Raises UnreadableInput.
     """
@@ -124,11 +124,11 @@ def closing_plan(
     identity: IdentityRepair | None = None,
     missing: Collection[Key] = (),
 ) -> Plan:
-    """What the data directory's own files need once its partitions are as in `outcomes`.
+    """Plan for the data directory's own files once its partitions are as in `outcomes`.
 
-    mark_clean: write the marker. marker: the existing one before the run (`marker_of`). Where the partitions are
-    only planned it still does, and the plan has the step that makes it what it will be. identity: of meta.properties.
-    missing: partitions that have no directory here and should: what is noted of them counts again once they are back.
+    mark_clean: write the marker. marker: the existing one before the run (`marker_of`). If the partitions are
+    only planned it still exists, and the plan contains the step that changes it. identity: of meta.properties.
+    missing: partitions that should have a directory here and have none; their checkpoint entries are kept for when they return.
     The caller has synced every partition when `will_mark` is true.
     Raises Refused when `mark_clean` cannot be (nothing is planned then), UnreadableInput.
     """
@@ -155,7 +155,7 @@ def closing_plan(
 
 
 def marking_plan(log_dir: str, outcomes: Sequence[PartitionOutcome], marker: Marker) -> Plan:
-    """What becomes of the marker alone, once the segments of some partitions are repaired. Raises UnreadableInput."""
+    """Plan for the marker alone, after single segments were repaired. Raises UnreadableInput."""
     inputs = inputs_of(log_dir)
     marking = _marking(log_dir, outcomes, False, marker, looked_at=())
     steps = marking.steps(any(file.name == MARKER for file in inputs))
@@ -177,13 +177,13 @@ def reported_plan(
 def will_mark(
     log_dir: str, outcomes: Sequence[PartitionOutcome], *, mark_clean: bool, marker: Marker | None
 ) -> bool:
-    """Whether a marker is written: then every partition looked at has to be synced before. Raises UnreadableInput."""
+    """Whether a marker will be written, in which case every checked partition must be synced first. Raises UnreadableInput."""
     return _marking(log_dir, outcomes, mark_clean, marker).is_clean
 
 
 @dataclass(frozen=True, slots=True)
 class _Marking:
-    """is_clean: the marker vouches for what this run has done. content: of the marker, None where none is to lie there.
+    """is_clean: the marker covers the changes of this run. content: of the marker, None if there must be none.
     why: the reason. is_left: it is unchanged, whether it exists or not."""
 
     is_clean: bool = False
@@ -207,7 +207,7 @@ def _marking(
     marker: Marker | None,
     looked_at: Collection[PartitionName] | None = None,
 ) -> _Marking:
-    """looked_at: the partitions that were checked completely, None: those of the outcomes."""
+    """looked_at: the partitions that were checked completely; None means those in the outcomes."""
     is_there = has_marker(log_dir)
     if mark_clean:
         content = content_of_new(marker, outcomes)
@@ -244,7 +244,7 @@ def carried_entries(log_dir: str, plan: Plan, outcomes: Sequence[PartitionOutcom
 
 
 def plan_of_copy(plan: Plan) -> Plan:
-    """The closing plan for a copy: without lock and journals, which are of the original."""
+    """The closing plan for a copy, without the lock file and the journals, which belong to the original."""
     inputs = [
         file for file in plan.inputs if parse_file_name(file.name).role not in (Role.LOCK, Role.KSEG_JOURNAL)
     ]
@@ -252,7 +252,7 @@ def plan_of_copy(plan: Plan) -> Plan:
 
 
 def partitions_in(log_dir: str) -> list[tuple[str, PartitionName]]:
-    """(directory, what its name says) of every partition in a data directory, by name."""
+    """(directory, parsed name) of every partition in a data directory, ordered by name."""
     found = []
     try:
         with os.scandir(log_dir) as entries:
@@ -278,7 +278,7 @@ def _aligned(
     marker: Marker | None,
     missing: Collection[Key],
 ) -> Iterator[Finding]:
-    """Writes into the image the checkpoints that need it, and says what was wrong with them."""
+    """Write the checkpoints that must change into the image; returns what was wrong with them."""
     names = [name for _, name in partitions_in(log_dir)]
     states = (PartitionState.LIVE, PartitionState.FUTURE)
     present = {*missing, *((name.topic, name.partition) for name in names if name.state in states)}
@@ -319,7 +319,7 @@ def _loss(data: bytes | None) -> str:
 
 
 def _traces(log_dir: str, role: Role) -> dict[tuple[str, int], int]:
-    """The entries of a lost checkpoint that can be derived from the partitions."""
+    """Entries of a lost checkpoint, derived from the partitions."""
     found = {}
     for directory, name in partitions_in(log_dir) if role is Role.LOG_START_OFFSETS else ():
         if name.state is PartitionState.LIVE and not name.is_metadata_log:
@@ -375,7 +375,7 @@ def _identified(
 
 
 def _without_leftovers(log_dir: str, image: DirectoryImage, why: dict[str, str]) -> Iterator[Finding]:
-    """Takes out of the image what aborted writes left."""
+    """Remove the temporary files of aborted writes from the image."""
     for name in image:
         parsed = parse_file_name(name)
         if parsed.state is FileState.TMP and parsed.role in _WRITTEN_ROLES:

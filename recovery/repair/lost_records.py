@@ -46,7 +46,7 @@ class Lost:
 
 
 def lost_by_removal(removed: Iterable[Removed]) -> Lost:
-    """What is lost with bytes that leave the logs."""
+    """Records and offsets lost because their bytes are removed from the logs."""
     entries = [*removed]
     records: int | None = 0
     for entry in entries:
@@ -55,7 +55,7 @@ def lost_by_removal(removed: Iterable[Removed]) -> Lost:
 
 
 def lost_by_reading(unread: Iterable[UnreadBatch]) -> Lost:
-    """What consumers do not get of batches that stay."""
+    """Records and offsets that consumers do not receive although their batches stay."""
     ranges: list[Range] = []
     records: int | None = 0
     for batch in unread:
@@ -95,7 +95,7 @@ def lost_by_each(
 
 
 def _without_unread(entry: Removed, unread: Sequence[UnreadBatch]) -> Removed:
-    """What is missing behind the log end, without records that a batch holds there although its header ends before."""
+    """Offsets missing behind the log end, except records of a batch whose header claims an earlier last offset."""
     if entry.cause != _LOST_TAIL or entry.first_offset is None or entry.last_offset is None:
         return entry
     held = [
@@ -174,7 +174,7 @@ def _is_full(table: Columns, row: int) -> bool:
 
 
 def _covers(ranges: Sequence[Range], first: int, last: int) -> bool:
-    """Whether ranges in order hold all of first … last."""
+    """Whether sorted ranges cover all of first … last."""
     for low, high in ranges:
         if low <= first <= high:
             first = high + 1
@@ -243,7 +243,7 @@ class _Comparison:
             yield batch if unread is None else replace(batch, records=unread.records)
 
     def _identical(self) -> dict[int, int]:
-        """Segments that both policies leave with the same bytes, all of which a broker serves and a consumer reads."""
+        """Segments whose bytes are the same under both policies, and which a broker serves and a consumer reads completely."""
         images = self._loaded.image, self._salvaged.image
         if self._start != self._salvaged.log_start_offset or not self._served:
             return {}
@@ -309,7 +309,7 @@ def _batches(table: Columns) -> Iterator[_Batch]:
 
 
 def _valid_batches(directory: str, removed: Removed) -> list[_Batch]:
-    """The valid batches in a range that salvage takes out."""
+    """The valid batches in a range that salvage removes."""
     found: list[_Batch] = []
     with MappedFile(os.path.join(directory, removed.file)) as file:
         scanner = Scanner(file.view)

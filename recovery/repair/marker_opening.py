@@ -1,6 +1,6 @@
 """The journal in which a run of `recover` removed the clean-shutdown marker: it identifies a run that was killed.
 
-The run that is continued, or another one, restores the marker from there once it is true again.
+The resumed run, or a later one, restores the marker from this journal once it is true again.
 """
 
 import os
@@ -16,14 +16,14 @@ _SOMETHING = "a partition"  # where the journal does not say it
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The journal in which a run took the marker away and that no later one ended. marker: what it took away."""
+    """The journal in which a run removed the marker and that no later run has closed. marker: the one that was removed."""
 
     id: str
     marker: Marker
 
 
 def opening_of(log_dir: str) -> Opening | None:
-    """What a run that never came to its end did to the marker."""
+    """The opening journal of a run that did not complete, None if there is none."""
     from kseg.change.apply.journal import JournalState
     from kseg.change.apply.journal_scan import journals_in
 

@@ -1,10 +1,10 @@
 """Rewrite a lost or unreadable meta.properties: the identity of the data directory.
 
-A broker does not start without (node id, cluster id; MetaPropertiesEnsemble), and nothing else in the data directory has
+A broker does not start without it (node id, cluster id; MetaPropertiesEnsemble), and no other file in the data directory has
 the cluster id. So the values come from, in this order: the user; what is still readable in the file; the other data
 directories of the run, when all belong to one node.
 
-The directory.id matters as much: to the controller a data directory with a new one is a new, empty one, and partitions that
+The directory.id matters as much: the controller treats a data directory with a new id as new and empty, and partitions that
 were there have no leader any more (observed with 4.3.1). The metadata log of the cluster has the ids that a node
 registered; if exactly one is left that no other data directory of the run has, it is this one's.
 """
@@ -37,14 +37,14 @@ OPTION_VALUES = {"--node-id": "N", "--cluster-id": "ID", "--directory-id": "UUID
 
 @dataclass(frozen=True, slots=True)
 class RequestedIdentity:
-    """The identity that the user gives for a data directory whose meta.properties is to be written. None: not given."""
+    """The values that the user specifies for a data directory whose meta.properties must be written. None: not specified."""
 
     node_id: int | None = None
     cluster_id: str | None = None
     directory_id: str | None = None
 
     def check(self) -> None:
-        """Raises UsageError for what no meta.properties can hold."""
+        """Raises UsageError for values that are not valid in a meta.properties."""
         if self.directory_id not in (None, NO_ID):
             try:
                 if uuids.canonical_uuid(str(self.directory_id)) == uuids.ZERO:
@@ -122,7 +122,7 @@ def _needed(
     requested: RequestedIdentity,
     registered: Registered,
 ) -> tuple[str, ...]:
-    """The options for what neither the old file nor another data directory says."""
+    """The options for the values that neither the old file nor another data directory provides."""
     node_id, cluster_id, _ = _known(data, others, requested)
     _, is_directory_id_known = _directory_id(data, [log_dir, *others], node_id, requested, registered)
     is_known = (node_id is not None, cluster_id is not None, is_directory_id_known)
@@ -136,7 +136,7 @@ def _directory_id(
     requested: RequestedIdentity,
     registered: Registered,
 ) -> tuple[str | None, bool]:
-    """(the directory id, None for none; whether that is known)."""
+    """(directory id or None, whether it is known)."""
     if requested.directory_id is not None:
         return (
             None if requested.directory_id == NO_ID else uuids.canonical_uuid(requested.directory_id)
@@ -164,7 +164,7 @@ def _identity(log_dir: str) -> MetaProperties:
 def _known(
     data: bytes, others: Sequence[str], requested: RequestedIdentity
 ) -> tuple[int | None, str | None, str]:
-    """(node id, cluster id, who says so)."""
+    """(node id, cluster id, their source)."""
     found = _readable(data)
     beside = set(_identities_of(others))
     near = next(iter(beside)) if len(beside) == 1 else (None, None)
@@ -193,7 +193,7 @@ def _identities_of(others: Sequence[str]) -> Iterator[tuple[int | None, str | No
 
 
 def _readable(data: bytes) -> MetaProperties:
-    """The fields that can still be read, each by itself."""
+    """The fields that can still be parsed, each independently of the others."""
     pairs: dict[str, str] = {}
     with suppress(FormatError):
         pairs = decode_properties(data)

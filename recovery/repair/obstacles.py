@@ -22,7 +22,7 @@ def obstacles(directory: str) -> list[str]:
 
 
 def with_obstacles(repair: Repair, directory: str, names: list[str]) -> Repair:
-    """The same repair, which says that these directories are in the way."""
+    """The same repair, with a doubt that names these directories as obstacles."""
     if not names:
         return repair
     findings = [

@@ -55,7 +55,7 @@ class RecoverOptions(WithIdentities):
     topics: SettingsByPath | None = None
 
     def narrowed_to(self, paths: Iterable[str]) -> Self:
-        """The options for some of the targets, without what is known about others."""
+        """The options restricted to some of the targets."""
         paths = [*paths]
         narrowed = WithIdentities.narrowed_to(self, paths)  # no super(): the class with slots is another one
         if self.topics is None:
@@ -63,7 +63,7 @@ class RecoverOptions(WithIdentities):
         return replace(narrowed, topics={path: self.topics[path] for path in paths if path in self.topics})
 
     def topic_of(self, path: str) -> TopicSettings:
-        """What is known about the topic of a partition directory."""
+        """The configuration and identity of a partition directory's topic, as far as known."""
         return (self.topics or {}).get(path, _NOTHING_KNOWN)
 
     def load_settings_of(self, path: str) -> LoadSettings:
@@ -76,7 +76,7 @@ class RecoverOptions(WithIdentities):
         return replace(self.settings, **values)
 
     def copy_of(self, log_dir: str | None) -> str | None:
-        """Where the copy of a data directory goes, and those of its partitions below it; None without --output."""
+        """The output directory for the copy of a data directory or of a partition in it; None without --output."""
         if self.output is None or log_dir is None or not self.is_nested:
             return self.output
         return os.path.join(self.output, os.path.basename(os.path.abspath(log_dir)))

@@ -52,7 +52,7 @@ def recover(target: FileTarget | PartitionTarget, options: RecoverOptions) -> It
 def prepare(
     target: FileTarget | PartitionTarget, options: RecoverOptions
 ) -> Generator[Event, None, Prepared[RecoverResult] | None]:
-    """The first half of `recover`: yields what led to the plan and its steps; None where there is no plan."""
+    """The first half of `recover`: yields the findings and the steps of the plan; returns None if there is no plan."""
     complete_or_refuse(directory_of(target), COMMAND, options)
     recovery_target = recovery_target_of(target)
     try:
@@ -115,14 +115,14 @@ def _prepared(
 
 
 def _drop_cached(recovery_target: RecoveryTarget) -> None:
-    """Both policies have read the files, some of them twice: only now the pages are no longer needed."""
+    """Release the cached pages, once both policies have read the files."""
     for file in recovery_target.found:
         with suppress(UnreadableInput):
             MappedFile(os.path.join(recovery_target.directory, file.name), drop_cache=True).close()
 
 
 def carry_out(prepared: Prepared[RecoverResult] | None, options: RecoverOptions) -> Iterator[Event]:
-    """The second half: the result, once the files are as planned. Raises Refused."""
+    """The second half of `recover`: apply the plan and return the result. Raises Refused."""
     if prepared is not None:
         result = prepared.result.with_outcome(carried_out(prepared, options))
         yield Row(result.as_row(), result)
@@ -131,7 +131,7 @@ def carry_out(prepared: Prepared[RecoverResult] | None, options: RecoverOptions)
 def _unchanged_repair(
     recovery_target: RecoveryTarget, found: DirectoryImage, broker_state: BrokerState, options: RecoverOptions
 ) -> Repair | None:
-    """The result of salvage for an ordinary partition: most partitions need only this quick check."""
+    """The result of salvage for a healthy partition by the quick check alone, which is enough for most partitions."""
     if options.policy is not Policy.SALVAGE or options.topic_id is not None:
         return None
     return _unchanged_by_salvage(recovery_target, found, broker_state, options)
@@ -274,7 +274,7 @@ def _remaining(
 
 
 def _has_error_left(repair: Repair, plan: Plan) -> bool:
-    """Whether an error is about a file that the plan leaves as it is."""
+    """Whether an error concerns a file that the plan does not change."""
     changed = {step.name for step in plan.steps}
     errors = (finding for finding in repair.findings if finding.severity == ERROR)
     return any(os.path.basename(finding.path) not in changed for finding in errors)
@@ -295,5 +295,5 @@ def _load_failure(recovery_target: RecoveryTarget, repair: Repair) -> Iterator[E
 
 
 def recover_group(group: TargetGroup, options: RecoverOptions) -> Iterator[Event]:
-    """`recover` for each target of the group; what one raises becomes its Failure and stops no other."""
+    """`recover` for each target of the group; an exception of one becomes its Failure and does not stop the others."""
     yield from work_together(group, options, prepare, carry_out, RecoverResult)

@@ -1,4 +1,4 @@
-"""Harmful damage that a repair does not fix: a doubt about the partition, so that it is not reported as valid.
+"""Harmful damage that a repair does not fix: it becomes a doubt about the partition, which is then not reported as valid.
 
 A batch with a right checksum is kept (`recovery.salvage.salvage`), even when a broker's load fails on it or no consumer
 gets past it. kseg cannot fix such a batch; a directory with one is not marked clean.
@@ -31,7 +31,7 @@ _BY_CHECKPOINT = ("lost-tail",)
 
 
 def with_harmful_batches(repair: Repair) -> Repair:
-    """The same repair, with a doubt when a batch stays that does harm."""
+    """The same repair, with a doubt if it keeps a harmful batch."""
     if repair.doubt:
         return repair
     for finding in repair.findings:
@@ -60,7 +60,7 @@ def with_remaining_damage(
 
 
 def _is_removed(repair: Repair, finding: Finding) -> bool:
-    """Whether the bytes that a finding is about are taken out."""
+    """Whether the repair removes the bytes that a finding is about."""
     position = finding.position
     return position is not None and any(
         os.path.basename(finding.path) == removed.file

@@ -1,9 +1,9 @@
 """What a broker's retention deletes because a time index is wrong: a cost of policy kafka that no load shows.
 
 A broker takes the age of a segment from the last slot of its time index, whatever its value (`largest_timestamp`). Zeros there mean
-1970, and with retention.ms set the segment is deleted minutes after the start; with an index of 0 bytes the modification
-time of the file counts (a real broker: `tests/kafka/test_price_by_consumers.py`). What the right timestamps delete as well is no
-loss by damage. The limit is the configuration of the topic or its broker, else Kafka's default of seven days; the
+1970, and with retention.ms set the segment is deleted minutes after the start; for an index of 0 bytes the modification
+time of the file counts (verified with a real broker: `tests/kafka/test_price_by_consumers.py`). Segments that correct timestamps would delete as well are no
+loss caused by damage. The limit is the configuration of the topic or its broker, else Kafka's default of seven days; the
 result names its source.
 """
 
@@ -30,7 +30,7 @@ class TimeLimit:
 
 
 def time_limit(topic: TopicSettings, partition: PartitionName | None, now_ms: int) -> TimeLimit | None:
-    """By which a broker deletes from a partition; None when it deletes nothing by time, or that is unknown."""
+    """The limit by which a broker deletes segments of a partition; None if it deletes nothing by time, or if that is unknown."""
     setting = topic.settings.get("retention.ms")
     if setting is None or "delete" not in topic.policies or not setting.value.isdecimal():
         return None
@@ -46,7 +46,7 @@ def deleted_by_wrong_times(
     sound: DirectoryImage,
     limit: TimeLimit,
 ) -> frozenset[str]:
-    """The logs, by name, that retention by time deletes from `image`, a broker's, and would not from `sound`, with time indexes
+    """Names of the logs that time-based retention deletes from `image`, as a broker loads it, but not from `sound`, whose time indexes
     that are right. found: the files as they lie there. Raises UnreadableInput."""
     mtimes = {file.name: file.mtime_ns // 1_000_000 for file in found}
     if all(image.content(name) == sound.content(name) for name in _time_indexes(image) if name in sound):
@@ -82,7 +82,7 @@ def _is_live_log(name: str) -> bool:
 
 
 def _last_timestamp(entries: bytes) -> int:
-    """Of the last whole slot, used or not."""
+    """Timestamp of the last complete slot, used or not."""
     slots = len(entries) // L.TIME_INDEX_ENTRY
     if not slots:
         return L.NO_TIMESTAMP

@@ -23,7 +23,7 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoverResult(ChangeResult):
-    """What `recover` makes of one partition: the line `{"type":"result","command":"recover", …}` of docs/json.md."""
+    """The result of `recover` for one partition: the line `{"type":"result","command":"recover", …}` of docs/json.md."""
 
     command: ClassVar[str] = "recover"
     optional: ClassVar[tuple[str, ...]] = ("output", "room")
@@ -117,7 +117,7 @@ def log_dir_row(
 
 
 def first_base_offset(repair: Repair) -> int | None:
-    """The number of the first segment of a repaired partition, None when it has none."""
+    """The base offset of the first segment of a repaired partition, None if it has none."""
     numbers = [
         name.base_offset
         for name in map(parse_file_name, repair.image)
@@ -147,7 +147,7 @@ def cost_row(repair: Repair, damage: Sequence[Removed] = (), lost: Lost | None =
 
 
 def _is_covered(damage: Removed, removed: Sequence[Removed]) -> bool:
-    """Whether damage is part of what a policy takes out, with its offsets."""
+    """Whether the ranges that a policy removes contain the damage and its offsets."""
     return any(_covers(each, damage) for each in removed)
 
 
@@ -158,7 +158,7 @@ def _covers(removed: Removed, damage: Removed) -> bool:
 
 
 def _count(ranges: Sequence[Range], others: Sequence[Range]) -> int:
-    """How many offsets lie in one of the ranges and in none of the others; both in order."""
+    """The number of offsets in the ranges that are in none of the others; both are sorted."""
     found, reach, rest = 0, -1, deque(others)
     for first, last in ranges:
         low = max(first, reach + 1)
@@ -175,7 +175,7 @@ def _count(ranges: Sequence[Range], others: Sequence[Range]) -> int:
 
 
 def _left_of(damage: Sequence[Removed], image: DirectoryImage) -> Iterator[tuple[Removed, int]]:
-    """The damaged ranges that are still part of a live log of the image, and how many bytes of each."""
+    """The damaged ranges that remain in a live log of the image, each with its number of bytes."""
     by_source: dict[str, list[Removed]] = {}
     for removed in damage:
         by_source.setdefault(removed.file, []).append(removed)

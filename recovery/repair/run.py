@@ -54,7 +54,7 @@ def _nothing_registered(_log_dirs: Sequence[str]) -> Mapping[int, tuple[str, ...
 
 
 class RecoverRun(RunLifecycle[RecoverOptions]):
-    """One run of `recover` over many targets. over: who works on targets, for planning ahead. registered: see `identity`."""
+    """One run of `recover` over many targets. over: runs the work on targets, used to plan ahead. registered: see `identity`."""
 
     command = own_files.COMMAND
 
@@ -163,7 +163,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
             self._of_segments.setdefault(directory, []).append(outcome)
 
     def _note_outcome(self, directory: str, outcome: PartitionOutcome | None) -> str | None:
-        """The data directory of the partition. outcome: None where there is no log, which counts for no checkpoint."""
+        """Record the outcome under the partition's data directory. outcome: None if there is no log, and so no checkpoint entry."""
         log_dir = self.log_dir_around(directory)
         if log_dir is not None:
             self._looked_at.setdefault(log_dir, set()).add(os.path.basename(os.path.abspath(directory)))
@@ -172,7 +172,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
         return log_dir
 
     def _look_ahead(self, log_dir: str, targets: Sequence[Target]) -> None:
-        """Raises Refused when the data directory is to be marked clean and cannot be."""
+        """Plan all partitions first. Raises Refused if --mark-clean was given and cannot be fulfilled."""
         planned = replace(self.options_for_work(), apply=False, shared=None)
         inside = [
             target for target in targets if isinstance(target, PartitionTarget) and target.log_dir == log_dir
@@ -193,7 +193,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
         self._take_marker(log_dir, changing, doubtful)
 
     def _take_marker(self, log_dir: str, changing: Sequence[RecoverResult], doubtful: Sequence[str]) -> None:
-        """changing: what needs a repair."""
+        """Remove the marker. changing: the partitions that need a repair."""
         if not changing:
             return  # nothing is done where nothing can be
         needs = [f"{result.partition} needs a repair" for result in changing]
@@ -214,7 +214,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
             self._resume(log_dir)
 
     def _resume(self, log_dir: str) -> None:
-        """A run that took the marker away, this one or one that was killed since: this run ends it."""
+        """Adopt a killed run that had removed the marker: this run completes it."""
         opening = opening_of(log_dir)
         if opening is not None:
             self._markers[log_dir] = opening.marker
@@ -272,7 +272,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
             own_files.refuse_unless_clean(log_dir, outcomes)
 
     def _between(self, log_dir: str) -> tuple[IdentityRepair | None, tuple[Finding, ...]]:
-        """What meta.properties needs, and what the data directories of the run say against each other."""
+        """The repair of meta.properties, and contradictions between the data directories of the run."""
         place = self.log_dirs.index(log_dir)
         before, behind = self.log_dirs[:place], self.log_dirs[place + 1 :]
         options = self.options
@@ -291,13 +291,13 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
         return identity, tuple(against_others(log_dir, before))
 
     def _is_whole(self, log_dir: str) -> bool:
-        """Whether all partitions of a data directory were worked on, and not some that were picked."""
+        """Whether all partitions of a data directory were processed, rather than a selection."""
         partitions = own_files.partitions_in(log_dir)
         there = {path for path, name in partitions if name.state is not PartitionState.DELETE}
         return there <= self._looked_at.get(log_dir, set())
 
     def _copied(self, log_dir: str, plan: Plan, copy: str, outcomes: Sequence[PartitionOutcome]) -> Values:
-        """All of the data directory's own files where all of it was copied, else what its checkpoints say of the copies."""
+        """All of the data directory's own files if it was copied completely, else the checkpoint entries of the copied partitions."""
         from kseg.change.apply.copy import write_files
         from kseg.change.run.copied_checkpoints import carried_row, carry
 
@@ -318,7 +318,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
         }
 
     def _copied_single_segments(self, log_dir: str, files: Sequence[FileTarget]) -> Values:
-        """Of partitions of which single segments were named: their unchanged checkpoint entries in the data directory."""
+        """The unchanged checkpoint entries of partitions of which only single segments were selected."""
         from kseg.change.run.copied_checkpoints import carried_row, carry, entries_of
 
         names = (own_partition_name(directory_of(file)) for file in files)
@@ -330,7 +330,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
         return log_dir_row(plan, {**done, "checkpoints": carried_row(carried)})
 
     def _carried_out(self, log_dir: str, plan: Plan, opening: str | None, changed: Sequence[str]) -> Values:
-        """What becomes of the plan for the data directory's own files.
+        """Apply the plan for the data directory's own files.
 
         opening: the id of the journal that has its marker. changed: names of the partitions with a journal."""
         options = self.options

@@ -32,12 +32,12 @@ class RecoveryTarget:
 
     @property
     def inputs(self) -> tuple[FileIdentity, ...]:
-        """The files that may be looked at."""
+        """The files that may be read."""
         return tuple(file for file in self.found if self._is_concerned(file.name))
 
     @property
     def name(self) -> str:
-        """`topic-partition`, or the path of a directory that is named otherwise."""
+        """`topic-partition`, or the path if the directory has another kind of name."""
         return self.directory if self.partition is None else self.partition.text
 
     @property
@@ -47,7 +47,7 @@ class RecoveryTarget:
         return Role.KAFKA07_LOG in roles and Role.LOG not in roles
 
     def restricted(self, image: DirectoryImage) -> DirectoryImage:
-        """The image without changes that are not the subject's business."""
+        """The image without changes to files outside the target."""
         if self.base_offset is None:
             return image
         kept = DirectoryImage.of(self.found)
@@ -61,7 +61,7 @@ class RecoveryTarget:
         return kept
 
     def concerns(self, finding: Finding) -> bool:
-        """Whether a finding is about the subject, and not about what is left out."""
+        """Whether a finding is about the target and not about files outside it."""
         return self.base_offset is None or self._is_concerned(os.path.basename(finding.path))
 
     def _is_concerned(self, file_name: str) -> bool:

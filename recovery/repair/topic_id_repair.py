@@ -88,7 +88,7 @@ def _has_topic_id(image: DirectoryImage, directory: str) -> bool:
 def _from_metadata_log(
     repair: Repair, directory: str, identity: TopicIdentity, others: tuple[Finding, ...]
 ) -> Repair:
-    """partition.metadata as the metadata log has it; the finding stays, as the reason."""
+    """partition.metadata from the metadata log; the finding is kept as the reason for the change."""
     assert identity.topic_id is not None
     image = repair.image.copy()
     found = read_small(os.path.join(directory, METADATA_FILE)) if METADATA_FILE in image else None
