@@ -25,18 +25,28 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from kseg.cli.main import run
+from tests.internal_topics.coordinator_logs import key, value
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets
 from tests.kafka.conftest import require_kafka
 from tests.kafka.group_clients import GroupClients, tool
+from tests.support.log_ends import append_records
 
 pytestmark = pytest.mark.kafka
 
 EAST, WEST, ALONE = "fares-east", "fares-west", "alone"
+OFFSETS = "__consumer_offsets"
 MOVING, FIXED, PATTERN, STREAMS, STATELESS = "moving", "fixed", "by-pattern", "streams", "stateless"
 HOUR_MS = 3_600_000
 GROUP = ("group", "group_type", "state")
 MEMBER = ("group", "member_id", "group_instance_id", "client_id", "client_host")
+TASKS = ("active_tasks", "standby_tasks", "warmup_tasks")
 OFFSET = ("group", "topic", "partition", "offset", "leader_epoch", "metadata")
+# nobody is put out of a group
+_LONG = {
+    f"group_{kind}_{setting}": str(HOUR_MS)
+    for kind in ("consumer", "streams")
+    for setting in ("session_timeout_ms", "max_session_timeout_ms")
+} | {"group_consumer_migration_policy": "bidirectional"}
 REPARTITION = f"{STREAMS}-by-rider-repartition"
 SUBTOPOLOGIES = [
     {
@@ -154,12 +164,7 @@ class Riders:
 def moments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Moment]]:
     require_kafka()
     root = tmp_path_factory.mktemp("changes")
-    long = {
-        f"group_{kind}_{setting}": str(HOUR_MS)
-        for kind in ("consumer", "streams")
-        for setting in ("session_timeout_ms", "max_session_timeout_ms")
-    }
-    broker = Broker(root / "broker", None, group_consumer_migration_policy="bidirectional", **long)
+    broker = Broker(root / "broker", None, **_LONG)
     with broker, GroupClients(broker.bootstrap) as clients:
         broker.create_topic(EAST, 2)
         broker.create_topic(WEST, 1)
@@ -218,7 +223,10 @@ def _more_partitions(broker: Broker, clients: GroupClients, riders: Riders) -> N
 
     def beat(group: str, state: str, *members: str) -> None:
         parts = SUBTOPOLOGIES if group == STREAMS else [{"id": "0", "sources": [EAST, WEST]}]
-        clients.ask("streams", group=group, members=members, state=state, subtopologies=parts)
+        standbys = 1 if group == STREAMS else 0
+        clients.ask(
+            "streams", group=group, members=members, state=state, subtopologies=parts, standbys=standbys
+        )
 
     beat(STREAMS, "Stable", "s1", "s2")
     beat(STATELESS, "Stable", "s3", "s4")
@@ -278,6 +286,44 @@ def test_what_admin_said(
     }
 
 
+@pytest.mark.behaviour("G14")
+@pytest.mark.parametrize("name", ["mixed again", "several subtopologies"])
+def test_what_a_broker_has_loaded(
+    name: str, moments: dict[str, Moment], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A broker without clients on a copy: a group of both protocols, and tasks of every kind, are as the records have them."""
+    data = shutil.copytree(moments[name].copy, tmp_path / "data")
+    if name == "several subtopologies":
+        append_records(data / f"{OFFSETS}-0", _warming_up(moments[name]))
+    capfd.readouterr()
+    assert run(["groups", "--json", str(data)]) == 0
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    broker = Broker(tmp_path / "broker", data, log_dirs=str(data), **_LONG)
+    with broker, GroupClients(broker.bootstrap) as clients:
+        _agree(rows, clients.ask("describe"))
+    if name == "several subtopologies":
+        for tasks in TASKS:
+            assert any(row.get(tasks) for row in rows), tasks
+
+
+def _warming_up(moment: Moment) -> tuple[bytes, bytes]:
+    """A member with tasks that it warms up: no assignor of 4.3.1 gives such."""
+    (told,) = [row for row in moment.truth["members"] if (row["group"], row["member_id"]) == (STREAMS, "s1")]
+    assigned = value(
+        OFFSETS,
+        22,
+        0,
+        memberEpoch=told["member_epoch"],
+        previousMemberEpoch=told["member_epoch"],
+        state=1,
+        **{
+            kind: [{"subtopologyId": "0", "partitions": [partition], "assignmentEpochs": None}]
+            for kind, partition in (("activeTasks", 0), ("warmupTasks", 1))
+        },
+    )
+    return key(OFFSETS, 22, groupId=STREAMS, memberId="s1"), assigned
+
+
 def _agree(rows: list[Row], truth: dict[str, Any]) -> None:
     assert not _of(rows, "finding")
     assert _picked(_of(rows, "group"), GROUP) == _picked(truth["groups"], GROUP)
@@ -290,8 +336,8 @@ def _agree(rows: list[Row], truth: dict[str, Any]) -> None:
     members = {(row["group"], row["member_id"]): row for row in _of(rows, "member")}
     for told in truth["members"]:
         found = members[told["group"], told["member_id"]]
-        what = "active_tasks" if "active_tasks" in told else "assignment"
-        assert _sorted(found[what]) == _sorted(told[what])
+        for what in TASKS if "active_tasks" in told else ["assignment"]:
+            assert _sorted(found[what]) == _sorted(told[what])
         if told["member_epoch"] is not None and groups[told["group"]]["group_type"] != "classic":
             assert found["member_epoch"] == told["member_epoch"]
 

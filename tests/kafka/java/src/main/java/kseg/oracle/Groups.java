@@ -10,19 +10,28 @@ import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.GroupListing;
 import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec;
 import org.apache.kafka.clients.admin.ListShareGroupOffsetsSpec;
+import org.apache.kafka.clients.admin.StreamsGroupMemberAssignment;
 import org.apache.kafka.clients.consumer.AcknowledgeType;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.GroupType;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.GroupIdNotFoundException;
 import org.apache.kafka.common.message.OffsetCommitRequestData;
+import org.apache.kafka.common.message.ReadShareGroupStateRequestData;
+import org.apache.kafka.common.message.ReadShareGroupStateSummaryRequestData;
 import org.apache.kafka.common.message.StreamsGroupHeartbeatRequestData;
+import org.apache.kafka.common.message.StreamsGroupHeartbeatResponseData;
 import org.apache.kafka.common.requests.AbstractRequest;
 import org.apache.kafka.common.requests.AbstractResponse;
 import org.apache.kafka.common.requests.OffsetCommitRequest;
+import org.apache.kafka.common.requests.ReadShareGroupStateRequest;
+import org.apache.kafka.common.requests.ReadShareGroupStateResponse;
+import org.apache.kafka.common.requests.ReadShareGroupStateSummaryRequest;
+import org.apache.kafka.common.requests.ReadShareGroupStateSummaryResponse;
 import org.apache.kafka.common.requests.StreamsGroupHeartbeatRequest;
 import org.apache.kafka.common.requests.StreamsGroupHeartbeatResponse;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -50,9 +59,12 @@ import java.util.concurrent.ExecutionException;
  *   {"do":"delete_groups","groups"}  {"do":"delete_offsets","group","topic","partition"}
  *   {"do":"streams","group","members","state"}              heartbeats of these members in turns until the group has this state. Those that
  *                                                           join need "subtopologies": "id", "sources", "sinks" (topics), "repartitions"
- *                                                           ("name", "partitions") and "changelogs" (names)
+ *                                                           ("name", "partitions") and "changelogs" (names). "standbys": how
+ *                                                           many replicas of a task the group is to have, if anything else than now
  *   {"do":"streams_leave","group","member"}
  *   {"do":"expiring_commit","group","topic","partition","offset","retention_ms"}    as clients before 2.1 did
+ *   {"do":"share_states","keys"}                            "states": what the share coordinator has of each key ("group", "topic_id",
+ *                                                           "partition"); "error" is 42 for those without a start offset
  *   {"do":"commit","group","topic","partition","offset"}    as an administrator
  */
 public final class Groups {
@@ -88,6 +100,7 @@ public final class Groups {
             case "delete_offsets" -> admin.deleteConsumerGroupOffsets(group(request), Set.of(place(request))).all().get();
             case "streams" -> streams(request);
             case "streams_leave" -> streamsHeartbeat(request, request.get("member").asText(), -1);
+            case "share_states" -> shareStates(request, answer.putArray("states"));
             case "expiring_commit" -> expiringCommit(request);
             case "commit" -> admin.alterConsumerGroupOffsets(group(request), Map.of(place(request),
                 new OffsetAndMetadata(request.get("offset").asLong(), "by an administrator"))).all().get();
@@ -142,7 +155,8 @@ public final class Groups {
                 described.members().forEach(member -> member(members, name, member.consumerId(), null, member.clientId(),
                     member.host(), member.assignment().topicPartitions()).put("member_epoch", member.memberEpoch()));
                 admin.listShareGroupOffsets(Map.of(name, new ListShareGroupOffsetsSpec())).partitionsToOffsetInfo(name).get()
-                    .forEach((place, info) -> row(shareOffsets, name, place).put("start_offset", info.startOffset()));
+                    .forEach((place, info) -> row(shareOffsets, name, place).put("start_offset", info.startOffset())
+                        .put("lag", info.lag().orElse(null)));
                 continue;
             }
             if (type == GroupType.STREAMS) {
@@ -151,9 +165,9 @@ public final class Groups {
                 described.members().forEach(member -> {
                     ObjectNode row = member(members, name, member.memberId(), member.instanceId().orElse(null), member.clientId(),
                         member.clientHost(), Set.of()).put("member_epoch", member.memberEpoch());
-                    ArrayNode tasks = row.putArray("active_tasks");
-                    member.assignment().activeTasks().forEach(task -> task.partitions().forEach(partition ->
-                        tasks.addObject().put("subtopology", task.subtopologyId()).put("partition", partition)));
+                    tasks(row.putArray("active_tasks"), member.assignment().activeTasks());
+                    tasks(row.putArray("standby_tasks"), member.assignment().standbyTasks());
+                    tasks(row.putArray("warmup_tasks"), member.assignment().warmupTasks());
                 });
             } else if (!listing.isSimpleConsumerGroup()) {
                 var described = admin.describeConsumerGroups(List.of(name)).all().get().get(name);
@@ -166,6 +180,11 @@ public final class Groups {
                 .forEach((place, committed) -> row(offsets, name, place).put("offset", committed.offset())
                     .put("leader_epoch", committed.leaderEpoch().orElse(null)).put("metadata", committed.metadata()));
         }
+    }
+
+    private static void tasks(ArrayNode rows, List<StreamsGroupMemberAssignment.TaskIds> tasks) {
+        tasks.forEach(task -> task.partitions().forEach(partition ->
+            rows.addObject().put("subtopology", task.subtopologyId()).put("partition", partition)));
     }
 
     private static ObjectNode row(ArrayNode rows, String group, TopicPartition place) {
@@ -184,6 +203,9 @@ public final class Groups {
     /** In the words of a Kafka Streams client: a member's first heartbeat joins, the others acknowledge what was assigned. */
     private void streams(JsonNode request) throws Exception {
         String wanted = request.get("state").asText();
+        if (request.has("standbys")) {
+            configure(group(request), "streams.num.standby.replicas", request.get("standbys").asText());
+        }
         long endNs = System.nanoTime() + LIMIT.toNanos();
         while (System.nanoTime() < endNs) {
             for (String member : texts(request.get("members"))) {
@@ -200,11 +222,11 @@ public final class Groups {
 
     /** kind: 0 to join, 1 to stay, -1 to leave. */
     private void streamsHeartbeat(JsonNode request, String member, int kind) throws Exception {
-        StreamsMember known = streamsMembers.getOrDefault(member, new StreamsMember(0, List.of()));
+        StreamsMember known = streamsMembers.getOrDefault(member, new StreamsMember(0, List.of(), List.of()));
         var data = new StreamsGroupHeartbeatRequestData().setGroupId(group(request)).setMemberId(member)
             .setMemberEpoch(kind < 0 ? -1 : known.epoch);
         if (kind >= 0) {
-            data.setActiveTasks(known.tasks).setStandbyTasks(List.of()).setWarmupTasks(List.of());
+            data.setActiveTasks(known.tasks).setStandbyTasks(known.standbys).setWarmupTasks(List.of());
         }
         if (kind == 0) {
             data.setRebalanceTimeoutMs(1_800_000).setTopology(topology(request)).setProcessId("process of " + member)
@@ -214,14 +236,19 @@ public final class Groups {
         if (response.data().errorCode() != 0) {
             throw new IllegalStateException(response.data().toString());
         }
-        var tasks = response.data().activeTasks() == null ? known.tasks : response.data().activeTasks().stream().map(each ->
-            new StreamsGroupHeartbeatRequestData.TaskIds().setSubtopologyId(each.subtopologyId()).setPartitions(each.partitions()))
-            .toList();
         if (kind < 0) {
             streamsMembers.remove(member);
         } else {
-            streamsMembers.put(member, new StreamsMember(response.data().memberEpoch(), tasks));
+            streamsMembers.put(member, new StreamsMember(response.data().memberEpoch(),
+                acknowledged(response.data().activeTasks(), known.tasks), acknowledged(response.data().standbyTasks(), known.standbys)));
         }
+    }
+
+    /** What a member has from now on; an answer without tasks leaves it as it is. */
+    private static List<StreamsGroupHeartbeatRequestData.TaskIds> acknowledged(
+            List<StreamsGroupHeartbeatResponseData.TaskIds> told, List<StreamsGroupHeartbeatRequestData.TaskIds> known) {
+        return told == null ? known : told.stream().map(each -> new StreamsGroupHeartbeatRequestData.TaskIds()
+            .setSubtopologyId(each.subtopologyId()).setPartitions(each.partitions())).toList();
     }
 
     private static StreamsGroupHeartbeatRequestData.Topology topology(JsonNode request) {
@@ -243,7 +270,13 @@ public final class Groups {
     }
 
     /** What a member of a streams group was told last. */
-    private record StreamsMember(int epoch, List<StreamsGroupHeartbeatRequestData.TaskIds> tasks) {
+    private record StreamsMember(int epoch, List<StreamsGroupHeartbeatRequestData.TaskIds> tasks,
+            List<StreamsGroupHeartbeatRequestData.TaskIds> standbys) {
+    }
+
+    private void configure(String group, String name, String value) throws Exception {
+        admin.incrementalAlterConfigs(Map.of(new ConfigResource(ConfigResource.Type.GROUP, group), List.of(
+            new AlterConfigOp(new ConfigEntry(name, value), AlterConfigOp.OpType.SET)))).all().get();
     }
 
     private void expiringCommit(JsonNode request) throws Exception {
@@ -260,10 +293,34 @@ public final class Groups {
         return Raw.sent(config.get("bootstrap.servers").toString(), request);
     }
 
+    /** By the two requests of a partition's leader: the summary says of which leader epoch the state is, which the other one needs. */
+    private void shareStates(JsonNode request, ArrayNode states) throws Exception {
+        for (JsonNode key : request.get("keys")) {
+            Uuid topic = Uuid.fromString(key.get("topic_id").asText());
+            int number = key.get("partition").asInt();
+            var asked = new ReadShareGroupStateSummaryRequestData.PartitionData().setPartition(number).setLeaderEpoch(Integer.MAX_VALUE);
+            var summary = ((ReadShareGroupStateSummaryResponse) sent(new ReadShareGroupStateSummaryRequest.Builder(
+                new ReadShareGroupStateSummaryRequestData().setGroupId(group(key)).setTopics(List.of(
+                    new ReadShareGroupStateSummaryRequestData.ReadStateSummaryData().setTopicId(topic).setPartitions(List.of(asked)))))
+                .build())).data().results().get(0).partitions().get(0);
+            var wanted = new ReadShareGroupStateRequestData.PartitionData().setPartition(number).setLeaderEpoch(Math.max(0, summary.leaderEpoch()));
+            var read = ((ReadShareGroupStateResponse) sent(new ReadShareGroupStateRequest.Builder(
+                new ReadShareGroupStateRequestData().setGroupId(group(key)).setTopics(List.of(
+                    new ReadShareGroupStateRequestData.ReadStateData().setTopicId(topic).setPartitions(List.of(wanted)))))
+                .build())).data().results().get(0).partitions().get(0);
+            ObjectNode row = states.addObject().put("error", Math.max(summary.errorCode(), read.errorCode()));
+            row.put("state_epoch", read.stateEpoch()).put("leader_epoch", summary.leaderEpoch()).put("start_offset", summary.startOffset())
+                .put("delivery_complete_count", summary.deliveryCompleteCount());
+            ArrayNode batches = row.putArray("batches");
+            read.stateBatches().forEach(batch -> batches.addObject().put("first_offset", batch.firstOffset())
+                .put("last_offset", batch.lastOffset()).put("delivery_state", batch.deliveryState())
+                .put("delivery_count", batch.deliveryCount()));
+        }
+    }
+
     private void share(JsonNode request, ObjectNode answer) throws Exception {
         String group = group(request);
-        admin.incrementalAlterConfigs(Map.of(new ConfigResource(ConfigResource.Type.GROUP, group), List.of(
-            new AlterConfigOp(new ConfigEntry("share.auto.offset.reset", "earliest"), AlterConfigOp.OpType.SET)))).all().get();
+        configure(group, "share.auto.offset.reset", "earliest");
         KafkaShareConsumer<byte[], byte[]> member = members.computeIfAbsent(group, name -> {
             Map<String, Object> own = new HashMap<>(config);
             own.put("group.id", name);

@@ -1,0 +1,133 @@
+"""`__share_group_state` as a share coordinator has it after loading: deliveries in every state, of a real member and in random records written while
+the broker is stopped. The broker is asked by the requests with which a partition's leader reads its state.
+
+Some twenty seconds: one broker with one restart.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from kseg.cli.main import run
+from tests.internal_topics.coordinator_logs import key, value
+from tests.kafka.broker import Broker
+from tests.kafka.conftest import require_kafka
+from tests.kafka.group_clients import GroupClients
+from tests.support.log_ends import append_records
+
+pytestmark = pytest.mark.kafka
+
+FARES, STATE, GROUPS = "fares", "__share_group_state", "__consumer_offsets"
+PARTITIONS, RECORDS = 2, 20
+SEED = int(os.environ.get("KSEG_SHARE_SEED", "15"))
+STATES = ("AVAILABLE", "ACQUIRED", "ACKNOWLEDGED", "ARCHIVING", "ARCHIVED")
+UNINITIALIZED = 42  # INVALID_REQUEST
+Row = dict[str, Any]
+
+
+def _shown(capfd: pytest.CaptureFixture[str], path: Path) -> dict[tuple[str, int], Row]:
+    capfd.readouterr()
+    assert run(["groups", "--json", str(path)]) == 0
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert not [row for row in rows if row["type"] == "finding"]
+    return {(row["group"], row["partition"]): row for row in rows if row["type"] == "share_offset"}
+
+
+def _random_records(chance: random.Random, topic_id: str) -> Iterator[tuple[bytes, bytes | None]]:
+    """Of each of many keys a history: snapshots, updates behind them, now and then a tombstone, now and then no snapshot at first."""
+    for number in range(60):
+        group = {"groupId": f"g{number}", "topicId": topic_id, "partition": number % PARTITIONS}
+        for at in range(chance.randrange(1, 9)):
+            is_snapshot = chance.random() < (0.9 if at == 0 else 0.15)
+            name = key(STATE, 0 if is_snapshot else 1, **group)
+            if at and is_snapshot and chance.random() < 0.3:
+                yield name, None
+                continue
+            start = chance.choice((-1, chance.randrange(60))) if not is_snapshot else chance.randrange(10)
+            values: Row = {
+                "snapshotEpoch": at,
+                "leaderEpoch": chance.choice((-1, at)) if not is_snapshot else at,
+                "startOffset": start,
+                "deliveryCompleteCount": chance.randrange(-1, 9),
+                "stateBatches": [*_batches(chance, 0 if is_snapshot else chance.randrange(60))],
+            }
+            if is_snapshot:
+                values |= {"stateEpoch": at + 3, "createTimestamp": 5, "writeTimestamp": 6}
+            yield name, value(STATE, 0 if is_snapshot else 1, 0, **values)
+
+
+def _batches(chance: random.Random, first: int) -> Iterator[Row]:
+    """One behind the other, some with a gap between."""
+    for _ in range(chance.randrange(5)):
+        last = first + chance.randrange(9)
+        yield {
+            "firstOffset": first,
+            "lastOffset": last,
+            "deliveryState": chance.choice((0, 2, 3, 4)),
+            "deliveryCount": chance.randrange(1, 4),
+        }
+        first = last + 1 + chance.choice((0, 0, 3))
+
+
+@pytest.mark.behaviour("G12")
+def test_states_that_a_share_coordinator_has_loaded(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    require_kafka()
+    broker = Broker(tmp_path / "broker")
+    with broker:
+        broker.create_topic(FARES, PARTITIONS)
+        producer = broker.producer()
+        for number in range(RECORDS):
+            producer.produce(FARES, b"value %d" % number, partition=number % PARTITIONS)
+        producer.flush()
+        with GroupClients(broker.bootstrap) as clients:
+            clients.ask("share", group="real", topic=FARES, records=RECORDS, rejected=[2, 3])
+    before = _shown(capfd, broker.data)
+    topic_id = before["real", 0]["topic_id"]
+    assert {each["delivery_state"] for row in before.values() for each in row["batches"]} >= {"ARCHIVED"}
+    append_records(broker.data / f"{STATE}-0", *_random_records(random.Random(SEED), topic_id))
+    found = _shown(capfd, broker.data)
+    keys = [
+        {"group": f"g{number}", "topic_id": topic_id, "partition": number % PARTITIONS}
+        for number in range(60)
+    ]
+    keys += [{"group": "real", "topic_id": topic_id, "partition": number} for number in range(PARTITIONS)]
+    with broker, GroupClients(broker.bootstrap) as clients:
+        theirs = clients.ask("share_states", keys=keys)["states"]
+        listed = {
+            (row["group"], row["partition"]): row
+            for row in clients.ask("describe")["share_offsets"]
+            if row["group"] == "real"
+        }
+    states = dict.fromkeys(STATES, 0)
+    for asked, told in zip(keys, theirs, strict=True):
+        ours = found.get((asked["group"], asked["partition"]))
+        if told.pop("error") == UNINITIALIZED:  # its last record is a tombstone, or none says a start offset
+            assert (None if ours is None else ours["start_offset"]) is None and told["start_offset"] == -1, (
+                asked
+            )
+            continue
+        assert ours is not None, asked
+        for batch in told["batches"]:
+            batch["delivery_state"] = STATES[batch["delivery_state"]]
+            states[batch["delivery_state"]] += 1
+        assert {name: _number(ours[name]) for name in told} == told, asked
+    assert all(states[name] > 5 for name in STATES if name != "ACQUIRED") and len(found) < len(keys)
+    for place, row in listed.items():
+        assert (found[place]["start_offset"], found[place]["lag"]) == (row["start_offset"], row["lag"])
+
+
+def _number(shown: object) -> object:
+    """-1 stands for what is not known."""
+    return -1 if shown is None else shown
