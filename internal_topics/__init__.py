@@ -1,5 +1,5 @@
 """Kafka's internal topics: their records, decoded by schemas that are data.
 
-Beside recovery and compaction in the order of the rooms: whoever needs decoded internal topics receives plain values from
+A sibling of recovery and compaction in the layering: code there that needs decoded internal topics receives plain values from
 the command line or from Spark.
 """

@@ -1,10 +1,10 @@
-"""What PATH arguments hold, taken as the directories of one broker: its log dirs and its partitions.
+"""The log dirs and partitions under the PATH arguments, seen as the directories of one broker.
 
-Whatever the layout, it is found as by every command (`segment/partition/targets`): one log dir, several under one parent (a broker with
+Every layout is recognised, as in every command (`segment/partition/targets`): one log dir, several under one parent (a broker with
 several disks, a volume per directory as operators of Kubernetes lay them out), a partition directory alone, one segment. `--topic` and
 `--partition` narrow what is reported and never what is known: the internal topics are looked for without them.
 
-Where PATHs hold replicas of several brokers, a partition is there more than once; `replicas` gives all of them.
+If the PATHs contain replicas of several brokers, a partition occurs more than once; `replicas` returns all of them.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Kafka Connect's three topics as the JSON that they are, with what their keys say, and which of their values are secrets.
+"""Kafka Connect's three topics: their JSON keys and values, and which values are secrets.
 
 Connect writes them with its JsonConverter without schemas (`KafkaOffsetBackingStore`, `KafkaConfigBackingStore`, `KafkaStatusBackingStore`):
 
@@ -9,8 +9,8 @@ Connect writes them with its JsonConverter without schemas (`KafkaOffsetBackingS
               restart-connector-NAME, logger-cluster-NAMESPACE
     status    status-connector-NAME, status-task-NAME-N, status-topic-TOPIC:connector-NAME → {"state":…}
 
-Which property of a connector is a password only the connector's class knows. Left out is what is called like one, what has a password in its
-value (a URL with a user, `password=`), and the session key; references to a configuration provider (`${file:…}`) are none.
+Only the connector's class knows which of its properties are passwords. A value is redacted if its name suggests a password, if it contains one
+(a URL with a user, `password=`), or if it is the session key; references to a configuration provider (`${file:…}`) are kept.
 """
 
 import json
@@ -144,7 +144,7 @@ def _redacted_member(name: str, value: Any) -> Any:
 
 
 def _named(key: str) -> dict[str, object]:
-    """`{"type":"task","connector":"jdbc-source","task":0}`: what a key of the configs and status topics says."""
+    """The parts of a key of the configs or status topic: `{"type":"task","connector":"jdbc-source","task":0}`."""
     if key == "session-key":
         return {"type": "session-key"}
     for prefix, kind in _CONFIG_KEYS:

@@ -6,7 +6,7 @@
    ordinary: the topics are compacted.
 3. Records of aborted transactions are records like others. The COMMIT and ABORT markers of a transaction come in their place in
    the log; other control records, and control batches that compaction has emptied, are passed over.
-4. What cannot be read becomes a `LogProblem` in its place, and the reading goes on behind it. A coordinator that loads the same
+4. Data that cannot be read becomes a `LogProblem` in its place, and reading continues after it. A coordinator that loads the same
    partition would fail there.
 
 (Kafka: CoordinatorLoaderImpl, TransactionStateManager.loadTransactionMetadata.)
@@ -66,7 +66,7 @@ class LogProblem(NamedTuple):
 
 
 class RecordChunk(NamedTuple):
-    """Records that are not looked at yet, of rows of a table of batches; valid until the next is taken."""
+    """Undecoded records of some rows of a batch table; valid until the next chunk is requested."""
 
     batches: Columns
     chunk: Chunk
@@ -93,7 +93,7 @@ CoordinatorEntry = CoordinatorRecord | TransactionMarker | LogProblem
 def read_coordinator_log(
     directory: str | PartitionTarget | FileTarget, *, until_ms: int | None = None
 ) -> Iterator[CoordinatorEntry]:
-    """What a partition directory (or one segment) of a coordinator's topic holds, in offset order.
+    """The records and markers of a partition directory (or one segment) of a coordinator's topic, in offset order.
 
     until_ms: leave out records and markers with a later timestamp. Raises UnreadableInput when the directory cannot be
     listed; a segment that cannot be read is a LogProblem.
@@ -108,7 +108,7 @@ def read_coordinator_log(
 def read_coordinator_chunks(
     directory: str | PartitionTarget | FileTarget,
 ) -> Iterator[RecordChunk | TransactionMarker | LogProblem]:
-    """The same with records in chunks, for who does not look at each. Raises UnreadableInput likewise."""
+    """The same with records in chunks, for callers that do not need each record as an object. Raises UnreadableInput likewise."""
     if isinstance(directory, str):
         (directory,) = _targets_of(directory)
     with PartitionLog(directory) as log:

@@ -1,4 +1,4 @@
-"""The decoder: bytes of a record become a mapping, as the schema of its message says.
+"""Decode the bytes of a record into a mapping, by the schema of its message.
 
     int8 int16 int32 int64 uint16 uint32 float64   big-endian          bool   one byte, any but 0 is true
     uuid                                16 bytes (here: Kafka's text)
@@ -183,7 +183,7 @@ def _struct_reader(fields: tuple[Field, ...], version: int, is_flexible: bool) -
 
 
 def default_value(field: Field, version: int) -> Any:
-    """What a fresh object of Kafka's has in a field, as `Decoded.values` has it."""
+    """The default value of a field in Kafka's generated class, as a value of `Decoded.values`."""
     if field.default == "null":
         return None
     if field.is_array:

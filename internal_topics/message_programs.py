@@ -1,4 +1,4 @@
-"""From schemas to programs: what the kernel needs to print the messages of one topic (`kernel.message_json`, `kernel.decoded_lines`); those for
+"""Compile schemas into programs, from which the kernel prints the messages of one topic (`kernel.message_json`, `kernel.decoded_lines`); those for
 rows are made in `row_programs`.
 
 A message gets one struct for each of its versions and one for any version above, where Kafka's generated readers go on as with the last
@@ -52,7 +52,7 @@ def program_of(topic: str) -> MessageProgram:
 
 
 class ProgramWriter:
-    """Writes one program."""
+    """Builds one program."""
 
     def __init__(self) -> None:
         self.ops: list[int] = []
@@ -89,18 +89,18 @@ class ProgramWriter:
         return 0
 
     def default_of(self, message: Message, field: Field, version: int, siblings: Sequence[str]) -> bytes:
-        """The text of a tagged field that has its default."""
+        """The printed default of a tagged field."""
         return _default_text(field, version).encode()
 
     def text(self, text: bytes) -> tuple[int, int]:
-        """Where a text stands in the pool, and its length."""
+        """Position of a text in the pool, and its length."""
         if text not in self._places:
             self._places[text] = len(self.names)
             self.names += text
         return self._places[text], len(text)
 
     def _versions(self, message: Message) -> int:
-        """Where the structs of a message stand, one for each version and one for what is above."""
+        """Positions of the structs of a message, one for each version and one for newer versions."""
         structs = [
             self._struct(message, version)
             for version in range(message.versions.first, message.last_version + 2)
@@ -110,7 +110,7 @@ class ProgramWriter:
         return at
 
     def _protocol(self, name: str) -> int:
-        """The same of a message of the consumer protocol, with its versions before it."""
+        """The same for a message of the consumer protocol, which begins with its version."""
         (message,) = (each for each in messages() if each.topic == CONSUMER_PROTOCOL and each.name == name)
         structs = [
             self._struct(message, version, depth=2)
@@ -191,7 +191,7 @@ def _type_name(name: str) -> str:
 
 
 def _default_text(field: Field, version: int) -> str:
-    """What the converter prints of a field's default, which it leaves out in a tagged field."""
+    """How the converter prints the default of a field; in a tagged field it omits the default."""
     if field.default == "null":
         return "null"
     if field.is_array:

@@ -40,12 +40,12 @@ class ReadParts:
 
     @property
     def stage(self) -> int:
-        """Where it went wrong, D.NO_STAGE when nowhere."""
+        """The stage of decoding that failed, D.NO_STAGE if none did."""
         return self.state[D.STAGE]
 
 
 def read_parts(program: MessageProgram, key: bytes | None, value: bytes | None) -> ReadParts:
-    """Have the kernel read a record. Memory is at most a small multiple of what the record is as text."""
+    """Decode a record in the kernel. Memory is bounded by a small multiple of the record's text."""
     body = (key or b"") + (value or b"")
     key_length = -1 if key is None else len(key)
     value_length = -1 if value is None else len(value)

@@ -5,8 +5,8 @@ brokers, else in server.properties, else what is built in. Broker properties hav
 are set anywhere the first counts (Kafka: ServerTopicConfigSynonyms, KafkaConfig.logRetentionTimeMillis), so
 `log.retention.ms` in server.properties goes before `log.retention.hours` that is set dynamically.
 
-What the broker's own file says is known only when the user names it. Then what it does not say is built in; without it only
-cleanup.policy is taken as built in (delete), and not where the cleaner's checkpoint says otherwise. No limit is assumed that nobody has seen.
+The broker's own file is known only if the user specifies it. Then properties missing from it have their built-in values; without it only
+cleanup.policy is assumed to be built in (delete), unless the cleaner's checkpoint contradicts that. A limit that is configured nowhere is never assumed.
 """
 
 from collections.abc import Mapping
@@ -61,10 +61,10 @@ Layer = tuple[Source, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicEvidence:
-    """What is known of one topic. given: what the user says, under topic names or broker names, the strongest first.
-    topic_configs: of the metadata log, None when there is nothing to believe. doubt: why there is not, in words.
+    """What is known of one topic. given: settings from the user, under topic or broker property names, highest precedence first.
+    topic_configs: of the metadata log, None if it has none that is reliable. doubt: the reason, in words.
     brokers: dynamic properties, this broker's first. server: of server.properties, None when it was not named.
-    is_compacted: the cleaner's checkpoint lists the topic. assumes_defaults: what nobody has said is taken as built in."""
+    is_compacted: the cleaner's checkpoint lists the topic. assumes_defaults: properties that are set nowhere have their built-in values."""
 
     topic: str | None
     given: tuple[Layer, ...] = ()
@@ -77,7 +77,7 @@ class TopicEvidence:
 
 
 def settings_of(evidence: TopicEvidence) -> TopicSettings:
-    """All that is known, by topic property."""
+    """All known settings, by topic property."""
     found: dict[str, Setting] = {}
     for name in (*_BROKER_NAMES, *_TOPIC_ONLY):
         setting = _setting(name, evidence)
@@ -148,7 +148,7 @@ def _under(name: str, pairs: Mapping[str, str]) -> str | None:
 
 
 def _in_units(text: str, unit: int) -> str:
-    """Hours and minutes as milliseconds; what is not a number stays, and is refused by whoever reads it. A negative time is
+    """Hours and minutes as milliseconds; text that is not a number is kept, and the reader refuses it. A negative time is
     no limit (Kafka: logRetentionTimeMillis)."""
     text = text.strip()
     if unit == 1:
@@ -160,6 +160,6 @@ def _in_units(text: str, unit: int) -> str:
 
 
 def _is_contradicted(policy: Setting, evidence: TopicEvidence) -> bool:
-    """Whether a cleaner has compacted a topic that should not be, and nobody has said what the broker's default is."""
+    """Whether a cleaner has compacted a topic that should not be compacted, and the broker's default is unknown."""
     is_guess = policy.source is Source.BUILT_IN and evidence.server is None
     return is_guess and evidence.is_compacted

@@ -1,6 +1,6 @@
-"""Which logs are of Kafka's own topics, and the decoder of their rows: light, because every dump as JSON asks.
+"""Recognise the logs of Kafka's own topics, and choose the decoder of their rows. Cheap to import, since every dump as JSON uses it.
 
-A log is recognised by the name of its directory; a `.checkpoint` is a snapshot of the metadata log wherever it lies.
+A log is recognised by the name of its directory; a `.checkpoint` is a snapshot of the metadata log in any directory.
 """
 
 import os
@@ -21,7 +21,7 @@ _SNAPSHOTS = (Role.METADATA_SNAPSHOT, Role.BOOTSTRAP_SNAPSHOT)
 
 
 def internal_topic_of(path: str) -> str | None:
-    """The internal topic that a log is of, by its directory's or its own name; None for any other."""
+    """The internal topic of a log, by its directory's or its own name; None for any other."""
     if parse_given_name(os.path.basename(path)).role in _SNAPSHOTS:
         return CLUSTER_METADATA
     name = own_partition_name(os.path.dirname(path) or os.curdir)
@@ -59,7 +59,7 @@ class TopicRows:
 
 @dataclass(frozen=True, slots=True)
 class _WithoutSecrets:
-    """A `LogRowDecoder` over another one, or over bytes as they are: replaces the secrets that are left."""
+    """A `LogRowDecoder` that wraps another one, or undecoded bytes, and replaces the remaining secrets."""
 
     decoder: LogRowDecoder | None
     redactor: Redactor

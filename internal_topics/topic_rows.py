@@ -55,7 +55,7 @@ class MessageRows:
 
 
 def _put_message(row: MutableMapping[str, object], record: Record, context: MessageRows) -> None:
-    """Put the messages of a record in the place of its bytes; what cannot be decoded stays, and `key_error` or `value_error` says why."""
+    """Replace the bytes of a record by its messages; bytes that cannot be decoded stay, with the reason in `key_error` or `value_error`."""
     topic = context.topic
     type_id = None
     if topic not in (CLUSTER_METADATA, REMOTE_LOG_METADATA):

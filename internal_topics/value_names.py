@@ -59,13 +59,13 @@ def names_of(message: str, field: str) -> Mapping[int, str] | None:
 
 
 def topic_label(field: str, siblings: Collection[str]) -> str | None:
-    """How the name of a topic is called beside its id; None for other fields, and where the message names the topic itself. siblings: the
+    """The field for the topic's name beside its id; None for other fields, and if the message has the topic's name itself. siblings: the
     fields of the same struct."""
     return "topicName" if field == "topicId" and not {"name", "topicName"} & set(siblings) else None
 
 
 def with_names(message: str, values: Any, topics: Mapping[str, str]) -> Any:
-    """Values as JSON has them: each number that has a name followed by it (`state` by `stateName`), and each topic id by the name of its topic.
+    """Values in JSON types: a number with a name is followed by the name (`state` by `stateName`), a topic id by the topic's name.
     topics: names by id."""
     if isinstance(values, Mapping):
         shown: dict[str, Any] = {}

@@ -1,7 +1,7 @@
-"""Ordinary commits of known keys, taken in by the kernel: of each key the newest record only.
+"""Ordinary commits of known keys, replayed by the kernel, which keeps only the newest record of each key.
 
-A key is in its charge while what counts is a commit without a producer, and nothing waits for a marker or was deleted since. Whoever
-does anything else with the key takes it back first (`reclaim`), and gives it away again when it is ordinary once more (`give`).
+The kernel owns a key while its current state is a commit without a producer and nothing is pending or was deleted since. Code that
+does anything else with the key first takes it back (`reclaim`), and returns it once it is ordinary again (`give`).
 """
 
 from array import array
@@ -20,7 +20,7 @@ _FIRST_ENTRIES = 1024
 
 
 class PlainCommits:
-    """Those of one load. until_ms: later records are left to the caller, as are those without a time then; None for no limit."""
+    """The ordinary commits of one load. until_ms: later records, and those without a time, are left to the caller; None for no limit."""
 
     def __init__(self, offsets: CommittedOffsets, until_ms: int | None = None) -> None:
         self._earliest = -INT64_MAX - 1 if until_ms is None else 0
@@ -34,7 +34,7 @@ class PlainCommits:
         self._table = array("q", bytes(8 * K.ENTRY_WIDTH * _FIRST_ENTRIES))
 
     def take(self, part: RecordChunk, at: int) -> int:
-        """Take in ordinary records from a row on; the row that is not."""
+        """Replay ordinary records from a row on; returns the first row that is not ordinary."""
         chunk, batches = part.chunk, part.batches
         records = chunk.records
         return K.take_commits(
@@ -54,7 +54,7 @@ class PlainCommits:
         )
 
     def give(self, slot: OffsetSlot) -> None:
-        """Let the kernel go on with a key, if it is ordinary."""
+        """Hand a key to the kernel, if it is ordinary."""
         commit = slot.commit
         if (
             commit is None
@@ -86,7 +86,7 @@ class PlainCommits:
         self._entry_of[commit.key] = entry
 
     def reclaim(self, slot: OffsetSlot) -> None:
-        """Bring a slot up to date; the kernel leaves its key alone from now on."""
+        """Update a slot and take its key back from the kernel."""
         entry = slot.entry
         if entry < 0 or self._entry_of.pop(self._keys[entry], None) is None:
             return
@@ -104,12 +104,12 @@ class PlainCommits:
         self._table[place + 3] = 0
 
     def reclaim_group(self, group: str) -> None:
-        """All keys of a group."""
+        """Reclaim all keys of a group."""
         for slot in self._by_group.get(group, ()):
             self.reclaim(slot)
 
     def reclaim_all(self) -> None:
-        """Everything."""
+        """Reclaim all keys."""
         table, entry_of, make = self._table.tolist(), self._entry_of, CoordinatorRecord
         for entry, (slot, key, value) in enumerate(zip(self._slots, self._keys, self._values, strict=True)):
             if key not in entry_of:

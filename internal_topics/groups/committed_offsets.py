@@ -1,12 +1,12 @@
 """Committed offsets as a coordinator has them in memory after loading (Kafka: OffsetMetadataManager.replay, replayEndTransactionMarker).
 
     commit, no producer id      it counts at once
-    commit, with a producer id  it waits for the producer's marker; nobody looks at the transactional flag or the epoch
+    commit, with a producer id  it waits for the producer's marker; the transactional flag and the epoch are not checked
     tombstone                   the offset is gone, and whatever any producer has waiting for the same key
     COMMIT marker               each waiting commit counts, unless one was written behind it meanwhile that counts already
     ABORT marker                the waiting commits are dropped
 
-A commit is kept as the record that it came in, whose value is decoded when somebody asks for it: most are replaced by the next.
+A commit is kept as its undecoded record and decoded on demand, since most are soon replaced by the next.
 On the way it is noted which offsets went back: a commit below the one that it replaces, or below the one that was deleted before.
 """
 
@@ -74,7 +74,7 @@ class CommittedOffsets:
         self._slots: dict[OffsetKey, OffsetSlot] = {}
 
     def slot(self, key: OffsetKey) -> OffsetSlot:
-        """Where the records of a key go; the same each time."""
+        """The slot of a key; always the same object."""
         slot = self._slots.get(key)
         if slot is None:
             slot = self._slots[key] = OffsetSlot(key)
@@ -82,7 +82,7 @@ class CommittedOffsets:
 
     @property
     def rewind_counts(self) -> dict[OffsetKey, int]:
-        """How often the offset of a key went back, of those that did."""
+        """Number of rewinds by key, for keys with at least one."""
         return {key: slot.rewinds for key, slot in self._slots.items() if slot.rewinds}
 
     @property

@@ -5,7 +5,7 @@
                    version 3    int16 version, int64 offset, int32 leader epoch, string metadata, int64 commit time
                    version 4    the same, metadata as a compact string, tag 0 behind it: the topic id
 
-A commit is checked by its lengths when it is replayed, and decoded when it has survived. Whatever is not of this shape goes through
+During replay only the lengths of a commit are checked; it is decoded at the end if it is still the newest. Other records go through
 `decoding`, which knows why. (Kafka: GroupCoordinatorRecordSerde, OffsetAndMetadata.fromRecord.)
 """
 
@@ -86,7 +86,7 @@ def _name(data: bytes) -> str:
 
 
 def is_commit_well_formed(type_id: int, value: bytes) -> bool:
-    """Whether a commit surely is as its version has it; False where only `parse_commit` can tell."""
+    """Whether a commit is certainly well formed; False if only `parse_commit` can decide."""
     if len(value) < 20 or value[0] != 0 or (type_id == LEGACY_OFFSET_COMMIT and value[1] != 0):
         return False
     version = value[1]
@@ -103,7 +103,7 @@ def is_commit_well_formed(type_id: int, value: bytes) -> bool:
 
 
 def parse_commit(type_id: int, value: bytes) -> tuple[OffsetCommit, str]:
-    """A commit, and what a 4.3.1 coordinator cannot do with it: empty, or that its version is newer. Raises FormatError."""
+    """A commit, and why a 4.3.1 coordinator cannot load it (a newer version), empty if it can. Raises FormatError."""
     if is_commit_well_formed(type_id, value):
         return _parsed_commit(value), ""
     decoded = decode_value(CONSUMER_OFFSETS, type_id, value)
@@ -124,7 +124,7 @@ def parse_commit(type_id: int, value: bytes) -> tuple[OffsetCommit, str]:
 
 
 def _parsed_commit(value: bytes) -> OffsetCommit:
-    """Of one whose lengths are known to be right."""
+    """Decode a commit whose lengths have been checked."""
     version, epoch, expires_ms, topic_id = value[1], -1, -1, None
     if version < 3:
         offset, length = _OFFSET_LENGTH.unpack_from(value, 2)

@@ -105,7 +105,7 @@ class _Replay:
         self.plain = PlainCommits(loaded.offsets, until_ms)
 
     def chunk(self, chunk: RecordChunk) -> None:
-        """Of its records only those that the kernel leaves are looked at here."""
+        """Replay a chunk; only records that the kernel does not handle are decoded here."""
         at, count = 0, chunk.chunk.records.count
         while at < count:
             stopped = self.plain.take(chunk, at)
@@ -214,7 +214,7 @@ class _Replay:
 
 
 def _time_ms(entry: CoordinatorRecord) -> int:
-    """When a record was written; messages of format v0 do not say it, but offset commits have a time of their own."""
+    """When a record was written. Messages of format v0 have no timestamp, but offset commits contain their own."""
     if entry.timestamp_ms >= 0 or not entry.key or not entry.value:
         return entry.timestamp_ms
     try:

@@ -1,4 +1,4 @@
-"""What is known about groups, as rows (docs/json.md): group, member, offset, pending_offset, tombstone, share_offset, rewind."""
+"""The rows of `kseg groups` (docs/json.md): group, member, offset, pending_offset, tombstone, share_offset, rewind."""
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -35,7 +35,7 @@ _SEQUENCE_END = 1 << 31  # of partition numbers
 
 @dataclass(frozen=True, slots=True)
 class TopicNames:
-    """What the metadata log knows: names of topics by id, those of deleted ones too, and how many partitions a topic has.
+    """Topics from the metadata log: names by id, including deleted topics, and numbers of partitions.
     ids: of the topics that exist, by name."""
 
     by_id: Mapping[str, str]
@@ -45,14 +45,14 @@ class TopicNames:
 
 @dataclass(frozen=True, slots=True)
 class AboutGroup:
-    """The result of a row: it is about this group."""
+    """The result of a row about this group."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetOfGroup(AboutGroup):
-    """The result of an offset row. status: what a consumer that starts there meets, as in the row; None when unknown."""
+    """The result of an offset row. status: what happens to a consumer that starts there, as in the row; None when unknown."""
 
     topic: str
     partition: int
@@ -143,7 +143,7 @@ def _classic_assignment(group: ClassicGroup, member: GroupMember) -> tuple[list[
 
 
 def _named(assigned: Assigned, names: TopicNames) -> list[RowValues]:
-    """Topics without a known name have their id beside the null."""
+    """Topic fields of a row; a topic without a known name has a null name and its id."""
     rows: list[RowValues] = []
     for topic_id, partitions in assigned.items():
         topic = names.by_id.get(topic_id)
@@ -185,7 +185,7 @@ def _task_rows(tasks: Assigned) -> list[RowValues]:
 def offset_row(
     key: OffsetKey, record: CoordinatorRecord, names: TopicNames, ends: PartitionEnds | None
 ) -> RowValues:
-    """A committed offset. ends: None for an earlier offset, which the log end says nothing about."""
+    """A committed offset. ends: None for an earlier offset, to which the current log end does not apply."""
     commit = _commit(record)
     known = None if ends is None else ends.of(key.topic, key.partition)
     return {
@@ -206,7 +206,7 @@ def offset_row(
 def offset_line(
     key: OffsetKey, record: CoordinatorRecord, names: TopicNames, ends: PartitionEnds | None
 ) -> bytes:
-    """What `json_line` makes of `offset_row`, several times as fast."""
+    """The same text as `json_line` of `offset_row`, several times as fast."""
     commit = _commit(record)
     known = None if ends is None else ends.of(key.topic, key.partition)
     epoch = "null" if commit.leader_epoch == -1 else commit.leader_epoch
@@ -247,7 +247,7 @@ def _commit_fields(commit: OffsetCommit) -> RowValues:
 
 
 def _status(commit: OffsetCommit, topic: str, names: TopicNames, ends: LogEnds | None) -> str | None:
-    """What a consumer that starts here meets; None when nobody can tell."""
+    """What happens to a consumer that starts here; None if it is unknown."""
     current = names.ids.get(topic)
     if commit.topic_id is not None and names.ids and commit.topic_id != current:
         return "topic-deleted" if current is None else "topic-recreated"
@@ -315,7 +315,7 @@ _SHARE_TOPICS = {
 
 
 def share_topic_rows(group: ModernGroup) -> Iterator[RowValues]:
-    """The topics that a share group has, or is about to have or not, a state of."""
+    """The topics for which a share group has state, or is about to create or delete it."""
     for name, status in _SHARE_TOPICS.items():
         for each in (group.share_topics or {}).get(name, ()):
             yield {

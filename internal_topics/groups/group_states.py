@@ -65,7 +65,7 @@ class ClassicGroup:
 
     @property
     def is_simple(self) -> bool:
-        """Whether it can be replaced by a group of another type: nothing but its offsets keeps it."""
+        """Whether a group of another type can replace it, since it has nothing but offsets."""
         return not self.protocol_type and not self.members
 
     @property

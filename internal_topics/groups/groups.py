@@ -60,7 +60,7 @@ class GroupsOptions:
 
 
 def is_group_topic(target: object) -> bool:
-    """Whether a target is a partition of one of the topics that groups are in."""
+    """Whether a target is a partition of one of the topics that store groups."""
     if not isinstance(target, PartitionTarget | FileTarget):
         return False
     name = own_partition_name(directory_of(target))
@@ -152,14 +152,14 @@ def _share_groups(target: PartitionTarget | FileTarget, options: GroupsOptions) 
 
 
 def _cleaned_end(target: PartitionTarget | FileTarget, name: PartitionName | None) -> int:
-    """Up to which offset the log cleaner has been: below it only the newest record of each key is left."""
+    """The end of the cleaned part of the log, below which only the newest record of each key is left."""
     if not isinstance(target, PartitionTarget) or target.log_dir is None or name is None:
         return 0
     return read_log_dir_state(target.log_dir).offset(Role.CLEANER_OFFSETS, name.topic, name.partition) or 0
 
 
 def load_findings(target: PartitionTarget | FileTarget) -> Iterator[Finding]:
-    """What a group or share coordinator fails to load of a partition; for `verify`. Raises UnreadableInput."""
+    """Findings about records that a group or share coordinator fails to load; for `verify`. Raises UnreadableInput."""
     name = own_partition_name(directory_of(target))
     if name is not None and name.topic == SHARE_GROUP_STATE:
         yield from _problems(target.path, load_share_state(read_coordinator_log(target)), is_log_known=True)
@@ -171,7 +171,7 @@ def load_findings(target: PartitionTarget | FileTarget) -> Iterator[Finding]:
 def _problems(
     path: str, loaded: LoadedGroups | LoadedShareState, *, is_log_known: bool = False
 ) -> Iterator[Finding]:
-    """is_log_known: somebody else says what is wrong with the bytes of the log."""
+    """is_log_known: the caller reports damage of the log itself."""
     if not is_log_known:
         yield from _few(path, [_of_log(problem) for problem in loaded.problems])
     yield from _few(path, [_of_record(path, failure) for failure in loaded.failures])

@@ -1,4 +1,4 @@
-"""Where the logs under PATH start and end, for the lag of groups: looked up when a group asks, each once."""
+"""Start and end offsets of the logs under PATH, for the lag of groups; each is read once, on demand."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -27,7 +27,7 @@ class PartitionEnds:
         self._known: dict[tuple[str, int], LogEnds | None] = {}
 
     def of(self, topic: str, partition: int) -> LogEnds | None:
-        """None for a partition that is not there, or cannot be read."""
+        """The ends of a partition; None if it is missing or cannot be read."""
         key = topic, partition
         if key not in self._known:
             found = [ends for target in self._replicas.get(key, ()) if (ends := _ends(target)) is not None]

@@ -22,7 +22,7 @@ _SNAPSHOT = 0
 
 
 class SharePartitionKey(NamedTuple):
-    """What a state is of."""
+    """The key of a share partition's state."""
 
     group: str
     topic_id: str
@@ -30,7 +30,7 @@ class SharePartitionKey(NamedTuple):
 
 
 class StateBatch(NamedTuple):
-    """Offsets that share a delivery state. In this order they are sorted (Kafka: PersisterStateBatch)."""
+    """Offsets that share a delivery state. The fields are in sort order (Kafka: PersisterStateBatch)."""
 
     first_offset: int
     last_offset: int
@@ -201,7 +201,7 @@ def _touch(first: StateBatch, second: StateBatch) -> bool:
 
 
 def _resolved(first: StateBatch, second: StateBatch) -> list[StateBatch]:
-    """Two batches that touch, as disjoint ones."""
+    """Two overlapping batches as disjoint ones."""
     if _rank(first) == _rank(second):
         return [first._replace(last_offset=max(first.last_offset, second.last_offset))]
     if _rank(second) < _rank(first):

@@ -1,4 +1,4 @@
-"""Records about access applied to a state that grows (Kafka: AclsDelta, ScramDelta, DelegationTokenDelta, ClientQuotasDelta)."""
+"""Replay of access records (Kafka: AclsDelta, ScramDelta, DelegationTokenDelta, ClientQuotasDelta)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ Values = Mapping[str, Any]
 
 
 class AccessReplay:
-    """The state that grows. apply: one record, by its type; gives what is odd about it, empty for nothing."""
+    """The state during a replay. apply: one record, by its type; returns a remark if the record is odd, else an empty string."""
 
     def __init__(self) -> None:
         self._acls: dict[str, Acl] = {}
@@ -24,7 +24,7 @@ class AccessReplay:
         self._quotas: dict[QuotaEntity, dict[str, float]] = {}
 
     def image(self) -> AccessImage:
-        """The state as it is now; growing on."""
+        """A snapshot of the current state; the replay may continue."""
         return AccessImage(self._acls, self._scram, self._tokens, self._quotas)
 
     def apply(self, type_id: int, values: Values) -> str:
@@ -89,7 +89,7 @@ class AccessReplay:
 
 
 def quota_entity(values: Values) -> QuotaEntity:
-    """Whom a ClientQuotaRecord is about."""
+    """The entity of a ClientQuotaRecord."""
     pairs = {each["entityType"]: each["entityName"] for each in values["entity"]}
     return tuple(sorted(pairs.items()))
 

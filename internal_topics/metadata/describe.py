@@ -1,4 +1,4 @@
-"""`kseg metadata`: what a cluster's metadata log says, and whether the partition directories under PATH are as it has them.
+"""`kseg metadata`: the state in a cluster's metadata log, and whether the partition directories under PATH agree with it.
 
 1. The metadata log: a file or directory of it that was named, else the one in a log dir under PATH, else the one of the same node beside
    it. Of several copies of one cluster's the one that reaches farthest; two clusters are a mistake of the caller's.
@@ -98,7 +98,7 @@ def describe_metadata(target: MetadataTarget, options: MetadataOptions) -> Itera
 
 
 def _metadata_path(directories: BrokerDirectories, finder: MetadataFinder) -> str:
-    """The metadata log to read. Raises UsageError when there is none, or are several clusters'."""
+    """The metadata log to read. Raises UsageError if there is none, or if there are logs of several clusters."""
     paths = [path for path in map(_named_log, directories.partitions) if path is not None]
     if not paths:
         log_dirs = dict.fromkeys([*directories.log_dirs, *map(_log_dir_of, directories.partitions)])
@@ -139,7 +139,7 @@ def _read(path: str, reading: MetadataReading) -> MetadataImage:
 
 
 def _cluster_id(directories: BrokerDirectories, finder: MetadataFinder, image: MetadataImage) -> str | None:
-    """By meta.properties of the log dirs. Raises Refused when they are of another cluster than the metadata log."""
+    """The cluster id in meta.properties of the log dirs. Raises Refused if it is not the metadata log's."""
     found = None
     for log_dir in directories.log_dirs:
         theirs = finder.node_of(log_dir).cluster_id
@@ -186,7 +186,7 @@ def _matches(name: object, globs: Sequence[str]) -> bool:
 
 
 class _OfNode:
-    """Whether a row concerns the node that was asked for; every row does when none was."""
+    """Whether a row concerns the requested node; without one every row does."""
 
     def __init__(self, image: MetadataImage, options: MetadataOptions) -> None:
         self._node = options.node

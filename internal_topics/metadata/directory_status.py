@@ -6,7 +6,7 @@
     future     marked `-future`: the destination of a move between log dirs
     missing    the metadata places a replica in this log dir and no directory is there: see `missing_replicas`
 
-Where the metadata log cannot be read to its end, a stray cannot be told from a later partition, and no status is given.
+If the metadata log cannot be read to its end, a stray cannot be distinguished from a newer partition, and no status is given.
 The topic's name comes from its id as far as the metadata ever named it: names of `-delete` and `-stray` directories may be cut,
 and a deleted topic's name may have been used again.
 """
@@ -39,7 +39,7 @@ _BY_SUFFIX = {
 
 
 class DirectoryStatus(StrEnum):
-    """The value is the word in the output."""
+    """The values are printed."""
 
     KNOWN = "known"
     DELETED = "deleted"
@@ -67,7 +67,7 @@ class DirectoryVerdict:
     reason: str = ""
 
     def as_of_then(self) -> Self:
-        """The same for an earlier state, which does not determine what a broker does at its next start."""
+        """The same verdict for an earlier state, which does not determine what a broker does at its next start."""
         words = _OF_AN_EARLIER_STATE.get(self.status)
         return self if words is None or self.reason in _BY_SUFFIX.values() else replace(self, reason=words)
 
@@ -85,7 +85,7 @@ class DirectoryVerdict:
 
 
 def status_of(found: BrokerPartition, node: Node, image: MetadataImage) -> DirectoryVerdict | None:
-    """The status of a directory; None for what is not a partition directory by its name."""
+    """The status of a directory; None if its name is not that of a partition."""
     if found.name is None or not isinstance(found.target, PartitionTarget):
         return None
     path, name = found.target.path, found.name
@@ -124,7 +124,7 @@ def _is_in(directory: Directory, image: MetadataImage) -> bool:
 def missing_from(
     log_dir: str, node: Node, image: MetadataImage, others: Callable[[], Sequence[str]]
 ) -> Iterator[DirectoryVerdict]:
-    """A verdict for each replica that should be in a log dir and is not. others: the node's other log dirs."""
+    """A verdict for each replica that is missing from a log dir. others: the node's other log dirs."""
     for finding in missing_replicas(log_dir, node, image, others):
         missing = finding.diagnosis
         assert isinstance(missing, MissingReplica)
@@ -139,7 +139,7 @@ def missing_from(
 
 
 def _topic_id(path: str) -> tuple[bool, str | None]:
-    """Whether there is a partition.metadata, and the id in it; None where it cannot be read."""
+    """(whether partition.metadata exists, the id in it or None if it cannot be read)."""
     place = os.path.join(path, _METADATA_FILE)
     if not places.lexists(place):
         return False, None

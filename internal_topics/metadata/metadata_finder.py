@@ -1,4 +1,4 @@
-"""Where the metadata log of a log dir is, and which node the log dir belongs to.
+"""Find the metadata log of a log dir, and the node that the log dir belongs to.
 
 1. The one that the user named: a partition directory, a log dir that has one, one snapshot, or one segment.
 2. `__cluster_metadata-0` in the log dir itself.
@@ -145,7 +145,7 @@ class MetadataFinder:
         return told == theirs.node_id
 
     def _names_topics(self, log_dir: str) -> bool:
-        """Whether any partition here says which topic it is of, without which no log can tell where it was placed."""
+        """Whether any partition here has a topic id, which is needed to look up its placement in a log."""
         if log_dir not in self._naming:
             name = NAME_BY_ROLE[Role.PARTITION_METADATA]
             self._naming[log_dir] = any(
@@ -184,7 +184,7 @@ def node_of(log_dir: str) -> Node:
 
 
 def _named(path: str) -> str:
-    """The directory or file of a metadata log that the user named."""
+    """The metadata log directory or file that the user specified."""
     if not places.isdir(path):
         if not places.lexists(path):
             raise UnreadableInput(f"cannot read {path}: No such file or directory")
@@ -230,7 +230,7 @@ def _neighbours(log_dir: str) -> Iterator[str]:
 
 
 def _reach(log_dir: str) -> tuple[int, int]:
-    """How far a metadata log reaches: the leader epoch of its last batch, and its end."""
+    """The end of a metadata log: leader epoch of the last batch, and end offset."""
     try:
         with PartitionLog(PartitionTarget(os.path.join(log_dir, METADATA_DIRECTORY))) as log:
             last = log.last_batch

@@ -283,7 +283,7 @@ def _before(old: Partition, name: str) -> object:
 
 
 def _kind(now: _Details, values: _Details, old: Partition | None) -> str:
-    """What a change of a partition is called: by the most telling of its fields."""
+    """The name of a partition change, after its most significant field."""
     if "leader" in now and (old is None or old.leader != now["leader"]):
         return "leader-changed"
     if "replicas" in now or "adding_replicas" in now or "removing_replicas" in now:

@@ -108,7 +108,7 @@ class Controller:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Which node a log dir belongs to, by its meta.properties; None for what is not known."""
+    """The node of a log dir, from its meta.properties; None for unknown values."""
 
     node_id: int | None = None
     cluster_id: str | None = None
@@ -148,7 +148,7 @@ class MetadataImage:
     removed: topics whose deletion was seen, by id. controllers, access, next_producer_id: only of an image of everything.
     leaders: the active controllers by epoch, as far as the log has them. voters: of the quorum, none when nothing names them. is_cut: records or snapshots behind were
     left out. doubts: why this may not be the state at the end of the log; with
-    any of them nothing here that may have been changed later is certain. notes: what else is worth knowing.
+    any of them no value that may have changed later is certain. notes: other remarks.
     """
 
     path: str
@@ -190,8 +190,8 @@ class MetadataImage:
         return self.configs.get((Resource.BROKER, "" if node_id is None else str(node_id)), {})
 
     def partitions_of(self, node_id: int, directory_id: str | None = None) -> Iterator[ExpectedPartition]:
-        """The partitions that should lie in a log dir, by topic and number. directory_id: of meta.properties; None asks for
-        the node as a whole. A replica in a directory that is lost is expected nowhere."""
+        """The partitions expected in a log dir, by topic and number. directory_id: of meta.properties; None asks for
+        the node as a whole. A replica whose directory is LOST is expected nowhere."""
         for topic in sorted(self.topics.values(), key=lambda each: each.name):
             for number, partition in sorted(topic.partitions.items()):
                 assigned = partition.directory_of(node_id)

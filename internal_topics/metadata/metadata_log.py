@@ -1,20 +1,20 @@
-"""A metadata log read into an image: the newest whole snapshot, and the log behind it.
+"""Read a metadata log into an image: the newest usable snapshot, and the log after it.
 
-1. Snapshots, the newest first, by epoch and end offset as a node picks them (Kafka: KafkaRaftLog). One that is damaged or
-   lacks its header or footer is passed over: an older one and more of the log say the same.
-2. The log from the snapshot's end on, without one from offset 0. What lies below is only looked through for the names of topics
-   that are gone. A snapshot behind the end of the log counts alone, as for a node.
-3. Doubts: damage, missing offsets, records that cannot be decoded, files beside the log that know offsets behind its end.
-   The replay goes on behind them, so that the image is the best there is; `MetadataImage.doubts` says that it is not certain.
-4. With several voters the records behind the newest snapshot may not be committed: the high watermark of this log is in memory only,
-   and a quorum that starts again may roll them back. They count, and a note says it.
+1. Snapshots, newest first, ordered by epoch and end offset as on a node (Kafka: KafkaRaftLog). A damaged snapshot, or one
+   without header or footer, is skipped: an older one and more of the log give the same state.
+2. The log from the snapshot's end on, or from offset 0 without a snapshot. Earlier records are read only for the names of
+   deleted topics. If the snapshot ends after the log, it counts alone, as on a node.
+3. Doubts: damage, missing offsets, records that cannot be decoded, files beside the log that refer to offsets after its end.
+   The replay continues behind them and gives the best possible image; `MetadataImage.doubts` records that it is uncertain.
+4. With several voters the records after the newest snapshot may be uncommitted: the high watermark is only in memory, and a
+   restarted quorum may roll them back. They count, with a note.
 
-An earlier state (`metadata_place.AsOf`) begins with the newest snapshot that is not beyond it, also one that is only marked as
-deleted, and ends with its last record. The log must have all between them, from the snapshot's end, else from offset 0. As of a time, batches
-of a later time are passed over wherever they lie, and a note names those with others behind them that count.
+An earlier state (`metadata_place.AsOf`) begins with the newest snapshot that is not beyond it, even one that is marked as
+deleted, and ends with its last record. The log must have all records in between, from the snapshot's end or from offset 0. As of a time, batches
+of a later time are skipped wherever they occur, and a note names those that are followed by batches that count.
 
-Never raises for damage in the files; a directory that cannot be listed is UnreadableInput, and so is an earlier state that
-nothing here tells.
+Never raises for damage in the files; raises UnreadableInput for a directory that cannot be listed, and for an earlier state that
+cannot be reconstructed from them.
 """
 
 import os
@@ -50,8 +50,8 @@ METADATA_LOG_ROLES = (Role.METADATA_SNAPSHOT, Role.LOG, Role.BOOTSTRAP_SNAPSHOT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataReading:
-    """What to read. end_offset: as if the log ended there, as after a broker has cut it; then what lies behind raises no
-    doubt. as_of: an earlier state. everything: controllers, producer ids and access too. watch: sees each record that counts,
+    """What to read. end_offset: treat the log as if it ended there, as after a truncation by a broker; data behind it then raises no
+    doubt. as_of: an earlier state. everything: controllers, producer ids and access too. watch: receives each record that counts,
     from as early on as the files reach."""
 
     end_offset: int | None = None
@@ -209,7 +209,7 @@ class _LogReader:
         replay: MetadataReplay,
         snapshot: ReadSnapshot | None,
     ) -> int:
-        """Gives the offset behind the segment's last batch."""
+        """Returns the offset after the segment's last batch."""
         state_end = 0 if snapshot is None else snapshot.end_offset
         expected = base_offset
         decoder = Decoder(view)
@@ -231,7 +231,7 @@ class _LogReader:
     def _note_batch(
         self, path: str, block: Columns, row: int, expected: int, snapshot: ReadSnapshot | None
     ) -> int:
-        """Gives the offset behind the batch."""
+        """Returns the offset after the batch."""
         first, last = block.at(C.BASE_OFFSET, row), block.at(C.LAST_OFFSET, row)
         if first > expected:
             self._missing(path, expected, first)
@@ -254,7 +254,7 @@ class _LogReader:
         return stop is not None and offset >= stop
 
     def _is_later(self, block: Columns, row: int) -> bool:
-        """Whether a batch is of a later time than the state."""
+        """Whether a batch was appended after the requested time."""
         as_of = self._reading.as_of
         return (
             as_of is not None and as_of.time_ms is not None and block.at(C.MAX_TIMESTAMP, row) > as_of.time_ms
@@ -301,7 +301,7 @@ class _LogReader:
                     take_kraft_version(control, replay)
 
     def _note_tail(self, committed_end: int) -> None:
-        """What of the log may be rolled back."""
+        """Note which records may be rolled back."""
         if not self._voters and not self._is_alone:
             with suppress(KsegError):
                 state = decode_quorum_state(
@@ -316,7 +316,7 @@ class _LogReader:
             self._notes.insert(0, Finding(_NOTE, self._path, words, first_offset=committed_end))
 
     def _note_passed_over(self) -> None:
-        """Batches of a later time between others that count: a clock went back."""
+        """Note batches of a later time before others that count: a clock went back."""
         as_of = self._reading.as_of
         for first, last in self._passed_over if as_of is not None else ():
             words = (
@@ -326,7 +326,7 @@ class _LogReader:
             self._notes.append(Finding(_NOTE, self._path, words, first_offset=first))
 
     def _compare_with_files(self) -> None:
-        """Files beside the log that know offsets behind its end, which nobody can read any more."""
+        """Report files beside the log that refer to offsets behind its end: those records are lost."""
         if self._is_alone:
             return
         reach = furthest_known(self._directory, self._files)

@@ -1,4 +1,4 @@
-"""The files of a metadata log by their names: segments, snapshots, and what else knows how far the log went."""
+"""The files of a metadata log by name: segments, snapshots, and other files that prove how far the log reached."""
 
 import os
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class LogFiles(NamedTuple):
 
 def log_files(directory: str, names: Sequence[FileName], *, is_alone: bool, with_deleted: bool) -> LogFiles:
     """is_alone: the one name was given by the user, and counts whatever its suffix says. with_deleted: snapshots that are
-    marked as deleted count too; the state that they have is as true as ever."""
+    marked as deleted count too, since their state is still valid."""
     formed = [name for name in names if name.is_well_formed or is_alone]
     live = [name for name in formed if name.is_live or is_alone]
     snapshots = [
@@ -58,7 +58,7 @@ def log_files(directory: str, names: Sequence[FileName], *, is_alone: bool, with
 
 
 def furthest_known(directory: str, files: LogFiles) -> tuple[int, str]:
-    """The greatest offset that a file beside the segments knows of, and its name; (0, "") without any."""
+    """The greatest offset that a file beside the segments refers to, and its name; (0, "") without any."""
     known = list(files.known_offsets)
     path = os.path.join(directory, NAME_BY_ROLE[Role.LEADER_EPOCHS])
     with suppress(KsegError):

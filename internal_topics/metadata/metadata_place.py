@@ -1,9 +1,9 @@
-"""A place in the metadata log, by offset or by time: the state as of it is what the records that count come to.
+"""A place in the metadata log, by offset or by time, and the records that belong to the state as of it.
 
 As of offset N: every record up to N. As of time T: every batch that was appended at T or before, in the order of the log. The
 leader stamps each batch with its own clock when it appends it, so these are the first batches of the log, unless a clock was set back
 or two leaders' clocks differ. Then a batch that is later than T is passed over although others behind it count, and no snapshot that
-contains it says the state.
+contains it represents the state.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ _IDLE_MS = 1000  # the active controller is not silent for longer (metadata.max.
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """One of both. offset: the last record that counts. time_ms: batches that were appended later do not count."""
+    """Either of the two. offset: the last record that counts. time_ms: batches that were appended later do not count."""
 
     offset: int | None = None
     time_ms: int | None = None
@@ -32,7 +32,7 @@ class AsOf:
         return f"offset {self.offset}" if self.offset is not None else f"time {self.time_ms}"
 
     def words_behind(self, last_offset: int, timestamp_ms: int) -> str:
-        """What to say where the log has this last record, all of which counts: empty unless it ends before this place."""
+        """The remark if the log, all of which counts, ends with this record before this place; else empty."""
         if self.offset is not None and self.offset > last_offset:
             asked = f"offset {self.offset} is behind its end"
         elif self.time_ms is not None and 0 <= timestamp_ms < self.time_ms - _IDLE_MS:
@@ -52,7 +52,7 @@ class PlaceInLog(NamedTuple):
 
 
 def find_place(segments: Sequence[tuple[int, str]], as_of: AsOf) -> PlaceInLog:
-    """Where a state ends in a log. segments: base offset and path."""
+    """Find where a state ends in a log. segments: base offset and path."""
     if as_of.time_ms is None:
         end_offset = None if as_of.offset is None else as_of.offset + 1
         return PlaceInLog(end_offset, end_offset)

@@ -1,6 +1,6 @@
-"""Records of the metadata log applied one after the other to a state that grows into an image (Kafka: the *Delta classes).
+"""Replay of metadata records into an image (Kafka: the *Delta classes).
 
-Transactions: what lies between BeginTransaction and EndTransaction is held back, and dropped at AbortTransaction or at the end
+Transactions: records between BeginTransaction and EndTransaction are held back, and dropped at AbortTransaction or at the end
 of the log (Kafka: OffsetControlManager, the controller's rule; the loader of a 4.3.1 broker gets aborts wrong). Of an earlier state, where the
 clock went back, a transaction counts whose EndTransaction does: its records are held back although its BeginTransaction is later.
 A record that contradicts the state (a change of a partition that is not there, an End without a Begin) is noted and skipped.
@@ -54,7 +54,7 @@ Watch = Callable[[MetadataRecord, "MetadataReplay | None"], None]
 
 
 class MetadataReplay:
-    """The state that grows. everything: controllers, producer ids and access too. watch: sees each record that counts.
+    """The state during a replay. everything: controllers, producer ids and access too. watch: receives each record that counts.
     problems: (offset, words) of records that could not be read: the state may be wrong from there on.
     oddities: the same of records that were skipped or are of a newer Kafka."""
 
@@ -338,7 +338,7 @@ class MetadataReplay:
 
 
 def _changed(values: Values, name: str, old: Any) -> Any:
-    """A field of a change: null, or not there in this version, leaves it as it was."""
+    """A field of a change record; null, or absent in this version, means unchanged."""
     new = values.get(name)
     return old if new is None else new
 

@@ -7,7 +7,7 @@ A KRaft broker (3.7 and later) compares each directory with the metadata while i
 2. the metadata has no partition of that topic id and number: the topic was deleted, or made again under its name,
 3. this node is none of the partition's replicas.
 
-Then it makes what the metadata does assign to it anew, empty. The topic's name is not compared: a directory with the id of another topic
+Then it creates the partitions that the metadata assigns to it, empty. The topic's name is not compared: a directory with the id of another topic
 is loaded, and the partition that it is named after is not served (InconsistentTopicIdException).
 """
 
@@ -54,7 +54,7 @@ def identity_of(directory: Directory, image: MetadataImage) -> TopicIdentity:
 
 
 def _without_id(directory: Directory, image: MetadataImage, named: Topic | None) -> TopicIdentity:
-    """partition.metadata is missing, or nobody can read it: by name, unless several topics had the name."""
+    """Identity of a directory whose partition.metadata is missing or unreadable: by name, unless several topics had that name."""
     former = sorted(each.id for each in image.removed.values() if each.name == directory.name.topic)
     is_here = named is not None and _is_replica(directory, named)
     topic_id = named.id if named is not None and is_here and not former else None
@@ -68,7 +68,7 @@ def _without_id(directory: Directory, image: MetadataImage, named: Topic | None)
 
 
 def _removed(directory: Directory, image: MetadataImage) -> str:
-    """That the topic was deleted: ids do not come back, so this is certain at any offset."""
+    """The verdict that the topic was deleted. Ids are never reused, so it is certain at any offset."""
     removed = image.removed.get(directory.topic_id or "")
     if removed is None:
         return ""
@@ -76,7 +76,7 @@ def _removed(directory: Directory, image: MetadataImage) -> str:
 
 
 def _not_here(directory: Directory, image: MetadataImage) -> str:
-    """Why the metadata has no replica of the directory's partition on this node; empty when it has."""
+    """Why the metadata has no replica of the partition on this node; empty if it has one."""
     topic = image.topics.get(directory.topic_id or "")
     if topic is None:
         return f"the metadata log does not know its topic id {directory.topic_id}"

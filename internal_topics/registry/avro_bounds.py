@@ -1,4 +1,4 @@
-"""How much work an Avro value may make, before fastavro is asked to read it.
+"""Bound the work that an Avro value can cause, before fastavro reads it.
 
 fastavro follows the bytes without a bound: a recursive type goes down one level for each byte and ends the process when its
 stack does; an array of nulls has as many elements as its count says, in no bytes at all. So
@@ -25,7 +25,7 @@ Named = Mapping[str, Mapping[str, Any]]
 
 
 class AvroBounds:
-    """Of one parsed schema. named: the types by full name. Raises FormatError for a schema that is too large."""
+    """The bounds of one parsed schema. named: the types by full name. Raises FormatError for a schema that is too large."""
 
     def __init__(self, schema: Any, named: Named) -> None:
         self._schema = schema
@@ -37,7 +37,7 @@ class AvroBounds:
             raise FormatError(f"the schema has more than {MAX_NODES} fields")
 
     def _measure(self, schema: Any) -> tuple[int, int]:
-        """(least bytes of a value, nodes)."""
+        """(least number of bytes of a value, number of nodes)."""
         if isinstance(schema, str):
             if schema in _PRIMITIVES:
                 return _MIN_BYTES.get(schema, 1), 1
@@ -79,7 +79,7 @@ class AvroBounds:
         return 1, 1 + nodes
 
     def check(self, data: bytes) -> None:
-        """Walk a value. Raises FormatError when it is too deep or too large, or leaves its bytes."""
+        """Walk a value. Raises FormatError if it is too deep or too large, or extends past the end of the data."""
         if not self.is_bounded:
             _Walk(data, self._named).value(self._schema)
 

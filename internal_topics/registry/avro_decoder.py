@@ -1,4 +1,4 @@
-"""Avro payloads, read by fastavro with the schema that they were written with.
+"""Avro payloads, read by fastavro with the writer's schema.
 
 Logical types are not applied by fastavro, which raises for a time beyond year 9999: numbers stay as they are stored, only decimals
 become `Decimal`. Bytes behind the value mean that it was not written with this schema, or is damaged.
@@ -52,7 +52,7 @@ class AvroDecoder:
         self.converts = any(f'"{kind}"' in text for kind in _NEEDS_CONVERSION)
 
     def decode(self, data: bytes, indexes: bytes | None = None) -> Any:
-        """The value: what fastavro makes of it, bytes as bytes. Raises FormatError."""
+        """The value as fastavro returns it, bytes as bytes. Raises FormatError."""
         self._bounds.check(data)
         stream = io.BytesIO(data)
         try:
@@ -67,7 +67,7 @@ class AvroDecoder:
 
 
 class _Sources:
-    """The texts that a schema is made of: what it refers to, and itself."""
+    """The texts of a schema: its references, then the schema itself."""
 
     def __init__(self, registered: RegisteredSchema, store: SchemaStore) -> None:
         self._store = store
@@ -104,7 +104,7 @@ class _Sources:
         return parsed
 
     def _define(self, name: str, named: dict[str, Any], without_logical_types: bool) -> None:
-        """A type that another file of the folder defines."""
+        """Parse a type that another file of the folder defines."""
         from fastavro.schema import parse_schema
 
         for text in self._store.files.values():
@@ -127,7 +127,7 @@ def _full_name(schema: Mapping[str, Any]) -> str:
 
 
 def _bounded(schema: Any, without_logical_types: bool, depth: int = 0) -> Any:
-    """A copy, as deep as fastavro may go. Raises FormatError."""
+    """A copy, limited to the depth that fastavro may reach. Raises FormatError."""
     if depth > 2 * MAX_DEPTH:
         raise FormatError("its schema is nested too deeply")
     if isinstance(schema, list):
@@ -142,7 +142,7 @@ def _bounded(schema: Any, without_logical_types: bool, depth: int = 0) -> Any:
 
 
 class _Refinement:
-    """What is to be done to a value of a schema after fastavro: decimals. None where it is nothing."""
+    """The conversion of a value after fastavro has read it (decimals); None if there is nothing to convert."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named
@@ -190,7 +190,7 @@ class _Refinement:
         return lambda value: next((refine for test, refine in refines if test(value)), _same)(value)
 
     def _kind(self, branch: Any) -> Callable[[Any], bool]:
-        """Whether a value is of this branch, as far as the value tells."""
+        """Whether a value can belong to this branch of a union."""
         schema = self._named.get(branch, branch) if isinstance(branch, str) else branch
         kind = schema["type"] if isinstance(schema, dict) else schema
         if kind in ("record", "error"):

@@ -25,7 +25,7 @@ _INT64 = (-(2**63), 2**63 - 1)
 
 
 def fit(kind: ColumnType) -> Fit:
-    """What makes a value fit; it raises FormatError for one that does not. Null fits everything."""
+    """The conversion function for a type. It raises FormatError for a value that does not fit; null fits every type."""
     inner = _fit(kind)
 
     def of(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The decoder that some formats ask for, and the schemas it needs.
+"""Choose the decoder for the requested formats, and find the schemas it needs.
 
 The schemas are looked for where the targets are: in their log dirs, then in the directories beside those, as a broker with several log dirs
 has `_schemas-0` in one of them.
@@ -28,7 +28,7 @@ _MAX_NEIGHBOURS = 1000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderChoice:
     """key_format, value_format: of `Format`. schemas: where they are, None to look for them. paths: what the user has named.
-    option: what names a place of schemas, for the sentence that none is known."""
+    option: the option that specifies schemas, for the error message when none are found."""
 
     key_format: Format
     value_format: Format
@@ -37,7 +37,7 @@ class DecoderChoice:
     option: str
 
     def decoder(self, targets: Sequence[Target], say: Callable[[str], None]) -> PayloadDecoder:
-        """The decoder for the logs of some targets. say: told what is missing in the schemas.
+        """The decoder for the logs of some targets. say: receives messages about missing schemas.
 
         Raises UsageError where there are no schemas, or no library for them, UnreadableInput.
         """

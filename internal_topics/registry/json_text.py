@@ -1,7 +1,7 @@
-"""JSON payloads read strictly, and decoded values made fit for a JSON line.
+"""Read JSON payloads strictly, and convert decoded values for a JSON line.
 
-Python's own reader takes NaN and Infinity, and as many levels as its stack allows; both would end the writing of the line. What other
-decoders give is made JSON: bytes as base64, decimals and what is not a finite number as text.
+Python's own reader accepts NaN and Infinity, and as many levels as its stack allows; both would make writing the line fail. Values of other
+decoders become JSON: bytes as base64, decimals and non-finite numbers as text.
 """
 
 import json
@@ -16,7 +16,7 @@ MAX_DEPTH = 100
 
 
 def read_json(data: bytes) -> Any:
-    """The value that `data` is as a whole. Raises FormatError."""
+    """Parse all of `data` as one JSON value. Raises FormatError."""
     try:
         value = _decoder.decode(data.decode("utf-8"))
     except UnicodeDecodeError:
@@ -59,7 +59,7 @@ _decoder = json.JSONDecoder(parse_constant=_refuse, parse_float=_float)
 
 
 def plain_json(value: Any) -> Any:
-    """A decoded value as JSON has it."""
+    """A decoded value in JSON types."""
     kind = type(value)
     if kind is str or kind is int:
         return value

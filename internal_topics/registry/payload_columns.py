@@ -66,18 +66,18 @@ class PayloadColumns:
         return self._types.get((topic, is_key), JSON_COLUMN)
 
     def common_type(self, is_key: bool) -> ColumnType:
-        """What the values of all topics fit into where their columns do not `differ`."""
+        """The type of the values of all topics, if their columns do not `differ`."""
         kinds = [kind for (_, of_key), kind in (self._types or {}).items() if of_key == is_key]
         return self.type_of("", is_key) if not kinds else kinds[0]
 
     @property
     def decoder(self) -> PayloadDecoder:
-        """What decodes."""
+        """The decoder."""
         return self._decoder
 
     @property
     def differ(self) -> str:
-        """Two topics whose columns are not the same, "" where all are."""
+        """Two topics whose columns differ, "" if all are the same."""
         for is_key in (True, False):
             by_type = {
                 kind: topic for (topic, of_key), kind in (self._types or {}).items() if of_key == is_key
@@ -119,7 +119,7 @@ class PayloadColumns:
 
 
 class PayloadSurvey:
-    """Collects which schemas the records of topics name."""
+    """Collects the schemas that the records of topics refer to."""
 
     def __init__(self, decoder: PayloadDecoder) -> None:
         self._decoder = decoder
@@ -132,7 +132,7 @@ class PayloadSurvey:
         payloads: Iterable[bytes | None],
         headers: Sequence[Headers] | None = None,
     ) -> None:
-        """Note the payloads of some records; those that name no schemas are passed over."""
+        """Record the schemas of some payloads; payloads without a schema are skipped."""
         if not self._decoder.has_schemas(is_key):
             return
         found = self._found.setdefault((topic, is_key), {})
@@ -148,7 +148,7 @@ class PayloadSurvey:
         payloads: Iterable[bytes | None],
         headers: Sequence[Headers] | None,
     ) -> Iterable[tuple[bytes, Headers]]:
-        """What has to be looked at: of payloads that name their schema themselves each beginning once."""
+        """The distinct payloads to examine: of payloads that name their schema, only one for each prefix."""
         present = [data for data in payloads if data is not None] if headers is None else []
         if headers is not None:
             return [(data, own) for data, own in zip(payloads, headers, strict=True) if data is not None]
@@ -167,7 +167,7 @@ class PayloadSurvey:
             return False
 
     def columns(self) -> PayloadColumns:
-        """The columns for what was noted."""
+        """The columns for the recorded schemas."""
         types = {}
         for place, shapes in self._found.items():
             ordered = sorted(shapes, key=lambda shape: (shape[0].schema_id, shape[1]))

@@ -1,7 +1,7 @@
 """Keys and values in a registry's wire format, decoded for rows of JSON and for tables.
 
-A decoder is a picklable value: the formats asked for, and the schemas. What it works out from a schema is kept by schema, in each process
-anew. It never raises for what a record contains: the reason is part of the answer.
+A decoder is a picklable value: the requested formats and the schemas. Compiled schemas are cached separately in each
+process. It never raises for the content of a record: the reason is part of the result.
 """
 
 import importlib.util
@@ -88,11 +88,11 @@ class PayloadDecoder:
         return PayloadDecoder, (self.key_format, self.value_format, self.schemas)
 
     def format(self, is_key: bool) -> Format:
-        """How keys, or values, are written."""
+        """The format of keys, or of values."""
         return self.key_format if is_key else self.value_format
 
     def has_schemas(self, is_key: bool) -> bool:
-        """Whether they name schemas."""
+        """Whether keys, or values, refer to schemas."""
         return self.format(is_key) in NEEDS_SCHEMAS
 
     def for_log(self, path: str) -> Self:  # every log may hold payloads
@@ -129,7 +129,7 @@ class PayloadDecoder:
                 row[f"{side}_schema"] = named | ({"message": payload.message} if payload.message else {})
 
     def decode(self, data: bytes, headers: Headers, topic: str | None, *, is_key: bool) -> Payload | None:
-        """What bytes mean, None where AUTO leaves them as they are. Raises FormatError with the reason why they cannot be decoded."""
+        """Decode bytes; None if AUTO leaves them as they are. Raises FormatError with the reason why they cannot be decoded."""
         form = self.format(is_key)
         if form not in NEEDS_SCHEMAS:
             return _simple(form, data)
@@ -157,7 +157,7 @@ class PayloadDecoder:
         return Payload(value, decoder.encoding, schema, message, decoder.converts)
 
     def schema_of(self, frame: Frame, topic: str | None) -> RegisteredSchema:
-        """The schema that a frame names. Raises FormatError."""
+        """The schema that a frame refers to. Raises FormatError."""
         assert self.schemas is not None
         place = (frame.schema_id if frame.guid is None else frame.guid, topic)
         found = self._found.get(place)
@@ -216,7 +216,7 @@ def _is_installed(name: str) -> bool:
 
 
 def _simple(form: Format, data: bytes) -> Payload | None:
-    """What needs no schema: the serializers that come with Kafka."""
+    """Decoders without a schema: the serializers that come with Kafka."""
     if form is Format.BYTES:
         return None
     if form is Format.JSON:

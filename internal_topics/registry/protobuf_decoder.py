@@ -1,4 +1,4 @@
-"""Protobuf payloads: the message that the message indexes name, in a schema with what it imports.
+"""Protobuf payloads: the message selected by the message indexes, in a schema with its imports.
 
 Fields without presence are shown with their defaults, as a consumer sees them; fields with presence only where they are set. Enums
 are names, numbers that have none stay numbers; 64-bit numbers stay numbers. What was written with unknown fields is decoded without them.
@@ -65,7 +65,7 @@ class ProtobufDecoder:
 
 
 def message_descriptor(file: Any, path: tuple[int, ...]) -> Any:
-    """The message of a file that an index path names. Raises FormatError.
+    """The message of a file that an index path selects. Raises FormatError.
 
     Nested messages are counted as they are written: the messages that protobuf makes of map fields have no index (Confluent: Java's
     `ProtobufSchema.toMessageIndexes`). Some other clients count those too; then the path can lead to a message only that way.
@@ -94,7 +94,7 @@ def message_name(file: Any, path: tuple[int, ...]) -> str:
 
 
 class _Pool:
-    """The descriptors of one schema and what it imports, apart from those of other schemas."""
+    """The descriptors of one schema and its imports, isolated from those of other schemas."""
 
     def __init__(self, store: SchemaStore) -> None:
         from google.protobuf.descriptor_pool import DescriptorPool
@@ -138,7 +138,7 @@ class _Pool:
         self._added.add(name)
 
     def _add_well_known(self, name: str) -> None:
-        """A file that comes with protobuf."""
+        """Add a file that comes with protobuf."""
         import importlib
 
         from google.protobuf.descriptor_pb2 import FileDescriptorProto
@@ -158,7 +158,7 @@ class _Pool:
 
 
 class _Conversion:
-    """How a message becomes a dictionary, worked out once for each type."""
+    """The conversion of a message to a dictionary, built once for each type."""
 
     def __init__(self) -> None:
         self._known: dict[str, AsPython] = {}

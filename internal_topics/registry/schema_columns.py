@@ -1,6 +1,6 @@
 """The column types of Avro, protobuf and JSON schemas.
 
-What a table cannot hold is JSON text: types that contain themselves, records without fields, what is nested deeper than
+Types that a table cannot hold become JSON text: types that contain themselves, records without fields, types nested deeper than
 MAX_LEVELS, decimals of more digits than tables have, and JSON Schema that allows more than one type.
 """
 
@@ -63,7 +63,7 @@ _JSON = {"string": "string", "integer": "int64", "number": "double", "boolean": 
 
 
 def merged_all(types: Iterable[ColumnType]) -> ColumnType | None:
-    """The type that holds all, None for none."""
+    """The type that can hold all of them, None for no types."""
     found = list(types)
     return reduce(merged, found) if found else None
 
@@ -181,14 +181,14 @@ def _json(schema: Any, root: Mapping[str, Any], around: tuple[str, ...]) -> Colu
 
 
 def _is_open(schema: Mapping[str, Any]) -> bool:
-    """Whether a schema says more about its properties than their list does."""
+    """Whether a schema allows properties that it does not list."""
     return any(name in schema for name in ("oneOf", "anyOf", "allOf", "patternProperties")) or isinstance(
         schema.get("additionalProperties"), dict
     )
 
 
 def _json_target(reference: str, root: Mapping[str, Any]) -> Any:
-    """What a reference within the schema means, None for any other."""
+    """The target of a reference within the schema, None for any other reference."""
     if not reference.startswith("#"):
         return None
     place: Any = root

@@ -1,6 +1,6 @@
 """`--schemas DIR`: a partition directory of `_schemas` elsewhere, or a folder of files named by id (`17.avsc`, `17.proto`, `17.json`).
 
-In a folder, references are resolved by what the schemas say themselves: an `import` of a .proto names a file of the folder, a
+In a folder, references are resolved by the content of the schemas: an `import` of a .proto names a file of the folder, a
 named type of Avro that is not defined is looked for in the other .avsc files.
 """
 
@@ -20,7 +20,7 @@ _MAX_FILES = 100_000
 
 
 def read_schemas(path: str) -> tuple[SchemaStore, tuple[str, ...]]:
-    """Whatever `path` is, and what is missing in sentences. Raises UsageError when it is neither, UnreadableInput."""
+    """The schemas at `path`, and messages about what is missing. Raises UsageError if it is neither kind, UnreadableInput."""
     inside = os.path.join(path, SCHEMAS_DIRECTORY)
     if places.isdir(inside):
         return read_schema_topic(inside)

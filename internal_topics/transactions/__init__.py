@@ -1,1 +1,1 @@
-"""Transactions: what the coordinator's log and the logs of partitions say together about which are open, and which hang."""
+"""Transactions: which are open and which hang, from the coordinator's log and the logs of the partitions together."""

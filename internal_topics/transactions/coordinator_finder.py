@@ -1,7 +1,7 @@
 """The coordinators' view of the transactions under some PATHs.
 
 1. Every partition of `__transaction_state` at hand is read; of several replicas the longest.
-2. How many partitions the topic has says the metadata log of a log dir, where there is one.
+2. The topic's number of partitions is taken from the metadata log of a log dir, if there is one.
 3. Of a prepared transaction the partitions that have their marker are taken out, as a coordinator forgets them when a broker has
    acknowledged it (`kafka-transactions.sh describe`). The marker is there when the partition's producer is not in a transaction, and
    its last timestamp, which is then a marker's, is not before the decision. A partition that is not at hand stays.
@@ -34,7 +34,7 @@ LogTarget = PartitionTarget | FileTarget
 
 
 def coordinator_view(directories: BrokerDirectories) -> tuple[CoordinatorView, tuple[Finding, ...]]:
-    """The state of all coordinators under PATH, and what is wrong with their logs."""
+    """The state of all coordinators under PATH, and the problems of their logs."""
     logs: dict[int, TransactionLog] = {}
     findings: list[Finding] = []
     damaged = []
@@ -66,7 +66,7 @@ def end_offset_of(target: LogTarget) -> int:
 
 
 def state_of(target: LogTarget) -> TransactionReplay | None:
-    """What a broker remembers of the producers of a partition; None where it cannot be read."""
+    """The producer state of a partition as a broker has it in memory; None if it cannot be read."""
     try:
         with PartitionLog(target) as log:
             partition = PartitionReplay(log)
@@ -128,7 +128,7 @@ def _is_marked(
 
 
 def _is_of(known: TransactionalId, marker_ms: int) -> bool:
-    """Whether a marker of that time belongs to the prepared transaction. Brokers' clocks may differ, so one behind the start will do."""
+    """Whether a marker of that time belongs to the prepared transaction. Brokers' clocks may differ, so any time after its start counts."""
     return marker_ms >= known.updated_ms or marker_ms > known.started_ms
 
 

@@ -1,7 +1,7 @@
-"""Which records of `__transaction_state` a coordinator could not load, for `verify`.
+"""Find records of `__transaction_state` that a coordinator cannot load, for `verify`.
 
-A log of that topic has millions of records, of which next to all are as a coordinator writes them. So their bytes are stepped through first,
-and only a record that is out of the ordinary in any way is decoded, which decides.
+A log of that topic has millions of records, nearly all of them as a coordinator writes them. So the layout of their bytes is checked first,
+and only a record that differs in any way is decoded, which decides.
 
     key      int16 0 │ int16 length │ transactional id
     value    int16 version 0 or 1 │ 8 producer id │ 2 epoch │ 4 timeout │ status │ partitions │ 8 update │ 8 start │ version 1: tags
@@ -29,7 +29,7 @@ _LONG_VARINT = 0x80
 
 
 def check_transaction_log(target: PartitionTarget | FileTarget) -> Iterator[Finding]:
-    """Every record that a coordinator could not load or passes over, in offset order. Damage is not told here. Raises UnreadableInput."""
+    """Every record that a coordinator cannot load or skips, in offset order. Damage is not reported here. Raises UnreadableInput."""
     for entry in read_coordinator_log(target):
         if not isinstance(entry, CoordinatorRecord) or is_ordinary(entry.key, entry.value):
             continue
@@ -40,7 +40,7 @@ def check_transaction_log(target: PartitionTarget | FileTarget) -> Iterator[Find
 
 
 def is_ordinary(key: bytes | None, value: bytes | None) -> bool:
-    """Whether a record is sure to be loaded; False where it needs to be decoded to tell."""
+    """Whether a record is certain to be loaded; False if it must be decoded to decide."""
     if key is None or key[:2] != b"\0\0" or len(key) < 4 or int.from_bytes(key[2:4], "big") != len(key) - 4:
         return False
     if value is None:
@@ -71,7 +71,7 @@ def _is_ordinary_0(value: bytes) -> bool:
 
 
 def _is_ordinary_1(value: bytes) -> bool:
-    """Varints of one byte only, none of them null."""
+    """The same for version 1: all varints have one byte, and none is null."""
     count, position = value[_FIXED_END], _FIXED_END + 1
     if not 0 < count < _LONG_VARINT:
         return False

@@ -61,14 +61,14 @@ class PartitionReplay:
         return min(max(oldest.first_offset, self.start_offset), self.end_offset), oldest.producer_id
 
     def forgotten(self) -> list[UnfinishedTransaction]:
-        """Transactions that are open by the log, of which the broker's state knows nothing."""
+        """Transactions that are open in the log but absent from the broker's producer state."""
         if self.whole is self.state:
             return []
         known = {each.producer_id for each in self.state.unfinished()}
         return [each for each in self.whole.unfinished() if each.producer_id not in known]
 
     def started_ms(self, first_offset: int) -> int | None:
-        """The first timestamp of a transaction; None when its first batch is not in the log any more."""
+        """The first timestamp of a transaction; None if its first batch is no longer in the log."""
         if first_offset < self.start_offset:
             return None
         for segment in self._log.from_floor(first_offset):
@@ -105,7 +105,7 @@ class PartitionReplay:
 
 
 def _row_at(table: Columns, offset: int) -> int:
-    """The first row that reaches an offset."""
+    """The first row whose last offset is at or above an offset."""
     lasts = table.column(C.LAST_OFFSET)
     if not table.count or lasts[0] >= offset:
         return 0

@@ -1,4 +1,4 @@
-"""`__transaction_state`: what the transaction coordinators know, from their logs.
+"""The state of the transaction coordinators, from the logs of `__transaction_state`.
 
 1. The records of each partition in offset order; the newest of each transactional id counts, a tombstone removes it.
 2. A record that a coordinator cannot load ends its load of the partition: it goes on with what it has read so far, and says so in its
@@ -71,7 +71,7 @@ class Unloadable(FormatError):
 
 
 class PassedOver(FormatError):
-    """A record that the coordinator does not know and passes over."""
+    """A record of an unknown type or version, which the coordinator skips."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +98,14 @@ class CoordinatorView:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is any partition of the topic."""
+        """Whether any partition of the topic is at hand."""
         return bool(self.partitions)
 
 
 def loaded_record(
     record: CoordinatorRecord,
 ) -> tuple[str, TransactionalId | None]:
-    """(transactional id, what is recorded; None for a tombstone). Raises Unloadable and PassedOver."""
+    """(transactional id, its record or None for a tombstone). Raises Unloadable and PassedOver."""
     if record.key is None:
         raise Unloadable("the record has no key")
     try:
@@ -156,7 +156,7 @@ def _state_of(name: str, decoded: Decoded, offset: int) -> TransactionalId:
 
 
 def read_transaction_log(target: PartitionTarget | FileTarget) -> TransactionLog:
-    """Read one partition. Only the newest record of each key is decoded, and where that cannot be loaded those before it. Raises
+    """Read one partition. Only the newest record of each key is decoded, and older ones if that cannot be loaded. Raises
     UnreadableInput."""
     newest: dict[bytes | None, CoordinatorRecord] = {}
     former_keys: dict[int, bytes] = {}
@@ -187,7 +187,7 @@ def read_transaction_log(target: PartitionTarget | FileTarget) -> TransactionLog
 def _before(
     target: PartitionTarget | FileTarget, keys: Collection[bytes]
 ) -> dict[str, TransactionalId | None]:
-    """What the newest record that can be loaded says of keys whose newest cannot: what a coordinator knows that has passed over it, or
+    """The newest loadable record of keys whose newest cannot be loaded: the state of a coordinator that has skipped it, or
     ended its load there."""
     found: dict[str, TransactionalId | None] = {}
     for record in read_coordinator_log(target) if keys else ():
@@ -218,7 +218,7 @@ def _damaged(problem: LogProblem) -> Finding:
 
 
 def load_finding(path: str, offset: int, error: Unloadable | PassedOver) -> Finding:
-    """A record that keeps a coordinator from loading a partition, or that it passes over."""
+    """The finding about a record that prevents a coordinator from loading a partition, or that it skips."""
     if isinstance(error, PassedOver):
         return Finding("coordinator-record-unknown", path, f"offset {offset}: {error}", first_offset=offset)
     return Finding("coordinator-load-fails", path, f"offset {offset}: {error}", first_offset=offset)

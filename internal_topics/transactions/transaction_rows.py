@@ -130,7 +130,7 @@ _FORGOTTEN = TransactionVerdict(
 def _is_decided(
     target: LogTarget, replay: PartitionReplay, found: UnfinishedTransaction, options: TransactionsOptions
 ) -> bool:
-    """Whether a replica at hand that is longer has the transaction's marker."""
+    """Whether a longer replica at hand has the transaction's marker."""
     for other in options.replicas.get(target.path, ()):
         if end_offset_of(other) <= replay.end_offset:
             continue
@@ -180,7 +180,7 @@ def _ended(
 
 
 def _json_lines(rows: Sequence[tuple[int, ...]], place: Values, names: Mapping[int, str]) -> Iterator[bytes]:
-    """What `json_line` makes of the rows of transactions that ended."""
+    """The rows of completed transactions as `json_line` formats them."""
     heads = [
         json_line({"type": "transaction", "status": status, **place})[:-2].decode()
         for status in ("committed", "aborted")
@@ -228,7 +228,7 @@ def _open_row(values: Values) -> Row:
 
 
 def abort_command(place: Values, start_offset: int) -> str:
-    """The line that ends a hanging transaction (fact sheet of the internal topics, §6.4)."""
+    """The command line that aborts a hanging transaction (fact sheet of the internal topics, §6.4)."""
     return (
         "kafka-transactions.sh --bootstrap-server HOST:PORT abort "
         f"--topic {place['topic']} --partition {place['partition']} --start-offset {start_offset}"

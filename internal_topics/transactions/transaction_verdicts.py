@@ -6,11 +6,11 @@ nor states, so `verdict` says it more finely (fact sheet of the internal topics,
 
     ongoing     the id is in state Ongoing with this epoch and names the partition: it will end, or time out at the deadline
     ending      the decision is made (PrepareCommit, PrepareAbort): the coordinator will write the marker
-    stale       an id names the partition, but has moved on to another epoch: the tool stays silent, and nobody will end it
-    orphaned    no id names the partition, and all of the coordinator's log was read: nobody will end it
+    stale       an id names the partition, but has moved on to another epoch: the tool reports nothing, and the transaction never ends
+    orphaned    no id names the partition, and all of the coordinator's log was read: the transaction never ends
     unknown     no id names the partition, but not all of the coordinator's log is at hand
     decided     another replica at hand is longer and has the marker: this one lags behind
-    forgotten   the broker's producer state does not know the transaction: it holds nobody back
+    forgotten   the broker's producer state does not have the transaction: it does not hold back the last stable offset
 
 Epochs of an id that explain epoch E in a partition: in state Ongoing E; in a Prepare state E, or E + 1: the marker of the second protocol
 (client version 2), and of a producer that was fenced, has the next epoch.
