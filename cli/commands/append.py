@@ -190,11 +190,11 @@ def command(
     """Write JSON-line records as batches at the end of a partition, the way a broker does: the plan first.
 
     The lines are those of `dump --json --deep-iteration`: a batch line gives the bounds and fields of a batch, the
-    record lines behind it its records. Records without a batch line are put into batches here; of them only the
-    value is needed. Segments roll, indexes, snapshots and leader epochs follow as with a broker, and what was
-    written a broker opens without recovery. A log that is not sound to its end is refused. All of the input is checked
-    before the first byte is written: a line that means nothing ends the work with status 2, and nothing was changed. The
-    exit status is 1 when something is to be appended and was only planned.
+    record lines after it are its records. Records without a batch line are grouped into batches; only their value
+    is required. Segments roll, and indexes, snapshots and leader epochs are written as a broker writes them, so that a
+    broker opens the result without recovery. A log that is not sound to its end is refused. All input is checked
+    before the first byte is written: an invalid line ends the run with status 2 and changes nothing. The
+    exit status is 1 when records are to be appended and were only planned.
     """  # fmt: skip
     refuse_read_only("append", paths)
     if len(paths) != 1:
@@ -268,12 +268,12 @@ def command(
 
 
 def _is_due(values: Mapping[str, Any]) -> bool:
-    """Whether something is to be appended and was only planned."""
+    """Whether there are records to append that were only planned."""
     return not values["applied"] and bool(values["batches"] or values["is_new"])
 
 
 def _words(values: Mapping[str, Any]) -> Iterator[str]:
-    """What was appended or would be, and how to take it back."""
+    """What was or would be appended, and how to undo it."""
     name = shown_path(str(values["partition"]))
     if not values["batches"] and not values["is_new"]:
         yield f"{name}: nothing to append; the log ends at {values['log_end_offset']}"
@@ -293,7 +293,7 @@ def _words(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _checkpointed(events: Iterator[Event], quiet: bool) -> Iterator[Event]:
-    """The events, with a note on stderr about what of the input was passed over."""
+    """The events, with a note on stderr about skipped input."""
     from kseg.change.append.append_result import AppendResult
 
     for event in events:

@@ -59,7 +59,7 @@ BROKER = "What the broker would know"
 
 
 def _read_first_dirty(text: str) -> str:
-    """An offset, or the word for what the data directory notes."""
+    """An offset, or the keyword for the one in the data directory's checkpoint."""
     if text != "checkpoint":
         read_offset(text)
     return text
@@ -207,8 +207,8 @@ def command(
     """Keep the newest record of each key, as the broker's log cleaner does, offline: the plan first.
 
     Removes records that a later one with the same key replaces, aborted transactions, records without a key, and
-    expired tombstones and transaction markers. Offsets never change. The last segment stays as it is, and
-    so does everything after an open transaction or too young. Old segments stay as .deleted until a broker starts, or
+    expired tombstones and transaction markers. Offsets never change. The last segment stays as it is, as does
+    everything after an open transaction and everything that is too young. Old segments stay as .deleted until a broker starts, or
     `kseg retain --purge` deletes them; `kseg undo` brings them back. Only topics whose cleanup.policy says so are
     cleaned, with each topic's own settings as the metadata log has them; options here override the settings, and never
     the policy unless --cleanup-policy or --config says it. A topic with an unknown policy is left alone. The exit status is 1 when a compaction is due and

@@ -1,4 +1,4 @@
-"""`kseg diff`: whether two copies of partitions are the same log, and where they begin to differ."""
+"""`kseg diff`: compare two copies of partitions, and find where they begin to differ."""
 
 from typing import Annotated
 
@@ -34,9 +34,9 @@ def command(
 ) -> int:
     """Compare two copies of partitions: two replicas, a backup and the live disk, before and after a repair.
 
-    Partitions are compared by offset, batch by batch, however they are cut into segments; batches that are not the same bytes by their records. For each: same,
+    Partitions are compared by offset, batch by batch, regardless of segment boundaries; batches with different bytes are compared record by record. The result for each: same,
     one behind the other, diverged (and from which offset, also by the leader epochs), damaged in one, or only in one. Records that a cleaning has removed from
-    one copy, an earlier log start, other codecs and other leader epochs of the same records are told apart from a divergence. Never writes to the logs. The exit
+    one copy, an earlier log start, other codecs and other leader epochs of the same records are distinguished from a divergence. Never writes to the logs. The exit
     status is 0 when the records are the same, otherwise 1.
     """
     from kseg.cli.html.html_option import page_for

@@ -1,4 +1,4 @@
-"""`kseg doctor`: one page about a broker's data directories, and what to do about it."""
+"""`kseg doctor`: one page on the state of a broker's data directories, and what to do."""
 
 from dataclasses import replace
 
@@ -38,12 +38,12 @@ def command(
     drop_cache: DropCache = False,
     on: OnCluster,
 ) -> int:
-    """Say on one page what state a broker's data directories are in, and which commands to type, in which order.
+    """Show on one page the state of a broker's data directories, and the commands to run, in order.
 
-    Combines what other commands know: whether a broker runs and how its last stop ended, disks and mounts, `verify` with its
+    Combines the results of other commands: whether a broker runs and how its last stop ended, disks and mounts, `verify` with its
     forecast of a broker's start, what each damaged partition costs (`recover`), hanging transactions, groups whose offsets are
-    not in the log, and files that nothing uses any more. Never writes. The exit status is 1 when there is an error or
-    something is to be done.
+    not in the log, and files that are no longer used. Never writes. The exit status is 1 when there is an error or
+    something to be done.
     """
     refuse_read_only("doctor", paths)
     from kseg.cli.doctor.examination import Examination

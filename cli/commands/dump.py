@@ -1,4 +1,4 @@
-"""`kseg dump`: what is in the files, in the words of Kafka's own dump tool, as JSON or as tables."""
+"""`kseg dump`: the contents of files, in the format of Kafka's own dump tool, as JSON or as tables."""
 
 import os
 from dataclasses import replace
@@ -146,7 +146,7 @@ def command(
     drop_cache: DropCache = False,
     on: OnCluster,
 ) -> int:
-    """Show what is in the files.
+    """Show the contents of files.
 
     Default text is byte for byte what kafka-dump-log.sh 4.3 prints for the same files and flags. Unlike that tool
     kseg continues after damage, reports the damaged bytes on stderr, and writes nothing beside the log.

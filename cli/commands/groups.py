@@ -1,4 +1,4 @@
-"""`kseg groups`: what consumer, share and streams groups committed, where they stand, and when they went back."""
+"""`kseg groups`: committed offsets and lag of consumer, share and streams groups, and when their offsets went back."""
 
 from typing import Annotated
 
@@ -62,13 +62,13 @@ def command(
     verbose: Verbose = False,
     on: OnCluster,
 ) -> int:
-    """Show groups as their coordinators have them after loading: members, committed offsets, lag, and what was deleted.
+    """Show groups as their coordinators have them after loading: members, committed offsets, lag, and deletions.
 
     Reads __consumer_offsets and __share_group_state as a 4.3.1 broker does when it starts: classic, consumer, share
     and streams groups, offsets in transactions, tombstones. A record that such a broker fails to load is an error. The lag is
-    counted to the log end of the partitions under PATH. A group is in one partition of __consumer_offsets: when that
+    relative to the log end of the partitions under PATH. A group is in one partition of __consumer_offsets: when that
     partition is not under PATH, nothing is known about the group, and --group says so. The exit status is 1
-    when no group that was asked for is found.
+    when no requested group is found.
     """
     from kseg.cli.group_evidence import GroupRows, group_evidence
     from kseg.cli.render import Style

@@ -84,9 +84,9 @@ def command(
     verbose: Verbose = False,
     on: OnCluster,
 ) -> int:
-    """List what is there: a line for each topic, with its size, its records and its time range.
+    """List topics: a line for each, with its size, its records and its time range.
 
-    With --verbose or --json every file and what it is, and for each partition segments, bytes, offsets, time range, codecs,
+    With --verbose or --json every file with its kind, and for each partition segments, bytes, offsets, time range, codecs,
     leader epochs, last stable offset, open transactions and missing side files. Unknown files are listed too.
     """
     if remote:

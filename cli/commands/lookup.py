@@ -1,4 +1,4 @@
-"""`kseg lookup`: where is it? One message, by offset, time, key or epoch, through the indexes."""
+"""`kseg lookup`: find one message by offset, time, key or leader epoch, through the indexes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -130,8 +130,8 @@ def command(
     """Find a message by offset, time, key or leader epoch, and show where it is.
 
     Answers like a broker: --offset like a fetch, --timestamp, --max-timestamp, --earliest and --latest like
-    ListOffsets, --leader-epoch like OffsetForLeaderEpoch. A search for a key reads everything that --from-offset,
-    --to-offset, --from-time, --to-time and --partitioner leave. Of several partitions those that hold it are shown. --explain
+    ListOffsets, --leader-epoch like OffsetForLeaderEpoch. A search for a key reads everything within --from-offset,
+    --to-offset, --from-time, --to-time and --partitioner. Of several partitions those that contain it are shown. --explain
     says which files and index entries led there. The exit status is 1 when nothing is found.
     """  # fmt: skip
     asked = {

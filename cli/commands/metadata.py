@@ -1,4 +1,4 @@
-"""`kseg metadata`: what did the controller decide, and is what lies here what it decided?"""
+"""`kseg metadata`: the controller's decisions, and whether the directories on disk agree with them."""
 
 from collections.abc import Mapping
 from typing import Annotated

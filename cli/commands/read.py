@@ -73,7 +73,7 @@ def command(
     common: CommonOptions,
     now: NoNow = None,
 ) -> int:
-    """Read what a broker's fetch would return: whole batches from the one holding an offset.
+    """Read what a broker's fetch would return: whole batches from the one that contains an offset.
 
     When not even one message fits into --max-bytes, that size is doubled until one does, up to
     --max-message-bytes. With --raw the bytes go to stdout, otherwise the records.

@@ -172,8 +172,8 @@ def command(
     """Make logs sound again, offline: plan first, then --apply in place or --output a repaired copy.
 
     Policy salvage removes what is invalid, up to the next valid batch, and keeps everything else with its offsets.
-    Policy kafka does what a broker does when it loads the log: it throws away everything behind the first damage.
-    What is removed goes to a quarantine, and `kseg undo` restores it. The exit status is 1 when a repair is due
+    Policy kafka does what a broker does when it loads the log: it discards everything after the first damage.
+    Removed bytes go to a quarantine, and `kseg undo` restores them. The exit status is 1 when a repair is due
     and was only planned.
     """
     refuse_read_only("recover", paths)
@@ -283,12 +283,12 @@ def command(
 
 
 def _registered(log_dirs: Sequence[str]) -> Mapping[int, tuple[str, ...]]:
-    """The registered node and directory ids, read only where a meta.properties is lost."""
+    """The registered node and directory ids, read only if a meta.properties is lost."""
     from kseg.internal_topics.metadata.registered import registered_directories
 
     return registered_directories(log_dirs)
 
 
 def _acceptance(tally: "RunSummary") -> dict[str, object]:
-    """The option that a plan which counts unreadable bytes as lost needs."""
+    """The option required by a plan that counts unreadable bytes as lost."""
     return {"--accept-unreadable": True} if tally.unreadable else {}

@@ -1,4 +1,4 @@
-"""`kseg retain`: what a broker's retention would delete, and why; marking it, purging it, taking it back."""
+"""`kseg retain`: what a broker's retention would delete, and why; mark, purge, or restore it."""
 
 from collections.abc import Mapping
 from functools import partial

@@ -1,4 +1,4 @@
-"""`kseg transactions`: which transactions are open, which hang, and what ends them."""
+"""`kseg transactions`: open and hanging transactions, and the commands that end them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -48,7 +48,7 @@ def command(
 ) -> int:
     """List open and hanging transactions, what holds the last stable offset, and the command that ends each.
 
-    Joins the producer state of each partition (its newest snapshot and the log behind) with what the coordinators know, from
+    Joins the producer state of each partition (its newest snapshot and the log after it) with the coordinators' state, from
     __transaction_state under the same PATHs. A hanging transaction is one that `kafka-transactions.sh find-hanging` would report.
     The exit status is 1 when there is one. Never writes.
     """

@@ -1,4 +1,4 @@
-"""`kseg undo`: take back what a command changed, or finish what it left half done."""
+"""`kseg undo`: undo the changes of a command, or complete an interrupted change."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -58,11 +58,11 @@ def command(
     quiet: Quiet = False,
     no_progress: NoProgress = False,
 ) -> int:
-    """Take back what a command changed: every file is again what it was, with its time and permissions.
+    """Undo the changes of a command: every file is restored, with its modification time and permissions.
 
-    Refused when a file was changed since, when a broker is running, or another kseg is at work. A change that was
-    killed half way can be undone too, or finished. An undo that was killed continues when the command is repeated. A run is undone
-    as a whole by the paths that were given to it, or not at all. The exit status is 1 when something is to be forgotten and was only planned.
+    Refused when a file was changed since, when a broker is running, or another kseg is at work. An interrupted
+    change can be undone too, or completed. An interrupted undo continues when the command is repeated. A run is undone
+    as a whole, by the paths that were given to it, or not at all. The exit status is 1 when journals are to be forgotten and were only planned.
     """
     refuse_read_only("undo", journals)
     if not journals:

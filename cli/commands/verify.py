@@ -37,11 +37,11 @@ def command(
     drop_cache: DropCache = False,
     on: OnCluster,
 ) -> int:
-    """Check files, partitions and whole data directories, and say what is wrong with them.
+    """Check files, partitions and whole data directories, and report what is wrong with them.
 
     Checks the batches and the files beside them: indexes against the log, transaction indexes, producer
     snapshots, leader epochs, the chain of segments, checkpoints, leftovers, and the topic ids with the cluster's metadata
-    log where there is one. What a coordinator fails to load of its topic (groups, transactions) is an error too, unless --quick. Never writes. The exit status is 1
+    log where there is one. Records that a coordinator fails to load (groups, transactions) are errors too, unless --quick. Never writes. The exit status is 1
     when there is an error among the findings.
     """
     from kseg.cli.html.html_option import page_for

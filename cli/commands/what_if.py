@@ -1,4 +1,4 @@
-"""`kseg what-if`: what topics would weigh with other settings."""
+"""`kseg what-if`: the size of topics with other settings."""
 
 from typing import Annotated
 
@@ -104,9 +104,9 @@ def command(
     verbose: Verbose = False,
     on: OnCluster,
 ) -> int:
-    """Say what topics would weigh with another codec, level, batch size, linger or retention, and which property sets it.
+    """Estimate the size of topics with another codec, level, batch size, linger or retention, and name the property that sets it.
 
-    Samples real batches, spread evenly over all logs of a topic, and compresses them anew with the codecs of a broker; the interval holds the true number
+    Samples real batches, spread evenly over all logs of a topic, and compresses them again with the codecs of a broker; the interval contains the true number
     with 95 % confidence. Codecs are tried on batches as they are, as compression.type of a topic makes a broker do; another batch.size or linger.ms joins
     adjacent batches of a producer. What limits of retention keep is exact. CPU time is that of the compressor for a GiB of uncompressed
     records, on this machine. Never writes to the logs.
