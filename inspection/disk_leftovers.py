@@ -1,4 +1,4 @@
-"""What nothing uses any more in a data directory: what a broker has marked and not yet deleted, what a killed cleaner left,
+"""Unused files in a data directory: files that a broker has marked and not yet deleted, leftovers of a killed cleaner,
 partitions set aside, and what kseg keeps for `undo`.
 
     deleted files         segments and side files with `.deleted`: a broker deletes them at its next start
@@ -21,7 +21,7 @@ from kseg.segment.values import dataclass
 
 
 class LeftoverKind(StrEnum):
-    """The words for them, in the plural."""
+    """The names printed for them, in the plural."""
 
     DELETED_FILES = "deleted files"
     UNFINISHED_CLEANING = "unfinished cleaning"

@@ -50,7 +50,7 @@ class LogPiece:
 
 @dataclass(frozen=True, slots=True)
 class ValidatedRanges:
-    """What an earlier reader has found in a piece. misplaced: positions of batches whose offsets are not
+    """Results of an earlier reader of a piece. misplaced: positions of batches whose offsets are not
     theirs: their records are read as invalid ones. spans: of bytes that were found valid (`scanning.prevalidated`)."""
 
     misplaced: frozenset[int] = frozenset()
@@ -59,7 +59,7 @@ class ValidatedRanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What is wanted of a piece besides its bounds. include_control: also control records. include_invalid: also the
+    """What to read of a piece besides its bounds. include_control: also control records. include_invalid: also the
     records of batches (and messages) whose checksum is wrong. records_per_batch, bytes_per_batch: of an Arrow batch.
     redactor: keeps secrets out of values, None leaves all values as they are."""
 

@@ -7,8 +7,8 @@
    nothing; the last segment is always read, because a broker completes its index only when it rolls.
 3. In the first and the last segment the offset index leads to the first and the last batch. An entry is believed only
    when a sound batch begins there that fits it.
-4. What is larger than a part is cut into as many parts of equal size as are needed, at sound batches that index entries lead to; without
-   an index, at those that headers lead to which are followed one by one.
+4. A range larger than a part is split into parts of equal size, at valid batches found through the index; without
+   an index, at batches found by following the headers.
 5. For readers of committed data the batch headers of all segments are replayed; or the transaction indexes and the
    newest snapshot are believed, as a broker believes them (`committed_ranges`).
 """
@@ -114,7 +114,7 @@ def _kafka07_pieces(log: PartitionLog, topic: str, partition: int, bounds: Bound
 
 
 def _trimmed(segment: LogSegment, whole_piece: LogPiece, use_indexes: bool) -> Iterator[LogPiece]:
-    """The range that contains everything within the bounds; nothing for an empty file."""
+    """The byte range that contains everything within the bounds; none for an empty file."""
     bounds = whole_piece.bounds
     size_bytes = _size_of(segment)
     if not size_bytes:
@@ -176,7 +176,7 @@ def _cut_by_offsets(segment: LogSegment, whole_piece: LogPiece, max_offsets: int
 
 
 def _gap_behind(segment: LogSegment, offset: int, last: int) -> int:
-    """How many offsets from `offset` on no batch reaches into; `last` is no longer among them."""
+    """Number of offsets from `offset` on, up to but not including `last`, that no batch covers."""
 
     def reaching(table: Columns) -> Iterator[int]:
         ends = table.column(C.LAST_OFFSET)
@@ -200,7 +200,7 @@ def _size_of(segment: LogSegment) -> int:
 def _boundaries(
     segment: LogSegment, start: int, end: int, goals: Sequence[int], use_indexes: bool
 ) -> Iterator[int]:
-    """Positions of sound batches between `start` and `end`, each the first that is found at a goal or behind it."""
+    """Positions of valid batches between `start` and `end`, each the first at or after its target position."""
     if use_indexes and segment.offset_index is not None and len(segment.offset_index) > 1:
         yield from _indexed_boundaries(segment, start, end, goals)
     else:

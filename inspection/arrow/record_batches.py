@@ -1,8 +1,8 @@
 """Read a range of a log as Arrow batches, with findings for what cannot be read, in file order.
 
 1. The scanner gives tables of sound batches and damage spans, from the piece's start up to its stop.
-2. Of a table the kernel picks runs of batches in which something is wanted; batches of aborted transactions are taken
-   out of a run one by one, and only where there are any.
+2. The kernel selects runs of a table's batches that may contain requested records; batches of aborted transactions are removed
+   from a run one by one, if there are any.
 3. Runs are decoded into chunks. Where bounds can cut through a batch, rows outside of them are dropped.
 4. The builder lays the rows side by side.
 
@@ -116,8 +116,8 @@ class _Reader:
                 yield from self._chunk(table, chunk)
 
     def _well_placed(self, table: "Columns") -> Iterator[tuple[int, int]]:
-        """The runs in which something is wanted, without batches whose offsets are not theirs; where those are wanted
-        too, they are told as invalid."""
+        """The runs with requested records, without batches whose offsets are altered; if these are requested
+        too, they are marked as invalid."""
         if not self.misplaced:
             yield from self._runs(table)
             return
@@ -175,7 +175,7 @@ class _Reader:
             yield undecodable(self.piece.path, table, chunk.problem)
 
     def _legacy_messages(self, table: "Columns", chunk: Chunk) -> Iterator[Finding]:
-        """Messages inside of a wrapper have checksums of their own: what is wrong goes, and is told."""
+        """Messages inside a wrapper have their own checksums: those with a wrong one are dropped and reported."""
         records = chunk.records
         verdicts = records.column(C.R_VALID)
         if 0 not in verdicts.tolist():
@@ -212,7 +212,7 @@ class _Reader:
                 yield from self._table(table)
 
     def _may_concern_request(self, damage: Damage) -> bool:
-        """Whether a record that is wanted may have been lost here."""
+        """Whether a requested record may have been lost here."""
         bounds = self.piece.bounds
         first = self.piece.base_offset if damage.next_offset is None else damage.next_offset
         if first >= bounds.to_offset:

@@ -1,7 +1,7 @@
-"""Take secrets out of the values of Arrow batches, for the few logs that may hold some.
+"""Redact secrets in the values of Arrow batches, for the few logs that may contain some.
 
-Which value holds one depends on its key, and control records hold none, so both are read as well and left out again. Values are asked about one
-by one: such logs are small.
+Whether a value contains one depends on its key, and control records contain none, so both are read as well and removed again. Values are checked one
+by one, since such logs are small.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ def redacted_batches(
 
 
 def _with_evidence(schema: pa.Schema) -> pa.Schema:
-    """The columns, and those that tell which values may hold a secret."""
+    """The requested columns, and those needed to decide which values may contain a secret."""
     fields = [field for field in schema if field.name != META]
     if "key" not in schema.names:
         fields.append(RECORD_SCHEMA.field("key"))
@@ -50,7 +50,7 @@ def _with_evidence(schema: pa.Schema) -> pa.Schema:
 
 
 def _redacted(batch: pa.RecordBatch, path: str, redactor: Redactor) -> tuple[pa.Array, int]:
-    """The values to give out, and how many of them were replaced."""
+    """The redacted values, and the number of replacements."""
     values = batch.column("value")
     shown, count = values.to_pylist(), 0
     keys, controls = batch.column("key").to_pylist(), batch.column(META).field(_CONTROL.name).to_pylist()
@@ -63,7 +63,7 @@ def _redacted(batch: pa.RecordBatch, path: str, redactor: Redactor) -> tuple[pa.
 
 
 def _as_asked(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
-    """A column without the members of `_meta` that nobody has asked for."""
+    """A column without the members of `_meta` that were not requested."""
     column = batch.column(field.name)
     if field.name != META or column.type == field.type:
         return column

@@ -1,9 +1,9 @@
 """`diff` on one pair of copies: the work, and its row.
 
-The verdict is the gravest thing that is true of a pair:
+The verdict is the most serious one that applies to a pair:
 
     diverged      both have a record at an offset, and not the same one
-    damaged       bytes of a copy are no valid batches; where both can be read they are the same
+    damaged       a copy contains bytes that are not valid batches; where both can be read they are the same
     missing       a copy lacks records in the middle of its log, and no cleaning explains it
     epochs        the same records, in batches of another leader epoch, or under another one in the leader epoch caches
     compacted     a copy lacks records that a cleaning has removed
@@ -12,8 +12,8 @@ The verdict is the gravest thing that is true of a pair:
     repacked      the same records in other batches: another codec, level or size of batches
     same          the same batches
 
-and `only-in-a`, `only-in-b` where one copy has no such partition. Which gaps a cleaning explains, the cleaner's checkpoints of both data directories say: a
-replica that was filled from a cleaned one has its gaps and no cleaning of its own. Without such a checkpoint they are taken for a cleaning's.
+and `only-in-a`, `only-in-b` if one copy has no such partition. The cleaner's checkpoints of both data directories decide which gaps a cleaning explains: a
+replica that was fetched from a cleaned one has its gaps without a cleaning of its own. Without such a checkpoint gaps are attributed to a cleaning.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ _SEGMENTS_DRAWN = 400
 
 @dataclass(frozen=True, slots=True)
 class CopyPicture:
-    """What a picture shows of one copy. segments: base offsets, the first so many. damaged, missing: offsets, both ends inclusive."""
+    """The data for a picture of one copy. segments: the first base offsets, up to a limit. damaged, missing: offsets, both ends inclusive."""
 
     start_offset: int
     end_offset: int
@@ -54,7 +54,7 @@ class CopyPicture:
 
 @dataclass(frozen=True, slots=True)
 class PairPicture:
-    """What a picture shows of a pair. differs_at: where the copies diverge."""
+    """The data for a picture of a pair. differs_at: where the copies diverge."""
 
     name: str
     verdict: str
@@ -192,7 +192,7 @@ def _verdict(**facts: bool) -> str:
 def _sorted_out(
     missing: Missing, copy: _Copy, other: _Copy
 ) -> tuple[list[OffsetSpan], list[OffsetSpan], list[OffsetSpan]]:
-    """What of the gaps in a copy is damaged there, what is missing without a reason, and what a cleaning has removed."""
+    """Classify the gaps of a copy: damaged, missing without a reason, and removed by a cleaning."""
     known = [each.checkpoints[Role.CLEANER_OFFSETS] or 0 for each in (copy, other) if Role.CLEANER_OFFSETS in each.checkpoints]  # fmt: skip
     cleaned_to = max(known) if known else L.INT64_MAX
     damaged, lost, cleaned = list[OffsetSpan](), list[OffsetSpan](), list[OffsetSpan]()

@@ -1,8 +1,8 @@
-"""Two stretches of batches over the same offsets, compared record by record: what to do where batches are not the same bytes.
+"""Compare two series of batches over the same offsets record by record, where their bytes differ.
 
-Batches may differ and hold the same records: another codec or level, another size of batches, a batch that the cleaner has thinned out. So records
-are compared by offset, with all that a consumer or a coordinator sees of them. A batch's partition leader epoch, which its CRC does not cover, is not
-among that; it is compared apart.
+Different batches may contain the same records: another codec or level, another batch size, a batch that the cleaner has rewritten. So records
+are compared by offset, with every field that a consumer or a coordinator sees. A batch's partition leader epoch, which its CRC does not cover, is
+compared separately.
 """
 
 from array import array
@@ -22,7 +22,7 @@ _KIND_BITS = L.TRANSACTIONAL_BIT | L.CONTROL_BIT
 
 
 class _Seen(NamedTuple):
-    """What is the same in two copies of a record. kind: whether its batch is transactional, and a control batch."""
+    """The fields that two copies of a record share. kind: whether its batch is transactional, and a control batch."""
 
     timestamp_ms: int
     key: bytes | None

@@ -1,6 +1,6 @@
 """The batches of one copy of a log in offset order, a table at a time, for a comparison with another copy.
 
-Every checksum is verified. What is not a valid batch becomes a finding, and the offsets that it stands for are remembered: where the other copy
+Every checksum is verified. Invalid bytes become a finding, and the offsets that they stand for are recorded: where the other copy
 has records there, this one is damaged and not different. The CRC does not cover the base offset, so a batch whose offsets contradict both of its
 neighbours counts as damaged too, and one of an unknown magic.
 """
@@ -71,13 +71,13 @@ class CopyBatches:
 
     @property
     def end_offset(self) -> int:
-        """Behind the last valid batch that was passed; at least where the newest segment begins."""
+        """The offset after the last valid batch passed, at least the base offset of the newest segment."""
         newest = self._log.segments[-1].base_offset if self._log.segments else 0
         return max(newest, self._last_offset + 1)
 
     @property
     def left(self) -> int:
-        """Rows of the table that are still to come, this one included."""
+        """Remaining rows of the table, including the current one."""
         return 0 if self.is_done else self.table.count - self.row
 
     @property
@@ -98,14 +98,14 @@ class CopyBatches:
         )
 
     def advance(self, rows: int) -> None:
-        """Go on by so many rows, at most `left`."""
+        """Advance by this many rows, at most `left`."""
         self.row += rows
         self.batches += rows
         if self.row >= self.table.count:
             self._load()
 
     def drain(self) -> None:
-        """Pass everything that is left."""
+        """Advance to the end."""
         while not self.is_done:
             self.advance(self.left)
 

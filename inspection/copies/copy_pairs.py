@@ -1,4 +1,4 @@
-"""Which directory of one copy belongs to which of the other.
+"""Pair the directories of one copy with those of the other.
 
 Partitions of data directories are paired by name; a single partition directory (or segment file) is compared with the other one whatever both are called,
 so that `orders-0` can be compared with `orders-0.before`.
@@ -25,7 +25,7 @@ LogTarget = FileTarget | PartitionTarget
 
 @dataclass(frozen=True, slots=True)
 class CopyPair:
-    """Two copies of a partition; None for one that is not there. name: `topic-partition`, or what the directory is called."""
+    """Two copies of a partition; None for a missing one. name: `topic-partition`, or the name of the directory."""
 
     name: str
     a: LogTarget | None
@@ -68,7 +68,7 @@ def _is_same(paths: Sequence[str]) -> bool:
 
 
 def _is_alone(root: str, side: Sequence[LogTarget]) -> bool:
-    """Whether the path that was given is that of the log itself."""
+    """Whether the given path is that of the log itself."""
     return os.path.join(side[0].path, "") == root
 
 

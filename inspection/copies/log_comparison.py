@@ -1,9 +1,9 @@
-"""Two copies of a log compared by offset, however they are cut into segments and batches.
+"""Compare two copies of a log by offset, regardless of their segments and batches.
 
-1. Where both cursors stand at the same batches (offsets, checksum, size), whole runs of them are compared as bytes, but for partition leader epochs.
-2. A batch whose offsets the other copy does not have at all is missing there.
-3. Batches that overlap and are not the same are collected up to an offset where both copies end a batch, and compared by their records.
-4. The first offset at which both have a record and not the same one is where the copies diverge. What is behind it is only read for damage.
+1. Where both cursors are at the same batches (offsets, checksum, size), whole runs are compared as bytes, except partition leader epochs.
+2. A batch with none of its offsets in the other copy is missing there.
+3. Different batches that overlap are collected up to an offset where a batch ends in both copies, and compared record by record.
+4. The copies diverge at the first offset where their records differ. The rest is only checked for damage.
 
 Only offsets that both copies can have are compared: from the later log start to the earlier end.
 """
@@ -55,7 +55,7 @@ class LogComparison:
         self._carried: tuple[list[CopiedBatch], list[CopiedBatch]] = [], []
 
     def run(self) -> Iterator[None]:
-        """Yields now and then, so that the caller can tell how far it is."""
+        """Compare the copies. Yields from time to time, so that the caller can report progress."""
         for copy in (self._a, self._b):
             while not copy.is_done and copy.at(C.LAST_OFFSET) < self._start:
                 copy.advance(1)
@@ -80,7 +80,7 @@ class LogComparison:
     # --- batches that are the same
 
     def _same_run(self) -> int:
-        """How many batches from the cursors on are the same in both tables."""
+        """Number of identical batches from the cursors on."""
         a, b = self._a, self._b
         count = min(a.left, b.left)
         for field in _ALIKE:
@@ -200,7 +200,7 @@ def _taken(copy: CopyBatches) -> CopiedBatch:
 
 
 def _common(a: memoryview, b: memoryview) -> int:
-    """How many numbers at their beginnings are the same."""
+    """Length of the common prefix."""
     if a.tobytes() == b.tobytes():
         return len(a)
     return next((at for at, (left, right) in enumerate(zip(a, b, strict=True)) if left != right), len(a))

@@ -1,6 +1,6 @@
-"""Lines of records whose keys and values a decoder knows: the kernel writes what can be read, the rest is asked for one by one.
+"""Lines of records with decoded keys and values: the kernel writes the readable ones, the others are decoded one by one.
 
-Where the decoder has no program, and on a terminal, where control characters are escaped, every record is asked for.
+If the decoder has no kernel program, or if control characters are escaped for a terminal, all records are decoded one by one.
 """
 
 import re
@@ -23,7 +23,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RecordLines:
-    """What is to be written: records start … stop − 1 of a chunk, each batch's line before its first record. state: of `format_lines`."""
+    """The lines to write: records start … stop − 1 of a chunk, each batch's line before its first record. state: of `format_lines`."""
 
     table: Columns
     chunk: Chunk
@@ -47,7 +47,7 @@ class DecodedRecords:
         self._has_crashed = False
 
     def events(self, lines: RecordLines) -> Iterator[Event]:
-        """The lines, and once a file a finding where the tool ends."""
+        """The lines, and once per file a finding where the tool would end."""
         state, records = lines.state, lines.chunk.records
         state[T.RECORD] = lines.start
         while True:

@@ -176,9 +176,9 @@ def _in_parallel(
 
 
 def _first_position(path: str, base_offset: int, log: MappedFile, from_offset: int | None) -> int:
-    """Where a dump from an offset may begin: by the `.index` beside the log when what it says is true, else at 0.
+    """Where a dump from an offset may begin: at the position in the log's `.index` if that is correct, else at 0.
 
-    True means that a valid batch starts there at or below the offset, so no requested record precedes it.
+    Correct means that a valid batch starts there at or below the offset, so no requested record precedes it.
     """
     index_path = path.removesuffix(LOG_SUFFIX) + OFFSET_INDEX_SUFFIX
     if from_offset is None or not path.endswith(LOG_SUFFIX) or not places.isfile(index_path):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def as_java_shows(path: str) -> str:
-    """java.io.File: no doubled slashes, none at the end. What is on no disk is none of its business."""
+    """The path as java.io.File shows it: no doubled slashes, none at the end. Paths that are not on a disk stay as they are."""
     if is_elsewhere(path):
         return path
     while "//" in path:

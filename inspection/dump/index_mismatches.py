@@ -1,6 +1,6 @@
 """Report index entries that Kafka's dump tool reports as mismatches, as findings (fact sheet §9.3).
 
-The tool holds every entry against the rule of Kafka 4: an entry names the LAST offset of the batch at its
+The tool compares every entry with the rule of Kafka 4: an entry names the LAST offset of the batch at its
 position; a time entry names the last offset of a batch and that batch's largest record timestamp. Indexes that
 older brokers wrote name other offsets of the same batch or append and are sound (fact sheet §4.1), so an entry is
 only an error here when no version can have written it; otherwise it is a note.
@@ -77,7 +77,7 @@ def _all_exact(
 
 
 def _tables(scanner: Scanner) -> Iterator[Columns | Damage]:
-    """The table that lies there when it has all of the log, else the log once more."""
+    """The table that is already there if it covers the whole log, else tables from another walk over the log."""
     table = scanner.table
     if not table.count or first_invalid(table.cells, table.capacity, table.count) < table.count:
         return scanner.blocks()

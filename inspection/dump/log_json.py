@@ -1,7 +1,7 @@
 """Write the batches and records of a `.log` as JSON lines in the kernel: the same rows as `log_rows`.
 
-Whole tables go through the kernel; what needs a look of its own (control records, a narrowed selection, other
-ways of showing bytes, of decoded records those about which there is more to say) is left to the rows, which make the same lines one at a time.
+The kernel writes whole tables; special cases (control records, a narrowed selection, other
+ways of showing bytes, decoded records with remarks) are left to the rows, which produce the same lines one at a time.
 """
 
 import json

@@ -1,8 +1,8 @@
 """The batches and records of a `.log` as rows (JSON lines, table). Like the text, they continue after damage.
 
 Unlike the text, rows follow the scanner and not Kafka's trusting walk: batches with a wrong checksum whose lengths
-are corroborated (they lead exactly to the end of the damage) are rows with `"valid": false`, and so are their records as far
-as they can be decoded; any other damage is a finding only. What was selected is selected of them too, by what they say.
+are corroborated (they lead exactly to the end of the damage) become rows with `"valid": false`, as do their records as far
+as they can be decoded; any other damage is a finding only. The selection applies to them too, by the values in their headers.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ class LogRows:
         self.is_deep = options.deep_iteration or options.print_data_log or batch_filter.needs_records
 
     def catch_up(self, position: int) -> None:
-        """Know of what comes before `position`, which is sound, as if its rows had been given."""
+        """Update the state for valid data before `position`, as if its rows had been written."""
         catch_up(self.scanner, position)
 
     def write_into(self, room: Callable[[], memoryview]) -> None:
@@ -63,7 +63,7 @@ class LogRows:
                 return
 
     def _damaged_batches(self, damage: Damage) -> Iterator[Event]:
-        """What the batches of a damage span say of themselves, when they fill it."""
+        """The batches of a damage span by their headers, if they fill it exactly."""
         if damage.kind != "bad-crc" or not self._is_filled(damage):
             return
         position, end = damage.position, damage.position + damage.length

@@ -112,7 +112,7 @@ class LogText:
         yield from self._block.flush()
 
     def catch_up(self, position: int) -> None:
-        """Know where offsets are behind what comes before `position`, which is sound; its lines have left no trace."""
+        """Update the expected offset for valid data before `position`, whose lines are not needed."""
         catch_up(self.scanner, position)
 
     def write_into(self, room: Callable[[], memoryview]) -> None:
@@ -131,7 +131,7 @@ class LogText:
                 return
 
     def _after_walk_ends(self, position: int, reason: int) -> Generator[Event, None, int]:
-        """Kafka's walk has ended before the file: say so, and return where a believable batch begins."""
+        """Handle the end of Kafka's walk before the end of the file: report it, and return the position of the next plausible batch."""
         if reason not in (END, PARTIAL):
             yield official_stop(self.path, position, STOPS[reason])
         elif self.batch_filter.everything and self.options.max_bytes == L.INT32_MAX:
@@ -170,7 +170,7 @@ class LogText:
             row = following
 
     def _settle(self, stop: int) -> Iterator[Event]:
-        """The damage among what was held back, as everybody else names it. stop: where it ends."""
+        """Report damage among the held-back findings in the same terms as other commands. stop: where it ends."""
         if self._suspect is None:
             return
         position = max(self._suspect, self._reported_to)
@@ -250,7 +250,7 @@ class LogText:
             )
 
     def _control(self, chunk: "Chunk", at: int) -> Iterator[Event]:
-        """What follows a control record on its line, which `_lines` has just ended."""
+        """The rest of a control record's line, which `_lines` has just ended."""
         from kseg.segment.scanning.decode import record_at
         from kseg.segment.state.control import kafka_text, parse_control_record
 

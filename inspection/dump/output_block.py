@@ -21,7 +21,7 @@ class Block:
         self._room: Callable[[], memoryview] | None = None
 
     def write_into(self, room: Callable[[], memoryview]) -> None:
-        """From now on write into the memory that `room` gives for each block, and emit views of it."""
+        """Write into the memory that `room` returns for each block from now on, and emit views of it."""
         self._room = room
 
     def fill(self, put: Callable[[Buffer, int], int], is_finished: Callable[[], bool]) -> Iterator[Text]:
@@ -40,7 +40,7 @@ class Block:
                 self._find_room()
 
     def append(self, line: bytes) -> Iterator[Text]:
-        """One more line (or, after `reopen_line`, the rest of one)."""
+        """Append a line (or, after `reopen_line`, the rest of one)."""
         if self._filled + len(line) > len(self._out):
             yield from self.flush()
         self._find_room()
@@ -55,7 +55,7 @@ class Block:
         self._filled -= 1
 
     def flush(self) -> Iterator[Text]:
-        """What is in the block, if anything."""
+        """Emit the content of the block, if any."""
         if self._filled:
             out = self._out
             yield Text(

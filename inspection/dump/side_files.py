@@ -37,12 +37,12 @@ Item = SideFileEntry | Finding
 
 
 def starts_preallocated(index: OffsetIndex) -> bool:
-    """Whether the first entry is what a preallocated index begins with."""
+    """Whether the first entry is that of a preallocated index."""
     return bool(index.slots) and not any(index.content[:OFFSET_INDEX_ENTRY])
 
 
 def no_batch_to_compare(path: str) -> Finding:
-    """Of an index that starts preallocated beside an empty log."""
+    """The finding for an index that starts preallocated beside an empty log."""
     return _kafka_exception(path, "NoSuchElementException", "the index is preallocated and its log is empty")
 
 

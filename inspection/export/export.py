@@ -3,7 +3,7 @@
 1. The live segments become pieces, read one after another as Arrow batches.
 2. `RowFilter` keeps the requested records; the writers write them to files under the run's folder.
 3. The files are finished, synced and listed in a result row. The run then moves them into place (`run`).
-Damage is a finding, as everywhere, and reading goes on behind it.
+Damage is a finding, as everywhere, and reading continues after it.
 """
 
 import os
@@ -95,7 +95,7 @@ class _PartitionExport:
                 return
 
     def _written(self, piece: LogPiece) -> Iterator[int | Finding]:
-        """Write the wanted rows: how many there were each time, and findings."""
+        """Write the requested rows; yields the number of rows of each batch, and findings."""
         if can_be_shared(self._options, piece):
             shared = SharedText(self._options, identity(directory_of(self._target))[0], piece, self._rows)
             for block in shared.blocks():
@@ -113,7 +113,7 @@ class _PartitionExport:
                 yield item.num_rows
 
     def _rows(self, piece: LogPiece) -> Iterator[pa.RecordBatch | Finding]:
-        """The wanted rows of a piece, and findings."""
+        """The requested rows of a piece, and findings."""
         for item in read_piece(piece, self._reading, self._row_filter.schema):
             yield item if isinstance(item, Finding) else self._row_filter.filter_rows(item)
 
@@ -134,7 +134,7 @@ class _PartitionExport:
 
 
 def _stem(path: str, run_id: str) -> str:
-    """Begins with `part-`, as Spark's do, and tells where the records come from."""
+    """The stem of file names: begins with `part-`, as Spark's do, and names the source of the records."""
     whole = places.abspath(path)
     name = os.path.basename(whole).encode(errors="surrogateescape")
     shown = (

@@ -19,7 +19,7 @@ UNKNOWN_PARTITION = -1
 
 
 def pieces_of(target: PartitionTarget | FileTarget, selection: Selection) -> list[LogPiece]:
-    """In order of their offsets. Raises UnreadableInput for what cannot be listed, or is not a log."""
+    """The pieces in offset order. Raises UnreadableInput for a path that cannot be listed or is not a log."""
     directory = directory_of(target)
     topic, partition = identity(directory)
     bounds = bounds_of(selection)
@@ -53,7 +53,7 @@ def identity(path: str) -> tuple[str, int]:
 
 
 def bounds_of(selection: Selection) -> Bounds:
-    """Those of offsets and times."""
+    """The bounds of a selection by offset and time."""
     return Bounds(
         0 if selection.from_offset is None else selection.from_offset,
         INT64_MAX if selection.to_offset is None else selection.to_offset,

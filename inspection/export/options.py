@@ -1,6 +1,6 @@
 """Options of `export`, checked, as values that can be sent to another process.
 
-Forms and what they can hold:
+Forms and the values they can hold:
 
     form      local   keys and values            compression (the first is the default)
     parquet   yes     as they are                snappy gzip zstd lz4 none
@@ -27,7 +27,7 @@ from kseg.segment.values import dataclass
 
 
 class Form(StrEnum):
-    """What the files are."""
+    """The format of the files."""
 
     PARQUET = "parquet"
     DELTA = "delta"
@@ -96,7 +96,7 @@ class ExportOptions:
         return self.bytes_mode == "auto"
 
     def has(self, column: str) -> bool:
-        """Whether a column that can be left out is wanted."""
+        """Whether an optional column is requested."""
         switches = {
             "key": self.with_key,
             "value": self.with_value,
@@ -107,7 +107,7 @@ class ExportOptions:
 
 
 def checked_form(form: str, on_cluster: bool) -> Form:
-    """Raises UsageError for one that cannot be written here, or there."""
+    """Raises UsageError for a form that cannot be written locally, or with Spark."""
     wanted = Form(form)
     if wanted in TABLE_FORMS and not on_cluster:
         raise UsageError(f"--to {wanted} is written by Spark only; add --spark")
@@ -117,7 +117,7 @@ def checked_form(form: str, on_cluster: bool) -> Form:
 
 
 def checked_compression(form: Form, compression: str | None) -> str:
-    """The one that was named, or the form's own. Raises UsageError."""
+    """The requested compression, or the form's default. Raises UsageError."""
     known = COMPRESSIONS[form]
     if compression is None:
         return known[0]
@@ -127,7 +127,7 @@ def checked_compression(form: Form, compression: str | None) -> str:
 
 
 def checked_bytes_mode(form: Form, mode: str | None) -> str:
-    """How bytes become text, "" for a form that holds bytes. Raises UsageError."""
+    """How bytes become text, "" for a form with binary values. Raises UsageError."""
     if form not in TEXT_FORMS:
         if mode is not None:
             raise UsageError(f"--bytes applies to json and csv only; {form} stores keys and values as bytes")
@@ -136,7 +136,7 @@ def checked_bytes_mode(form: Form, mode: str | None) -> str:
 
 
 def checked_partition_columns(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Raises UsageError for a column that directories are not made by."""
+    """Raises UsageError for a column that cannot be partitioned by."""
     for name in names:
         if name not in PARTITION_COLUMNS:
             raise UsageError(f"--partition-by takes {', '.join(PARTITION_COLUMNS)}, not {name}")

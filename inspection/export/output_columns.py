@@ -1,6 +1,6 @@
 """Output columns of an export: the requested ones, in types that the format supports.
 
-parquet and arrow hold what there is. JSON holds it too, its writer makes text of it. CSV holds neither bytes nor nested
+parquet and arrow hold all values as they are, as does JSON, whose writer converts them to text. CSV holds neither bytes nor nested
 values: keys and values become text, headers JSON text, and the members of `_meta` columns of their own, `_meta_file` and
 so on. With the bytes mode `auto` a text form says in `key_encoding` and `value_encoding` how each is written.
 Columns by which directories are made stand in the directories' names only.
@@ -23,7 +23,7 @@ ENCODED = ("key", "value")
 
 
 class OutputColumns:
-    """topic: whose records they are. schema: of the files."""
+    """topic: of the records. schema: of the files."""
 
     def __init__(self, options: ExportOptions, topic: str) -> None:
         self._mode = options.bytes_mode

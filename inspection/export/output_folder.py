@@ -33,7 +33,7 @@ _TABLE_LOGS = {"_delta_log": "a Delta table", "metadata": "an Iceberg table"}
 
 
 class Mode(StrEnum):
-    """What to do when the output exists; the values are Spark's."""
+    """What to do if the output exists; the values are Spark's."""
 
     ERROR_IF_EXISTS = "errorifexists"
     APPEND = "append"
@@ -132,13 +132,13 @@ class OutputFolder:
 
 
 def is_taken(target: str, disk: Disk = DISK) -> bool:
-    """Whether `target` exists and a new directory cannot simply take its place."""
+    """Whether `target` exists and a new directory cannot simply replace it."""
     status = disk.status(os.path.realpath(target))
     return status is not None and (not stat.S_ISDIR(status.st_mode) or bool(disk.names(target)))
 
 
 def visible_files(target: str, disk: Disk = DISK) -> Iterator[str]:
-    """What readers see in a directory: relative names of files that are not hidden."""
+    """Relative names of the files in a directory that readers see, which are those not hidden."""
     for name in _files_below(disk, target):
         if not any(step.startswith((".", "_")) for step in name.split(os.sep)):
             yield name
@@ -202,7 +202,7 @@ def check(target: str, mode: Mode, disk: Disk = DISK) -> None:
 
 
 def _first_foreign_file(disk: Disk, target: str) -> str | None:
-    """A file that is neither hidden nor named as parts of an export are."""
+    """A file that is neither hidden nor named like a part of an export."""
     for name in visible_files(target, disk):
         head, base = os.path.split(name)
         steps = [step for step in head.split(os.sep) if step]
@@ -216,7 +216,7 @@ def _beside(target: str) -> str:
 
 
 def _put_back(target: str, disk: Disk) -> None:
-    """A run that was killed between its two renames left nothing at the target, and the old one aside."""
+    """Restore the old directory after a run that was killed between its two renames."""
     if disk.status(target) is not None:
         return
     parent = os.path.dirname(target)

@@ -20,7 +20,7 @@ _BETWEEN = "\x00"
 
 
 def split(batch: pa.RecordBatch, columns: tuple[str, ...]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """(directory, rows that go there), in order of the first row of each; the order of the rows stays."""
+    """(directory, its rows), in the order of their first rows; the order of the rows is kept."""
     if not batch.num_rows:
         return
     if not columns:

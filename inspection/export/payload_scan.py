@@ -1,4 +1,4 @@
-"""The payloads of a target, read before an export to learn which schemas they name."""
+"""Read the payloads of a target before an export, to collect the schemas they refer to."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ _RECORDS_PER_BATCH = 32 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Payloads:
-    """Of some records of a topic. headers: None where no record has any."""
+    """Payloads of some records of a topic. headers: None if no record has any."""
 
     topic: str
     of_keys: list[bytes | None]

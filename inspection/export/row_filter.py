@@ -1,7 +1,7 @@
-"""Filter the records to export: a `Selection` applied to what `inspection.arrow` reads.
+"""Filter the records to export: apply a `Selection` to the batches that `inspection.arrow` reads.
 
 What prunes (offsets, times, transactions) goes into the pieces that are read; keys, producers, epochs and the limit
-are looked at here, batch by batch. Columns that only a test needs are read as well, and left out later.
+are tested here, batch by batch. Columns that only a test needs are read as well, and dropped later.
 """
 
 import re
@@ -15,7 +15,7 @@ from kseg.inspection.export.options import ExportOptions
 
 
 class RowFilter:
-    """The records of one partition that are wanted. schema: the columns to read. is_exhausted: nothing more is."""
+    """The requested records of one partition. schema: the columns to read. is_exhausted: no further record is requested."""
 
     def __init__(self, options: ExportOptions) -> None:
         self._selection = options.selection
@@ -29,7 +29,7 @@ class RowFilter:
         return self._remaining == 0
 
     def filter_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that are wanted, in their order, counted against the limit."""
+        """The requested rows, in order, counted against the limit."""
         for mask in self._masks(batch):
             batch = batch.filter(mask)
         if self._remaining is not None:
@@ -57,7 +57,7 @@ class RowFilter:
         return tests
 
     def _members(self) -> dict[str, Any]:
-        """What members of `_meta` must be equal to."""
+        """Required values of members of `_meta`."""
         want = self._selection
         asked: dict[str, Any] = {"producer_id": want.producer_id, "leader_epoch": want.leader_epoch}
         if want.control:
