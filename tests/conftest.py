@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -25,6 +26,7 @@ FIXTURES = ROOT / "fixtures"
 ALONE = "tests/spark/"
 # in minutes: Spark in one process, then the brokers, then the other real Kafka and the failing disks, file by file
 LONGEST = ("tests/spark/", "tests/kafka/", "tests/faults/", "tests/test_fuzz.py")
+NOT_IMPORTED = ("kseg.inspection.arrow", "kseg.inspection.export")
 SUITE = pytest.StashKey[list[pytest.Item]]()
 PAGES = (
     "tests/test_behaviours.py",
@@ -109,9 +111,20 @@ def _bad_sectors_forgotten() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _work_imported() -> None:
+    """Import here what the workers of a command import. The program forks once a run; a test process forks thousands of times, and
+    each worker would import the work of its command anew. Without what needs Arrow, which starts threads of its own."""
+    for room in ("segment", "jobs", "change", "internal_topics", "inspection", "compaction", "recovery"):
+        for path in sorted((ROOT / room).rglob("*.py")):
+            name = ".".join(("kseg", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+            if not name.startswith(NOT_IMPORTED):
+                importlib.import_module(name)
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _default_jobs() -> Iterator[None]:
     """Of a command that a test calls here without --jobs: KSEG_TEST_DEFAULT_JOBS, which `./check fast` sets to 1. A fork of a test process
-    costs ten times what it costs the program, and the gate runs the same tests with as many as there are cores."""
+    costs several times what it costs the program, and the gate runs the same tests with as many as there are cores."""
     with pytest.MonkeyPatch.context() as patch:
         if jobs := os.environ.get("KSEG_TEST_DEFAULT_JOBS"):
             for module in ("kseg.cli.options", "kseg.cli.run"):
