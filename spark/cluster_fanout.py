@@ -176,7 +176,7 @@ class _Run(Generic[T, O]):
             return units
         return early_validation.with_validated_spans(units, claims)
 
-    # --- flights
+    # --- jobs
 
     def _submit(self) -> None:
         under_way = [job for job in self._jobs if not job.is_done]
@@ -244,7 +244,7 @@ class _Run(Generic[T, O]):
             self._context.removeJobTag(self._tag)
 
     def _progress(self, job: _ClusterJob) -> Iterator[Event]:
-        """Report the progress of a finished flight."""
+        """Report the progress of a finished job."""
         self._known_tasks += len(job.shares)
         self._known_bytes += job.size_bytes
         for outcome in job.outcomes or ():
@@ -284,7 +284,7 @@ class _Run(Generic[T, O]):
         self._finished(unit.target)
 
     def _retry_alone(self, unit: Unit[T]) -> Iterator[Event]:
-        """Retry a unit alone, after its flight failed or its share had no room for its result."""
+        """Retry a unit alone, after its job failed or its share had no room for its result."""
         if unit.number in self._closed:
             return
         try:
@@ -295,7 +295,7 @@ class _Run(Generic[T, O]):
         yield from self._outcome_events(unit, outcome)
 
     def _outcome_of(self, unit: Unit[T]) -> Outcome:
-        """Try a unit twice: the failed flight may never have reached it, and a local master does not retry."""
+        """Try a unit twice: the failed job may never have reached it, and a local master does not retry."""
         shares = [Share(scheduling.narrowed(self._run, (unit,)), (unit,))]
         try:
             (outcome,) = self._outcomes(shares)
@@ -334,12 +334,12 @@ class _Run(Generic[T, O]):
                 made.unpersist()
 
     def _finished_events(self) -> Iterator[Event]:
-        """After an interrupt: the events of flights that are complete, in order."""
+        """After an interrupt: the events of completed jobs, in order."""
         for job in self._jobs:
             if job.outcomes is not None and all(each.state is TaskState.DONE for each in job.outcomes):
                 yield from self._events_of(job)
 
-    # --- trouble
+    # --- failures
 
     def _failure(self, unit: Unit[T], error: Exception) -> Failure:
         """Report the final failure of a target, and close it."""

@@ -61,12 +61,12 @@ def compact_by_shuffle(
 ) -> Iterator[Event]:
     """`compact` with its passes on the cluster; raises what it raises. Runs in the driver."""
     with ExitStack() as stack:
-        workplace = None
+        exchange_dir = None
         where = scratch_directory(target, options) if isinstance(target, PartitionTarget) else None
         if where is not None:
-            workplace = ExchangeDir(where, new_run_id(options.settings.now_ms))
-            stack.callback(workplace.close)
-        passes = partial(ShuffledPasses, Jobs(context, target.path), workplace)
+            exchange_dir = ExchangeDir(where, new_run_id(options.settings.now_ms))
+            stack.callback(exchange_dir.close)
+        passes = partial(ShuffledPasses, Jobs(context, target.path), exchange_dir)
         yield from carry_out((yield from prepare(target, options, passes)), options)
 
 

@@ -1,7 +1,7 @@
 """One group of segments on an executor: rewritten by the local second pass, which asks `Survivors`.
 
 A new log is written under a name of its own: that of the group and of the attempt. Two attempts at the same group never
-write to the same file, only one is told to the driver, and files that the driver was not told of are removed with the workplace.
+write to the same file, the driver learns of only one, and the files of the others are removed with the exchange directory.
 """
 
 import os
@@ -75,8 +75,8 @@ def _cleaned(
     attempt: int,
 ) -> Rewritten:
     log = None
-    if work.workplace is not None:
-        log = ScratchFile(work.workplace, name=f"{group.number}-{attempt}")
+    if work.exchange_path is not None:
+        log = ScratchFile(work.exchange_path, name=f"{group.number}-{attempt}")
     interval = plan.settings.index_interval_bytes
     try:
         made = clean_group(segment_cleaner, group.segments, group.aborted, interval, log)
@@ -89,9 +89,9 @@ def _cleaned(
     keys: tuple[TopKey, ...] = ()
     if sketch is not None:
         keys = tuple(sketch.named(work.top_keys, group.segments))
-    if made is None or log is None or work.workplace is None:
+    if made is None or log is None or work.exchange_path is None:
         return Rewritten(group.number, segment_cleaner.pass_totals, made, top_keys=keys)
     crc = log.crc
     log.leave()
-    path = os.path.join(work.workplace, f"{group.number}-{attempt}")
+    path = os.path.join(work.exchange_path, f"{group.number}-{attempt}")
     return Rewritten(group.number, segment_cleaner.pass_totals, replace(made, log=None), path, crc, keys)

@@ -1,17 +1,17 @@
 """The two passes of a compaction on a cluster: `Passes` whose map is a shuffle (`Rounds` asks for them).
 
 1. Trace (one task for each segment): checksums, and what the segment does to the transactions (`transaction_summary`). The driver
-   goes over the traces, and so knows what stands at the beginning of each segment and each group.
+   goes over the traces, and so knows the transaction state at the beginning of each segment and each group.
 2. Keys (one task for each segment, `keys`) ─ by hash ─► verdicts (one for each part of the hash space, `fold`)
-   ─ by group ─► a group's offsets that are superseded. What the tasks noted comes back to the driver here.
-3. Rewriting (one task for each group, `rewriting`), in flights, since the new indexes come back to the driver. What the
-   second step has left on the disks of the executors is read, not made again; when an executor is lost Spark makes it
-   again.
+   ─ by group ─► a group's superseded offsets. The counts and problems of the tasks return to the driver here.
+3. Rewriting (one task for each group, `rewriting`), in several jobs, since the new indexes come back to the driver. The
+   shuffle output of the second step is read from the executors' disks and not computed again, unless an executor
+   is lost.
 
-The first pass always comes to the end of the range: there is no map to be full. So the result is that of a local run whose
-map has room for all keys.
+The first pass always reaches the end of the range, since there is no map that can fill up. So the result is that of a local
+run whose map has room for all keys.
 
-Logs of which an offset does not tell one record, and segments to be split first, are left to `LocalPasses`.
+Logs in which an offset does not identify one record, and segments that must be split first, are left to `LocalPasses`.
 """
 
 import os
@@ -66,14 +66,14 @@ class _Learned:
 
 
 class ShuffledPasses:
-    """On the cluster of `jobs`. workplace: where new logs are written, None when nothing is."""
+    """On the cluster of `jobs`. exchange_dir: where new logs are written, None when nothing is."""
 
     def __init__(
-        self, jobs: Jobs, workplace: ExchangeDir | None, settings: CleanSettings, dirty_bytes: int
+        self, jobs: Jobs, exchange_dir: ExchangeDir | None, settings: CleanSettings, dirty_bytes: int
     ) -> None:
         self._jobs = jobs
         self._context = jobs.context
-        self._workplace = workplace
+        self._exchange_dir = exchange_dir
         self._settings = settings
         self._dirty_bytes = dirty_bytes
         self._local: LocalPasses | None = None
@@ -221,21 +221,21 @@ class ShuffledPasses:
     def _rewrite(
         self, log: LogBeingCleaned, request: SecondPassRequest, learned: _Learned, due: Sequence[GroupWork]
     ) -> list[Rewritten]:
-        workplace = self._workplace if request.is_written else None
+        exchange_dir = self._exchange_dir if request.is_written else None
         passed = PassWork(
             log.records,
             request.upper_offset,
             request.legacy_horizon_ms,
             request.top_keys,
-            None if workplace is None else workplace.path,
+            None if exchange_dir is None else exchange_dir.path,
         )
         packed = self._context.broadcast({group.number: pickle.dumps(group) for group in due})
         try:
             with self._jobs.running():
                 rewriting = learned.verdicts.mapPartitionsWithIndex(Rewriting(learned.plan, passed, packed))
                 done: list[Rewritten] = []
-                for flight in _jobs_of(due):
-                    done += self._context.runJob(rewriting, list, [group.number for group in flight])
+                for job in _jobs_of(due):
+                    done += self._context.runJob(rewriting, list, [group.number for group in job])
                 return done
         finally:
             packed.destroy()
@@ -274,17 +274,17 @@ def _first_offset(entry: AbortedTxn) -> int:
 
 def _jobs_of(groups: Sequence[GroupWork]) -> Iterator[list[GroupWork]]:
     """Groups whose new indexes come back together: Spark bounds what one job may bring (spark.driver.maxResultSize)."""
-    flight: list[GroupWork] = []
+    job: list[GroupWork] = []
     room = JOB_BYTES
     for group in groups:
         size_bytes = sum(segment.index_bytes + segment.time_index_bytes for segment in group.segments)
-        if flight and size_bytes > room:
-            yield flight
-            flight, room = [], JOB_BYTES
-        flight.append(group)
+        if job and size_bytes > room:
+            yield job
+            job, room = [], JOB_BYTES
+        job.append(group)
         room -= size_bytes
-    if flight:
-        yield flight
+    if job:
+        yield job
 
 
 def _numbers_of(group: GroupWork) -> range:

@@ -116,10 +116,10 @@ class GroupWork:
 
 @dataclass(frozen=True, slots=True)
 class PassWork:
-    """What all groups of a second pass have in common. workplace: the directory for new logs, None to count only."""
+    """What all groups of a second pass have in common. exchange_path: the directory for new logs, None to count only."""
 
     records: LastRecords
     upper_offset: int
     legacy_horizon_ms: int
     top_keys: int
-    workplace: str | None
+    exchange_path: str | None

@@ -233,7 +233,7 @@ def test_attempts_write_to_files_of_their_own(tmp_path: Path, monkeypatch: pytes
         offsets = list(superseded)
         real(travelled(group), passed, plan, offsets, attempt)
         done = real(group, passed, plan, offsets, attempt + 1)
-        seen.append(sorted(os.listdir(passed.workplace)))
+        seen.append(sorted(os.listdir(passed.exchange_path)))
         return done
 
     monkeypatch.setattr(task_steps, "rewritten", twice)
