@@ -105,6 +105,8 @@ def _without_owner(found: UnfinishedTransaction, view: CoordinatorView) -> tuple
         return "orphaned", words
     if view.missing:
         listed = ", ".join(map(str, view.missing[:5])) + (", …" if len(view.missing) > 5 else "")
-        return "unknown", f"{words} in what is at hand; partitions {listed} of __transaction_state would tell"
+        of = "partition" if len(view.missing) == 1 else "partitions"
+        return "unknown", f"{words} in what is at hand; {of} {listed} of __transaction_state would tell"
     numbers = ", ".join(map(str, view.partitions[:5])) + (", …" if len(view.partitions) > 5 else "")
-    return "unknown", f"{words} in what is at hand of __transaction_state (partitions {numbers})"
+    of = "partition" if len(view.partitions) == 1 else "partitions"
+    return "unknown", f"{words} in what is at hand of __transaction_state ({of} {numbers})"
