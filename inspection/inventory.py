@@ -208,7 +208,7 @@ def _head(directory: PartitionDirectory, name: str) -> dict[str, object]:
         except FormatError:
             missing.append(f"a readable {metadata.name.name}")
     elif directory.segments and directory.name is not None and not directory.name.is_metadata_log:
-        missing += () if is_tiered(directory.path) else ("partition.metadata",)
+        missing += ("partition.metadata",) if directory.lacks(Role.PARTITION_METADATA) else ()
     if directory.segments and directory.entry(Role.LEADER_EPOCHS) is None:
         missing.append("leader-epoch-checkpoint")
     return {
@@ -289,7 +289,7 @@ def _log_dir_values(directory: LogDirectory, *, is_brief: bool) -> dict[str, obj
     }
     identity = directory.entry(Role.META_PROPERTIES)
     if identity is None:
-        return values | {"missing": [] if is_tiered(directory.path) else ["meta.properties"]}
+        return values | {"missing": ["meta.properties"] if directory.lacks(Role.META_PROPERTIES) else []}
     try:
         found = decode_meta_properties(read_small(identity.path))
     except FormatError:

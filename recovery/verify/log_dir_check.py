@@ -22,7 +22,6 @@ from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import NAME_BY_ROLE, OFFSET_CHECKPOINT_ROLES, PartitionState, Role
 from kseg.segment.partition.recognition import list_log_directory
 from kseg.segment.partition.targets import LogDirTarget
-from kseg.segment.storage.attached import is_tiered
 from kseg.segment.terminal import shown_path
 
 _SHOWN_REASONS = 3
@@ -63,7 +62,7 @@ def _files(directory: LogDirectory, options: VerifyOptions, totals: Totals) -> I
 
             yield from readable(path, snapshot_file(path, options, totals))
     yield from _lost_checkpoints(directory)
-    if directory.entry(Role.META_PROPERTIES) is None and not is_tiered(directory.path):
+    if directory.lacks(Role.META_PROPERTIES):
         why = why_identity_is_missing(directory.path, (child.path for child in directory.partitions))
         if why:
             yield identity_missing(directory.path, why)

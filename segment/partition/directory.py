@@ -27,6 +27,7 @@ from kseg.segment.partition.names import (
     parse_partition_directory,
 )
 from kseg.segment.storage import places
+from kseg.segment.storage.attached import is_tiered
 from kseg.segment.values import dataclass
 
 _LOG_DIR_ROLES = frozenset(
@@ -106,6 +107,10 @@ class PartitionDirectory:
         """The live file of a role that exists once (partition.metadata, leader-epoch-checkpoint, …)."""
         return _live_entry(self.entries, role)
 
+    def lacks(self, role: Role) -> bool:
+        """Whether a file of the role is missing that a broker keeps here. Uploads of a tiered-storage plugin have none."""
+        return self.entry(role) is None and not is_tiered(self.path)
+
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
@@ -121,6 +126,10 @@ class LogDirectory:
 
     def entry(self, role: Role) -> Entry | None:
         return _live_entry(self.entries, role)
+
+    def lacks(self, role: Role) -> bool:
+        """As of a `PartitionDirectory`."""
+        return self.entry(role) is None and not is_tiered(self.path)
 
 
 @dataclass(frozen=True, slots=True)
