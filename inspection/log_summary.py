@@ -79,7 +79,7 @@ def counted_summary(log: PartitionLog, now_ms: int, taker: ShapeTaker | None = N
     for segment in log.segments:
         _add_segment(log, segment, totals, taker)
         segment.close()
-    state = producer_state(log)
+    state = producer_state(log, as_loaded=True)
     return {
         "batches": totals.batches,
         "records": totals.records,

@@ -106,8 +106,9 @@ def _replicas(folder: Path) -> None:
 
 def _hanging(folder: Path) -> None:
     """A late batch of a producer whose transaction the coordinator has ended, one of a transaction in progress, and offsets of one that
-    nobody knows."""
+    nobody knows. The broker runs: one that was stopped cleanly and has no producer snapshot forgets its transactions."""
     data = _sound(folder)
+    (data / ".kafka_cleanshutdown").unlink()
     for partition in (
         "orders.00-0",
         "orders.00-1",

@@ -2,7 +2,8 @@
 
 1. Every batch from the log start on goes through one replay, for the range of each transaction with data.
 2. What a broker remembers of producers is the newest snapshot that can be read, and the batches behind it: a second replay. Without a
-   snapshot it is the first. Producers that were idle for long stay in it, as nobody knows when a broker last looked.
+   snapshot it is the first, but after a clean stop nothing: a broker does not read the log then. Producers that were idle for long stay
+   in it, as nobody knows when a broker last looked.
 3. Damage is passed over, as in every replay, and told: a marker that was lost there changes what is said of its transaction.
 
 A transaction is open when the broker's state says so: it begins where that says. One that is open by the log alone (a snapshot has lost
@@ -16,7 +17,7 @@ from kseg.segment import header_tables as C
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.header_tables import Columns
-from kseg.segment.partition.derived_state import newest_snapshot
+from kseg.segment.partition.derived_state import loaded_snapshot
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.scanning.damage import Damage
@@ -39,7 +40,7 @@ class PartitionReplay:
         self.start_offset = log.start_offset
         self.end_offset = log.end_offset
         self.whole = TransactionReplay(self.start_offset)
-        snapshot = newest_snapshot(log)
+        snapshot = loaded_snapshot(log)
         self._state_from = self.start_offset if snapshot is None else snapshot[0]
         self.state = self.whole if snapshot is None else TransactionReplay(*snapshot)
 

@@ -8,6 +8,7 @@ aborted         the transaction indexes from the segment of the first offset on,
                 entry says that nothing more can come (Kafka: LocalLog.collectAbortedTransactions)
 """
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 
 from kseg.segment import header_tables as C
@@ -16,7 +17,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.model import Batch
 from kseg.segment.partition.log_segment import LogSegment
-from kseg.segment.partition.names import Role
+from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.scanning.batches import batch_at
 from kseg.segment.scanning.damage import Damage
@@ -27,6 +28,7 @@ from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, decode_snapshot
 from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
 from kseg.segment.state.producer import ProducerState
 from kseg.segment.state.replay import marker_of
+from kseg.segment.storage import places
 
 
 def epoch_history(log: PartitionLog) -> EpochHistory:
@@ -48,9 +50,9 @@ def epoch_history(log: PartitionLog) -> EpochHistory:
     return history
 
 
-def producer_state(log: PartitionLog) -> ProducerState:
-    """Producers and open transactions at the log end."""
-    snapshot = newest_snapshot(log)
+def producer_state(log: PartitionLog, *, as_loaded: bool = False) -> ProducerState:
+    """Producers and open transactions at the log end. as_loaded: without those that a broker forgets when it starts on the directory."""
+    snapshot = loaded_snapshot(log) if as_loaded else newest_snapshot(log)
     state = (
         ProducerState(log.start_offset) if snapshot is None else ProducerState.load(snapshot[1], snapshot[0])
     )
@@ -159,10 +161,18 @@ def _headers(segment: LogSegment) -> Iterator[Batch]:
             yield from (batch_at(block, row) for row in range(block.count))
 
 
+def loaded_snapshot(log: PartitionLog) -> tuple[int, tuple[ProducerSnapshotEntry, ...]] | None:
+    """(its offset, its entries) of the snapshot that a broker begins with that is started on the directory as it is; None when there is none,
+    and it reads the whole log. Without any snapshot after a clean stop it does not read the log: it begins at the log end, without producers
+    (Kafka: UnifiedLog.rebuildProducerState)."""
+    if log.is_directory and log.segments and not _kept_snapshots(log) and _was_stopped_cleanly(log):
+        return log.end_offset, ()
+    return newest_snapshot(log)
+
+
 def newest_snapshot(log: PartitionLog) -> tuple[int, tuple[ProducerSnapshotEntry, ...]] | None:
-    """(its offset, its entries) of the newest readable snapshot that a broker would begin with (Kafka:
-    ProducerStateManager.loadFromSnapshot); None when there is none."""
-    for offset in sorted(log.snapshots, reverse=True):
+    """(its offset, its entries) of the newest readable snapshot (Kafka: ProducerStateManager.loadFromSnapshot); None when there is none."""
+    for offset in _kept_snapshots(log):
         if not log.start_offset < offset <= log.end_offset:
             continue
         path = log.snapshots[offset]
@@ -171,3 +181,17 @@ def newest_snapshot(log: PartitionLog) -> tuple[int, tuple[ProducerSnapshotEntry
         except FormatError as error:
             log.report(Finding("snapshot-corrupt", path, f"the producer snapshot cannot be read: {error}"))
     return None
+
+
+def _kept_snapshots(log: PartitionLog) -> list[int]:
+    """The offsets of the snapshots that a broker keeps when it loads, newest first: those at the start of a segment, and the newest of the
+    others unless it lies below the last segment (Kafka: ProducerStateManager.removeStraySnapshots)."""
+    bases = {segment.base_offset for segment in log.segments}
+    strays = log.snapshots.keys() - bases
+    last_stray = {max(strays)} if strays and max(strays) >= max(bases, default=0) else set()
+    return sorted((log.snapshots.keys() & bases) | last_stray, reverse=True)
+
+
+def _was_stopped_cleanly(log: PartitionLog) -> bool:
+    parent = os.path.dirname(places.abspath(log.directory))
+    return places.lexists(os.path.join(parent, NAME_BY_ROLE[Role.CLEAN_SHUTDOWN]))

@@ -45,7 +45,8 @@ class PartitionLog(Notes):
     UnreadableInput when the target cannot be listed or is not a log.
 
     name: of the partition, None when the directory is not named like one. segments: by base offset. snapshots:
-    paths of producer snapshots by offset. is_kafka07: it holds Kafka 0.7's files, and no segment (see kafka07_log).
+    paths of producer snapshots by offset. is_directory: not of a single file.
+    is_kafka07: it holds Kafka 0.7's files, and no segment (see kafka07_log).
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class PartitionLog(Notes):
         }
         self.is_kafka07 = _is_kafka07(named.values() if of_one is None else (of_one,))
         self.segments = [] if self.is_kafka07 else self._segments_of(prefix, named, of_one)
+        self.is_directory = of_one is None
         self.snapshots = self._numbered(prefix, named, Role.PRODUCER_SNAPSHOT) if of_one is None else {}
         for segment, following in zip(self.segments, self.segments[1:], strict=False):
             segment.next_base_offset = following.base_offset
