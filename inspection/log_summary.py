@@ -3,8 +3,9 @@
 counted     every batch header is read (first and last offsets, times, codecs, formats, epochs, the number of records), no
             record; columns are folded a table at a time. Transactions come from the newest producer snapshot and
             the batches behind it.
-estimated   the first batch, and what lies behind the last index entry: a few KiB of a log of any size. Records are
-            estimated from the offsets, which is too many for compacted and transactional logs.
+estimated   the first batch that has a timestamp (the cleaner leaves empty batches without one), and the batches behind the
+            last index entry: a few KiB of a log of any size. Records are estimated from the offsets, which is too many
+            for compacted and transactional logs.
 """
 
 from collections.abc import Callable
@@ -22,6 +23,9 @@ from kseg.segment.partition.log_shape import ShapeTaker, hides_first_time
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.scanning.batches import batch_at
 from kseg.segment.scanning.damage import Damage
+
+# Message format v0 has no timestamps at all.
+MAX_TIMELESS_BATCHES = 100
 
 
 class _HeaderTotals:
@@ -131,11 +135,10 @@ def _add_segment(
 
 def estimated_summary(log: PartitionLog, now_ms: int) -> dict[str, object]:
     """The same fields from both ends of the log; None for what only all headers would tell."""
-    holding = (segment for segment in log.segments if segment.file.size_bytes)
-    first = next(chain.from_iterable(islice(segment.reaching(0, 0), 1) for segment in holding), None)
-    last = log.last_batch
-    ends = [batch for batch in (first, last) if batch is not None]
-    earliest_ms = None if first is None else _first_time_ms(first)
+    begin = _begin(log)
+    first, last = next(iter(begin), None), log.last_batch
+    ends = [*begin, *(() if last is None else (last,))]
+    earliest_ms = _first_time_ms(begin[-1]) if begin else None
     latest_ms = max(
         (time for time in (*_indexed_times_ms(log), *(b.max_timestamp_ms for b in ends)) if time >= 0),
         default=None,
@@ -159,6 +162,19 @@ def estimated_summary(log: PartitionLog, now_ms: int) -> dict[str, object]:
         "leader_epochs": sorted({batch.leader_epoch for batch in ends if batch.leader_epoch >= 0}),
         "open_transactions": None,
     }
+
+
+def _begin(log: PartitionLog) -> list[Batch]:
+    """The batches up to the first one that has a timestamp, at most MAX_TIMELESS_BATCHES."""
+    holding = (segment for segment in log.segments if segment.file.size_bytes)
+    begin = []
+    for batch in islice(
+        chain.from_iterable(segment.reaching(0, 0) for segment in holding), MAX_TIMELESS_BATCHES
+    ):
+        begin.append(batch)
+        if _first_time_ms(batch) is not None:
+            break
+    return begin
 
 
 def _first_time_ms(batch: Batch) -> int | None:

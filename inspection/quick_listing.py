@@ -5,7 +5,7 @@ through the objects that lookups and fetches need; here nothing is mapped and no
 
 1. One scandir. Live files with names that Kafka writes, beside them only what retention has marked and kseg's own directory.
 2. The size of each log. None has the size of a preallocated segment.
-3. The first batch of the first log: where the time range begins.
+3. The batches up to the first that has a timestamp: where the time range begins.
 4. The batches behind the last entry of the newest offset index: the log end.
 5. The last entry of the two newest time indexes: where the time range ends.
 
@@ -16,9 +16,11 @@ general way has to go; `tests/inspection/test_quick_listing.py` compares the two
 import os
 import struct
 from array import array
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from kseg.inspection.log_summary import MAX_TIMELESS_BATCHES
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.crc import crc32c
@@ -82,8 +84,9 @@ def _row(target: PartitionTarget) -> dict[str, Any]:
     prefix = target.path + os.sep
     log_bytes = [places.stat(f"{prefix}{stem}{L.LOG_SUFFIX}").st_size for stem in stems]
     _require(not any(map(has_preallocated_size, log_bytes)))
-    first = next((stem for stem, size_bytes in zip(stems, log_bytes, strict=True) if size_bytes), None)
-    ends = _ends(prefix, first, stems)
+    ends = _ends(
+        prefix, stems, [stem for stem, size_bytes in zip(stems, log_bytes, strict=True) if size_bytes]
+    )
     start_offset = max(int(stems[0]), _checkpointed_start(target.log_dir, name))
     _require(not bad_pages.count())  # zeros may have been read; the general way tells where
     return {
@@ -156,31 +159,34 @@ def _checkpointed_start(log_dir: str | None, name: PartitionName) -> int:
 # --- the ends of the log
 
 
-def _ends(prefix: str, first: str | None, stems: list[str]) -> _Ends:
-    """first: the first of the logs that holds anything, None where none does."""
+def _ends(prefix: str, stems: list[str], holding: list[str]) -> _Ends:
+    """holding: the logs that have any bytes."""
     times_ms = [_last_time_ms(prefix + stem + L.TIME_INDEX_SUFFIX) for stem in stems[-2:]]
-    end_offset, earliest_ms = int(stems[-1]), L.NO_TIMESTAMP
-    with Probe(prefix + stems[-1] + L.LOG_SUFFIX, is_surely_regular=True) as log:
-        if log.size_bytes:
+    end_offset = int(stems[-1])
+    if holding and holding[-1] == stems[-1]:
+        with Probe(prefix + stems[-1] + L.LOG_SUFFIX, is_surely_regular=True) as log:
+            _require(log.size_bytes > 0)
             table = _batches(log, _last_position(prefix + stems[-1] + L.OFFSET_INDEX_SUFFIX), None)
             end_offset = table.at(C.LAST_OFFSET, table.count - 1) + 1
             times_ms.append(table.at(C.MAX_TIMESTAMP, table.count - 1))
-        if first == stems[-1]:
-            earliest_ms = _first_time_ms(log, times_ms)
-    if first is not None and first != stems[-1]:
-        with Probe(prefix + first + L.LOG_SUFFIX, is_surely_regular=True) as log:
-            earliest_ms = _first_time_ms(log, times_ms)
+    earliest_ms = next((time for time in _first_times_ms(prefix, holding, times_ms) if time >= 0), None)
     latest_ms = max(times_ms)
-    return _Ends(end_offset, earliest_ms if earliest_ms >= 0 else None, latest_ms if latest_ms >= 0 else None)
+    return _Ends(end_offset, earliest_ms, latest_ms if latest_ms >= 0 else None)
 
 
-def _first_time_ms(log: Probe, times_ms: list[int]) -> int:
-    """When a log begins; the greatest time of its first batch is added to the others."""
-    _require(log.size_bytes > 0)
-    table = _batches(log, 0, 1)
-    times_ms.append(table.at(C.MAX_TIMESTAMP, 0))
-    hides_first = hides_first_time(table.at(C.MAGIC, 0), table.at(C.ATTRIBUTES, 0))
-    return table.at(C.MAX_TIMESTAMP if hides_first else C.BASE_TIMESTAMP, 0)
+def _first_times_ms(prefix: str, holding: list[str], times_ms: list[int]) -> Iterator[int]:
+    """The first timestamp of each batch from the log's beginning on; their greatest are added to times_ms."""
+    left = MAX_TIMELESS_BATCHES
+    for stem in holding:
+        with Probe(prefix + stem + L.LOG_SUFFIX, is_surely_regular=True) as log:
+            position = 0
+            while position < log.size_bytes and left:
+                table = _batches(log, position, 1)
+                times_ms.append(table.at(C.MAX_TIMESTAMP, 0))
+                hides_first = hides_first_time(table.at(C.MAGIC, 0), table.at(C.ATTRIBUTES, 0))
+                yield table.at(C.MAX_TIMESTAMP if hides_first else C.BASE_TIMESTAMP, 0)
+                position += table.at(C.SIZE, 0)
+                left -= 1
 
 
 def _batches(log: Probe, position: int, number: int | None) -> Columns:

@@ -61,6 +61,17 @@ def test_partitions_of_real_brokers(capture_small: Path) -> None:
     assert answered >= partitions - {"__cluster_metadata-0"}
 
 
+def test_a_cleaned_log_begins_at_its_first_record(capture_small: Path) -> None:
+    """Its first batches are empty: the cleaner keeps them for their producers, without a first timestamp."""
+    data = capture_small / "data"
+    target = PartitionTarget(str(data / "stations-0"), str(data))
+    options = ListOptions(now_ms=NOW_MS, count=True, files=False)
+    (counted,) = (event.values for event in list_target(target, options) if isinstance(event, Row))
+    quick = quick_row(target)
+    assert quick is not None
+    assert quick["earliest_timestamp"] == counted["earliest_timestamp"] == 1795250582580
+
+
 @pytest.mark.parametrize("running", [True, False])
 def test_a_directory_of_ordinary_partitions(tmp_path: Path, running: bool) -> None:
     data = broker_dir(tmp_path / "data", 2, 3, running=running)
