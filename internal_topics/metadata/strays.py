@@ -45,12 +45,12 @@ def identity_of(directory: Directory, image: MetadataImage) -> TopicIdentity:
     if directory.topic_id is None:
         return _without_id(directory, image, named)
     why = _removed(directory, image) or _not_here(directory, image)
-    if why:
-        return TopicIdentity(_stray(directory, why, named), named_id=named_id)
-    topic = image.topics[directory.topic_id]
-    if topic.name != name.topic:
-        return TopicIdentity(_of_another(directory, topic, named), named_id=named_id)
-    return TopicIdentity(named_id=named_id)
+    finding = _stray(directory, why, named) if why else None
+    topic = image.topics.get(directory.topic_id)
+    if finding is None and topic is not None and topic.name != name.topic:
+        finding = _of_another(directory, topic, named)
+    is_assigned = named is not None and _is_replica(directory, named)
+    return TopicIdentity(finding, named_id=named_id, is_assigned=is_assigned)
 
 
 def _without_id(directory: Directory, image: MetadataImage, named: Topic | None) -> TopicIdentity:
@@ -64,7 +64,7 @@ def _without_id(directory: Directory, image: MetadataImage, named: Topic | None)
         if former and named is not None:
             why += f", and the name was that of a deleted topic too ({', '.join(former)})"
         finding = _stray(directory, why, named)
-    return TopicIdentity(finding, topic_id, None if named is None else named.id)
+    return TopicIdentity(finding, topic_id, None if named is None else named.id, is_here)
 
 
 def _removed(directory: Directory, image: MetadataImage) -> str:

@@ -47,8 +47,8 @@ def with_topic_id(
     identity: TopicIdentity = UNKNOWN_IDENTITY,
 ) -> Repair:
     """The repair of a partition directory, with partition.metadata written when `topic_id` is given, or the metadata log
-    says what a missing or unreadable one is to say; without, with the finding that it is missing, cannot be read (and the id
-    other partitions of the topic have), or is of a topic that a broker does not have here.
+    says what a missing or unreadable one is to say; without, with the finding that it is missing or cannot be read (and the id
+    other partitions of the topic have). With the finding that a broker does not serve the directory, unless the id settles that.
 
     log_dir: the data directory around it, None when unknown. identity: what the metadata log says. Raises UsageError for
     what is not a topic's id, Refused for one that contradicts the partition or the data directory, UnreadableInput.
@@ -56,11 +56,12 @@ def with_topic_id(
     others = tuple(finding for finding in repair.findings if finding.id not in (_MISSING, _CORRUPT))
     if topic_id is None and identity.topic_id is not None and not _has_topic_id(repair.image, directory):
         return _from_metadata_log(repair, directory, identity, others)
+    if identity.finding is not None and (topic_id is None or not identity.is_settled_by(topic_id)):
+        others = (*others, identity.finding)
+        repair = replace(repair, findings=others, misplaced=_MISPLACED[identity.finding.id])
     if topic_id is None:
         if identity.finding is not None:
-            return replace(
-                repair, findings=(*others, identity.finding), misplaced=_MISPLACED[identity.finding.id]
-            )
+            return repair
         if METADATA_FILE in repair.image:
             return _unless_readable(repair, directory, log_dir, others)
         meta_version = None if log_dir is None else read_log_dir_state(log_dir).meta_version

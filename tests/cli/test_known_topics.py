@@ -125,12 +125,28 @@ def advice_of(hurt: Callable[[Path], str]) -> str:
 
 @pytest.mark.parametrize("hurt", WITH_THE_RIGHT_ID)
 def test_the_id_that_is_right_already_helps_nobody(data: Path, say: Say, hurt: Callable[[Path], str]) -> None:
-    """Why it is not advised: written once more, it leaves the directory as stray as before."""
+    """Why it is not advised: written once more, it leaves the directory as stray as before, and recover says so."""
     name = hurt(data)
     wanted = ids(data)[name.rpartition("-")[0]]
-    say("recover", "--apply", "--topic-id", wanted, data / name)
-    assert wanted in (data / name / FILE).read_text()
+    for _ in range(2):
+        status, rows = say("recover", "--apply", "--topic-id", wanted, data / name)
+        assert status == 1
+        (result,) = (row for row in rows if row["type"] == "result" and row.get("partition") == name)
+        assert "renamed as stray" in result["doubt"]
+        assert wanted in (data / name / FILE).read_text()
     assert "--topic-id" not in told(say("verify", data)[1], "becomes-stray")[name]
+
+
+@pytest.mark.parametrize("hurt", WITH_THE_RIGHT_ID)
+def test_a_missing_id_does_not_help_where_the_partition_is_not_assigned(
+    data: Path, say: Say, hurt: Callable[[Path], str]
+) -> None:
+    name = hurt(data)
+    wanted = ids(data)[name.rpartition("-")[0]]
+    (data / name / FILE).unlink()
+    assert say("recover", "--apply", "--topic-id", wanted, data / name)[0] == 1
+    assert wanted in (data / name / FILE).read_text()
+    assert set(told(say("verify", data)[1], "becomes-stray")) == {name}
 
 
 def test_an_intact_directory_has_none(data: Path, say: Say) -> None:
