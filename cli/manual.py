@@ -192,7 +192,8 @@ def _values_section() -> list[str]:
             "A TIME is a whole number of epoch milliseconds, an ISO 8601 time, a clock time such as 14:03 (the last one), "
             "a time ago such as -1h, or now. It is in UTC unless a zone follows: +02:00, Europe/Berlin or local. A SIZE is "
             "a number of bytes, or one with K, M, G or T (or KiB, MiB, GiB, TiB), or with the decimal KB, MB, GB or TB. A DURATION is a "
-            "number of milliseconds, or one with s, m, h or d. A GLOB takes * ? [ ]."
+            "number of milliseconds, or numbers with the units w, d, h, m (or min), s and ms, the largest first: 7d, 1h30m. Before a unit a "
+            "number may have a fraction: 1.5GiB, 0.5h. A GLOB takes * ? [ ]."
         ),
     ]
 

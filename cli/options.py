@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
 from kseg.cli.option_schema import CLUSTER, FILTER, INPUT, RESULT, RUN, Argument, Option
 from kseg.segment.errors import UsageError
 from kseg.segment.layout import INT32_MAX, INT64_MAX
-from kseg.segment.quantities import DURATIONS_MS, SIZES, amount, read_time
+from kseg.segment.quantities import read_duration, read_size, read_time
 
 if TYPE_CHECKING:
     from kseg.cli.request import Request
     from kseg.recovery.verify.options import VerifyOptions
     from kseg.spark.options import ClusterOptions
-
-
-def read_size(text: str) -> int:
-    """A size to bytes: `4096`, `64KiB`, `1 GiB`."""
-    return amount(text, SIZES, "takes a size such as 4096, 64KiB, 10MiB or 1GiB")
 
 
 def read_size_of_int(text: str) -> int:
@@ -27,11 +22,6 @@ def read_size_of_int(text: str) -> int:
     if size > INT32_MAX:
         raise ValueError(f"takes at most {INT32_MAX} bytes")
     return size
-
-
-def read_duration(text: str) -> int:
-    """A duration to milliseconds: `500`, `30s`, `5m`, `12h`, `7d`."""
-    return amount(text, DURATIONS_MS, "takes a duration such as 500, 30s, 5m, 12h or 7d")
 
 
 def read_count(text: str) -> int:

@@ -3,7 +3,9 @@
     TIME        epoch milliseconds · ISO 8601 · `14:03`, the last time that a clock showed it · `-1h`, so long ago · `now`.
                 A day or a clock time without a zone is UTC; a zone may follow: `+02:00`, `Europe/Berlin`, `local`
     SIZE        bytes, or a number with a suffix (`SIZES`): K, M, G, T and KiB … are binary, KB, MB, GB, TB decimal
-    DURATION    milliseconds, or a number with a unit (`DURATIONS_MS`)
+    DURATION    milliseconds, or numbers with units (`DURATIONS_MS`), the largest unit first: `7d`, `1h30m`
+
+Before a unit a number may have a fraction (`1.5GiB`, `0.5h`).
 
 All that is wrong raises ValueError with what would be right, such as "takes epoch milliseconds or …".
 """
@@ -24,8 +26,17 @@ SIZES: Final = {
     **{f"{letter}{end}": 1 << 10 * power for power, letter in enumerate("kmgt", 1) for end in ("", "ib")},
     **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)},
 }
-DURATIONS_MS: Final = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_AMOUNT = r"([0-9]{1,19})\s*([A-Za-z]*)"
+DURATIONS_MS: Final = {
+    "": 1,
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 7 * 86_400_000,
+}
+_PART = r"([0-9]{1,40})(?:\.([0-9]{1,40}))?\s*([A-Za-z]*)\s*"
 _EPOCH_MS = r"-?[0-9]+"
 _CLOCK = r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.,][0-9]{1,6})?)?"
 _ZONE = r"(.*\S)\s+(local|[A-Za-z_]+(?:/[A-Za-z0-9_+-]+)*)"
@@ -54,7 +65,7 @@ def read_time(text: str, now_ms: int | None = None) -> int:
     if text == "now":
         return now_ms
     if text.startswith("-"):
-        return now_ms - amount(text[1:], DURATIONS_MS, _TIME_WORDS)
+        return now_ms - _amount(text[1:], DURATIONS_MS, _TIME_WORDS, most_parts=len(DURATIONS_MS))
     import datetime
 
     zone: datetime.tzinfo | None = datetime.UTC
@@ -111,14 +122,45 @@ def _epoch_ms(moment: "datetime.datetime") -> int:
     return (moment - epoch) // datetime.timedelta(milliseconds=1)
 
 
-def amount(text: str, units: Mapping[str, int], complaint: str) -> int:
-    """A number with one of `units` (in lower case, "" for none) behind it, in the smallest of them."""
-    match = re.fullmatch(_AMOUNT, text.strip(), re.ASCII)
-    factor = units.get(match[2].lower()) if match else None
-    if match is None or factor is None:
-        raise ValueError(complaint)
-    number = _within_64_bits(int(match[1]) * factor)
-    return Typed(number, text.strip()) if match[2] else number
+def read_size(text: str, units: Mapping[str, int] = SIZES) -> int:
+    """SIZE to bytes. units: in bytes, by their names in lower case, "" for none."""
+    return _amount(text, units, "takes a size such as 4096, 64KiB, 1.5GiB or 50GB")
+
+
+def read_duration(text: str) -> int:
+    """DURATION to milliseconds."""
+    return _amount(
+        text, DURATIONS_MS, "takes a duration such as 500, 90s, 1h30m or 7d", most_parts=len(DURATIONS_MS)
+    )
+
+
+def _amount(text: str, units: Mapping[str, int], complaint: str, most_parts: int = 1) -> int:
+    """The sum of the numbers with `units` behind them, in the smallest of these; a number alone has the unit ""."""
+    text = text.strip()
+    total, above, at = 0, 0, 0
+    while at < len(text) or not at:
+        match = re.compile(_PART, re.ASCII).match(text, at)
+        if match is None or not most_parts:
+            raise ValueError(complaint)
+        whole, fraction, unit = match.groups(default="")
+        factor = units.get(unit.lower())
+        if factor is None:
+            raise ValueError(f"{complaint} ({unit} is none of the units {', '.join(filter(None, units))})")
+        if not unit and (fraction or match.span() != (0, len(text))):
+            lacks = f" ({match[0]} has no unit)" if match.end() == len(text) else ""
+            raise ValueError(complaint + lacks)
+        if above and factor >= above:
+            raise ValueError(f"{complaint} (the largest unit first, each once)")
+        total += _scaled(whole, fraction, factor)
+        above, at, most_parts = factor, match.end(), most_parts - 1
+    return Typed(_within_64_bits(total), text) if unit else _within_64_bits(total)
+
+
+def _scaled(whole: str, fraction: str, factor: int) -> int:
+    """`1.5` times the factor, to the nearest whole number."""
+    scale: int = 10 ** len(fraction)
+    number: int = int(whole + fraction) * factor
+    return (number + scale // 2) // scale
 
 
 def _within_64_bits(number: int) -> int:

@@ -11,12 +11,11 @@ from kseg.cli.options import (
     OnCluster,
     Paths,
     Verbose,
-    read_duration,
-    read_size,
     read_size_of_int,
     size_option,
 )
 from kseg.segment.errors import UsageError
+from kseg.segment.quantities import read_duration, read_size
 
 EXAMPLES = (
     ("Which codec would make this topic smaller, and at which price?", "kseg what-if --topic orders /var/lib/kafka"),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kseg.segment.errors import UsageError
-from kseg.segment.quantities import DURATIONS_MS, SIZES, amount, read_time
+from kseg.segment.quantities import SIZES, read_duration, read_size, read_time
 from kseg.segment.storage.attached import is_elsewhere
 
 LONG_MAX: Final = 2**63 - 1
@@ -84,7 +84,7 @@ class Words:
         if text is None:
             return None
         try:
-            value = amount(text, _BYTES, "")
+            value = read_size(text, _BYTES)
         except ValueError:
             value = -1
         if not least <= value <= most:
@@ -99,7 +99,7 @@ class Words:
         if text is None:
             return None
         try:
-            value = amount(text, DURATIONS_MS, "")
+            value = read_duration(text)
         except ValueError:
             value = 0
         if value <= 0:

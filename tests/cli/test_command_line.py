@@ -295,7 +295,7 @@ def test_durations(text: str, expected: int) -> None:
     assert read_duration(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "x", "-5KiB", "5XB", "1.5MiB", "9999999999GiB", "٣"])
+@pytest.mark.parametrize("text", ["", "x", "-5KiB", "5XB", "1.5", "9999999999GiB", "٣"])
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(ValueError, match="takes"):
         read_size(text)

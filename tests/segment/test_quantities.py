@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from kseg.segment.quantities import DURATIONS_MS, SIZES, Typed, amount, read_time
+from kseg.segment.quantities import Typed, read_duration, read_size, read_time
 
 NOW = datetime.datetime(2026, 11, 23, 10, 30, tzinfo=datetime.UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
@@ -68,16 +68,61 @@ def test_what_is_no_time(text: str) -> None:
     ("text", "expected"),
     [
         ("1G", 1 << 30), ("1g", 1 << 30), ("50GB", 50 * 10**9), ("64KiB", 65536), ("64K", 65536), ("1kb", 1000),
-        ("2 TiB", 2 << 40), ("3TB", 3 * 10**12), ("7", 7), ("7b", 7),
+        ("2 TiB", 2 << 40), ("3TB", 3 * 10**12), ("7", 7), ("7b", 7), ("1.5GiB", 3 << 29), ("0.25 k", 256), ("0.1kB", 100),
+        ("0.0010000001MiB", 1049),
     ],
 )  # fmt: skip
 def test_sizes(text: str, expected: int) -> None:
-    assert amount(text, SIZES, "no size") == expected
+    assert read_size(text) == expected
+
+
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("500", 500), ("250ms", 250), ("90s", 90_000), ("5m", 300_000), ("90min", 90 * 60_000), ("12h", 12 * HOUR_MS), ("7d", 168 * HOUR_MS),
+        ("1w", 168 * HOUR_MS), ("1h30m", HOUR_MS * 3 // 2), ("1.5h", HOUR_MS * 3 // 2), ("6 d 23 h", 167 * HOUR_MS),
+        ("1w2d3h4m5s6ms", ((9 * 24 + 3) * 3600 + 245) * 1000 + 6), ("1H30M", HOUR_MS * 3 // 2), ("1h0.5m", HOUR_MS + 30_000),
+    ],
+)  # fmt: skip
+def test_durations(text: str, expected: int) -> None:
+    assert read_duration(text) == expected
+    assert (
+        read_time(f"-{text}", NOW_MS) == NOW_MS - expected or text == "500"
+    )  # -500 is a time in epoch milliseconds
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", r"7d$"), ("x", r"7d$"), ("7 days!", "days is none of the units ms, s, m, min, h, d, w"), ("7x", "x is none of the units"),
+        ("1h30", "30 has no unit"), ("1.5", "1.5 has no unit"), ("30m1h", "the largest unit first"), ("1h1h", "each once"), ("5m5min", "each once"),
+        ("-1h", r"7d$"), ("1.h", r"7d$|no unit"), (".5h", r"7d$"), ("1e3s", "e is none of"), ("٣s", r"7d$"), ("9" * 41, r"7d$"),
+        ("999999999999d", "at most 64 bits"), ("9" * 4000 + "h", "takes a duration"),
+    ],
+)  # fmt: skip
+def test_what_is_no_duration(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        read_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("1.5", "1.5 has no unit"), ("1G500M", r"50GB$"), ("5 apples", "apples is none of the units b, k, kib, m"), ("9E", "E is none of"),
+        ("1,000", r"50GB$"), ("-1", r"50GB$"), ("16777216T", "at most 64 bits"),
+    ],
+)  # fmt: skip
+def test_what_is_no_size(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        read_size(text)
 
 
 def test_a_number_keeps_the_words_it_was_typed_in() -> None:
-    week = amount("7d", DURATIONS_MS, "no duration")
+    week = read_duration("7d")
     assert isinstance(week, Typed) and (week, week.text) == (604_800_000, "7d")
     again = pickle.loads(pickle.dumps(week))
     assert (again, again.text) == (week, "7d")
-    assert not isinstance(amount("7", DURATIONS_MS, "no duration"), Typed)
+    assert not isinstance(read_duration("7"), Typed)
