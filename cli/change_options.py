@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kseg.segment.partition.targets import Target
     from kseg.spark.options import ClusterOptions
 
-CHANGE = "What is changed"
+CHANGE = "Changing files"
 
 FollowLinks = Annotated[
     bool,

@@ -27,8 +27,8 @@ ConnectTopics = Annotated[
     Option(
         "--connect-topic",
         metavar="GLOB",
-        help="Also topics of Kafka Connect. They hold its offsets, configs or status under another name than connect-configs and so on; "
-        "may be repeated.",
+        help="Also decode these as topics of Kafka Connect, whose offsets, configs and status are in topics with names other than "
+        "connect-offsets and so on; may be repeated.",
         panel=PAYLOADS,
     ),
 ]

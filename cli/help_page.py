@@ -25,7 +25,7 @@ def help_lines(name: str, what: str, width: int) -> Iterator[tuple[str, str]]:
     yield "", ""
     yield "heading", "Examples"
     for purpose, words in module_of(name).EXAMPLES:
-        yield from (("", f"  {line}") for line in textwrap.wrap(f"{purpose}:" if purpose else "", width - 2))
+        yield from (("", f"  {line}") for line in textwrap.wrap(_introduced(purpose), width - 2))
         yield "option", f"    {words}"
     options = [(each, each.spec) for each in known if isinstance(each.spec, Option)]
     for panel in dict.fromkeys(spec.panel for _, spec in options):
@@ -34,7 +34,12 @@ def help_lines(name: str, what: str, width: int) -> Iterator[tuple[str, str]]:
             if spec.panel == panel:
                 yield from _option(parameter, spec, width)
     yield "", ""
-    yield "heading", f"man kseg-{name} says more of each option."
+    yield "heading", f"man kseg-{name} describes every option in full."
+
+
+def _introduced(purpose: str) -> str:
+    """The line above a command: a question has its own mark at the end."""
+    return purpose if not purpose or purpose.endswith("?") else f"{purpose}:"
 
 
 def _option(parameter: Parameter, spec: Option, width: int) -> Iterator[tuple[str, str]]:

@@ -220,7 +220,7 @@ KeyEncoding = Annotated[
     Option(
         "--key-encoding",
         choices=("utf8", "hex", "base64"),
-        help="How the operand of --key is written.",
+        help="How the value of --key is written.",
         panel=FILTER,
     ),
 ]
@@ -301,7 +301,7 @@ class OnCluster(NamedTuple):
         Option(
             "--master",
             metavar="URL",
-            help="The cluster, such as spark://host:7077. Default: local[*], Spark on this machine only.",
+            help="Address of the cluster, such as spark://host:7077. Default: local[*], Spark on this machine only.",
             panel=CLUSTER,
         ),
     ] = None
@@ -311,7 +311,7 @@ class OnCluster(NamedTuple):
             "--spark-conf",
             metavar="K=V",
             read=read_setting,
-            help="A setting of Spark; may be repeated. spark.log.level=WARN shows Spark's own messages.",
+            help="A Spark property; may be repeated. spark.log.level=WARN shows Spark's own messages.",
             panel=CLUSTER,
         ),
     ] = ()

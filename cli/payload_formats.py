@@ -39,14 +39,18 @@ class PayloadFormats(NamedTuple):
     value_format: Annotated[
         str,
         Option(
-            "--value-format", choices=FORMATS, metavar="FORMAT", help="The same for values.", panel=PAYLOADS
+            "--value-format",
+            choices=FORMATS,
+            metavar="FORMAT",
+            help="Decode values, in the same formats.",
+            panel=PAYLOADS,
         ),
     ] = "bytes"
     schemas: Annotated[
         str | None,
         directory_option(
             "--schemas",
-            "Where the schemas are. A partition directory of _schemas, or files named by id (17.avsc, 17.proto, 17.json). "
+            "The directory with the schemas. A partition directory of _schemas, or files named by id (17.avsc, 17.proto, 17.json). "
             "Default: _schemas-0 in the log dirs of PATH, or beside them.",
             PAYLOADS,
             read=str,

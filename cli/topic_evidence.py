@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kseg.segment.partition.names import PartitionName
     from kseg.segment.partition.topic_identity import TopicIdentity
 
-EVIDENCE = "What the cluster knows"
+EVIDENCE = "Cluster metadata and configuration"
 
 MetadataPath = Annotated[
     str | None,

@@ -19,16 +19,16 @@ from kseg.segment.errors import UsageError
 
 HELP = """Offline forensic and maintenance toolkit for Apache Kafka's on-disk logs.
 
-Reads what a broker left on disk, and says exactly what is there and what is wrong. Changes only what it is told to,
-by a plan that is shown before, and takes it back.
+Reads what a broker left on disk and reports exactly what is there and what is wrong. Every change is planned and shown
+first, is made only on request, and can be undone.
 """
 STATUS = (
     (0, "done, nothing wrong"),
-    (1, "damage found, nothing found (lookup), or a change is due and was only planned"),
+    (1, "damage found; lookup: nothing found; a plan: there is something to change"),
     (2, "wrong usage"),
     (3, "an input cannot be read"),
     (4, "refused"),
-    (5, "some of several targets failed, the others are done"),
+    (5, "some targets failed, the others are done"),
     (70, "a bug in kseg"),
     (130, "interrupted"),
 )

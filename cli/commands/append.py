@@ -27,9 +27,9 @@ from kseg.segment.layout import CODEC_NAMES
 from kseg.segment.terminal import shell_quoted, shown_path
 
 EXAMPLES = (
-    ("Check all lines, and say what would be written", "kseg append --from events.jsonl events-3"),
-    ("Make a partition of what dump --json --deep-iteration writes, from a file or a pipe", "kseg append --apply --from - copy-0"),
-    ("Records of one's own, compressed", "kseg append --apply --from events.jsonl --codec zstd /var/lib/kafka/events-3"),
+    ("Check all lines, and show what would be written", "kseg append --from events.jsonl events-3"),
+    ("Make a partition from the output of dump --json --deep-iteration, from a file or a pipe", "kseg append --apply --from - copy-0"),
+    ("Your own records, compressed", "kseg append --apply --from events.jsonl --codec zstd /var/lib/kafka/events-3"),
     ("A transaction of an idempotent producer", "kseg append --apply --from events.jsonl --producer-id 4000 --transactional events-3"),
     ("A partition for a topic that a broker knows", "kseg append --apply --from events.jsonl --topic-id Pm0fXkDvQ0yTn7Qq3uXJ8A events-3"),
     ("A partition of Kafka 0.7", "kseg append --apply --from events.jsonl --format 0.7 --segment-bytes 512MiB old-0"),
@@ -112,11 +112,11 @@ def command(
             "--leader-epoch",
             metavar="E",
             read=read_epoch,
-            help="For all batches. Default: what their line has, else the latest of the log.",
+            help="Leader epoch of all batches. Default: what their line has, else the latest of the log.",
         ),
     ] = None,
     magic: Annotated[
-        str, Option("--magic", choices=("0", "1", "2"), help="The message format.", panel=BATCHES)
+        str, Option("--magic", choices=("0", "1", "2"), help="Message format of the batches.", panel=BATCHES)
     ] = "2",
     batch_records: Annotated[
         int | None,
@@ -127,14 +127,20 @@ def command(
         int_size_option("--batch-bytes", "At most this many bytes per batch, before compression.", BATCHES),
     ] = BATCH_BYTES,
     producer_id: Annotated[
-        int, Option("--producer-id", metavar="N", help="An idempotent producer; -1 is none.", panel=BATCHES)
+        int,
+        Option(
+            "--producer-id",
+            metavar="N",
+            help="Producer id, for batches of an idempotent producer; -1 is none.",
+            panel=BATCHES,
+        ),
     ] = -1,
     producer_epoch: Annotated[
         int | None,
         Option(
             "--producer-epoch",
             metavar="N",
-            help="Default: that of the producer in the log, else 0.",
+            help="Producer epoch. Default: that of the producer in the log, else 0.",
             panel=BATCHES,
         ),
     ] = None,
@@ -152,9 +158,7 @@ def command(
     ] = False,
     end: Annotated[
         str,
-        Option(
-            "--end", choices=("commit", "abort", "open"), help="How that transaction ends.", panel=BATCHES
-        ),
+        Option("--end", choices=("commit", "abort", "open"), help="How the transaction ends.", panel=BATCHES),
     ] = "commit",
     segment_bytes: Annotated[
         int,

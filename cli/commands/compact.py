@@ -48,14 +48,14 @@ EXAMPLES = (
     ("A compacted copy; the log stays as it is", "kseg compact --output /mnt/small accounts-0"),
     ("With the properties of the topic", "kseg compact --config accounts.properties accounts-0"),
     (
-        "Skip damaged segments, and those that would be joined with them",
+        "Skip damaged segments, and those that would be merged with them",
         "kseg compact --damaged skip --apply accounts-0",
     ),
 )
 
-WHAT = "What is cleaned"
-RESULT = "What becomes of it"
-BROKER = "What the broker would know"
+WHAT = "Which segments are cleaned"
+RESULT = "Cleaned segments"
+BROKER = "State of the log"
 
 
 def _read_first_dirty(text: str) -> str:
@@ -85,14 +85,14 @@ def command(
             "--first-dirty-offset",
             metavar="N|checkpoint",
             read=_read_first_dirty,
-            help="First dirty offset; `checkpoint` takes it from the data directory. Default: the log start.",
+            help="Clean from this offset on, the first dirty one; `checkpoint` takes it from the data directory. Default: the log start.",
             panel=WHAT,
         ),
     ] = None,
     min_compaction_lag_ms: Annotated[
         int | None,
         duration_option(
-            "--min-compaction-lag-ms", "Segments with younger records are not cleaned. Default: 0.", WHAT
+            "--min-compaction-lag-ms", "Do not clean segments with younger records. Default: 0.", WHAT
         ),
     ] = None,
     max_compaction_lag_ms: Annotated[
@@ -126,7 +126,7 @@ def command(
         Option(
             "--damaged",
             choices=("refuse", "skip"),
-            help="With damage in a log: refuse it, or skip the segments that would be joined with damaged ones.",
+            help="For a log with damage: refuse it, or skip the damaged segments and those that would be merged with them.",
             panel=WHAT,
         ),
     ] = "refuse",
@@ -158,7 +158,7 @@ def command(
         int | None,
         size_option(
             "--map-memory",
-            "For the keys of one pass, 24 bytes each; more keys take more passes, and a plan of several passes keeps "
+            "Memory for the keys of one pass, 24 bytes each; more keys take more passes, and a plan of several passes keeps "
             "the log between them in $TMPDIR. Default: 128MiB.",
             RESULT,
         ),
@@ -175,7 +175,7 @@ def command(
         int | None,
         offset_option(
             "--log-start-offset",
-            "Where the log starts. Default: the data directory's checkpoint, else 0.",
+            "The log start offset. Default: the data directory's checkpoint, else 0.",
             BROKER,
         ),
     ] = None,
@@ -185,7 +185,7 @@ def command(
         int | None,
         offset_option(
             "--high-watermark",
-            "Nothing at or above it is cleaned. Default: the data directory's checkpoint, else the log end.",
+            "The high watermark; nothing at or above it is cleaned. Default: the data directory's checkpoint, else the log end.",
             BROKER,
         ),
     ] = None,

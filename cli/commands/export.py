@@ -73,7 +73,7 @@ def command(
             "--partition-by",
             metavar="COLUMN[,...]",
             read=read_names,
-            help="Directories by topic, partition, timestampType, date or hour (the last two of the timestamp, in UTC).",
+            help="Write one directory per value of these columns: topic, partition, timestampType, date or hour (the last two of the timestamp, in UTC).",
             panel=RESULT,
         ),
     ] = (),
@@ -103,7 +103,8 @@ def command(
         bool, _without("meta", "the column with the position of a record and its batch")
     ] = False,
     include_control: Annotated[
-        bool, Option("--include-control", help="Also the control records of transactions.", panel=RESULT)
+        bool,
+        Option("--include-control", help="Also write the control records of transactions.", panel=RESULT),
     ] = False,
     show_secrets: ShowSecrets = False,
     connect_topics: ConnectTopics = (),

@@ -17,7 +17,7 @@ from kseg.segment.errors import Refused, UsageError
 from kseg.segment.storage import places
 
 EXAMPLES = (
-    ("Which groups are there, and who lags", "kseg groups /var/lib/kafka"),
+    ("Which groups are there, and which ones lag", "kseg groups /var/lib/kafka"),
     ("Everything about one group, for a script", "kseg groups --json --group billing /var/lib/kafka"),
     (
         "Where a group stood at a time, as a file to reset it with",

@@ -66,7 +66,7 @@ def command(
         bool,
         Option(
             "--remote",
-            help="Tiered storage, from __remote_log_metadata under PATH: which offsets of each partition are local, remote, both or missing, and which uploads "
+            help="Show tiered storage, from __remote_log_metadata under PATH: which offsets of each partition are local, remote, both or missing, and which uploads "
             "dangle.",
         ),
     ] = False,

@@ -41,7 +41,7 @@ EXAMPLES = (
     ("Where each partition of a topic ends", "kseg lookup --latest --json --topic orders /var/lib/kafka"),
 )
 
-QUESTION = "Question (exactly one)"
+QUESTION = "What to look up (exactly one)"
 
 
 def command(
@@ -107,12 +107,12 @@ def command(
         Option(
             "--log-start-offset",
             metavar="N",
-            help="Nothing below it is visible. Default: the log dir's checkpoint, else the first segment.",
+            help="The log start offset; records below it are not visible. Default: the log dir's checkpoint, else the first segment.",
             panel=FILTER,
         ),
     ] = None,
     explain: Annotated[
-        bool, Option("--explain", help="Say which files and index entries led to each answer.", panel=RUN)
+        bool, Option("--explain", help="Show which files and index entries led to each answer.", panel=RUN)
     ] = False,
     no_index: Annotated[
         bool, Option("--no-index", help="Scan instead of trusting the indexes.", panel=RUN)

@@ -22,7 +22,7 @@ from kseg.cli.options import (
 from kseg.segment.errors import UsageError
 
 EXAMPLES = (
-    ("What should lie on this broker's disks, and what does", "kseg metadata /var/lib/kafka"),
+    ("What belongs on this broker's disks, and what is there", "kseg metadata /var/lib/kafka"),
     ("Who deleted the topic, and when", "kseg metadata --history --topic orders /var/lib/kafka"),
     (
         "Which partitions did broker 3 hold before it died",
@@ -53,7 +53,7 @@ def command(
         bool,
         Option(
             "--history",
-            help="What happened, with offset and time, instead of the state: as far back as the log reaches.",
+            help="Show the changes with their offsets and times instead of the state, as far back as the log reaches.",
         ),
     ] = False,
     kinds: Annotated[
@@ -65,7 +65,7 @@ def command(
                 *("feature", "broker", "controller", "topic", "partition", "config", "quota", "acl"),
                 *("scram", "token", "removed_topic", "directory"),
             ),
-            help="Only this kind of thing: feature, broker, controller, topic, partition, config, quota, acl, scram, token, "
+            help="Only entries of this kind: feature, broker, controller, topic, partition, config, quota, acl, scram, token, "
             "removed_topic or directory. May be repeated.",
             panel=FILTER,
         ),
@@ -78,7 +78,7 @@ def command(
             "--node",
             metavar="N",
             read=read_partition,
-            help="Only what concerns this broker: the partitions with a replica on it.",
+            help="Only partitions with a replica on this broker.",
             panel=FILTER,
         ),
     ] = None,

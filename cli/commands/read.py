@@ -33,7 +33,7 @@ def command(
         Option(
             "--offset",
             metavar="N",
-            help="Where to start: the batch that contains this offset, else the next one.",
+            help="Start at the batch that contains this offset, else the next one.",
         ),
     ],
     max_bytes: Annotated[

@@ -45,10 +45,10 @@ EXAMPLES = (
         "kseg recover --output /mnt/repaired /var/lib/kafka",
     ),
     ("Rebuild all indexes and snapshots from the log", "kseg recover --rebuild --apply orders-0"),
-    ("So that the broker starts without recovery", "kseg recover --apply --mark-clean /var/lib/kafka"),
+    ("Let the broker start without recovery", "kseg recover --apply --mark-clean /var/lib/kafka"),
 )
 
-BROKER = "What the broker would know"
+BROKER = "State of the log, as the broker would know it"
 
 DEFAULT_POLICY = "salvage"
 
@@ -67,7 +67,7 @@ def command(
     in_place: InPlaceOptions,
     copy: CopyOptions,
     rebuild: Annotated[
-        bool, Option("--rebuild", help="Rebuild all side files from the log, valid ones too.", panel=CHANGE)
+        bool, Option("--rebuild", help="Rebuild all side files from the log, even valid ones.", panel=CHANGE)
     ] = False,
     mark_clean: Annotated[
         bool,
@@ -126,7 +126,7 @@ def command(
         int | None,
         offset_option(
             "--recovery-point",
-            "The log is known to be on disk up to this offset. Default: the data directory's checkpoint, else 0.",
+            "The recovery point: the log is known to be on disk up to this offset. Default: the data directory's checkpoint, else 0.",
             BROKER,
         ),
     ] = None,
@@ -134,7 +134,7 @@ def command(
         int | None,
         offset_option(
             "--log-start-offset",
-            "Where the log starts. Default: the data directory's checkpoint, else 0.",
+            "The log start offset. Default: the data directory's checkpoint, else 0.",
             BROKER,
         ),
     ] = None,
@@ -169,7 +169,7 @@ def command(
     drop_cache: DropCache = False,
     on: OnCluster,
 ) -> int:
-    """Make logs sound again, offline: plan first, then --apply in place or --output a repaired copy.
+    """Repair logs offline: show the plan first, then --apply it in place, or write a repaired copy with --output.
 
     Policy salvage removes what is invalid, up to the next valid batch, and keeps everything else with its offsets.
     Policy kafka does what a broker does when it loads the log: it discards everything after the first damage.

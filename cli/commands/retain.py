@@ -49,7 +49,7 @@ EXAMPLES = (
     ),
     ("Free the space of what was marked a minute ago", "kseg retain --purge --apply /var/lib/kafka"),
     (
-        "Which segments go to free 50 GiB, and which limits that amounts to",
+        "Which segments to delete to free 50 GiB, and the limits that this amounts to",
         "kseg retain --free 50GiB /var/lib/kafka",
     ),
     ("Take the marks back", "kseg retain --unmark --apply orders-0"),
@@ -57,8 +57,8 @@ EXAMPLES = (
     ("With the properties of the topic", "kseg retain --config orders.properties orders-0"),
 )
 
-LIMITS = "What goes"
-BROKER = "What the broker would know"
+LIMITS = "Limits"
+BROKER = "State of the log"
 
 
 def _read_limit_duration(text: str) -> int:
@@ -140,7 +140,7 @@ def command(
         int | None,
         offset_option(
             "--high-watermark",
-            "Nothing at or above it is deleted. Default: the data directory's checkpoint, else the log end.",
+            "The high watermark; nothing at or above it is deleted. Default: the data directory's checkpoint, else the log end.",
             BROKER,
         ),
     ] = None,

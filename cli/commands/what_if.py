@@ -18,14 +18,14 @@ from kseg.segment.errors import UsageError
 from kseg.segment.quantities import read_duration, read_size
 
 EXAMPLES = (
-    ("Which codec would make this topic smaller, and at which price?", "kseg what-if --topic orders /var/lib/kafka"),
+    ("Which codec would make this topic smaller, and at what price?", "kseg what-if --topic orders /var/lib/kafka"),
     ("These codecs and levels only", "kseg what-if --codec lz4 --codec zstd:9 --topic orders /var/lib/kafka"),
     ("Larger batches from the producers", "kseg what-if --batch-size 128KiB --linger 50 --topic orders /var/lib/kafka"),
     ("How much three days would keep", "kseg what-if --retention-ms 3d /var/lib/kafka"),
     ("A narrower interval, for more time", "kseg what-if --sample 64MiB --topic orders /var/lib/kafka"),
 )  # fmt: skip
 
-TRIED = "What is tried"
+TRIED = "Settings to try"
 
 
 def command(
@@ -66,7 +66,7 @@ def command(
             "--retention-ms",
             metavar="DURATION",
             read=read_duration,
-            help="Say what this limit keeps; may be repeated. Default: 1, 3, 7 and 30 days.",
+            help="Show what this limit would keep; may be repeated. Default: 1, 3, 7 and 30 days.",
             panel=TRIED,
         ),
     ] = (),
@@ -76,7 +76,7 @@ def command(
             "--retention-bytes",
             metavar="SIZE",
             read=read_size,
-            help="Say what this limit of each partition keeps; may be repeated. Default: about a half and a quarter of the largest partition.",
+            help="Show what this limit of each partition would keep; may be repeated. Default: about a half and a quarter of the largest partition.",
             panel=TRIED,
         ),
     ] = (),
@@ -84,7 +84,7 @@ def command(
         bool,
         Option(
             "--compaction",
-            help="Also say what cleanup.policy=compact would keep: plans a compaction of all of it, which reads every key.",
+            help="Also show what cleanup.policy=compact would keep. This plans a compaction of all topics, which reads every key.",
             panel=TRIED,
         ),
     ] = False,

@@ -135,6 +135,7 @@ def test_help_fits_two_screens(name: str) -> None:
     assert len(lines) <= 100 and lines.index("Examples") < 10
     is_example = re.compile(" {4}[^ ]").match
     assert all(len(line) <= 80 for line in lines if not is_example(line))
+    assert not any(line.endswith("?:") for line in lines)
     described = [line for line in lines if line.startswith("  --")]
     assert len(described) == len([each for each in parameters(function_of(name)) if each.flags])
 
