@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from kseg.cli import main, typer_app
 from kseg.cli.help_page import help_lines
 from kseg.cli.option_schema import Argument, Parameter, bind, parameters, quick_read
-from kseg.cli.options import default_jobs, key_bytes, read_duration, read_size
+from kseg.cli.options import default_jobs, key_bytes
 from kseg.cli.registry import COMMANDS, function_of, module_of
 from kseg.cli.typer_app import help_text
 from kseg.segment.errors import UsageError
-from kseg.segment.quantities import read_time
+from kseg.segment.quantities import read_duration, read_size, read_time
 from tests.support.paths import ROOT
 
 SAMPLES = {
