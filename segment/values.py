@@ -16,6 +16,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError
 from operator import attrgetter
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 
@@ -115,8 +116,8 @@ def _first_init(kind: type, frozen: bool, slots: bool) -> Callable[..., None]:
 
 def _init(kind: type, frozen: bool, slots: bool) -> Callable[..., None]:
     fields = dataclasses.fields(kind)
-    names: dict[str, Any] = {"_put_": object.__setattr__, "_absent_": MISSING}
-    lines = [line for field in fields for line in _assignment(field, frozen, slots, names)]
+    names: dict[str, Any] = {"_absent_": MISSING}
+    lines = [line for field in fields for line in _assignment(kind, field, frozen, slots, names)]
     if hasattr(kind, "__post_init__"):
         lines.append("self.__post_init__()")
     positional = [_parameter(field) for field in fields if field.init and not field.kw_only]
@@ -135,7 +136,9 @@ def _parameter(field: Field[Any]) -> str:
     return f"{field.name}=_absent_" if field.default_factory is not MISSING else field.name
 
 
-def _assignment(field: Field[Any], frozen: bool, slots: bool, names: dict[str, Any]) -> tuple[str, ...]:
+def _assignment(
+    kind: type, field: Field[Any], frozen: bool, slots: bool, names: dict[str, Any]
+) -> tuple[str, ...]:
     """The line that gives a field its value, none when it stays as it is. names: takes the values that the line mentions."""
     name = field.name
     names[f"_default_{name}"], names[f"_make_{name}"] = field.default, field.default_factory
@@ -146,7 +149,14 @@ def _assignment(field: Field[Any], frozen: bool, slots: bool, names: dict[str, A
         if field.default is MISSING or not slots:
             return ()
         value = f"_default_{name}"
-    return (f"_put_(self, {name!r}, {value})" if frozen else f"self.{name} = {value}",)
+    if not frozen:
+        return (f"self.{name} = {value}",)
+    slot = getattr(kind, name, None)
+    if isinstance(slot, MemberDescriptorType):
+        names[f"_put_{name}"] = slot.__set__  # no name has to be looked up then
+        return (f"_put_{name}(self, {value})",)
+    names["_put_"] = object.__setattr__
+    return (f"_put_(self, {name!r}, {value})",)
 
 
 if TYPE_CHECKING:

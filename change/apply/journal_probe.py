@@ -53,11 +53,20 @@ def has_journal(log_dir: str) -> bool:
     return _holds(log_dir)
 
 
+def is_among(names: Sequence[str]) -> bool:
+    """The same for a partition directory that has been listed. names: of everything in it."""
+    return _is_among(names, KSEG_DIRECTORY)
+
+
 def _holds(directory: str, *others: str) -> bool:
     """Whether there is a journal, or an entry with one of these names."""
     try:
         names = os.listdir(directory)
     except OSError:  # whoever reads it says why it cannot be read
         return any(os.path.lexists(os.path.join(directory, name)) for name in others)
+    return _is_among(names, *others)
+
+
+def _is_among(names: Sequence[str], *others: str) -> bool:
     is_journal = f"{os.sep}{_PREFIX}" in os.sep + os.sep.join(names)  # no name has a separator in it
     return is_journal or any(name in names for name in others)

@@ -7,18 +7,32 @@ from kseg.change.plan.steps import FileIdentity
 from kseg.segment.errors import Refused, cannot_read
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.storage import places
+from kseg.segment.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One look at a directory. files: all regular files in it (not in those below it), by name. names: of everything in it."""
+
+    files: tuple[FileIdentity, ...]
+    names: tuple[str, ...]
 
 
 def inputs_of(directory: str) -> tuple[FileIdentity, ...]:
-    """All regular files of a directory (not of those below it), by name. Call it before the files are read, so
-    that a change during the reading is noticed.
+    """The regular files of a directory, as of `listing_of`."""
+    return listing_of(directory).files
+
+
+def listing_of(directory: str) -> Listing:
+    """What is in a directory. Call it before the files are read, so that a change during the reading is noticed.
 
     A broker follows links, a rename replaces them: a plan that left linked files out would take them for lost.
     Raises UnreadableInput when the directory cannot be listed, Refused where one of Kafka's files is a link."""
-    found = []
+    found, names = [], []
     try:
         with places.scandir(directory) as entries:
             for entry in entries:
+                names.append(entry.name)
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode):
                     found.append(identity(entry.name, status))
@@ -29,7 +43,7 @@ def inputs_of(directory: str) -> tuple[FileIdentity, ...]:
                     )
     except OSError as error:
         raise cannot_read(directory, error) from error
-    return tuple(sorted(found, key=lambda file: file.name))
+    return Listing(tuple(sorted(found, key=lambda file: file.name)), tuple(names))
 
 
 def identity(name: str, status: os.stat_result) -> FileIdentity:

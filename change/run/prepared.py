@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from kseg.change.apply.journal_probe import is_known_to_kseg
+from kseg.change.apply.journal_probe import is_among, is_known_to_kseg
 from kseg.change.apply.keeping import Keeping
 from kseg.change.plan.steps import Plan
 from kseg.change.run.results import ChangeOutcome
@@ -93,10 +93,13 @@ def copy_path(output: str, directory: str) -> str:
     return os.path.join(output, os.path.basename(os.path.abspath(directory)))
 
 
-def complete_or_refuse(directory: str, command: str, options: ChangeOptions) -> bool:
+def complete_or_refuse(
+    directory: str, command: str, options: ChangeOptions, names: Sequence[str] | None = None
+) -> bool:
     """Before `command` plans: with --apply, complete what an earlier run of the same command left incomplete; any other
-    incomplete change is refused. Returns whether something was completed. Raises Refused."""
-    if not options.apply and not is_known_to_kseg(directory):
+    incomplete change is refused. names: of everything in the directory, where it has been listed. Returns whether something was
+    completed. Raises Refused."""
+    if not options.apply and not (is_known_to_kseg(directory) if names is None else is_among(names)):
         return False
     from kseg.change.apply.unfinished import complete_unfinished, refuse_half_done
 

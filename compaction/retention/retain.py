@@ -13,9 +13,10 @@ with `apply` holds the lock of the data directory, and writes its checkpoint aft
 import os
 from collections.abc import Generator, Iterator
 from dataclasses import replace
+from typing import Any
 
 from kseg.change.apply.journal_probe import is_known_to_kseg
-from kseg.change.plan.inputs import inputs_of
+from kseg.change.plan.inputs import Listing, listing_of
 from kseg.change.plan.steps import FileIdentity, Plan, Step
 from kseg.change.run.pipeline import LogTarget, TargetGroup, work_together
 from kseg.change.run.prepared import Prepared, carried_out, complete_or_refuse
@@ -78,23 +79,24 @@ def prepare(
     if exempt is not None:
         yield exempt
         return None
-    inputs = inputs_of(target.path)
-    known = known_for(target, inputs, options)
+    listing = listing_of(target.path)
+    known = known_for(target, listing.files, options)
     options, unknown = configured(target, known, options)
     if unknown is not None:
         yield unknown
         if not (options.purge or options.unmark):
             return None
-    is_resumed = complete_or_refuse(target.path, COMMAND, options)
+    is_resumed = complete_or_refuse(target.path, COMMAND, options, listing.names)
     if is_resumed:
-        inputs = inputs_of(target.path)
+        listing = listing_of(target.path)
+    inputs = listing.files
     result = rows.retain_result(_name(target), target.path, options, known)
     if options.unmark:
         prepared = yield from _unmarked(target, inputs, options, result)
     elif is_kafka07(inputs):
         prepared = yield from _kafka07(target, inputs, options, result)
     else:
-        prepared = yield from _marked(target, inputs, options, result)
+        prepared = yield from _marked(target, listing, options, result)
         # on a cluster the journal of the attempt before says what has moved
         if is_resumed and options.shared is None:
             prepared = replace(prepared, result=replace(prepared.result, log_start_moved=True))
@@ -134,13 +136,13 @@ def _plan(target: PartitionTarget, inputs: tuple[FileIdentity, ...], steps: tupl
 
 
 def _marked(
-    target: PartitionTarget, inputs: tuple[FileIdentity, ...], options: RetainOptions, result: RetainResult
+    target: PartitionTarget, listing: Listing, options: RetainOptions, result: RetainResult
 ) -> Generator[Event, None, Prepared[RetainResult]]:
     from kseg.compaction.retention.marking import marking_steps
 
-    log, dir_state = open_log(target)
+    log, dir_state = open_log(target, listing.names)
     with log:
-        evidence = gather(log, dir_state, inputs, options)
+        evidence = gather(log, dir_state, listing.files, options)
         decision = decide(evidence.log_to_retain, options.limits)
         if options.cuts is not None:
             decision = decide_to_free(evidence.log_to_retain, decision, options.cuts.get(target.path))
@@ -155,12 +157,13 @@ def _marked(
         yield from _rows(target, options, evidence.log_to_retain, outcomes, largest, mtimes)
     deleted = evidence.segments[: len(decision.rules)]
     result = replace(
-        _decided(result, evidence.log_to_retain, decision),
+        result,
+        **_decided(evidence.log_to_retain, decision),
         files_bytes=sum(aged.files_bytes for aged in deleted),
         log_start_moved=decision.log_start_offset > evidence.previous_start
         or _is_entry_outdated(target, evidence, dir_state),
     )
-    return Prepared(plan=_plan(target, inputs, steps), result=result)
+    return Prepared(plan=_plan(target, listing.files, steps), result=result)
 
 
 def _is_entry_outdated(
@@ -217,20 +220,20 @@ def _rows(
         yield from map(events.Row, rows.what_if_rows(name, what_if(log_to_retain, options.limits)))
 
 
-def _decided(result: RetainResult, log_to_retain: LogToRetain, decision: Decision) -> RetainResult:
+def _decided(log_to_retain: LogToRetain, decision: Decision) -> dict[str, Any]:
+    """The fields of the result that the decision determines."""
     deleted = log_to_retain.candidates[: len(decision.rules)]
     remaining = log_to_retain.candidates[len(decision.rules) :]
-    return replace(
-        result,
-        deleted=tuple(candidate.base_offset for candidate in deleted),
-        segments=len(remaining) + decision.rolls,
-        first_base_offset=log_to_retain.log_end_offset if decision.rolls else _first_base(remaining),
-        log_start_offset=decision.log_start_offset,
-        log_end_offset=log_to_retain.log_end_offset,
-        high_watermark=log_to_retain.high_watermark,
-        rolled=decision.rolls,
-        bytes_freed=sum(candidate.size_bytes for candidate in deleted),
-    )
+    return {
+        "deleted": tuple(candidate.base_offset for candidate in deleted),
+        "segments": len(remaining) + decision.rolls,
+        "first_base_offset": log_to_retain.log_end_offset if decision.rolls else _first_base(remaining),
+        "log_start_offset": decision.log_start_offset,
+        "log_end_offset": log_to_retain.log_end_offset,
+        "high_watermark": log_to_retain.high_watermark,
+        "rolled": decision.rolls,
+        "bytes_freed": sum(candidate.size_bytes for candidate in deleted),
+    }
 
 
 def _first_base(candidates: tuple[Candidate, ...]) -> int | None:
@@ -253,8 +256,8 @@ def _kafka07(
     mtimes = [candidate.stamp_ms for candidate in log_to_retain.candidates]
     yield from _rows(target, options, log_to_retain, outcomes, [L.NO_TIMESTAMP] * len(mtimes), mtimes)
     steps = kafka07_steps(evidence, decision, [verdict.reason for verdict in outcomes[: len(decision.rules)]])
-    result = _decided(result, log_to_retain, decision)
-    result = replace(result, files_bytes=result.bytes_freed)
+    decided = _decided(log_to_retain, decision)
+    result = replace(result, **decided, files_bytes=decided["bytes_freed"])
     return Prepared(plan=_plan(target, inputs, steps), result=result)
 
 

@@ -1,11 +1,11 @@
 """State of a partition before retention: its segments with size and age, and the offsets of the log.
 
 Files are judged by their names and by one look at the directory; of a segment that has gone cold only the last entry
-of its time index is read. The last segment alone is opened, for the log end.
+of its time index is read. The last segment alone is looked into, for the log end (`log_ends`).
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kseg.change.plan.steps import FileIdentity
 from kseg.compaction.retention.options import RetainOptions
@@ -15,10 +15,12 @@ from kseg.segment.errors import Refused, UsageError
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.largest_timestamp import LargestTimestamp, Loaded, largest_timestamp
 from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
+from kseg.segment.partition.log_ends import quick_end
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.names import SEGMENT_ROLES, PartitionName, Role, parse_file_name
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.scanning.preallocated_tail import has_preallocated_size
 from kseg.segment.values import dataclass
 
 
@@ -50,10 +52,14 @@ class RetentionEvidence:
     log_to_retain: LogToRetain
 
 
-def open_log(target: PartitionTarget) -> tuple[PartitionLog, LogDirState | None]:
-    """The log with the start that its data directory notes, and what that directory says. Raises UnreadableInput."""
+def open_log(
+    target: PartitionTarget, names: Sequence[str] | None = None
+) -> tuple[PartitionLog, LogDirState | None]:
+    """The log with the start that its data directory notes, and what that directory says. names: of everything in the
+    partition directory, where it has been listed. Raises UnreadableInput."""
     dir_state = None if target.log_dir is None else read_log_dir_state(target.log_dir)
-    return PartitionLog(target, log_start_offset=checkpointed_start(target, dir_state) or 0), dir_state
+    start = checkpointed_start(target, dir_state) or 0
+    return PartitionLog(target, log_start_offset=start, names=names), dir_state
 
 
 def checkpointed_start(target: PartitionTarget, dir_state: LogDirState | None) -> int | None:
@@ -76,6 +82,7 @@ def gather(
     """
     _refuse_unfinished_swap(log.directory, inputs)
     by_name = {file.name: file for file in inputs}
+    _take_quick_end(log, by_name)
     recovered_from = _recovered_from(log, dir_state)
     segments = tuple(_aged(log, segment, by_name, dir_state, recovered_from) for segment in log.segments)
     end = log.end_offset
@@ -90,6 +97,19 @@ def gather(
         tuple(aged.candidate for aged in segments), start, end, max(high_watermark, start), options.now_ms
     )
     return RetentionEvidence(log, by_name, segments, log.start_offset, log_to_retain)
+
+
+def _take_quick_end(log: PartitionLog, regular: Mapping[str, FileIdentity]) -> None:
+    """Find the end of an ordinary log by a few reads. regular: the regular files of its directory."""
+    if not log.segments:
+        return
+    last = log.segments[-1]
+    paths = [last.paths.get(role) for role in (Role.LOG, Role.OFFSET_INDEX)]
+    log_path, index_path = (
+        path if path and path.rpartition(os.sep)[2] in regular else None for path in paths
+    )
+    if log_path and index_path and (end := quick_end(log_path, index_path, last.base_offset)) is not None:
+        log.take_end(end)
 
 
 def _refuse_unfinished_swap(directory: str, inputs: tuple[FileIdentity, ...]) -> None:
@@ -128,7 +148,7 @@ def _aged(
         loaded = Loaded.RECOVERED
     of_log = by_name.get(names[Role.LOG])
     size_bytes = 0 if of_log is None else of_log.size_bytes
-    if segment is log.segments[-1]:
+    if segment is log.segments[-1] and has_preallocated_size(size_bytes):
         size_bytes = max(0, size_bytes - log.unwritten_bytes)
     return AgedSegment(
         segment,

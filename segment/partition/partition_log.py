@@ -12,7 +12,7 @@ steps taken become `path`.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
 from kseg.segment.errors import FormatError, UnreadableInput, cannot_read
@@ -41,8 +41,8 @@ class PartitionLog(Notes):
     """The log of a partition directory, or of a single `.log` file; a context manager.
 
     target: what to open; of a file only its own segment is seen. log_start_offset: None for the checkpoint's.
-    use_index: False leaves `.index` and `.timeindex` alone. is_live: a broker may be writing to it meanwhile. Raises
-    UnreadableInput when the target cannot be listed or is not a log.
+    use_index: False leaves `.index` and `.timeindex` alone. is_live: a broker may be writing to it meanwhile. names: of
+    everything in the partition directory, where it has been listed. Raises UnreadableInput when the target cannot be listed or is not a log.
 
     name: of the partition, None when the directory is not named like one. segments: by base offset. snapshots:
     paths of producer snapshots by offset. is_directory: not of a single file.
@@ -56,6 +56,7 @@ class PartitionLog(Notes):
         log_start_offset: int | None = None,
         use_index: bool = True,
         is_live: bool = False,
+        names: Sequence[str] | None = None,
     ) -> None:
         super().__init__(use_index, is_live)
         self._end: int | None = None
@@ -63,7 +64,8 @@ class PartitionLog(Notes):
         self._start_is_known = log_start_offset is not None
         if isinstance(target, PartitionTarget):
             self.directory, self.log_dir = target.path, target.log_dir
-            named = {entry: parse_file_name(entry) for entry in _listed(target.path)}
+            listed = _listed(target.path) if names is None else names
+            named = {entry: parse_file_name(entry) for entry in listed}
             of_one = None
         else:
             self.directory, self.log_dir = os.path.dirname(target.path) or os.curdir, None
@@ -163,6 +165,10 @@ class PartitionLog(Notes):
         if self._end is None:
             self._end = self._find_end()
         return self._end
+
+    def take_end(self, offset: int) -> None:
+        """The log end offset from somebody who has found it without opening the log."""
+        self._end = offset
 
     @property
     def high_watermark(self) -> int:
