@@ -138,6 +138,7 @@ class _Screen:
         self._unreadable: set[tuple[str, int | None, int | None]] = set()
         self._is_collected = style.report is not None and not style.json and not style.verbose
         self._failures_folded = 0
+        self._folded_sentence = ""
         self._failures_alike: Counter[str] = Counter()
         self._failures_repeated = 0
         self._sentences: set[str] = set()  # of failures
@@ -169,7 +170,9 @@ class _Screen:
         self._out.flush()
 
     def _tell_folded_failures(self) -> None:
-        if self._failures_folded:
+        if self._failures_folded == 1:
+            complain(f"kseg: {self._folded_sentence}")
+        elif self._failures_folded:
             more = counted(self._failures_folded, "more target")
             complain(f"kseg: … and {more} failed ({VERBOSE_SHOWS_ALL})")
 
@@ -320,6 +323,7 @@ class _Screen:
         is_told = len(self._tally.failures) - self._failures_folded - self._failures_repeated > FAILURES_SHOWN
         if self._is_collected and (is_told or self._failures_alike[alike] > FAILURES_ALIKE_SHOWN):
             self._failures_folded += 1
+            self._folded_sentence = failure.sentence
             return
         complain(f"kseg: {self._without_repetition(failure.sentence)}")
         if failure.trace and os.environ.get("KSEG_TRACEBACK") == "1":

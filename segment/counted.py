@@ -1,5 +1,7 @@
 """Numbers of things and ranges of offsets, in words."""
 
+from collections.abc import Sequence
+
 
 def counted(number: int, noun: str) -> str:
     """`1 error`, `2 errors`, `2 batches`, `2 directories`. noun: of one."""
@@ -11,6 +13,22 @@ def plural(noun: str) -> str:
     if noun.endswith("y") and noun[-2:-1] not in tuple("aeiou"):
         return f"{noun[:-1]}ies"
     return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
+
+
+def shown_of(number: int, most: int) -> int:
+    """How many of `number` things are shown where `most` are enough: all where one would be left, since `1 more` says less in the same room."""
+    return number if number <= most + 1 else most
+
+
+def listed(names: Sequence[str], most: int, noun: str = "", number: int | None = None) -> str:
+    """`a, b, c and 7 more partitions`. names: at least `most` and one of them, or all. number: of all, where these are the first ones."""
+    number = len(names) if number is None else number
+    shown = shown_of(number, most)
+    more = number - shown
+    told = ", ".join(names[:shown])
+    if not more:
+        return told
+    return f"{told} and {counted(more, f'more {noun}') if noun else f'{more:,} more'}"
 
 
 def offsets_words(first: int, last: int) -> str:

@@ -160,6 +160,7 @@ def _list_remote(request: "Request", json: bool, html: str | None, quiet: bool, 
     from kseg.cli.render import Style, show
     from kseg.cli.run import clock_ms, notice, workers
     from kseg.cli.run_summary import RunSummary
+    from kseg.cli.streams import terminal_columns
     from kseg.cli.text.remote import RemoteReport, remote_words
     from kseg.internal_topics.broker_directories import find_broker_directories
     from kseg.internal_topics.remote_log.remote_listing import RemoteOptions, RemoteTarget, list_remote
@@ -173,7 +174,7 @@ def _list_remote(request: "Request", json: bool, html: str | None, quiet: bool, 
         quiet=quiet,
         progress=False,
         words=remote_words,
-        report=RemoteReport(),
+        report=RemoteReport(terminal_columns()),
         verbose=verbose,
         findings_are_result=True,
         remains=_has_missing,

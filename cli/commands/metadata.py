@@ -110,6 +110,7 @@ def command(
     from kseg.cli.render import Style, show
     from kseg.cli.run import notice, workers
     from kseg.cli.run_summary import RunSummary
+    from kseg.cli.streams import terminal_columns
     from kseg.cli.text.metadata import MetadataReport, metadata_words, tabulated
     from kseg.internal_topics.broker_directories import find_broker_directories
     from kseg.internal_topics.metadata.describe import MetadataOptions, MetadataTarget, describe_metadata
@@ -138,7 +139,7 @@ def command(
         tabulated=tabulated if is_table else None,
         words=metadata_words,
         remains=_is_wrong,
-        report=None if is_table else MetadataReport(is_narrow=is_narrow),
+        report=None if is_table else MetadataReport(terminal_columns(), is_narrow=is_narrow),
         verbose=verbose,
         findings_are_result=True,
     )

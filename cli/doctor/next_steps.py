@@ -23,7 +23,7 @@ from kseg.cli.next_command import command_line, next_command
 from kseg.cli.request import Request
 from kseg.inspection.disk_leftovers import Leftover, LeftoverKind
 from kseg.inspection.log_dir_host import LogDirHost
-from kseg.segment.counted import counted
+from kseg.segment.counted import counted, shown_of
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.terminal import shell_quoted, shown_path
@@ -151,7 +151,8 @@ def _set_node_id(other: OtherNode) -> NextStep:
 
 def _move_out(situation: Situation) -> Iterator[NextStep]:
     """A broker takes each directory for a partition, and ends at a name that is none."""
-    for path in situation.foreign[:_LISTED]:
+    shown = shown_of(len(situation.foreign), _LISTED)
+    for path in situation.foreign[:shown]:
         if os.path.basename(path) == _OF_FILE_SYSTEM:
             yield NextStep(
                 "Remove it: a broker does not start with it. The next check of the file system makes it again: let log.dirs name a directory below the mount point.",
@@ -162,8 +163,8 @@ def _move_out(situation: Situation) -> Iterator[NextStep]:
                 "Move it out of the data directory: a broker does not start with it.",
                 _move(path),
             )
-    if len(situation.foreign) > _LISTED:
-        more = counted(len(situation.foreign) - _LISTED, "more directory")
+    if len(situation.foreign) > shown:
+        more = counted(len(situation.foreign) - shown, "more directory")
         yield NextStep(
             f"There are {more} of such names:", command_line("list", {"--verbose": True}, situation.request)
         )
@@ -229,14 +230,15 @@ def _repair(situation: Situation, advice: str) -> Iterator[NextStep]:
 
 
 def _end_transactions(situation: Situation) -> Iterator[NextStep]:
-    for each in situation.hanging[:_LISTED]:
+    shown = shown_of(len(situation.hanging), _LISTED)
+    for each in situation.hanging[:shown]:
         if each.abort_command is not None:
             yield NextStep(
                 f"With the broker running: end the hanging transaction in {each.topic}-{each.partition}.",
                 each.abort_command.replace(_ANY_SERVER, situation.bootstrap_server or _ANY_SERVER),
             )
-    if len(situation.hanging) > _LISTED:
-        more = counted(len(situation.hanging) - _LISTED, "more transaction")
+    if len(situation.hanging) > shown:
+        more = counted(len(situation.hanging) - shown, "more transaction")
         yield NextStep(
             f"There are {more} that hang; the line that ends each:",
             command_line("transactions", {"--verbose": True}, situation.request),
@@ -249,14 +251,15 @@ def _set_groups(situation: Situation) -> Iterator[NextStep]:
     for each in situation.stranded:
         by_topic.setdefault((each.group, each.topic), []).append(each.partition)
     server = situation.bootstrap_server or _ANY_SERVER
-    for (group, topic), numbers in list(by_topic.items())[:_LISTED]:
+    shown = shown_of(len(by_topic), _LISTED)
+    for (group, topic), numbers in list(by_topic.items())[:shown]:
         partitions = ",".join(map(str, sorted(numbers)))
         yield NextStep(
             f"With the broker running and the group's consumers stopped: see where {group} would go on in {topic}, then --execute.",
             f"kafka-consumer-groups.sh --bootstrap-server {server} --group {shell_quoted(group)} "
             f"--topic {topic}:{partitions} --reset-offsets --to-latest --dry-run",
         )
-    if len(by_topic) > _LISTED:
+    if len(by_topic) > shown:
         yield NextStep(
             "More groups have offsets that are not in their logs:",
             command_line("groups", {}, situation.request),

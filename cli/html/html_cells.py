@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sized
 from typing import NamedTuple
 
 from kseg.cli.text.amounts import duration_words, rough_duration_words, size_words
+from kseg.segment.counted import listed
 from kseg.segment.moments import moment
 
 Values = Mapping[str, object]
@@ -141,8 +142,7 @@ def _list(value: object) -> Cell:
         parts: list[object] = [f"{name} × {count}" if isinstance(count, int) else name for name, count in value.items()]  # fmt: skip
     else:
         parts = [*value] if isinstance(value, Iterable) and not isinstance(value, str) else [value]
-    more = f" and {len(parts) - _NAMED:,} more" if len(parts) > _NAMED else ""
-    return Cell(_cut(", ".join(map(str, parts[:_NAMED])) + more), len(parts)) if parts else NOTHING
+    return Cell(_cut(listed([*map(str, parts)], _NAMED)), len(parts)) if parts else NOTHING
 
 
 _MAKERS: Mapping[str, Callable[[object], Cell]] = {

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kseg.cli.text.amounts import rough_duration_words, size_words
-from kseg.segment.counted import counted
+from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.terminal import shown_path, visible
 
 Values = Mapping[str, Any]
@@ -19,9 +19,13 @@ def broker_start_words(values: Values) -> Iterator[str]:
     yield _verdict(values)
     if values["outcome"] == "does-not-start":
         return
-    for place in values["log_dirs_offline"][:_SHOWN]:
-        why = f"{place['exception']}: {place['message']}"
-        yield visible(f"  it goes on without {place['log_dir']} ({why})")
+    offline = values["log_dirs_offline"]
+    shown = shown_of(len(offline), _SHOWN)
+    for place in offline[:shown]:
+        why = visible(f"{place['exception']}: {place['message']}")
+        yield f"  it goes on without {shown_path(str(place['log_dir']))} ({why})"
+    if len(offline) > shown:
+        yield f"  it goes on without {counted(len(offline) - shown, 'more data directory')}"
     lost = list(_lost(values))
     if lost:
         yield visible(f"  {'; '.join(lost)}")
@@ -81,8 +85,7 @@ def _cut_words(row: Values) -> str:
 
 
 def _listed(names: Sequence[Any], words: Callable[[Any], str] = shown_path) -> str:
-    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return f"{', '.join(map(words, names[:_SHOWN]))}{more}"
+    return listed([*map(words, names[: _SHOWN + 1])], _SHOWN, number=len(names))
 
 
 def _time(values: Values) -> str:

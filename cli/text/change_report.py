@@ -1,7 +1,8 @@
 """What `recover`, `compact` and `retain` say about many partitions: totals, a line for each that changes, the others counted.
 
-One partition alone is told in full. Of several, each that changes has a line. Where these are too many, those that differ in nothing
-but their name are told in one line, and the ones with the most at stake come first; those that do not change are counted by the reason.
+The totals come first, then the errors, then the details. Of one partition alone these are the steps or segments. Of several, each that changes has a
+line. Where these are too many, those that differ in nothing but their name are told in one line, and the ones with the most at stake come first; those that
+do not change are counted by the reason.
 """
 
 from abc import ABC, abstractmethod
@@ -11,7 +12,7 @@ from typing import Any
 from kseg.cli.report import FAILURES_SHOWN, FINDING_LINES, VERBOSE_SHOWS_ALL, FindingGroups, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import rough_duration_words, size_words
-from kseg.segment.counted import counted
+from kseg.segment.counted import counted, shown_of
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.terminal import shown_path
 
@@ -22,7 +23,7 @@ _ALIKE_SHOWN = 3
 _WORDS_KEPT = 2000
 _NAMES_SHOWN = 3
 _SETTINGS_SHOWN = 5
-_DETAILS_SHOWN = 500
+_DETAILS_SHOWN = 30
 _WORTH_SAYING_BYTES, _WORTH_SAYING_S = 1 << 20, 2.0
 
 
@@ -35,7 +36,10 @@ class ChangeReport(ABC):
         self._words = words
         self._groups = FindingGroups()
         self.partitions = 0
-        self._alone: list[str] = []
+        self._result: list[str] = []  # of the first partition
+        self._details: list[str] = []  # of one partition alone
+        self._number_of_details = 0
+        self._are_totals_told = False
         self._own = _AlikePartitions()
         self._alike = _AlikePartitions()
         self._unchanged: dict[str, int] = {}
@@ -66,7 +70,7 @@ class ChangeReport(ABC):
         """The totals of several partitions in one line."""
 
     def totals(self) -> Iterator[str]:
-        """More lines of totals, for the end."""
+        """More lines of totals, below the verdict."""
         yield from ()
 
     def settings(self, _values: Values) -> str:
@@ -85,27 +89,41 @@ class ChangeReport(ABC):
         if is_result and "partition" in values:
             self._partition(values)
             return
-        is_answer = is_result or self.is_answer(values)
-        if is_answer or (self.partitions <= 1 and len(self._alone) < _DETAILS_SHOWN):
+        if is_result or self.is_answer(values):
+            self._always += self._words(values)
+        elif self.partitions <= 1:
             words = [*self._words(values)]
-            self._alone += words if self.partitions <= 1 else ()
-            self._always += words if is_answer else ()
+            self._number_of_details += len(words)
+            self._details += words[: max(0, _DETAILS_SHOWN + 1 - len(self._details))]
 
     def opening(self, summary: RunSummary) -> Iterator[Line]:
         self._groups.room = FINDING_LINES - min(len(summary.failures), FAILURES_SHOWN)
-        if self.partitions != 1:
-            yield self.verdict(summary)
-        for severity in (ERROR, WARNING):
-            yield from self._groups.lines(severity)
+        self._are_totals_told = True
         if self.partitions == 1:
-            yield from self._groups.lines(INFO)
-            yield from map(Line, self._alone)
+            yield from map(Line, [*self._result, *self._always])
+            for severity in (ERROR, WARNING, INFO):
+                yield from self._groups.lines(severity)
+            yield from map(Line, self._detail_lines())
         else:
+            yield self.verdict(summary)
+            yield from self._totals(summary)
+            for severity in (ERROR, WARNING):
+                yield from self._groups.lines(severity)
             yield from map(Line, self._many())
             yield from map(Line, self._always)
             yield from self._groups.lines(INFO)
 
+    def _detail_lines(self) -> Iterator[str]:
+        shown = shown_of(self._number_of_details, _DETAILS_SHOWN)
+        yield from self._details[:shown]
+        if self._number_of_details > shown:
+            yield f"  … and {counted(self._number_of_details - shown, 'more line')} ({VERBOSE_SHOWS_ALL})"
+
     def closing(self, summary: RunSummary) -> Iterator[Line]:
+        if not self._are_totals_told:
+            yield from self._totals(summary)
+
+    def _totals(self, summary: RunSummary) -> Iterator[Line]:
         if self.partitions != 1:
             yield from map(Line, self.totals())
         slow_s, fast_s = summary.estimated_s, summary.estimated_s_on_flash
@@ -117,7 +135,7 @@ class ChangeReport(ABC):
     def _partition(self, values: Values) -> None:
         self.partitions += 1
         if self.partitions == 1:
-            self._alone += self._words(values)
+            self._result += self._words(values)
         self.total(values)
         name = shown_path(str(values["partition"]))
         own = self.line(values)
@@ -135,7 +153,7 @@ class ChangeReport(ABC):
         topics = self._settings.get(words)
         topic = name.rpartition("-")[0]
         if topics is not None:
-            if topic not in topics and len(topics) <= _NAMES_SHOWN:
+            if topic not in topics and len(topics) <= _NAMES_SHOWN + 1:
                 topics.append(topic)
         elif words and len(self._settings) < _SETTINGS_SHOWN:
             self._settings[words] = [topic]
@@ -147,11 +165,16 @@ class ChangeReport(ABC):
             for words, number in self._unchanged.items():
                 yield f"{counted(number, 'partition')}: {words}"
         for words, topics in self._settings.items():
-            more = ", …" if len(topics) > _NAMES_SHOWN else ""
-            yield f"{', '.join(topics[:_NAMES_SHOWN])}{more}: {words}"
+            yield f"{_first_of(topics, len(topics), _NAMES_SHOWN)}: {words}"
 
 
 Stake = tuple[int, int]
+
+
+def _first_of(names: list[str], number: int, most: int) -> str:
+    """`a, b, c, …`, where the number of them all is told elsewhere."""
+    shown = shown_of(number, most)
+    return f"{', '.join(names[:shown])}{', …' if number > shown else ''}"
 
 
 class _AlikePartitions:
@@ -172,7 +195,7 @@ class _AlikePartitions:
         first, second = self._stakes.get(words, (0, 0))
         self._stakes[words] = first + stake[0], second + stake[1]
         names = self._names.setdefault(words, [])
-        if len(names) < _ALIKE_SHOWN:
+        if len(names) <= _ALIKE_SHOWN:
             names.append(name)
         if len(self._counts) > _WORDS_KEPT:
             self._forget_the_least()
@@ -192,8 +215,7 @@ class _AlikePartitions:
             if number == 1:
                 yield f"{names[0]}: {words}"
             else:
-                more = ", …" if number > len(names) else ""
-                yield f"{counted(number, 'partition')} ({', '.join(names)}{more}): {words}"
+                yield f"{counted(number, 'partition')} ({_first_of(names, number, _ALIKE_SHOWN)}): {words}"
         if told < self.number:
             yield f"… and {counted(self.number - told, 'more partition')} ({VERBOSE_SHOWS_ALL})"
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kseg.segment.counted import listed
 from kseg.segment.terminal import shell_quoted, shown_path
 
 _MOST = 3
@@ -14,11 +15,8 @@ def carried_words(values: Mapping[str, Any]) -> Iterator[str]:
     checkpoints: Mapping[str, Mapping[str, int]] = values.get("checkpoints") or {}
     output = str(values.get("output"))
     for name, offsets in checkpoints.items():
-        shown = ", ".join(
-            f"{shown_path(partition)} {offset}" for partition, offset in [*offsets.items()][:_MOST]
-        )
-        more = f" and {len(offsets) - _MOST} more" if len(offsets) > _MOST else ""
-        yield f"  {shell_quoted(os.path.join(output, name))}: {shown}{more}"
+        entries = [f"{shown_path(partition)} {offset}" for partition, offset in offsets.items()]
+        yield f"  {shell_quoted(os.path.join(output, name))}: {listed(entries, _MOST)}"
     if checkpoints:
         yield (
             "  to give copies to a broker: with the broker stopped, move the partition directories into its data directory and put "

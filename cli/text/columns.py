@@ -6,11 +6,13 @@ from kseg.segment.values import dataclass
 
 _GAP = "  "
 _NARROWEST_NAME = 20
+_WIDEST_CELL = 255  # of a directory's name; only something hostile is longer
 
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """right: numbers. dropped: how early it goes in want of room, 1 last; 0 stays."""
+    """right: numbers. dropped: how early it goes in want of room, 1 last; 0 stays. The last one may have no head: a remark on some of the
+    rows, which takes part in no width."""
 
     head: str
     cells: Sequence[str]
@@ -19,7 +21,7 @@ class TextColumn:
 
     @property
     def width(self) -> int:
-        return max(len(self.head), *map(len, self.cells))
+        return min(_WIDEST_CELL, max(len(self.head), *map(len, self.cells)))
 
 
 def aligned(columns: Sequence[TextColumn], most_width: int | None) -> Iterator[str]:
@@ -40,7 +42,8 @@ def aligned(columns: Sequence[TextColumn], most_width: int | None) -> Iterator[s
 
 
 def _width(columns: Sequence[TextColumn]) -> int:
-    return sum(column.width for column in columns) + len(_GAP) * (len(columns) - 1)
+    widths = [column.width for column in columns if column.head]
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
 def _line(columns: Sequence[TextColumn], widths: Sequence[int], cells: Sequence[str]) -> str:

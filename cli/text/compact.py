@@ -11,7 +11,7 @@ from kseg.cli.text.checkpoints_of_copy import carried_words
 from kseg.cli.text.room_needed import room_words
 from kseg.cli.text.setting_sources import settings_words
 from kseg.segment import layout as L
-from kseg.segment.counted import counted
+from kseg.segment.counted import counted, listed
 from kseg.segment.findings import ERROR, WARNING
 from kseg.segment.moments import moment
 from kseg.segment.terminal import shell_quoted, shown_path, visible
@@ -126,9 +126,7 @@ def _batches(number: int) -> str:
 
 def _log_dir(values: Values) -> Iterator[str]:
     noted = [f"{name} {offset}" for name, offset in values["next_dirty_offsets"].items()]
-    offsets = ", ".join(noted[:_OFFSETS_SHOWN])
-    if len(noted) > _OFFSETS_SHOWN:
-        offsets += f" and {counted(len(noted) - _OFFSETS_SHOWN, 'more partition')}"
+    offsets = listed(noted, _OFFSETS_SHOWN, "partition")
     verb = "noted" if values["applied"] else "to be noted"
     yield f"{shown_path(str(values['log_dir']))}: first dirty offsets {verb}: {offsets or 'none'}"
     yield from carried_words(values)

@@ -6,7 +6,7 @@ from typing import Any
 from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingGroups, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.inspection.copies.compare_copies import SAME_RECORDS, VERDICTS
-from kseg.segment.counted import counted, log_range_words, offsets_words
+from kseg.segment.counted import counted, listed, log_range_words, offsets_words, shown_of
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shown_path, visible
@@ -49,7 +49,7 @@ class DiffReport:
         verdict = values["verdict"]
         self._counts[verdict] = self._counts.get(verdict, 0) + 1
         told = self._told.setdefault(verdict, [])
-        if self._is_verbose or len(told) < _LINES_SHOWN:
+        if self._is_verbose or len(told) <= _LINES_SHOWN:
             told.append(values)
         if verdict not in SAME_RECORDS and (
             self.worst is None or VERDICTS.index(verdict) < VERDICTS.index(self.worst["verdict"])
@@ -65,10 +65,12 @@ class DiffReport:
         rows = [
             row for verdict in VERDICTS for row in self._told.get(verdict, ()) if self._is_worth_a_line(row)
         ]
-        shown = rows if self._is_verbose else rows[:_LINES_SHOWN]
+        others = len(rows) - sum(row["verdict"] != "same" for row in rows)  # told for another reason
+        number = others + sum(count for verdict, count in self._counts.items() if verdict != "same")
+        shown = rows if self._is_verbose else rows[: shown_of(number, _LINES_SHOWN)]
         for row in shown:
             yield Line(visible(f"{row['partition']}: {'; '.join(_about(row))}"))
-        more = sum(self._counts[verdict] for verdict in self._counts if verdict != "same") - len(shown)
+        more = number - len(shown)
         if more > 0 and not self._is_verbose:
             yield Line(f"… and {counted(more, 'more partition')} ({VERBOSE_SHOWS_ALL})")
 
@@ -189,6 +191,5 @@ def _offsets(number: int) -> str:
 def _ranges(ranges: Sequence[Sequence[int]]) -> str:
     if not ranges:
         return ""
-    words = [offsets_words(first, last) for first, last in ranges[:_RANGES_SHOWN]]
-    more = f" and {counted(len(ranges) - _RANGES_SHOWN, 'more range')}" if len(ranges) > _RANGES_SHOWN else ""
-    return f" ({', '.join(words)}{more})"
+    words = [offsets_words(first, last) for first, last in ranges]
+    return f" ({listed(words, _RANGES_SHOWN, 'range')})"

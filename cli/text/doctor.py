@@ -12,7 +12,7 @@ from kseg.cli.text.amounts import size_words
 from kseg.cli.text.broker_start import broker_start_words
 from kseg.cli.text.recover import short_cost_words
 from kseg.cli.text.verify import looked_at_words
-from kseg.segment.counted import counted
+from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.findings import ERROR, WARNING, Finding
 from kseg.segment.moments import moment
 from kseg.segment.terminal import shown_path, visible
@@ -134,7 +134,8 @@ class DoctorReport:
             yield Line(f"no broker is running; its last stop was {how}")
 
     def _disks(self) -> Iterator[Line]:
-        for values in self._rows.get("log_dir", ())[:_SHOWN]:
+        log_dirs = self._rows.get("log_dir", ())
+        for values in log_dirs[: shown_of(len(log_dirs), _SHOWN)]:
             mount = ""
             if values["filesystem"] is not None:
                 options = ",".join(values["mount_options"][:4])
@@ -152,6 +153,7 @@ class DoctorReport:
             files = ", and no file can be created" if values["free_inodes"] == 0 else ""
             words = f"{shown_path(values['log_dir'])}: {size_words(free)} of {size_words(total)} free ({share} %){files}{mount}"
             yield Line(visible(words), WARNING if is_scarce else "")
+        yield from _more(len(log_dirs))
 
     # --- what is wrong
 
@@ -166,7 +168,7 @@ class DoctorReport:
 
     def _costs(self) -> Iterator[Line]:
         found = self._rows.get("damage", ())
-        for values in found[:_SHOWN]:
+        for values in found[: shown_of(self._counts.get("damage", 0), _SHOWN)]:
             name = shown_path(str(values["partition"]))
             if values["costs"] is None:
                 yield Line(
@@ -181,22 +183,22 @@ class DoctorReport:
             ends = values["transaction_ends_lost"]
             also = f"; the end of {counted(ends, 'transaction')} may be lost" if ends else ""
             yield Line(f"{name}: `recover` {salvage}{broker}{also}")
-        yield from _more(self._counts.get("damage", 0), len(found[:_SHOWN]))
+        yield from _more(self._counts.get("damage", 0))
 
     def _hanging(self) -> Iterator[Line]:
         found = self._rows.get("transaction", ())
-        for values in found[:_SHOWN]:
+        for values in found[: shown_of(self._counts.get("transaction", 0), _SHOWN)]:
             yield Line(
                 visible(
                     f"{values['topic']}-{values['partition']}: from offset {values['start_offset']}, producer {values['producer_id']}, last "
                     f"written at {moment(values['last_timestamp'])}; consumers with read_committed stand still"
                 )
             )
-        yield from _more(self._counts.get("transaction", 0), len(found[:_SHOWN]))
+        yield from _more(self._counts.get("transaction", 0))
 
     def _stranded(self) -> Iterator[Line]:
         found = self._rows.get("offset", ())
-        for values in found[:_SHOWN]:
+        for values in found[: shown_of(self._counts.get("offset", 0), _SHOWN)]:
             limit = (
                 f"beyond the log end {values['log_end_offset']}"
                 if values["status"] == "beyond-log-end"
@@ -208,7 +210,7 @@ class DoctorReport:
                     "auto.offset.reset"
                 )
             )
-        yield from _more(self._counts.get("offset", 0), len(found[:_SHOWN]))
+        yield from _more(self._counts.get("offset", 0))
 
     def _leftovers(self) -> Iterator[Line]:
         by_kind: dict[str, tuple[int, int]] = {}
@@ -227,11 +229,11 @@ def _section(title: str, lines: Iterator[Line] | Sequence[Line]) -> Iterator[Lin
         yield from (Line(f"  {line.text}", line.tone) for line in body)
 
 
-def _more(count: int, shown: int) -> Iterator[Line]:
+def _more(count: int) -> Iterator[Line]:
+    shown = shown_of(count, _SHOWN)
     if count > shown:
         yield Line(f"… and {count - shown:,} more ({VERBOSE_SHOWS_ALL})")
 
 
 def _listed(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - _NAMED_DIRS:,} more" if len(paths) > _NAMED_DIRS else ""
-    return f"{', '.join(map(shown_path, paths[:_NAMED_DIRS]))}{more}"
+    return listed([*map(shown_path, paths)], _NAMED_DIRS)

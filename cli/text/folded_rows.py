@@ -34,12 +34,15 @@ class FoldedRows:
         self._is_one = is_one
         self._shows_all = shows_all
         self._rows = 0
+        self._held_back: list[str] = []  # the first row that is not shown, unless it stays the only one
         self._groups = FindingGroups()
 
     def words(self, values: Values) -> Iterator[str]:
         """The lines for one row, which was counted before."""
         if self._shows_all or self._rows <= _ROWS_SHOWN or not self._is_one(values):
             yield from self._words(values)
+        elif self._rows == _ROWS_SHOWN + 1:
+            self._held_back = [*self._words(values)]
 
     def row(self, values: Values) -> None:
         self._rows += self._is_one(values)
@@ -52,7 +55,9 @@ class FoldedRows:
             yield from self._groups.lines(severity)
 
     def closing(self, summary: RunSummary) -> Iterator[Line]:
-        if not self._shows_all and self._rows > _ROWS_SHOWN:
+        if self._rows == _ROWS_SHOWN + 1 and self._held_back:
+            yield from map(Line, self._held_back)
+        elif not self._shows_all and self._rows > _ROWS_SHOWN:
             more = counted(self._rows - _ROWS_SHOWN, f"more {self._noun}")
             yield Line(f"… and {more} ({VERBOSE_SHOWS_ALL})")
         total = self._total(self._rows, summary) if self._rows > 1 else ""

@@ -10,7 +10,7 @@ from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingGroups, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.columns import TextColumn, aligned
 from kseg.internal_topics.groups.groups import GroupsOptions
-from kseg.segment.counted import counted
+from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.moments import moment
 from kseg.segment.terminal import visible
@@ -82,7 +82,7 @@ class GroupsReport:
                 group.type, group.state = values["group_type"], values["state"]
                 group.members = values["members"]
             case "member":
-                if len(self._members) < _GROUPS_SHOWN:
+                if len(self._members) <= _GROUPS_SHOWN:
                     self._members.append(values)
             case "offset" | "share_offset":
                 self._offset(values)
@@ -111,7 +111,7 @@ class GroupsReport:
         group.add(lag, values["timestamp"] if is_share else values["commit_timestamp"])
         if is_share and not group.type:
             group.type = "share"
-        if len(self._partitions) < _PARTITIONS_SHOWN:
+        if len(self._partitions) <= _PARTITIONS_SHOWN:
             self._partitions.append(values)
         place = f"{values['topic'] or values.get('topic_id')}-{values['partition']}"
         if lag is not None and (self._worst is None or lag > self._worst[0]):
@@ -121,7 +121,7 @@ class GroupsReport:
             group.notes[status] = group.notes.get(status, 0) + 1
             self._problem_counts[status] = self._problem_counts.get(status, 0) + 1
             first = self._problems.setdefault(status, [])
-            if len(first) < _SHOWN:
+            if len(first) <= _SHOWN:
                 first.append(f"{group.name} {place} at {values['offset']}")
 
     # --- what is printed
@@ -214,7 +214,7 @@ class GroupsReport:
 
     def _table(self) -> Iterator[str]:
         ranked = sorted(self._groups.values(), key=lambda group: (-(group.lag or 0), group.name))
-        shown = ranked[:_GROUPS_SHOWN]
+        shown = ranked[: shown_of(len(ranked), _GROUPS_SHOWN)]
         columns = [
             TextColumn("group", [visible(group.name) for group in shown]),
             TextColumn("type", [group.type or "-" for group in shown], dropped=3),
@@ -231,15 +231,17 @@ class GroupsReport:
 
     def _one_group(self) -> Iterator[str]:
         (group,) = self._groups.values()
-        told = f", {counted(group.members, 'member')}"
-        yield f"group {visible(group.name)}: {group.type or 'no metadata'}{', ' + group.state if group.state else ''}{told}"
-        for member in self._members:
+        state = f", {group.state}" if group.state else ""
+        members = counted(group.members, "member")
+        yield f"group {visible(group.name)}: {group.type or 'no metadata'}{state}, {members}"
+        told = shown_of(group.members, _GROUPS_SHOWN)
+        for member in self._members[:told]:
             yield _member_words(member)
-        if group.members > len(self._members):
-            yield f"  … and {counted(group.members - len(self._members), 'more member')} ({VERBOSE_SHOWS_ALL})"
+        if group.members > told:
+            yield f"  … and {counted(group.members - told, 'more member')} ({VERBOSE_SHOWS_ALL})"
         if not self._partitions:
             return
-        shown = self._partitions
+        shown = self._partitions[: shown_of(group.partitions, _PARTITIONS_SHOWN)]
         is_share = any(values["type"] == "share_offset" for values in shown)
         columns = [
             TextColumn(
@@ -275,30 +277,29 @@ class GroupsReport:
 
     def _problem_line(self, status: str, words: str) -> str:
         count = self._problem_counts[status]
-        first = "; ".join(self._problems[status])
-        more = f"; … {count - _SHOWN:,} more" if count > _SHOWN else ""
-        return visible(f"{counted(count, 'offset')} {words} ({first}{more})")
+        first = listed(self._problems[status], _SHOWN, number=count)
+        return visible(f"{counted(count, 'offset')} {words} ({first})")
 
     def _deletions(self) -> Iterator[str]:
         if self._gone:
             newest = sorted(self._gone, key=lambda each: -each[1])
-            named = ", ".join(f"{name} ({moment(time_ms)})" for name, time_ms in newest[:_SHOWN])
-            more = f", … {len(newest) - _SHOWN:,} more" if len(newest) > _SHOWN else ""
-            yield visible(f"{counted(len(newest), 'group')} deleted: {named}{more}")
+            named = [f"{name} ({moment(time_ms)})" for name, time_ms in newest]
+            yield visible(f"{counted(len(newest), 'group')} deleted: {listed(named, _SHOWN)}")
         if self._deleted_offsets:
             yield f"{counted(self._deleted_offsets, 'offset')} deleted (--json names them)"
         if self._pending:
-            producers = ", ".join(map(str, sorted(self._pending)[:_SHOWN]))
-            more = ", …" if len(self._pending) > _SHOWN else ""
+            producers = listed([*map(str, sorted(self._pending))], _SHOWN)
             offsets = counted(sum(self._pending.values()), "offset")
-            yield f"{offsets} in transactions that are still open, of producer {producers}{more} (see kseg transactions)"
+            noun = "producer" if len(self._pending) == 1 else "producers"
+            yield f"{offsets} in transactions that are still open, of {noun} {producers} (see kseg transactions)"
 
     def _rewind_lines(self, summary: RunSummary) -> Iterator[str]:
         if self._rewinds:
             newest = sorted(self._rewinds, key=lambda row: -int(row["timestamp"]))
-            yield from map(_rewind_words, newest[:_GROUPS_SHOWN])
-            if len(newest) > _GROUPS_SHOWN:
-                yield f"… and {len(newest) - _GROUPS_SHOWN:,} more times ({VERBOSE_SHOWS_ALL})"
+            told = shown_of(len(newest), _GROUPS_SHOWN)
+            yield from map(_rewind_words, newest[:told])
+            if len(newest) > told:
+                yield f"… and {len(newest) - told:,} more times ({VERBOSE_SHOWS_ALL})"
             return
         rewinds = summary.sums.get("rewinds", 0)
         if self._options.with_history:
@@ -342,9 +343,7 @@ def groups_words(values: Values) -> Iterator[str]:
 
 def _member_words(values: Values) -> str:
     places = [f"{each['topic'] or each.get('topic_id')}-{each['partition']}" for each in values["assignment"]]
-    parts = ", ".join(places[:_SHOWN]) + (
-        f", … {len(places) - _SHOWN:,} more" if len(places) > _SHOWN else ""
-    )
+    parts = listed(places, _SHOWN, "partition")
     static = f", static as {values['group_instance_id']}" if values["group_instance_id"] is not None else ""
     who = f"{values['member_id']} ({values['client_id']} at {values['client_host']}{static})"
     return visible(f"  member {who}: {parts or 'nothing assigned'}")

@@ -156,8 +156,8 @@ class ListReport:
             TextColumn("offsets", [entry.offsets for entry in entries], dropped=5),
             TextColumn("from (UTC)", [_minute(entry.earliest_ms) for entry in entries], dropped=4),
             TextColumn("to (UTC)", [_minute(entry.latest_ms) for entry in entries], dropped=1),
-            TextColumn("", [entry.state for entry in entries]),
             *self._lags(entries),
+            TextColumn("", [entry.state for entry in entries]),
         ]
         unwanted = "partitions" if self._by_partition else "offsets"
         kept = [

@@ -7,7 +7,7 @@ from kseg.cli.report import VERBOSE_SHOWS_ALL, FindingGroups, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.common import plain_words, record_line
-from kseg.segment.counted import counted
+from kseg.segment.counted import counted, listed
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.moments import moment
 from kseg.segment.terminal import shown_path, visible
@@ -31,6 +31,7 @@ class LookupReport:
         self._shows_all = shows_all or explains or not only_hits
         self._missed: list[str] = []
         self._misses = self._hits = self._bytes_read = self._not_searched = 0
+        self._held_back = ""  # the first answer that is not shown, unless it stays the only one
         self._groups = FindingGroups()
 
     def words(self, values: Values) -> Iterator[str]:
@@ -43,6 +44,8 @@ class LookupReport:
             yield from self._answer_words(values)
         elif values.get("found") and self._hits <= _HITS_SHOWN:
             yield _head(values)
+        elif values.get("found") and self._hits == _HITS_SHOWN + 1:
+            self._held_back = _head(values)
 
     def row(self, values: Values) -> None:
         if values.get("type") != "lookup":
@@ -55,8 +58,8 @@ class LookupReport:
             self._not_searched += 1
             return
         self._misses += 1
-        if len(self._missed) < _NAMES_SHOWN:
-            self._missed.append(str(values.get("partition")))
+        if len(self._missed) <= _NAMES_SHOWN:
+            self._missed.append(shown_path(str(values.get("partition"))))
 
     def finding(self, finding: Finding) -> None:
         self._groups.add(finding)
@@ -67,15 +70,13 @@ class LookupReport:
     def closing(self, _summary: RunSummary) -> Iterator[Line]:
         for severity in (ERROR, WARNING, INFO):
             yield from self._groups.lines(severity)
-        if self._hits > _HITS_SHOWN and not self._shows_all:
+        if self._hits == _HITS_SHOWN + 1 and self._held_back:
+            yield Line(self._held_back)
+        elif self._hits > _HITS_SHOWN and not self._shows_all:
             yield Line(f"… and {counted(self._hits - _HITS_SHOWN, 'more answer')} ({VERBOSE_SHOWS_ALL})")
         if self._only_hits and self._misses:
-            more = (
-                f" and {self._misses - len(self._missed):,} more" if self._misses > len(self._missed) else ""
-            )
-            yield Line(
-                f"nothing found in {counted(self._misses, 'partition')}: {', '.join(map(shown_path, self._missed))}{more}"
-            )
+            names = listed(self._missed, _NAMES_SHOWN, number=self._misses)
+            yield Line(f"nothing found in {counted(self._misses, 'partition')}: {names}")
         if self._not_searched:
             yield Line(
                 f"not searched: {counted(self._not_searched, 'partition')} to which the default partitioner does not send this key; "

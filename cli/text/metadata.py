@@ -9,7 +9,7 @@ from typing import Any
 from kseg.cli.report import ERRORS_SHOWN, GOOD, VERBOSE_SHOWS_ALL, FindingGroups, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.columns import TextColumn, aligned
-from kseg.segment.counted import counted
+from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.moments import moment
 from kseg.segment.partition.names import METADATA_TOPIC
@@ -20,6 +20,7 @@ Values = Mapping[str, Any]
 
 _TOPICS_SHOWN = 20
 _DIRECTORIES_SHOWN = 5
+_FENCED_SHOWN = 10
 _EVENTS_SHOWN, _NARROW_EVENTS_SHOWN = 40, 400
 _STATUSES = ("known", "missing", "stray", "deleted", "future", None)
 _COUNTED = (
@@ -42,11 +43,13 @@ class _TopicLine:
 
 
 class MetadataReport:
-    """A `Report` on the rows of `metadata`. is_narrow: the user asked for a part, so more of it is shown."""
+    """A `Report` on the rows of `metadata`. columns: of the terminal, None for no limit. is_narrow: the user asked for a part, so more of it is
+    shown."""
 
     streams_rows = False
 
-    def __init__(self, is_narrow: bool = False) -> None:
+    def __init__(self, columns: int | None, is_narrow: bool = False) -> None:
+        self._columns = columns
         self._is_narrow = is_narrow
         self._groups = FindingGroups()
         self._state: Values = {}
@@ -156,11 +159,11 @@ class MetadataReport:
 
     def _wrong_directories(self) -> Iterator[Line]:
         for status, tone in (("missing", ERROR), ("stray", WARNING), (None, WARNING)):
-            found = self._directories.get(status, ())
-            shown = found if self._statuses.get(status, 0) <= ERRORS_SHOWN else found[:_DIRECTORIES_SHOWN]
-            for values in shown:
+            found, number = self._directories.get(status, ()), self._statuses.get(status, 0)
+            shown = number if number <= ERRORS_SHOWN else shown_of(number, _DIRECTORIES_SHOWN)
+            for values in found[:shown]:
                 yield Line(_directory_line(values), tone)
-            more = self._statuses.get(status, 0) - len(shown)
+            more = number - shown
             if more > 0:
                 yield Line(f"  … and {more:,} more {status or 'unknown'} ({VERBOSE_SHOWS_ALL})")
 
@@ -198,24 +201,25 @@ class MetadataReport:
             partitions + (f" ({', '.join(notes)})" if notes else ""),
         ]
         brokers = counted(self._counts.get("broker", 0), "broker")
-        fenced = f" (fenced: {', '.join(map(str, self._fenced[:10]))})" if self._fenced else ""
+        fenced = f" (fenced: {listed([*map(str, self._fenced)], _FENCED_SHOWN)})" if self._fenced else ""
         parts.append(brokers + fenced)
         parts += [counted(self._counts[kind], noun) for kind, noun in _COUNTED if self._counts.get(kind)]
         return parts
 
     def _table(self) -> Iterator[str]:
-        names = sorted(self._topics, key=lambda name: (-self._badness(name), name))[:_TOPICS_SHOWN]
+        names = sorted(self._topics, key=lambda name: (-self._badness(name), name))
+        names = names[: shown_of(len(names), _TOPICS_SHOWN)]
         topics = [self._topics[name] for name in names]
         columns = [
             TextColumn("topic", [visible(name) for name in names]),
-            TextColumn("partitions", [f"{each.partitions:,}" for each in topics], right=True),
-            TextColumn("replicas", [f"{each.replication:,}" for each in topics], right=True),
+            TextColumn("partitions", [f"{each.partitions:,}" for each in topics], right=True, dropped=1),
+            TextColumn("replicas", [f"{each.replication:,}" for each in topics], right=True, dropped=2),
             TextColumn("no leader", [f"{each.leaderless:,}" for each in topics], right=True),
             TextColumn("under-replicated", [f"{each.under_replicated:,}" for each in topics], right=True),
-            TextColumn("configs", [f"{each.configs:,}" for each in topics], right=True),
-            TextColumn("topic id", [each.topic_id for each in topics]),
+            TextColumn("configs", [f"{each.configs:,}" for each in topics], right=True, dropped=3),
+            TextColumn("topic id", [each.topic_id for each in topics], dropped=4),
         ]
-        yield from aligned(columns, None)
+        yield from aligned(columns, self._columns)
         more = len(self._topics) - len(names)
         if more > 0:
             yield f"… and {counted(more, 'more topic')} (--topic GLOB shows one, {VERBOSE_SHOWS_ALL})"

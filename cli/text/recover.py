@@ -11,7 +11,7 @@ from kseg.cli.text.checkpoints_of_copy import carried_words
 from kseg.cli.text.room_needed import room_words
 from kseg.cli.text.setting_sources import settings_words
 from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
-from kseg.segment.counted import counted, log_range_words
+from kseg.segment.counted import counted, listed, log_range_words
 from kseg.segment.findings import CATALOGUE, ERROR, WARNING
 from kseg.segment.terminal import shell_quoted, shown_path, visible
 
@@ -71,7 +71,7 @@ def _result(values: Values) -> Iterator[str]:
         yield f"  still not sound: {_sentence(values['doubt'])}"
     if lost := _lost_replicas(values):
         yield (
-            f"  still missing: {counted(len(lost), 'replica')} ({visible(_first(lost))}); a broker makes what is missing anew, "
+            f"  still missing: {counted(len(lost), 'replica')} ({visible(listed(lost, _NAMED))}); a broker makes what is missing anew, "
             "empty, when it starts: put the directories back before that, from a copy or another log dir, or start it to give "
             "their records up"
         )
@@ -93,11 +93,6 @@ def _sentence(doubt: object) -> str:
     """The sentence for a doubt: about the partition or data directory (`has`, `is`, `contains`), or about a file in it."""
     text = visible(str(doubt))
     return f"it {text}" if text.startswith(_PREDICATES) else text
-
-
-def _first(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def _done(values: Values) -> str:
@@ -183,7 +178,7 @@ class RecoverReport(ChangeReport):
         self._command = command
         self.options_needed: dict[str, list[str]] = {}  # by data directory
         self._policy = _POLICIES[0]
-        self._to_repair = self._steps = self._applied = self._not_sound = self._room_bytes = 0
+        self._to_repair = self._applied = self._not_sound = self._room_bytes = 0
         self._has_room = True
         self._lost = dict.fromkeys(_POLICIES, 0)  # records, as far as they are known
         self._unknown = dict.fromkeys(_POLICIES, 0)  # partitions whose loss nobody can tell in records
@@ -211,7 +206,6 @@ class RecoverReport(ChangeReport):
     def total(self, values: Values) -> None:
         self._policy = values.get("policy") or self._policy
         steps = int(values.get("steps") or 0)
-        self._steps += steps
         self._to_repair += bool(steps)
         self._applied += bool(steps and values.get("applied"))
         self._not_sound += bool(values.get("doubt"))
@@ -277,13 +271,7 @@ class RecoverReport(ChangeReport):
         if not self._to_repair:
             return
         for policy in _POLICIES:
-            words = [f"{counted(self._lost[policy], 'record')} lost"]
-            if self._unknown[policy]:
-                where = counted(self._unknown[policy], "partition")
-                if self._lost[policy]:
-                    words.append(f"an unknown number in {where}")
-                else:
-                    words = [f"an unknown number of records lost in {where}"]
+            words = [self._losses(policy)]
             if self._crashes[policy]:
                 words.append(f"{counted(self._crashes[policy], 'partition')} cannot be loaded")
             chosen = ""
@@ -296,6 +284,16 @@ class RecoverReport(ChangeReport):
             if short:
                 yield advice(BESIDE)
 
+    def _losses(self, policy: str) -> str:
+        lost, unknown = self._lost[policy], self._unknown[policy]
+        if not lost and not unknown:
+            return "no record lost"
+        words = f"{counted(lost, 'record')} lost" if lost else ""
+        if unknown:
+            words += ", an unknown number in " if words else "an unknown number of records lost in "
+            words += counted(unknown, "partition")
+        return words
+
     def _changes(self, all_of_them: str) -> str:
         if not self._to_repair:
             words = f"nothing to repair in {all_of_them}"
@@ -304,7 +302,7 @@ class RecoverReport(ChangeReport):
                 words = f"files of the data directory {verb}; {words}"
         else:
             verb = "were repaired" if self._applied == self._to_repair else "are to be repaired"
-            words = f"{self._to_repair:,} of {all_of_them} {verb}, {counted(self._steps, 'step')}"
+            words = f"{self._to_repair:,} of {all_of_them} {verb}, {self._losses(self._policy)}"
         if self._not_sound:
             words += f"; {self._not_sound:,} still not sound"
         if self._replicas_lost:

@@ -7,7 +7,7 @@ from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingGroups, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.columns import TextColumn, aligned
-from kseg.segment.counted import counted
+from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.moments import moment
 from kseg.segment.terminal import visible
@@ -20,11 +20,12 @@ _DANGLING_SHOWN = 10
 
 
 class RemoteReport:
-    """A `Report` on the rows of `list --remote`."""
+    """A `Report` on the rows of `list --remote`. columns: of the terminal, None for no limit."""
 
     streams_rows = False
 
-    def __init__(self) -> None:
+    def __init__(self, columns: int | None) -> None:
+        self._columns = columns
         self._groups = FindingGroups()
         self._partitions: list[Values] = []
         self._dangling: list[Values] = []
@@ -44,9 +45,10 @@ class RemoteReport:
             yield from self._groups.lines(severity)
         if self._partitions:
             yield from map(Line, self._table())
-        for values in self._dangling[:_DANGLING_SHOWN]:
+        told = shown_of(len(self._dangling), _DANGLING_SHOWN)
+        for values in self._dangling[:told]:
             yield Line(_segment_line(values))
-        more = len(self._dangling) - _DANGLING_SHOWN
+        more = len(self._dangling) - told
         if more > 0:
             yield Line(f"  … and {counted(more, 'more dangling segment')} ({VERBOSE_SHOWS_ALL})")
 
@@ -65,19 +67,19 @@ class RemoteReport:
 
     def _table(self) -> Iterator[str]:
         order = sorted(self._partitions, key=lambda each: (-each["missing_offsets"], -each["dangling"]))
-        shown = order[:_PARTITIONS_SHOWN]
+        shown = order[: shown_of(len(order), _PARTITIONS_SHOWN)]
         columns = [
             TextColumn("partition", [visible(f"{each['topic']}-{each['partition']}") for each in shown]),
             TextColumn("remote only", [_ranges(each["remote_only"]) for each in shown]),
-            TextColumn("both", [_ranges(each["both"]) for each in shown]),
-            TextColumn("local", [_local(each) for each in shown]),
+            TextColumn("both", [_ranges(each["both"]) for each in shown], dropped=2),
+            TextColumn("local", [_local(each) for each in shown], dropped=1),
             TextColumn("missing", [_ranges(each["missing"]) for each in shown]),
-            TextColumn("segments", [f"{each['segments']:,}" for each in shown], right=True),
-            TextColumn("remote size", [size_words(each["bytes"]) for each in shown], right=True),
-            TextColumn("dangling", [f"{each['dangling']:,}" for each in shown], right=True),
+            TextColumn("segments", [f"{each['segments']:,}" for each in shown], right=True, dropped=4),
+            TextColumn("remote size", [size_words(each["bytes"]) for each in shown], right=True, dropped=3),
+            TextColumn("dangling", [f"{each['dangling']:,}" for each in shown], right=True, dropped=5),
             TextColumn("", [_note(each) for each in shown]),
         ]
-        yield from aligned(columns, None)
+        yield from aligned(columns, self._columns)
         more = len(order) - len(shown)
         if more > 0:
             yield f"… and {counted(more, 'more partition')} ({VERBOSE_SHOWS_ALL})"
@@ -107,9 +109,7 @@ def _segment_line(values: Values) -> str:
 
 
 def _ranges(ranges: list[list[int]]) -> str:
-    shown = ", ".join(f"{first}-{last}" for first, last in ranges[:_RANGES_SHOWN])
-    more = len(ranges) - _RANGES_SHOWN
-    return (shown + (f" and {more:,} more" if more > 0 else "")) or "-"
+    return listed([f"{first}-{last}" for first, last in ranges], _RANGES_SHOWN) or "-"
 
 
 def _local(values: Values) -> str:

@@ -9,7 +9,7 @@ from kseg.cli.text.amounts import size_words
 from kseg.cli.text.change_report import ChangeReport, Stake, incomplete_words
 from kseg.cli.text.room_needed import room_words
 from kseg.cli.text.setting_sources import settings_words
-from kseg.segment.counted import counted, log_range_words
+from kseg.segment.counted import counted, listed, log_range_words
 from kseg.segment.findings import ERROR, WARNING
 from kseg.segment.terminal import shell_quoted, shown_path, visible
 
@@ -114,8 +114,7 @@ def _log_dir(values: Values) -> Iterator[str]:
         f"{shown_path(partition)} {'no entry' if at is None else at}"
         for partition, at in values["log_start_offsets"].items()
     ]
-    more = f" and {counted(len(told) - _STARTS_SHOWN, 'more partition')}" if len(told) > _STARTS_SHOWN else ""
-    starts = f"{', '.join(told[:_STARTS_SHOWN])}{more}"
+    starts = listed(told, _STARTS_SHOWN, "partition")
     yield f"{shown_path(str(values['log_dir']))}: log start offsets{': ' + starts if starts else ' as they were'}"
     yield from _undo_for(values)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingGroups, Line, severities_words
 from kseg.cli.run_summary import RunSummary
-from kseg.segment.counted import counted
+from kseg.segment.counted import counted, shown_of
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.moments import moment
 from kseg.segment.terminal import visible
@@ -41,7 +41,7 @@ class TransactionsReport:
         match values.get("type"):
             case "transaction" if values["status"] == "hanging":
                 self._hanging_partitions.add((values["topic"], values["partition"]))
-                if len(self._hanging) < _HANGING_SHOWN:
+                if len(self._hanging) <= _HANGING_SHOWN:
                     self._hanging.append(values)
             case "transaction" if values["status"] == "open":
                 self._verdicts[values["verdict"]] = self._verdicts.get(values["verdict"], 0) + 1
@@ -57,13 +57,15 @@ class TransactionsReport:
 
     def opening(self, summary: RunSummary) -> Iterator[Line]:
         yield self._verdict(summary)
-        for values in self._hanging:
+        yield from self._groups.lines(ERROR)
+        shown = shown_of(self._counts["hanging"], _HANGING_SHOWN)
+        for values in self._hanging[:shown]:
             yield from map(Line, _hanging_words(values))
-        more = self._counts["hanging"] - len(self._hanging)
+        more = self._counts["hanging"] - shown
         if more > 0:
             yield Line(f"  … and {more:,} more ({VERBOSE_SHOWS_ALL})")
         yield from self._open_lines()
-        for severity in (ERROR, WARNING, INFO):
+        for severity in (WARNING, INFO):
             yield from self._groups.lines(severity)
 
     def closing(self, summary: RunSummary) -> Iterator[Line]:
@@ -102,9 +104,10 @@ class TransactionsReport:
             self._open,
             key=lambda values: (values["verdict"] not in _DOUBTFUL, values["last_timestamp"]),
         )
-        for values in by_age[:_OPEN_SHOWN]:
+        shown = shown_of(self._counts["open"], _OPEN_SHOWN)
+        for values in by_age[:shown]:
             yield from map(Line, _open_words(values))
-        more = self._counts["open"] - min(len(by_age), _OPEN_SHOWN)
+        more = self._counts["open"] - shown
         if more > 0:
             listed = ", ".join(f"{number:,} {verdict}" for verdict, number in sorted(self._verdicts.items()))
             yield Line(f"  … and {more:,} more open ({VERBOSE_SHOWS_ALL}); of all: {listed}")

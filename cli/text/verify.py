@@ -8,7 +8,7 @@ from kseg.cli.report import GOOD, FindingGroups, Line, severities_words
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.broker_start import broker_start_words
-from kseg.segment.counted import counted
+from kseg.segment.counted import counted, listed
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.storage import places
 from kseg.segment.terminal import shown_path
@@ -47,7 +47,7 @@ class VerifyReport:
             self._partitions += 1
             if values["errors"]:
                 self._damaged_partitions += 1
-                if len(self._damaged) < _NAMES_SHOWN:
+                if len(self._damaged) <= _NAMES_SHOWN:
                     self._damaged.append(shown_path(os.path.basename(places.abspath(str(values["path"])))))
 
     def opening(self, summary: RunSummary) -> Iterator[Line]:
@@ -58,8 +58,7 @@ class VerifyReport:
     def closing(self, summary: RunSummary) -> Iterator[Line]:
         risk = f"at most {counted(self._offsets_at_risk, 'record')} at risk" if self._offsets_at_risk else ""
         if self._damaged_partitions and self._partitions > 1:
-            more = self._damaged_partitions - len(self._damaged)
-            names = ", ".join(self._damaged) + (f" and {more:,} more" if more else "")
+            names = listed(self._damaged, _NAMES_SHOWN, number=self._damaged_partitions)
             sound = self._partitions - self._damaged_partitions
             words = f"{counted(self._partitions, 'partition')}: {sound:,} sound, {self._damaged_partitions:,} damaged: {names}"
             yield Line(f"{words}; {risk}" if risk else words)

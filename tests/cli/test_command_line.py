@@ -272,36 +272,6 @@ def test_times(text: str, expected: int) -> None:
     assert read_time(text) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("0", 0),
-        ("4096", 4096),
-        ("64KiB", 65536),
-        ("10 MiB", 10 << 20),
-        ("1GiB", 1 << 30),
-        ("1gib", 1 << 30),
-        ("7B", 7),
-    ],
-)
-def test_sizes(text: str, expected: int) -> None:
-    assert read_size(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("500", 500), ("30s", 30_000), ("5m", 300_000), ("12h", 43_200_000), ("7d", 604_800_000)],
-)
-def test_durations(text: str, expected: int) -> None:
-    assert read_duration(text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "x", "-5KiB", "5XB", "1.5", "9999999999GiB", "٣"])
-def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(ValueError, match="takes"):
-        read_size(text)
-
-
 def test_keys_can_be_given_as_bytes() -> None:
     assert key_bytes("é", "utf8") == "é".encode()
     assert key_bytes(os.fsdecode(b"\xff"), "utf8") == b"\xff"

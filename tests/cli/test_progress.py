@@ -16,6 +16,7 @@ import pytest
 
 from kseg.cli.main import run
 from tests.support.broker_dirs import broker_dir
+from tests.support.group_dirs import went_back
 from tests.support.paths import ROOT
 from tests.support.stub_commands import toy_files
 
@@ -138,14 +139,22 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "dump": ("--format", "table"),
     "lookup": ("--key", "key-5"),
     "transactions": (),
+    "groups": ("of-groups/data",),
     "export": ("--to", "json", "--output", "out"),
     "what-if": ("--codec", "none"),
     "recover": (),
     "recover --apply": (),
     "undo": (),
+    "undo --list": (),
+    "append": ("--from", "lines.jsonl", "fresh-0"),
+    "append --apply": ("--from", "lines.jsonl", "fresh-0"),
     "diff": ("data.other",),
     "compact": ("--cleanup-policy", "compact"),
     "retain": ("--retention-ms", "7d", "--cleanup-policy", "delete"),
+    "retain --free": ("1", "--cleanup-policy", "delete"),
+    "compact --apply": ("--cleanup-policy", "compact"),
+    "retain --apply": ("--retention-ms", "7d", "--cleanup-policy", "delete"),
+    "undo --forget": (),
 }
 
 
@@ -153,6 +162,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = broker_dir(tmp_path_factory.mktemp("progress") / "data", 1, 3)
     shutil.copytree(data, data.with_name("data.other"))
+    went_back(data.parent / "of-groups")
+    line = '{"type":"record","value":"some words"}\n'
+    data.with_name("lines.jsonl").write_text(line * 20_000, encoding="utf-8")
     return data
 
 
@@ -166,7 +178,9 @@ def test_every_long_work_shows_how_far_it_is(
         run(["recover", "--apply", "--quiet", str(data)])
     parent, child = pty.openpty()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "100", "PYTHONPATH": str(ROOT)}
-    words = [*command.split(), *COMMANDS[command], data.name]
+    words = [*command.split(), *COMMANDS[command]]
+    if words[-1] not in ("fresh-0", "of-groups/data"):
+        words.append(data.name)
     with subprocess.Popen(
         [sys.executable, "-c", EVERY, *words], stdout=subprocess.PIPE, stderr=child, env=environment
     ) as process:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,10 @@ from fixtures.diseases import bad_crc
 from kseg.cli.main import run
 from kseg.cli.report import FINDING_LINES, FindingGroups
 from kseg.cli.run_summary import RunSummary
+from kseg.cli.text.folded_rows import FoldedRows
+from kseg.cli.text.lookup import LookupReport
 from kseg.cli.text.recover import RecoverReport
+from kseg.segment.counted import listed
 from kseg.segment.findings import CATALOGUE, ERROR, INFO, WARNING, Finding
 from tests.support.broken_dirs import broken_dir
 from tests.support.broker_dirs import broker_dir
@@ -213,6 +217,42 @@ def test_no_line_says_that_there_is_one_more(count: int, told: int, more: str) -
     assert not more or own[-1].startswith(f"  … and {more} more ")
 
 
+def _hit(number: int) -> dict[str, object]:
+    return {"type": "lookup", "partition": f"t-{number}", "found": True, "offset": 7}
+
+
+def _streamed(report: LookupReport | FoldedRows, rows: Iterable[Mapping[str, object]]) -> list[str]:
+    lines: list[str] = []
+    for row in rows:
+        report.row(row)
+        lines += report.words(row)
+    return [*lines, *(line.text for line in report.closing(RunSummary(1)))]
+
+
+@pytest.mark.parametrize("number", range(1, 60))
+def test_the_last_of_many_is_told_itself(number: int) -> None:
+    """`1 more` would take the same room and say less."""
+    numbers = range(number)
+    names = [f"t-{each}" for each in numbers]
+    plan = RecoverReport(lambda _options, _paths: "")
+    for each in numbers:
+        plan.row({"type": "step", "words": f"step {each}"})
+    plan.row({"type": "result", "partition": "p-0", "steps": number, "policy": "salvage", "costs": {}})
+    folded = FoldedRows(lambda row: [str(row["path"])], "file", lambda _count, _summary: "")
+    for told in (
+        [listed(names, 5)],
+        [listed(names[:6], 5, "partition", number)],
+        _streamed(LookupReport(False, True), map(_hit, numbers)),
+        _streamed(folded, ({"type": "result", "path": name} for name in names)),
+        [line.text for line in plan.opening(RunSummary(1))],
+    ):
+        text = "\n".join(told)
+        more = sum(int(each) for each in re.findall(r"and (\d+) more", text))
+        assert more != 1
+        shown = [name for name in names if re.search(rf"\b{name}\b", text)] or re.findall(r"step \d+", text)
+        assert len(shown) + more == number
+
+
 def test_of_many_plans_the_costliest_come_first() -> None:
     report = RecoverReport(lambda _options, _paths: "")
     for number in range(2200):
@@ -228,8 +268,13 @@ def test_of_many_plans_the_costliest_come_first() -> None:
             {"type": "result", "partition": f"t-{number}", "steps": 3, "policy": "salvage", "costs": costs}
         )
     lines = [line.text for line in report.opening(RunSummary(2200))]
-    assert len(lines) == 22
-    assert lines[1] == (
+    assert lines[0] == "DUE: 2,200 of 2,200 partitions are to be repaired, 108,900 records lost"
+    assert lines[1:3] == [
+        "policy salvage (this plan): 108,900 records lost",
+        "policy kafka: 217,800 records lost",
+    ]
+    assert len(lines) == 24
+    assert lines[3] == (
         "22 partitions (t-99, t-199, t-299, …): a repair is due: 3 steps; policy salvage loses 99 records; policy kafka loses 198 records"
     )
     assert lines[-1] == f"… and {2200 - 20 * 22:,} more partitions (--verbose shows all)"
