@@ -30,9 +30,9 @@ class GroupEvidence:
     told: "tuple[Finding, ...]"
 
 
-def group_evidence(paths: Sequence[str], metadata: str | None) -> GroupEvidence:
-    """Look through PATHs, and for the metadata log beside them. Paths that cannot be read are left out: the run says so. Raises
-    UsageError, UnreadableInput and Refused for a metadata log that the user named."""
+def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None = None) -> GroupEvidence:
+    """Look through PATHs, and for the metadata log beside them. Paths that cannot be read are left out: the run says so. at_ms: which
+    topics existed then, None for the end of the log. Raises UsageError, UnreadableInput and Refused for a metadata log that the user named."""
     from kseg.cli.topic_evidence import finder_for, log_dir_of, told_of
     from kseg.internal_topics.broker_directories import find_broker_directories
     from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
@@ -68,7 +68,7 @@ def group_evidence(paths: Sequence[str], metadata: str | None) -> GroupEvidence:
         for (topic, number), targets in replicas.items()
         if topic == CONSUMER_OFFSETS
     }
-    names = _names(list(images.values()))
+    names = _names(list(images.values()), at_ms)
     return GroupEvidence(
         chosen=frozenset(chosen),
         offsets_partitions=offsets_partitions,
@@ -97,20 +97,26 @@ def _farthest(
     return [max(targets, key=end)]
 
 
-def _names(images: "Sequence[MetadataImage]") -> "TopicNames":
+def _names(images: "Sequence[MetadataImage]", at_ms: int | None) -> "TopicNames":
     """Ids are unique, so what several metadata logs know goes together."""
     from kseg.internal_topics.groups.group_rows import TopicNames
 
     by_id: dict[str, str] = {}
     partitions: dict[str, int] = {}
     ids: dict[str, str] = {}
+    deleted: set[str] = set()
     for image in images:
+        deleted |= {
+            topic_id
+            for topic_id, topic in image.removed.items()
+            if at_ms is None or topic.timestamp_ms <= at_ms
+        }
         by_id |= {topic_id: topic.name for topic_id, topic in image.removed.items()}
         for topic_id, topic in image.topics.items():
             by_id[topic_id] = topic.name
             ids[topic.name] = topic_id
             partitions[topic.name] = len(topic.partitions)
-    return TopicNames(by_id, partitions, ids)
+    return TopicNames(by_id, partitions, ids, frozenset(deleted))
 
 
 def _count(known: int | None, seen: dict[int, bool]) -> int | None:

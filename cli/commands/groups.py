@@ -85,7 +85,7 @@ def command(
         raise UsageError("kseg groups needs at least one PATH")
     if reset_csv is not None and places.lexists(reset_csv):
         raise Refused(f"{reset_csv} already exists")
-    evidence = group_evidence(paths, metadata)
+    evidence = group_evidence(paths, metadata, at)
     if evidence.replicas and not evidence.chosen:
         raise UsageError(f"no partition of __consumer_offsets or __share_group_state in {', '.join(paths)}")
     options = GroupsOptions(

@@ -118,6 +118,8 @@ class GroupMetadata:
             if member is None:
                 member = group.members[member_id] = GroupMember(member_id)
             member.details = value
+            _disown(group, member)
+            _own(group, member)
             return
         if member is None:
             return

@@ -36,11 +36,12 @@ _SEQUENCE_END = 1 << 31  # of partition numbers
 @dataclass(frozen=True, slots=True)
 class TopicNames:
     """Topics from the metadata log: names by id, including deleted topics, and numbers of partitions.
-    ids: of the topics that exist, by name."""
+    ids: of the topics that exist, by name. deleted: ids of those that did not exist any more at the time that is asked for."""
 
     by_id: Mapping[str, str]
     partitions: Mapping[str, int]
     ids: Mapping[str, str]
+    deleted: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ def member_rows(group: Group, names: TopicNames) -> Iterator[RowValues]:
                     "warmup_tasks": _task_rows(member.warmup),
                 }
             else:
-                row["assignment"] = _named(member.assigned, names)
+                row["assignment"] = _named(_held(member), names)
         yield row
 
 
@@ -142,10 +143,23 @@ def _classic_assignment(group: ClassicGroup, member: GroupMember) -> tuple[list[
         return [], str(error)
 
 
+def _held(member: GroupMember) -> Assigned:
+    """What a member has, and what it still has to give back (Kafka: ConsumerGroupMember.asConsumerGroupDescribeMember; a share group's
+    member gives back nothing)."""
+    if not member.revoking:
+        return member.assigned
+    return {
+        topic_id: [*member.assigned.get(topic_id, ()), *member.revoking.get(topic_id, ())]
+        for topic_id in {**member.assigned, **member.revoking}
+    }
+
+
 def _named(assigned: Assigned, names: TopicNames) -> list[RowValues]:
-    """Topic fields of a row; a topic without a known name has a null name and its id."""
+    """Topic fields of a row; a topic without a known name has a null name and its id. A coordinator names no deleted topics."""
     rows: list[RowValues] = []
     for topic_id, partitions in assigned.items():
+        if topic_id in names.deleted:
+            continue
         topic = names.by_id.get(topic_id)
         extra: RowValues = {} if topic is not None else {"topic_id": topic_id}
         rows += [{"topic": topic, "partition": partition, **extra} for partition in sorted(set(partitions))]

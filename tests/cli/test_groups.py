@@ -105,6 +105,54 @@ def test_every_field_of_the_contract_is_there(tmp_path: Path, capfd: pytest.Capt
     assert [row["offset"] for row in of_type(groups(capfd, "--at", T0 + 50, ended), "offset")] == [9]
 
 
+def test_a_member_has_what_it_still_gives_back_and_nothing_of_deleted_topics(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As a coordinator describes it: see tests/kafka/test_random_groups.py, and test_groups_broker.py of the deleted topic."""
+    fares, gone = FARES, metadata.topic_id(8)
+    part = {"assignmentEpochs": None}
+    assigned = value(
+        CONSUMER_OFFSETS,
+        8,
+        0,
+        memberEpoch=2,
+        previousMemberEpoch=1,
+        state=1,
+        assignedPartitions=[
+            {"topicId": fares, "partitions": [0], **part},
+            {"topicId": gone, "partitions": [1], **part},
+        ],
+        partitionsPendingRevocation=[{"topicId": fares, "partitions": [1], **part}],
+    )
+    member = value(
+        CONSUMER_OFFSETS,
+        5,
+        0,
+        clientId="c",
+        clientHost="/h",
+        subscribedTopicNames=["fares"],
+        classicMemberMetadata=None,
+    )
+    names = {"groupId": "billing", "memberId": "m"}
+    records = (key(CONSUMER_OFFSETS, 5, **names), member), (key(CONSUMER_OFFSETS, 8, **names), assigned)
+    log_dir = broker(tmp_path, batch(0, *records))
+    metadata.write_log(
+        log_dir / "__cluster_metadata-0",
+        metadata.topic("fares", FARES, 2),
+        metadata.topic("gone", gone, 2),
+        [metadata.record("RemoveTopicRecord", topicId=gone)],
+        times_ms=[T0, T0, T0 + 60_000],
+    )
+    both = [("fares", 0), ("fares", 1)]
+    for words, expected in (
+        ((), both),
+        (("--at", T0 + 60_000), both),
+        (("--at", T0 + 59_999), [*both, ("gone", 1)]),
+    ):
+        (row,) = of_type(groups(capfd, *words, log_dir), "member")
+        assert [(each["topic"], each["partition"]) for each in row["assignment"]] == expected
+
+
 def test_where_a_consumer_would_start(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     other = metadata.topic_id(9)
     log_dir = broker(

@@ -346,6 +346,24 @@ def test_a_partition_that_is_owned_twice_fails_the_load() -> None:
     )
 
 
+@pytest.mark.behaviour("G09")
+def test_a_member_that_lost_its_partition_to_a_later_epoch_fails_the_load_when_it_changes() -> None:
+    """It takes the partition again; observed with the real broker (tests/kafka/test_random_groups.py)."""
+    log = Log()
+    consumer(log, 2, 1)
+    assigned = [{"topicId": TOPIC_ID, "partitions": [0], "assignmentEpochs": None}]
+    log.group(8, member="n", memberEpoch=2, assignedPartitions=assigned)
+    assert not log.loaded().failures
+    log.group(
+        5, member="m", clientId="d", clientHost="/h", subscribedTopicNames=["t"], classicMemberMetadata=None
+    )
+    (failure,) = log.loaded().failures
+    assert (
+        failure.reason
+        == f"Cannot set the epoch of {TOPIC_ID}-0 to 1 because the partition is still owned at epoch 2"
+    )
+
+
 @pytest.mark.behaviour("G07")
 def test_a_streams_group_is_not_ready_until_its_topology_is_validated() -> None:
     log = Log()

@@ -21,13 +21,17 @@ import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.GroupIdNotFoundException;
 import org.apache.kafka.common.message.OffsetCommitRequestData;
+import org.apache.kafka.common.message.OffsetFetchRequestData;
 import org.apache.kafka.common.message.ReadShareGroupStateRequestData;
 import org.apache.kafka.common.message.ReadShareGroupStateSummaryRequestData;
 import org.apache.kafka.common.message.StreamsGroupHeartbeatRequestData;
 import org.apache.kafka.common.message.StreamsGroupHeartbeatResponseData;
+import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.requests.AbstractRequest;
 import org.apache.kafka.common.requests.AbstractResponse;
 import org.apache.kafka.common.requests.OffsetCommitRequest;
+import org.apache.kafka.common.requests.OffsetFetchRequest;
+import org.apache.kafka.common.requests.OffsetFetchResponse;
 import org.apache.kafka.common.requests.ReadShareGroupStateRequest;
 import org.apache.kafka.common.requests.ReadShareGroupStateResponse;
 import org.apache.kafka.common.requests.ReadShareGroupStateSummaryRequest;
@@ -66,6 +70,8 @@ import java.util.concurrent.ExecutionException;
  *   {"do":"share_states","keys"}                            "states": what the share coordinator has of each key ("group", "topic_id",
  *                                                           "partition"); "error" is 42 for those without a start offset
  *   {"do":"commit","group","topic","partition","offset"}    as an administrator
+ *   {"do":"unstable","groups"}                              "groups": of each ("group", "places": [topic, partition]) the places with an
+ *                                                           offset in an open transaction
  */
 public final class Groups {
     private static final Duration LIMIT = Duration.ofMinutes(5);
@@ -102,6 +108,7 @@ public final class Groups {
             case "streams_leave" -> streamsHeartbeat(request, request.get("member").asText(), -1);
             case "share_states" -> shareStates(request, answer.putArray("states"));
             case "expiring_commit" -> expiringCommit(request);
+            case "unstable" -> unstable(request, answer.putObject("groups"));
             case "commit" -> admin.alterConsumerGroupOffsets(group(request), Map.of(place(request),
                 new OffsetAndMetadata(request.get("offset").asLong(), "by an administrator"))).all().get();
             default -> throw new IllegalArgumentException(request.toString());
@@ -155,8 +162,11 @@ public final class Groups {
                 described.members().forEach(member -> member(members, name, member.consumerId(), null, member.clientId(),
                     member.host(), member.assignment().topicPartitions()).put("member_epoch", member.memberEpoch()));
                 admin.listShareGroupOffsets(Map.of(name, new ListShareGroupOffsetsSpec())).partitionsToOffsetInfo(name).get()
-                    .forEach((place, info) -> row(shareOffsets, name, place).put("start_offset", info.startOffset())
-                        .put("lag", info.lag().orElse(null)));
+                    .forEach((place, info) -> {
+                        if (info != null) { // else the coordinator of its state has none
+                            row(shareOffsets, name, place).put("start_offset", info.startOffset()).put("lag", info.lag().orElse(null));
+                        }
+                    });
                 continue;
             }
             if (type == GroupType.STREAMS) {
@@ -169,6 +179,10 @@ public final class Groups {
                     tasks(row.putArray("standby_tasks"), member.assignment().standbyTasks());
                     tasks(row.putArray("warmup_tasks"), member.assignment().warmupTasks());
                 });
+            } else if (type == GroupType.CLASSIC && !List.of("", "consumer").contains(listing.protocol())) {
+                admin.describeClassicGroups(List.of(name)).all().get().get(name).members().forEach(member -> member(members, name,
+                    member.consumerId(), member.groupInstanceId().orElse(null), member.clientId(), member.host(),
+                    member.assignment().topicPartitions()).putNull("member_epoch"));
             } else if (!listing.isSimpleConsumerGroup()) {
                 var described = admin.describeConsumerGroups(List.of(name)).all().get().get(name);
                 listed.put("epoch", described.groupEpoch().orElse(null)).put("assignment_epoch", described.targetAssignmentEpoch().orElse(null));
@@ -287,6 +301,23 @@ public final class Groups {
                 new OffsetCommitRequestData.OffsetCommitRequestTopic().setName(request.get("topic").asText())
                     .setPartitions(List.of(partition))));
         sent(OffsetCommitRequest.Builder.forTopicNames(data).build((short) 2));
+    }
+
+    private void unstable(JsonNode request, ObjectNode answer) throws Exception {
+        for (JsonNode each : request.get("groups")) {
+            Map<String, OffsetFetchRequestData.OffsetFetchRequestTopics> topics = new HashMap<>();
+            each.get("places").forEach(place -> topics.computeIfAbsent(place.get(0).asText(), name ->
+                new OffsetFetchRequestData.OffsetFetchRequestTopics().setName(name)).partitionIndexes().add(place.get(1).asInt()));
+            var data = new OffsetFetchRequestData().setRequireStable(true).setGroups(List.of(
+                new OffsetFetchRequestData.OffsetFetchRequestGroup().setGroupId(group(each)).setTopics(List.copyOf(topics.values()))));
+            var response = (OffsetFetchResponse) sent(OffsetFetchRequest.Builder.forTopicNames(data, true).build((short) 9));
+            ArrayNode found = answer.putArray(group(each));
+            response.group(group(each)).topics().forEach(topic -> topic.partitions().forEach(partition -> {
+                if (partition.errorCode() == Errors.UNSTABLE_OFFSET_COMMIT.code()) {
+                    found.addArray().add(topic.name()).add(partition.partitionIndex());
+                }
+            }));
+        }
     }
 
     private AbstractResponse sent(AbstractRequest request) throws Exception {

@@ -1,0 +1,176 @@
+"""Random histories of groups in `__consumer_offsets`, written while a real broker is stopped: what it has loaded when it starts is what
+`kseg groups` says of the same log, and of a longer one as of that time. The partitions that it fails to load are those that kseg names.
+
+Half a minute: one broker with one restart.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+import functools
+import operator
+
+from confluent_kafka import Consumer, TopicPartition
+
+from kseg.cli.main import run
+from kseg.internal_topics.groups.coordinator_partition import partition_for
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import PartitionTarget
+from tests.kafka.broker import Broker, commit_offsets
+from tests.kafka.conftest import require_kafka
+from tests.kafka.group_clients import GroupClients
+from tests.kafka.random_groups import OFFSETS, Histories, Step, batches_of
+
+pytestmark = pytest.mark.kafka
+
+SEED = int(os.environ.get("KSEG_GROUP_LOADS_SEED", "15"))
+GROUPS = int(os.environ.get("KSEG_GROUP_LOADS", "60"))
+PARTITIONS, STEPS = 24, 60
+TOPICS = ("fares", "fares-east", "rides")
+GROUP = ("group", "group_type", "state")
+OFFSET = ("group", "topic", "partition", "offset", "leader_epoch", "metadata")
+MEMBER = ("group", "member_id", "group_instance_id", "client_id", "client_host")
+TASKS = ("active_tasks", "standby_tasks", "warmup_tasks")
+Row = dict[str, Any]
+
+# sessions that outlive the test, also of members that will never come
+_LONG = {
+    f"group_{kind}_{name}": "3600000"
+    for kind in ("consumer", "share", "streams")
+    for name in ("session_timeout_ms", "max_session_timeout_ms")
+}
+
+
+def _shown(capfd: pytest.CaptureFixture[str], *words: object) -> list[Row]:
+    capfd.readouterr()
+    run(["groups", "--json", *map(str, words)])
+    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+def _of(rows: Sequence[Row], kind: str) -> list[Row]:
+    return [row for row in rows if row["type"] == kind]
+
+
+def _picked(rows: Sequence[Row], names: Sequence[str]) -> set[tuple[Any, ...]]:
+    return {tuple(row[name] for name in names) for row in rows}
+
+
+def _write(directory: Path, steps: Sequence[Step]) -> None:
+    with PartitionLog(PartitionTarget(str(directory))) as log:
+        end, path = log.end_offset, Path(log.segments[-1].path)
+    with path.open("ab") as file:
+        file.write(batches_of(steps, end))
+
+
+def _pending_of(rows: Sequence[Row]) -> dict[str, list[tuple[str, int]]]:
+    found: dict[str, set[tuple[str, int]]] = {}
+    for row in _of(rows, "pending_offset"):
+        found.setdefault(row["group"], set()).add((row["topic"], row["partition"]))
+    return {group: sorted(places) for group, places in found.items()}
+
+
+@pytest.mark.behaviour("G08", "G09", "G10", "G14")
+def test_what_a_broker_has_loaded(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    require_kafka()
+    rng = random.Random(SEED)
+    broker = Broker(tmp_path / "broker", None, offsets_topic_num_partitions=str(PARTITIONS), **_LONG)
+    with broker:
+        for topic in TOPICS:
+            broker.create_topic(topic, 3)
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "first", "log_level": 0})
+        commit_offsets(consumer, [TopicPartition("rides", 0, 0)])
+        consumer.close()
+    capfd.readouterr()
+    run(["metadata", "--json", str(broker.data)])
+    metadata = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    ids = {row["topic"]: row["topic_id"] for row in _of(metadata, "topic") if row["topic"] in TOPICS}
+    now = max(row["timestamp"] for row in _of(metadata, "metadata")) + 60_000
+    names: dict[int, list[str]] = {}
+    for number in range(GROUPS):
+        name = rng.choice(("group {}", "Gruppe-ü-{}", 'g"{}\t')).format(number)
+        names.setdefault(partition_for(name, PARTITIONS), []).append(name)
+    longer = shutil.copytree(broker.data, tmp_path / "longer")
+    at_ms = 0
+    for partition, groups in names.items():
+        histories = Histories(rng, ids, 3)
+        steps = [*histories.steps(groups, STEPS, now)]
+        at_ms = now + 120
+        earlier = [step for step in steps if step.at_ms <= at_ms]
+        _write(broker.data / f"{OFFSETS}-{partition}", earlier)
+        _write(longer / f"{OFFSETS}-{partition}", steps)
+    rows = _shown(capfd, broker.data)
+    then = _shown(capfd, "--at", at_ms, longer)
+    ours = {Path(row["path"]).name for row in _of(rows, "finding") if row["id"] == "coordinator-load-fails"}
+
+    def loads(word: str) -> set[str]:
+        return set(re.findall(rf"{word} metadata from ({OFFSETS}-\d+) ", broker.log_text()))
+
+    with broker:
+        failed, finished = r"Failed to load", r"Finished loading of"
+        broker.wait_for("loading", lambda: len(loads(failed) | loads(finished)) == PARTITIONS)
+        theirs = loads(failed)
+        with GroupClients(broker.bootstrap) as clients:
+            truth = clients.ask("describe")
+            pending = clients.ask(
+                "unstable",
+                groups=[
+                    {
+                        "group": group,
+                        "places": [[topic, partition] for topic in TOPICS for partition in range(3)],
+                    }
+                    for group in {row["group"] for row in rows if row["type"] == "group"}
+                    if f"{OFFSETS}-{partition_for(group, PARTITIONS)}" not in theirs
+                ],
+            )["groups"]
+        log = broker.log_text()
+    assert ours == theirs, re.findall(r"Failed to load.*\n?.*", log)
+    lost = {
+        name
+        for name in ["first", *functools.reduce(operator.iadd, names.values(), [])]
+        if f"{OFFSETS}-{partition_for(name, PARTITIONS)}" in theirs
+    }
+    for told in (rows, then):
+        mine = [row for row in told if row.get("group") not in lost]
+        _agree(mine, truth)
+        found = _pending_of(mine)
+        assert {group: found.get(group, []) for group in pending} == {
+            group: sorted(map(tuple, places)) for group, places in pending.items()
+        }
+    assert len(truth["groups"]) > GROUPS / 4 and len(truth["members"]) > 10
+
+
+def _agree(rows: Sequence[Row], truth: dict[str, Any]) -> None:
+    assert _picked(_of(rows, "group"), GROUP) == _picked(truth["groups"], GROUP)
+    assert _picked(_of(rows, "member"), MEMBER) == _picked(truth["members"], MEMBER)
+    groups = {row["group"]: row for row in _of(rows, "group")}
+    # a group whose own tombstone was written before those of its offsets, as no coordinator does it, is asked for none
+    offsets = [row for row in _of(rows, "offset") if row["group"] in groups]
+    assert _picked(offsets, OFFSET) == _picked(truth["offsets"], OFFSET)
+    for told in truth["groups"]:
+        for name in ("epoch", "assignment_epoch"):  # Admin has none of a classic group
+            if told.get(name) is not None:
+                assert groups[told["group"]][name] == told[name], told
+    members = {(row["group"], row["member_id"]): row for row in _of(rows, "member")}
+    for told in truth["members"]:
+        found = members[told["group"], told["member_id"]]
+        for what in TASKS if "active_tasks" in told else ["assignment"]:
+            assert _sorted(found[what]) == _sorted(told[what]), told
+        if told["member_epoch"] is not None and groups[told["group"]]["group_type"] != "classic":
+            assert found["member_epoch"] == told["member_epoch"]
+
+
+def _sorted(places: Sequence[Row]) -> list[str]:
+    return sorted(json.dumps(place, sort_keys=True) for place in places)
