@@ -5,7 +5,10 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.ListOffsetsOptions;
+import org.apache.kafka.clients.admin.ListOffsetsResult;
 import org.apache.kafka.clients.admin.ListTopicsOptions;
+import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.ProducerState;
 import org.apache.kafka.clients.admin.TransactionDescription;
 import org.apache.kafka.clients.admin.TransactionListing;
@@ -13,6 +16,7 @@ import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.message.DescribeTransactionsRequestData;
 import org.apache.kafka.common.message.ListTransactionsRequestData;
@@ -78,6 +82,11 @@ public final class Transactions {
                 producers(answer.putArray("producers"));
                 return answer;
             }
+            case "ends" -> {
+                ObjectNode answer = Answer.JSON.createObjectNode();
+                ends(id, answer.putArray("ends"));
+                return answer;
+            }
             case "ids" -> {
                 ObjectNode answer = Answer.JSON.createObjectNode();
                 coordinatorIds(answer.putArray("ids"));
@@ -135,6 +144,25 @@ public final class Transactions {
             ArrayNode partitions = row.putArray("partitions");
             each.topics().forEach(topic -> topic.partitions().stream().sorted().forEach(number -> partitions.add(topic.topic() + "-" + number)));
         }
+    }
+
+    private void ends(String topic, ArrayNode rows) throws Exception {
+        List<TopicPartition> places = admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions().stream()
+            .map(each -> new TopicPartition(topic, each.partition())).toList();
+        var starts = offsets(places, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED);
+        var ends = offsets(places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED);
+        var stable = offsets(places, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED);
+        for (TopicPartition place : places) {
+            rows.addObject().put("partition", place.partition()).put("log_start_offset", starts.get(place).offset())
+                .put("log_end_offset", ends.get(place).offset()).put("last_stable_offset", stable.get(place).offset());
+        }
+    }
+
+    private Map<TopicPartition, ListOffsetsResult.ListOffsetsResultInfo> offsets(List<TopicPartition> places, OffsetSpec which,
+            IsolationLevel isolation) throws Exception {
+        Map<TopicPartition, OffsetSpec> asked = new HashMap<>();
+        places.forEach(place -> asked.put(place, which));
+        return admin.listOffsets(asked, new ListOffsetsOptions(isolation)).all().get();
     }
 
     private void producers(ArrayNode rows) throws Exception {

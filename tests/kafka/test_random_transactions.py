@@ -1,0 +1,162 @@
+"""Random histories of producers, written into partitions while a real broker is stopped: transactions of several producers across each other, epochs that
+rise with a marker or without one, markers without data, several batches a segment, a log start within a transaction. The producers and
+the last stable offsets that the started broker tells are those of `kseg transactions` on the disk as it lay there.
+
+Some fifteen seconds: one broker with one restart.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from kseg.cli.main import run
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import PartitionTarget
+from tests.internal_topics.coordinator_logs import data_batch, marker
+from tests.kafka.broker import Broker
+from tests.kafka.conftest import require_kafka
+from tests.kafka.transaction_clients import TransactionClients
+
+pytestmark = pytest.mark.kafka
+
+SEED = int(os.environ.get("KSEG_PRODUCERS_SEED", "15"))
+FARES, PARTITIONS, EVENTS = "fares", 24, 30
+Row = dict[str, Any]
+
+
+class Producer:
+    """One producer of a partition, as it goes on by itself. made: the transactions with data, as rows."""
+
+    def __init__(self, rng: random.Random, producer_id: int) -> None:
+        self.made: list[Row] = []
+        self._rng = rng
+        self._id = producer_id
+        self._epoch, self._sequence = rng.randrange(3), 0
+        self._coordinator_epoch = rng.randrange(3)
+        self._is_transactional = rng.random() < 0.85
+
+    @property
+    def _is_open(self) -> bool:
+        return bool(self.made) and self.made[-1]["marker_offset"] is None
+
+    def next(self, offset: int, at_ms: int) -> tuple[bytes, int]:
+        """(a batch, the offset behind it)."""
+        rng = self._rng
+        if self._is_transactional and rng.random() < (0.4 if self._is_open else 0.1):
+            self._epoch += rng.choice((0, 0, 1))
+            self._coordinator_epoch += rng.choice((0, 0, 0, 1))
+            is_abort = rng.random() < 0.5
+            if self._is_open:
+                self.made[-1] |= {"status": "aborted" if is_abort else "committed", "marker_offset": offset}
+            made = marker(
+                offset,
+                self._id,
+                self._epoch,
+                is_abort=is_abort,
+                coordinator_epoch=self._coordinator_epoch,
+                at_ms=at_ms,
+            )
+            if rng.random() < 0.5:
+                self._sequence = 0
+                self._epoch += rng.choice((0, 1))
+            return made, offset + 1
+        if rng.random() < 0.1 and not self._is_open:
+            self._epoch, self._sequence = self._epoch + 1, 0
+        count = rng.randrange(1, 4)
+        if self._is_transactional:
+            if not self._is_open:
+                self.made.append(
+                    {"status": "open", "producer_id": self._id, "start_offset": offset, "marker_offset": None}
+                )
+            self.made[-1] |= {
+                "producer_epoch": self._epoch,
+                "last_offset": offset + count - 1,
+                "last_timestamp": at_ms + count - 1,
+            }
+        made = data_batch(
+            offset,
+            self._id,
+            self._epoch,
+            count=count,
+            sequence=self._sequence,
+            at_ms=at_ms,
+            transactional=self._is_transactional,
+        )
+        self._sequence += count
+        return made, offset + count
+
+
+def _write(directory: Path, rng: random.Random, now: int) -> list[Row]:
+    """Returns the transactions."""
+    with PartitionLog(PartitionTarget(str(directory))) as log:
+        offset, path = log.end_offset, Path(log.segments[-1].path)
+    producers = [Producer(rng, 5000 + number) for number in range(rng.randrange(1, 5))]
+    data = b""
+    for at in range(rng.randrange(EVENTS)):
+        made, offset = rng.choice(producers).next(offset, now + at)
+        data += made
+    with path.open("ab") as file:
+        file.write(data)
+    return [row for producer in producers for row in producer.made]
+
+
+def _shown(capfd: pytest.CaptureFixture[str], path: Path) -> list[Row]:
+    capfd.readouterr()
+    run(["transactions", "--json", str(path)])
+    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+@pytest.mark.behaviour("X21")
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "crashed"])
+def test_what_a_broker_has_loaded(is_clean: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    require_kafka()
+    rng = random.Random(SEED + is_clean)
+    broker = Broker(tmp_path / "broker")
+    with broker:
+        broker.create_topic(FARES, PARTITIONS)
+        producer = broker.producer(enable_idempotence=True)
+        for number in range(PARTITIONS):
+            producer.produce(FARES, b"first", partition=number)
+        producer.flush()
+    now = int(max(path.stat().st_mtime for path in broker.data.rglob("*.log")) * 1000)
+    made = [
+        {**row, "partition": number}
+        for number in range(PARTITIONS)
+        for row in _write(broker.data / f"{FARES}-{number}", rng, now)
+    ]
+    if not is_clean:
+        (broker.data / ".kafka_cleanshutdown").unlink()
+    before = shutil.copytree(broker.data, tmp_path / "before")
+    with broker, TransactionClients(broker.bootstrap) as clients:
+        truth = clients.ask("describe")["producers"]
+        ends = clients.ask("ends", FARES)["ends"]
+        copy = broker.copy_data(tmp_path / "copy")
+    for path in (before, copy):
+        rows = _shown(capfd, path)
+        names = ("topic", "partition", "producer_id", "producer_epoch", "last_sequence", "last_timestamp")
+        found = [
+            {name: row[name] for name in (*names, "coordinator_epoch", "transaction_start_offset")}
+            for row in rows
+            if row["type"] == "producer"
+        ]
+        assert _sorted(found) == _sorted(truth), path
+        places = ("partition", "log_start_offset", "log_end_offset", "last_stable_offset")
+        partitions = [row for row in rows if row["type"] == "partition" and row["topic"] == FARES]
+        assert _sorted([{name: row[name] for name in places} for row in partitions]) == _sorted(ends), path
+        transactions = [{name: row[name] for name in made[0]} for row in rows if row["type"] == "transaction"]
+        assert _sorted(transactions) == _sorted(made), path
+    assert any(row["transaction_start_offset"] is not None for row in truth)
+
+
+def _sorted(rows: list[Row]) -> list[str]:
+    return sorted(json.dumps(row, sort_keys=True) for row in rows)
