@@ -11,6 +11,7 @@ import org.apache.kafka.clients.admin.CreateDelegationTokenOptions;
 import org.apache.kafka.clients.admin.DescribeClusterOptions;
 import org.apache.kafka.clients.admin.ExpireDelegationTokenOptions;
 import org.apache.kafka.clients.admin.FeatureUpdate;
+import org.apache.kafka.clients.admin.NewPartitionReassignment;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.ScramCredentialInfo;
@@ -20,6 +21,7 @@ import org.apache.kafka.clients.admin.UserScramCredentialAlteration;
 import org.apache.kafka.clients.admin.UserScramCredentialDeletion;
 import org.apache.kafka.clients.admin.UserScramCredentialUpsertion;
 import org.apache.kafka.common.Node;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.common.TopicPartitionReplica;
 import org.apache.kafka.common.acl.AccessControlEntry;
@@ -84,6 +86,15 @@ public final class ClusterAdmin {
         switch (request.get(0).asText()) {
             case "create" -> admin.createTopics(List.of(
                 new NewTopic(text(request, 1), request.get(2).asInt(), (short) 1).configs(pairs(request.get(3))))).all().get();
+            case "create-on" -> admin.createTopics(List.of(
+                new NewTopic(text(request, 1), assignments(request.get(2))).configs(pairs(request.get(3))))).all().get();
+            case "reassign" -> {
+                Map<TopicPartition, Optional<NewPartitionReassignment>> wanted = new HashMap<>();
+                assignments(request.get(2)).forEach((partition, nodes) -> wanted.put(new TopicPartition(text(request, 1), partition),
+                    nodes.isEmpty() ? Optional.empty() : Optional.of(new NewPartitionReassignment(nodes))));
+                admin.alterPartitionReassignments(wanted).all().get();
+            }
+            case "unregister" -> admin.unregisterBroker(request.get(1).asInt()).all().get();
             case "delete" -> admin.deleteTopics(List.of(text(request, 1))).all().get();
             case "partitions" -> admin.createPartitions(
                 Map.of(text(request, 1), NewPartitions.increaseTo(request.get(2).asInt()))).all().get();
@@ -119,6 +130,17 @@ public final class ClusterAdmin {
 
     private static String text(JsonNode request, int at) {
         return request.get(at).isNull() ? null : request.get(at).asText();
+    }
+
+    /** {"partition": [replicas]}. */
+    private static Map<Integer, List<Integer>> assignments(JsonNode node) {
+        Map<Integer, List<Integer>> found = new HashMap<>();
+        node.properties().forEach(each -> {
+            List<Integer> nodes = new ArrayList<>();
+            each.getValue().forEach(id -> nodes.add(id.asInt()));
+            found.put(Integer.parseInt(each.getKey()), nodes);
+        });
+        return found;
     }
 
     private static Map<String, String> pairs(JsonNode node) {
@@ -163,6 +185,12 @@ public final class ClusterAdmin {
             row.put("fenced", node.isFenced()).put("host", node.host()).put("port", node.port());
         }
         access(rows);
+        ArrayNode reassignments = answer.putArray("reassignments");
+        admin.listPartitionReassignments().reassignments().get().forEach((partition, each) -> {
+            ObjectNode row = reassignments.addObject().put("topic", partition.topic()).put("partition", partition.partition());
+            row.set("adding_replicas", Answer.JSON.valueToTree(each.addingReplicas()));
+            row.set("removing_replicas", Answer.JSON.valueToTree(each.removingReplicas()));
+        });
         logDirs(answer.putArray("log_dirs"));
         return answer;
     }
