@@ -9,6 +9,7 @@ from kseg.segment.errors import UsageError
 EXAMPLES = (
     ("Are two replicas the same log?", "kseg diff /broker-1/orders-0 /broker-2/orders-0"),
     ("A backup against the live disk", "kseg diff /mnt/backup/kafka /var/lib/kafka"),
+    ("One partition against a backup of the log dir", "kseg diff /var/lib/kafka/orders-0 /mnt/backup/kafka"),
     ("What a repair changed", "kseg diff /var/lib/kafka /mnt/repaired"),
     ("One topic, as a page for a browser", "kseg diff --topic orders --html diff.html /broker-1 /broker-2"),
 )  # fmt: skip
@@ -17,7 +18,8 @@ Copies = Annotated[
     tuple[str, ...],
     Argument(
         "PATH",
-        help="The two copies, A and B: two partition directories, log dirs, directories above several, or segment files.",
+        help="The two copies, A and B: two partition directories, log dirs, directories above several, or segment files. A partition directory is compared with "
+        "the partition of its name in a log dir.",
     ),
 ]
 
@@ -36,7 +38,7 @@ def command(
 
     Partitions are compared by offset, batch by batch, regardless of segment boundaries; batches with different bytes are compared record by record. The result for each: same,
     one behind the other, diverged (and from which offset, also by the leader epochs), damaged in one, or only in one. Records that a cleaning has removed from
-    one copy, an earlier log start, other codecs and other leader epochs of the same records are distinguished from a divergence. Never writes to the logs. The exit
+    one copy (it has a later record of the key), an earlier log start, other codecs and other leader epochs of the same records are distinguished from losses and a divergence. Never writes to the logs. The exit
     status is 0 when the records are the same, otherwise 1.
     """
     from kseg.cli.html.html_option import page_for
@@ -62,13 +64,16 @@ def command(
         advice=lambda _: advice_for(report.worst),
         page=page_for(html, "diff", clock_ms() if now is None else now),
     )
+    cluster = on.cluster(light=True)
     is_narrowed = bool(common.topics) or common.partition is not None
     return over_targets(
         compare_copies,
         None,
         style,
         expand=Expansion.PARTITIONS,
-        request=common.request(paths, on.cluster(light=True)),
+        request=common.request(paths, cluster),
         jobs=common.jobs,
-        grouped=lambda targets, _: pair_up(paths, targets, is_narrowed=is_narrowed),
+        grouped=lambda targets, jobs: pair_up(
+            paths, targets, is_narrowed=is_narrowed, jobs=jobs if cluster is None else 1
+        ),
     )

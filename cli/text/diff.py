@@ -132,9 +132,10 @@ def _about(row: Values) -> Iterator[str]:
         if copy["damaged_bytes"] or copy["damaged"]:
             yield f"{counted(copy['damaged_bytes'], 'byte')} of {letter} damaged{_ranges(copy['damaged'])}"
         if copy["missing"]:
-            yield f"{letter} lacks records in the middle of its log{_ranges(copy['missing'])}, and no cleaning explains it"
+            lost = counted(copy["records_lost"], "record")
+            yield f"{letter} has lost {lost} in the middle of its log{_ranges(copy['missing'])}: no cleaning explains it"
         if copy["cleaned"]:
-            yield f"{letter} is compacted further: {counted(copy['records_missing'], 'record')} fewer"
+            yield f"{letter} is compacted further: {counted(copy['records_cleaned'], 'record')} fewer"
     yield from _epochs(row)
     if row["differs_at"] is None:
         yield from _ends(row)

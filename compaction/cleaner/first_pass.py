@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from kseg.compaction.cleaner.cleaned_transactions import Transactions
 from kseg.compaction.cleaner.log_cuts import Cut, parts
-from kseg.compaction.cleaner.offset_map import OffsetMap, batch_row
 from kseg.compaction.cleaner.segment_reader import (
     DamagedSegment,
     control_kind,
@@ -27,6 +26,7 @@ from kseg.segment.kernel.batch_walk import plain_run, walk
 from kseg.segment.scanning.decode import Decoder, Problem
 from kseg.segment.scanning.decompressed_runs import DecompressedRun, DecompressionBuffer
 from kseg.segment.sidecar.index import OffsetIndex
+from kseg.segment.state.offset_map import OffsetMap, batch_row
 
 _NO_BOUNDS = memoryview(array("q"))
 

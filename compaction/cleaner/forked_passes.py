@@ -23,8 +23,6 @@ from kseg.compaction.cleaner.first_pass import OffsetMapBuilder, start_position
 from kseg.compaction.cleaner.latest_offsets import LatestOffsets, fastest_lookup
 from kseg.compaction.cleaner.log_cuts import Cut, middle, parts, within
 from kseg.compaction.cleaner.new_log import NewLog, RowNotes, WrittenPart
-from kseg.compaction.cleaner.offset_map import KeyLookup, OffsetMap
-from kseg.compaction.cleaner.options import SLOT_BYTES
 from kseg.compaction.cleaner.passes import (
     LocalPasses,
     LogBeingCleaned,
@@ -44,6 +42,7 @@ from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 from kseg.segment.memory import shared_memory
 from kseg.segment.sidecar.txn_index import AbortedTxn
+from kseg.segment.state.offset_map import SLOT_BYTES, KeyLookup, OffsetMap
 from kseg.segment.values import dataclass
 
 

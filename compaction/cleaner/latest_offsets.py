@@ -13,12 +13,12 @@ costs more than it gains.
 from array import array
 from bisect import bisect_left
 
-from kseg.compaction.cleaner.offset_map import KeyLookup, OffsetMap
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.kernel import key_exchange as R
 from kseg.segment.memory import PrivateMemory
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk
+from kseg.segment.state.offset_map import KeyLookup, OffsetMap
 
 _MAX_BITMAP_BYTES = 32 << 20
 _MIN_SHARE = 16  # of the slots, one in so many is taken

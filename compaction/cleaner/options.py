@@ -10,6 +10,7 @@ from kseg.change.run.shared_run import SharedRun
 from kseg.segment import layout as L
 from kseg.segment.errors import UsageError
 from kseg.segment.partition.topic_settings import SettingsByPath
+from kseg.segment.state.offset_map import SLOT_BYTES
 from kseg.segment.state.producer import DEFAULT_EXPIRATION_MS
 from kseg.segment.values import dataclass
 
@@ -17,7 +18,6 @@ DAY_MS = 86_400_000
 DEFAULT_SEGMENT_BYTES = 1 << 30
 DEFAULT_MAP_BYTES = 128 << 20
 LOAD_FACTOR = 0.9  # Kafka's log.cleaner.io.buffer.load.factor
-SLOT_BYTES = 24
 
 
 class Damaged(StrEnum):

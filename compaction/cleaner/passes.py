@@ -14,7 +14,6 @@ from kseg.compaction.cleaner.cleaner_totals import PassTotals
 from kseg.compaction.cleaner.first_pass import OffsetMapBuilder
 from kseg.compaction.cleaner.latest_offsets import LatestOffsets, fastest_lookup
 from kseg.compaction.cleaner.log_cuts import Cut, middle, parts, within
-from kseg.compaction.cleaner.offset_map import KeyLookup, OffsetMap
 from kseg.compaction.cleaner.options import CleanSettings
 from kseg.compaction.cleaner.rewrite_group import GroupRewriter, skip_group
 from kseg.compaction.cleaner.second_pass import SegmentCleaner
@@ -24,6 +23,7 @@ from kseg.compaction.cleaner.segments import CleanerSegment, aborted_in, floor_a
 from kseg.compaction.cleaner.top_keys import KeySketch, TopKey, heaviest
 from kseg.segment.findings import Finding
 from kseg.segment.sidecar.txn_index import AbortedTxn
+from kseg.segment.state.offset_map import KeyLookup, OffsetMap
 from kseg.segment.values import dataclass
 
 

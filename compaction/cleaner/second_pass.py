@@ -17,7 +17,6 @@ from kseg.compaction.cleaner.active_producers import LastRecords
 from kseg.compaction.cleaner.cleaned_transactions import Transactions
 from kseg.compaction.cleaner.cleaner_totals import PassTotals
 from kseg.compaction.cleaner.new_log import Buffers, NewLog, Rules
-from kseg.compaction.cleaner.offset_map import KeyLookup
 from kseg.compaction.cleaner.options import CleanSettings
 from kseg.compaction.cleaner.segment_reader import control_kind, headers, outside, problem_of, tables
 from kseg.compaction.cleaner.segments import CleanerSegment
@@ -31,6 +30,7 @@ from kseg.segment.kernel import filter_batches as W
 from kseg.segment.kernel import key_verdicts as K
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk, Decoder
 from kseg.segment.sidecar.txn_index import AbortedTxn
+from kseg.segment.state.offset_map import KeyLookup
 
 
 class SegmentCleaner:

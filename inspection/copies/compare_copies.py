@@ -12,18 +12,19 @@ The verdict is the most serious one that applies to a pair:
     repacked      the same records in other batches: another codec, level or size of batches
     same          the same batches
 
-and `only-in-a`, `only-in-b` if one copy has no such partition. The cleaner's checkpoints of both data directories decide which gaps a cleaning explains: a
-replica that was fetched from a cleaned one has its gaps without a cleaning of its own. Without such a checkpoint gaps are attributed to a cleaning.
+and `only-in-a`, `only-in-b` if one copy has no such partition. What explains a gap: `gap_causes`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import field
 
 from kseg.inspection.copies.copy_batches import CopyBatches, OffsetSpan
 from kseg.inspection.copies.copy_pairs import CopyPair, LogTarget
-from kseg.inspection.copies.log_comparison import LogComparison, Missing
+from kseg.inspection.copies.copy_stretches import Compared, CopyCounts, compared_in_stretches, result_of
+from kseg.inspection.copies.gap_causes import GapCauses, GapJudge
+from kseg.inspection.copies.log_comparison import LogComparison
+from kseg.inspection.copies.record_stream import Missing
 from kseg.jobs.events import Advance, Event, Row
-from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import PartitionState, Role
@@ -65,18 +66,24 @@ class PairPicture:
 
 @dataclass(slots=True)
 class _Copy:
-    """One side of a comparison."""
+    """One side of a comparison. causes: why it lacks records, None where it does not."""
 
     target: LogTarget
     log: PartitionLog
-    batches: CopyBatches
     start_offset: int
-    checkpoints: Mapping[Role, int | None] = field(default_factory=dict)
-    told_bytes: int = 0
+    checkpoints: Mapping[Role, int | None]
+    damaged: Sequence[OffsetSpan] = ()
+    damaged_bytes: int = 0
+    counts: CopyCounts = field(default_factory=lambda: CopyCounts(Missing(0), 0, 0, 0))
+    causes: GapCauses | None = None
 
     @property
     def end_offset(self) -> int:
-        return max(self.batches.end_offset, self.start_offset)
+        return max(self.counts.end_offset, self.start_offset)
+
+    def ranges(self, cause: str) -> Sequence[OffsetSpan]:
+        found: Sequence[OffsetSpan] = () if self.causes is None else getattr(self.causes, cause).ranges
+        return found
 
 
 def compare_copies(pair: CopyPair, _options: object) -> Iterator[Event]:
@@ -91,17 +98,16 @@ def compare_copies(pair: CopyPair, _options: object) -> Iterator[Event]:
                     f"{log.directory} is a log of Kafka 0.7, which kseg diff does not compare"
                 )
         a, b = _opened(pair.a, log_a), _opened(pair.b, log_b)
-        try:
-            comparison = LogComparison(a.batches, b.batches, max(a.start_offset, b.start_offset))
-            for _ in comparison.run():
-                yield from _advances(a, b)
-            yield from _advances(a, b)
-        finally:
-            a.batches.close()
-            b.batches.close()
+        start = max(a.start_offset, b.start_offset)
+        found = yield from compared_in_stretches((pair.a, pair.b), start, pair.jobs)
+        if found is None:
+            found = yield from _compared(a, b, start)
+        a.counts, b.counts = found.a, found.b
+        yield from _causes(a, b, start)
+        yield from _causes(b, a, start)
         yield from log_a.findings
         yield from log_b.findings
-        yield _row(pair, a, b, comparison)
+        yield _row(pair, a, b, found)
 
 
 def _opened(target: LogTarget, log: PartitionLog) -> _Copy:
@@ -110,16 +116,41 @@ def _opened(target: LogTarget, log: PartitionLog) -> _Copy:
     if log.log_dir is not None and name is not None and name.state is PartitionState.LIVE:
         state = read_log_dir_state(log.log_dir)
         checkpoints = {role: state.offset(role, name.topic, name.partition) for role in state.checkpoints}
-    start = log.start_offset
-    return _Copy(target, log, CopyBatches(log), start, checkpoints)
+    return _Copy(target, log, log.start_offset, checkpoints)
 
 
-def _advances(*copies: _Copy) -> Iterator[Advance]:
-    for copy in copies:
-        more = copy.batches.read_bytes - copy.told_bytes
-        if more:
-            copy.told_bytes += more
-            yield Advance(copy.target.path, more)
+def _compared(a: _Copy, b: _Copy, start_offset: int) -> Generator[Advance, None, Compared]:
+    """The result of going through both logs in order; meanwhile the progress."""
+    of_a, of_b = CopyBatches(a.log), CopyBatches(b.log)
+    told = [0, 0]
+    try:
+        comparison = LogComparison(of_a, of_b, start_offset)
+        for _ in comparison.run():
+            for number, (copy, batches) in enumerate(((a, of_a), (b, of_b))):
+                more = batches.read_bytes - told[number]
+                if more:
+                    told[number] = batches.read_bytes
+                    yield Advance(copy.target.path, more)
+    finally:
+        of_a.close()
+        of_b.close()
+    for copy, batches in ((a, of_a), (b, of_b)):
+        copy.damaged, copy.damaged_bytes = batches.damaged, batches.damaged_bytes
+    return result_of(comparison, of_a, of_b)
+
+
+def _causes(copy: _Copy, other: _Copy, start_offset: int) -> Iterator[Event]:
+    """Find out why a copy lacks records. The cleaner's checkpoints of both count: a replica that was fetched from a cleaned one has its gaps without
+    a cleaning of its own."""
+    if not copy.counts.missing.records:
+        return
+    cleaned = [each.checkpoints[Role.CLEANER_OFFSETS] or 0 for each in (copy, other) if Role.CLEANER_OFFSETS in each.checkpoints]  # fmt: skip
+    judge = GapJudge(other.target, copy.target, start_offset, copy.damaged, max(cleaned, default=None))
+    for step in judge.run():
+        if step is None:
+            yield Advance(copy.target.path, 0)
+        else:
+            copy.causes = step
 
 
 def _alone(pair: CopyPair) -> Row:
@@ -147,20 +178,18 @@ def _alone(pair: CopyPair) -> Row:
     )
 
 
-def _row(pair: CopyPair, a: _Copy, b: _Copy, found: LogComparison) -> Row:
+def _row(pair: CopyPair, a: _Copy, b: _Copy, found: Compared) -> Row:
     start, end = max(a.start_offset, b.start_offset), min(a.end_offset, b.end_offset)
-    damaged_in_a, lost_in_a, cleaned_in_a = _sorted_out(found.missing_in_a, a, b)
-    damaged_in_b, lost_in_b, cleaned_in_b = _sorted_out(found.missing_in_b, b, a)
     epochs_at = _epochs_differ_at(
         a.log, b.log, start, end if found.differs_at is None else found.differs_at + 1
     )
     verdict = _verdict(
         diverged=found.differs_at is not None,
-        damaged=bool(a.batches.damaged_bytes or b.batches.damaged_bytes or damaged_in_a or damaged_in_b)
+        damaged=any(copy.damaged_bytes or copy.ranges("damaged") for copy in (a, b))
         or any(each.id == "unreadable-file" for log in (a.log, b.log) for each in log.findings),
-        missing=bool(lost_in_a or lost_in_b),
+        missing=bool(a.ranges("lost") or b.ranges("lost")),
         epochs=found.epochs_differ_at is not None or epochs_at is not None,
-        compacted=bool(cleaned_in_a or cleaned_in_b),
+        compacted=bool(a.ranges("cleaned") or b.ranges("cleaned")),
         behind=a.end_offset != b.end_offset,
         trimmed=a.start_offset != b.start_offset,
         repacked=bool(found.repacked_batches),
@@ -178,52 +207,33 @@ def _row(pair: CopyPair, a: _Copy, b: _Copy, found: LogComparison) -> Row:
         "same_batches": found.same_batches,
         "repacked_batches": found.repacked_batches,
         "same_topic_id": None if None in ids else ids[0] == ids[1],
-        "a": _of_copy(a, found.missing_in_a, cleaned_in_a, lost_in_a, damaged_in_a),
-        "b": _of_copy(b, found.missing_in_b, cleaned_in_b, lost_in_b, damaged_in_b),
+        "a": _of_copy(a),
+        "b": _of_copy(b),
     }
-    pictures = (_drawn(a, found.missing_in_a), _drawn(b, found.missing_in_b))
-    return Row(values, PairPicture(pair.name, verdict, *pictures, found.differs_at))
+    return Row(values, PairPicture(pair.name, verdict, _drawn(a), _drawn(b), found.differs_at))
 
 
 def _verdict(**facts: bool) -> str:
     return next((verdict for verdict in VERDICTS if facts.get(verdict)), "same")
 
 
-def _sorted_out(
-    missing: Missing, copy: _Copy, other: _Copy
-) -> tuple[list[OffsetSpan], list[OffsetSpan], list[OffsetSpan]]:
-    """Classify the gaps of a copy: damaged, missing without a reason, and removed by a cleaning."""
-    known = [each.checkpoints[Role.CLEANER_OFFSETS] or 0 for each in (copy, other) if Role.CLEANER_OFFSETS in each.checkpoints]  # fmt: skip
-    cleaned_to = max(known) if known else L.INT64_MAX
-    damaged, lost, cleaned = list[OffsetSpan](), list[OffsetSpan](), list[OffsetSpan]()
-    for each in missing.ranges:
-        if copy.batches.is_damaged_in(each):
-            damaged.append(each)
-        else:
-            (cleaned if each.first < cleaned_to else lost).append(each)
-    return damaged, lost, cleaned
-
-
-def _of_copy(
-    copy: _Copy,
-    missing: Missing,
-    cleaned: Sequence[OffsetSpan],
-    lost: Sequence[OffsetSpan],
-    damaged: Sequence[OffsetSpan],
-) -> dict[str, object]:
+def _of_copy(copy: _Copy) -> dict[str, object]:
+    counts = copy.counts
     return {
         "path": copy.target.path,
         "log_start_offset": copy.start_offset,
         "log_end_offset": copy.end_offset,
         "high_watermark": copy.checkpoints.get(Role.HIGH_WATERMARKS),
         "segments": len(copy.log.segments),
-        "batches": copy.batches.batches,
-        "bytes": copy.batches.read_bytes,
-        "damaged_bytes": copy.batches.damaged_bytes,
-        "records_missing": missing.records,
-        "cleaned": _pairs(cleaned),
-        "missing": _pairs(lost),
-        "damaged": _pairs(damaged),
+        "batches": counts.batches,
+        "bytes": counts.read_bytes,
+        "damaged_bytes": copy.damaged_bytes,
+        "records_missing": counts.missing.records,
+        "records_cleaned": 0 if copy.causes is None else copy.causes.cleaned.records,
+        "records_lost": 0 if copy.causes is None else copy.causes.lost.records,
+        "cleaned": _pairs(copy.ranges("cleaned")),
+        "missing": _pairs(copy.ranges("lost")),
+        "damaged": _pairs(copy.ranges("damaged")),
     }
 
 
@@ -231,11 +241,11 @@ def _pairs(ranges: Sequence[OffsetSpan]) -> list[list[int]]:
     return [[each.first, each.last] for each in ranges]
 
 
-def _drawn(copy: _Copy, missing: Missing) -> CopyPicture:
+def _drawn(copy: _Copy) -> CopyPicture:
     segments = [segment.base_offset for segment in copy.log.segments[:_SEGMENTS_DRAWN]]
     end = copy.end_offset
-    damaged = [OffsetSpan(each.first, min(each.last, max(each.first, end))) for each in copy.batches.damaged]
-    return CopyPicture(copy.start_offset, end, segments, damaged, missing.ranges)
+    damaged = [OffsetSpan(each.first, min(each.last, max(each.first, end))) for each in copy.damaged]
+    return CopyPicture(copy.start_offset, end, segments, damaged, copy.counts.missing.ranges)
 
 
 # --- what lies beside the log

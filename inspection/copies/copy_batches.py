@@ -6,8 +6,11 @@ neighbours counts as damaged too, and one of an unknown magic.
 """
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Generator
+from typing import NamedTuple
 
+from kseg.jobs.log_splitting import CannotSplit
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.errors import UnreadableInput
@@ -18,8 +21,8 @@ from kseg.segment.partition.header_walk import is_plausible
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.scanning.damage import Damage
-from kseg.segment.scanning.damage_findings import damage_finding
-from kseg.segment.scanning.decode import Decoder
+from kseg.segment.scanning.damage_findings import damage_finding, undecodable
+from kseg.segment.scanning.decode import Decoder, Problem
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.values import dataclass
 
@@ -37,28 +40,37 @@ class OffsetSpan:
         return self.first <= other.last and other.first <= self.last
 
 
-@dataclass(frozen=True, slots=True)
-class CopiedBatch:
-    """A valid batch. data: its bytes. The other fields are those of its header."""
+class LogPlace(NamedTuple):
+    """Where a batch begins. segment: the number of its segment in the log."""
 
-    data: bytes
-    base_offset: int
-    last_offset: int
-    magic: int
-    attributes: int
-    leader_epoch: int
-    producer_id: int
-    producer_epoch: int
+    segment: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogStretch:
+    """A part of a log between two batches, None for the ends of the log. It holds the offsets from `first_offset` to before `stop_offset`."""
+
+    start: LogPlace | None = None
+    stop: LogPlace | None = None
+    first_offset: int = 0
+    stop_offset: int | None = None
+
+
+_WHOLE = LogStretch()
 
 
 class CopyBatches:
-    """A cursor over the valid batches of a log. table, row: where it is; view: the bytes of that segment. batches: passed so far. damaged: offsets that
-    cannot be read, in order. read_bytes: of the log, so far. Call `close` at the end."""
+    """A cursor over the valid batches of a log, or of a stretch of it. table, row: where it is; view: the bytes of that segment. batches: passed so far.
+    damaged: offsets that cannot be read, in order. read_bytes: of the log, so far. Call `close` at the end. Raises CannotSplit where no batch ends at the
+    end of the stretch."""
 
-    def __init__(self, log: PartitionLog) -> None:
+    def __init__(self, log: PartitionLog, stretch: LogStretch = _WHOLE) -> None:
         self._log = log
+        self._stretch = stretch
         self._blocks = self._walk()
-        self._last_offset = -1
+        self._last_offset = stretch.first_offset - 1
+        self._segment: LogSegment | None = None
         self._file: MappedFile | None = None
         self.table = Columns(C.BATCH_WIDTH, 1)
         self.row = 0
@@ -88,14 +100,10 @@ class CopyBatches:
     def at(self, field: int) -> int:
         return self.table.at(field, self.row)
 
-    def batch(self) -> CopiedBatch:
-        """The batch at the cursor, with a copy of its bytes."""
-        position = self.at(C.POSITION)
-        return CopiedBatch(
-            bytes(self.view[position : position + self.at(C.SIZE)]),
-            *map(self.at, (C.BASE_OFFSET, C.LAST_OFFSET, C.MAGIC, C.ATTRIBUTES)),
-            *map(self.at, (C.LEADER_EPOCH, C.PRODUCER_ID, C.PRODUCER_EPOCH)),
-        )
+    def rows_to(self, offset: int) -> int:
+        """How many of the remaining rows end at or before this offset, at least one."""
+        ends = self.table.column(C.LAST_OFFSET)
+        return max(1, bisect_right(ends, offset, self.row) - self.row)
 
     def advance(self, rows: int) -> None:
         """Advance by this many rows, at most `left`."""
@@ -104,10 +112,11 @@ class CopyBatches:
         if self.row >= self.table.count:
             self._load()
 
-    def drain(self) -> None:
-        """Advance to the end."""
-        while not self.is_done:
-            self.advance(self.left)
+    @property
+    def covers_to(self) -> int:
+        """Up to which offset the copy can be said to have a record or not, once the cursor is at the end."""
+        stop = self._stretch.stop_offset
+        return self._last_offset if stop is None else stop - 1
 
     def is_damaged_in(self, offsets: OffsetSpan) -> bool:
         return any(each.meets(offsets) for each in self.damaged)
@@ -124,20 +133,30 @@ class CopyBatches:
             self.table = table
 
     def _walk(self) -> Generator[Columns, None, None]:
-        for segment in self._log.segments:
+        start, stop = self._stretch.start or LogPlace(0, 0), self._stretch.stop
+        segments = self._log.segments
+        for number in range(start.segment, len(segments) if stop is None else stop.segment + 1):
+            segment = segments[number]
+            first = start.position if number == start.segment else 0
+            until = None if stop is None or number < stop.segment else stop.position
+            if until == 0:
+                return
             try:
-                yield from self._of_segment(segment)
+                yield from self._of_segment(segment, first, until)
             except UnreadableInput as error:
                 self._log.report(Finding("unreadable-file", segment.path, str(error)))
                 self._damage(self._last_offset + 1, segment.next_base_offset)
             finally:
                 self._release()
 
-    def _of_segment(self, segment: LogSegment) -> Generator[Columns, None, None]:
+    def _of_segment(
+        self, segment: LogSegment, start: int, until: int | None
+    ) -> Generator[Columns, None, None]:
         self._file = file = MappedFile(segment.path)
+        self._segment = segment
         scanner = Scanner.over(file, segment.base_offset, next_base=segment.following_base)
-        walked = 0
-        for block in scanner.blocks():
+        walked = start
+        for block in scanner.blocks(start, until=until):
             if isinstance(block, Damage):
                 self._report(segment, block)
                 walked = block.position + block.length
@@ -154,7 +173,9 @@ class CopyBatches:
                 yield table
             self.read_bytes += passed - walked
             walked = passed
-        self.read_bytes += file.size_bytes - walked
+        if until is not None and walked != until:
+            raise CannotSplit(segment.path)
+        self.read_bytes += (file.size_bytes if until is None else until) - walked
 
     def _release(self) -> None:
         if self._file is not None:
@@ -182,7 +203,7 @@ class CopyBatches:
 
     def _in_order(self, segment: LogSegment, table: Columns) -> Columns:
         """The table without batches whose offsets contradict their neighbours or whose magic is unknown. It is the same table where there is none."""
-        stop = segment.next_base_offset
+        stop = segment.next_base_offset if self._stretch.stop_offset is None else self._stretch.stop_offset
         if is_plausible(table, self._last_offset) and (
             stop is None or table.at(C.LAST_OFFSET, table.count - 1) < stop
         ):
@@ -212,6 +233,13 @@ class CopyBatches:
             column = table.column(field)
             rest.column(field)[:] = memoryview(array("q", [column[row] for row in kept]))
         return rest
+
+    def report_undecodable(self, table: Columns, problem: Problem) -> None:
+        """Report a batch of the table with a valid checksum whose records cannot be decoded."""
+        assert self._segment is not None
+        self._log.report(undecodable(self._segment.path, table, problem))
+        self.damaged_bytes += table.at(C.SIZE, problem.row)
+        self._damage(table.at(C.BASE_OFFSET, problem.row), table.at(C.LAST_OFFSET, problem.row) + 1)
 
     def _reject(self, segment: LogSegment, table: Columns, row: int, finding_id: str, said: str) -> None:
         """Report a batch with a valid checksum whose other fields are altered."""

@@ -1,11 +1,12 @@
 """Pair the directories of one copy with those of the other.
 
 Partitions of data directories are paired by name; a single partition directory (or segment file) is compared with the other one whatever both are called,
-so that `orders-0` can be compared with `orders-0.before`.
+so that `orders-0` can be compared with `orders-0.before`, and with the partition of its name where the other path is a data directory.
 """
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kseg.segment.errors import UsageError
 from kseg.segment.partition.directory import own_partition_name
@@ -25,11 +26,12 @@ LogTarget = FileTarget | PartitionTarget
 
 @dataclass(frozen=True, slots=True)
 class CopyPair:
-    """Two copies of a partition; None for a missing one. name: `topic-partition`, or the name of the directory."""
+    """Two copies of a partition; None for a missing one. name: `topic-partition`, or the name of the directory. jobs: processes for the pair."""
 
     name: str
     a: LogTarget | None
     b: LogTarget | None
+    jobs: int = 1
 
     @property
     def targets(self) -> tuple[LogTarget, ...]:
@@ -41,9 +43,16 @@ class CopyPair:
         return self.targets[0].path
 
 
-def pair_up(paths: Sequence[str], targets: Sequence[Target], *, is_narrowed: bool) -> list[CopyPair]:
-    """The pairs by name. paths: A and B. targets: what both expand to. is_narrowed: only some partitions were asked for, so a copy may have none of them.
-    Raises UsageError, and UnreadableInput where a copy holds nothing of Kafka's."""
+def pair_up(
+    paths: Sequence[str], targets: Sequence[Target], *, is_narrowed: bool, jobs: int = 1
+) -> list[CopyPair]:
+    """The pairs by name; a single one has all the jobs for itself. paths: A and B. targets: what both expand to. is_narrowed: only some partitions were
+    asked for, so a copy may have none of them. Raises UsageError, and UnreadableInput where a copy holds nothing of Kafka's."""
+    pairs = _paired(paths, targets, is_narrowed=is_narrowed)
+    return [replace(pairs[0], jobs=jobs)] if len(pairs) == 1 else pairs
+
+
+def _paired(paths: Sequence[str], targets: Sequence[Target], *, is_narrowed: bool) -> list[CopyPair]:
     roots = [os.path.join(places.given(path), "") for path in paths]
     if roots[0] == roots[1] or _is_same(paths):
         raise UsageError("A and B are the same directory: kseg diff compares two copies")
@@ -56,8 +65,17 @@ def pair_up(paths: Sequence[str], targets: Sequence[Target], *, is_narrowed: boo
     for path, side in zip(paths, sides, strict=True):
         if not side and not is_narrowed:
             resolve_targets([path])  # says why there is nothing
-    if len(sides[0]) == len(sides[1]) == 1 and all(map(_is_alone, roots, sides)):
+    alone = [len(side) == 1 and _is_alone(root, side) for root, side in zip(roots, sides, strict=True)]
+    if all(alone):
         return [CopyPair(_name(sides[0][0]), sides[0][0], sides[1][0])]
+    for own, other, path in ((0, 1, paths[1]), (1, 0, paths[0])):
+        if alone[own]:  # one partition, and a directory in which it is to be found
+            name = _name(sides[own][0])
+            sides[other][:] = [target for target in sides[other] if _name(target) == name]
+            if not sides[other] and not is_narrowed:
+                raise UsageError(
+                    f"{path} has no {name}, which {paths[own]} is: name the directory to compare it with"
+                )
     a, b = (_by_name(path, side) for path, side in zip(paths, sides, strict=True))
     return [CopyPair(name, a.get(name), b.get(name)) for name in sorted(a.keys() | b.keys(), key=_order)]
 

@@ -2,57 +2,57 @@
 
 1. Where both cursors are at the same batches (offsets, checksum, size), whole runs are compared as bytes, except partition leader epochs.
 2. A batch with none of its offsets in the other copy is missing there.
-3. Different batches that overlap are collected up to an offset where a batch ends in both copies, and compared record by record.
+3. Different batches that overlap are decoded and compared record by record (`kernel.compare_records`), up to the next batch that both have.
 4. The copies diverge at the first offset where their records differ. The rest is only checked for damage.
 
 Only offsets that both copies can have are compared: from the later log start to the earlier end.
 """
 
+from array import array
 from collections.abc import Iterator
 
-from kseg.inspection.copies.compared_records import compare_records
-from kseg.inspection.copies.copy_batches import RANGES_TOLD, CopiedBatch, CopyBatches, OffsetSpan
+from kseg.inspection.copies.copy_batches import RANGES_TOLD, CopyBatches
+from kseg.inspection.copies.record_stream import Missing, RecordStream, TakeGaps
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import compare_records as K
+from kseg.segment.scanning.decode import Chunk
 
 _COMPARED_AT_ONCE_BYTES = 1 << 20
-_STRETCH_BYTES = 64 << 20  # of batches that overlap and end at different offsets
+_LONGEST_RUN = 256  # batches of A
 _ALIKE = (C.BASE_OFFSET, C.LAST_OFFSET, C.CRC, C.SIZE, C.MAGIC)
 _BEHIND_LEADER_EPOCH, _BEHIND_LEGACY_SIZE = L.MAGIC_POSITION, L.ENTRY_OVERHEAD
 
 
-class Missing:
-    """Offsets of records that one copy has and the other has not, gathered into ranges; the first so many ranges are kept."""
-
-    def __init__(self) -> None:
-        self.ranges: list[OffsetSpan] = []
-        self.records = 0
-        self.last: int | None = None
-
-    def add(self, first: int, last: int, records: int) -> None:
-        self.records += records
-        if self.ranges and self.last is not None and self.last + 1 == first:
-            self.ranges[-1] = OffsetSpan(self.ranges[-1].first, last)
-        elif len(self.ranges) < RANGES_TOLD:
-            self.ranges.append(OffsetSpan(first, last))
-        else:
-            return
-        self.last = last
-
-
 class LogComparison:
     """start_offset: where both copies have begun. After `run`: differs_at, the offset where they diverge; epochs_differ_at, the first offset that
-    batches of both give another leader epoch; same_batches, and repacked_batches of A that hold the same records in other batches;
-    missing_in_a, missing_in_b. to_offset: behind the last offset that was compared."""
+    batches of both give another leader epoch; same_batches, and repacked_batches: of A, whose records B has in other batches;
+    missing_in_a, missing_in_b. take_gaps: takes the records that A and that B does not have, and is called with batches that lie whole in such a gap
+    too, decoded; without it those count by their headers."""
 
-    def __init__(self, a: CopyBatches, b: CopyBatches, start_offset: int) -> None:
+    def __init__(
+        self,
+        a: CopyBatches,
+        b: CopyBatches,
+        start_offset: int,
+        take_gaps: tuple[TakeGaps, TakeGaps] | None = None,
+    ) -> None:
         self._a, self._b = a, b
         self._start = start_offset
         self.differs_at: int | None = None
         self.epochs_differ_at: int | None = None
-        self.same_batches = self.repacked_batches = 0
-        self.missing_in_a, self.missing_in_b = Missing(), Missing()
-        self._carried: tuple[list[CopiedBatch], list[CopiedBatch]] = [], []
+        self.same_batches = 0
+        self.missing_in_a, self.missing_in_b = Missing(RANGES_TOLD), Missing(RANGES_TOLD)
+        self._decodes_gaps = take_gaps is not None
+        take_a, take_b = take_gaps or (self._gap_in_a, self._gap_in_b)
+        self._records_a, self._records_b = RecordStream(a, take_b), RecordStream(b, take_a)
+        self._state = memoryview(array("q", bytes(8 * K.S_WIDTH)))
+        self._state[K.S_FIRST], self._state[K.S_LAST], self._state[K.S_EPOCHS] = start_offset, L.INT64_MAX, -1
+
+    @property
+    def repacked_batches(self) -> int:
+        return self._state[K.S_WHOLE]
 
     def run(self) -> Iterator[None]:
         """Compare the copies. Yields from time to time, so that the caller can report progress."""
@@ -60,22 +60,37 @@ class LogComparison:
             while not copy.is_done and copy.at(C.LAST_OFFSET) < self._start:
                 copy.advance(1)
         steps = 0
-        while self.differs_at is None and not (self._a.is_done or self._b.is_done):
-            same = 0 if any(self._carried) else self._same_run()
-            if same:
-                self.same_batches += same
-                self._a.advance(same)
-                self._b.advance(same)
-                yield
-            else:
-                self._settle()
+        while self.differs_at is None and self._step():
             steps += 1
-            if steps % 1024 == 0:
+            if steps % 256 == 0:
                 yield
         for copy in (self._a, self._b):
             while not copy.is_done:
                 copy.advance(copy.left)
                 yield
+
+    def _step(self) -> bool:
+        """Compare some batches; False when one of the copies is at its end."""
+        if self._records_a.chunk is not None or self._records_b.chunk is not None:
+            self._compare_records()
+            return True
+        a, b = self._a, self._b
+        if a.is_done and b.is_done:
+            return False
+        if a.is_done or b.is_done:
+            return self._only_one_goes_on()
+        same = self._same_run()
+        if same:
+            self.same_batches += same
+            a.advance(same)
+            b.advance(same)
+        elif a.at(C.LAST_OFFSET) < b.at(C.BASE_OFFSET):
+            self._only_one_has(a)
+        elif b.at(C.LAST_OFFSET) < a.at(C.BASE_OFFSET):
+            self._only_one_has(b)
+        else:
+            self._open_run()
+        return True
 
     # --- batches that are the same
 
@@ -130,73 +145,104 @@ class LogComparison:
         if self.epochs_differ_at is None:
             self.epochs_differ_at = offset
 
-    # --- others
+    # --- batches that only one has
 
-    def _settle(self) -> None:
-        a, b = self._a, self._b
-        if any(self._carried):
-            self._compare_stretch()
-        elif a.at(C.LAST_OFFSET) < b.at(C.BASE_OFFSET):
-            self._only_one_has(a, self.missing_in_b)
-        elif b.at(C.LAST_OFFSET) < a.at(C.BASE_OFFSET):
-            self._only_one_has(b, self.missing_in_a)
+    def _only_one_goes_on(self) -> bool:
+        """The other copy is at its end: what it could still have is missing there, and it is behind with the rest. False for that."""
+        holder, other = (self._b, self._a) if self._a.is_done else (self._a, self._b)
+        if holder.at(C.BASE_OFFSET) > other.covers_to:
+            return False
+        if holder.at(C.LAST_OFFSET) <= other.covers_to:
+            self._only_one_has(holder)
         else:
-            self._compare_stretch()
+            stream = self._records_b if holder is self._b else self._records_a
+            stream.open(1)
+            stream.flag_rest(self._start, other.covers_to)
+        return True
 
-    def _only_one_has(self, holder: CopyBatches, missing: Missing) -> None:
-        first, last = holder.at(C.BASE_OFFSET), holder.at(C.LAST_OFFSET)
-        count = holder.at(C.COUNT)
-        if count:  # the cleaner leaves batches without records for their producer's sake
-            missing.add(max(first, self._start), last, count if count > 0 else last - first + 1)
-        holder.advance(1)
+    def _only_one_has(self, holder: CopyBatches) -> None:
+        if not self._decodes_gaps or not holder.at(C.COUNT):
+            first, last = holder.at(C.BASE_OFFSET), holder.at(C.LAST_OFFSET)
+            count = holder.at(C.COUNT)
+            if count:  # the cleaner leaves batches without records for their producer's sake
+                missing = self.missing_in_a if holder is self._b else self.missing_in_b
+                missing.add(max(first, self._start), last, count if count > 0 else last - first + 1)
+            holder.advance(1)
+            return
+        other = self._b if holder is self._a else self._a
+        stream = self._records_b if holder is self._b else self._records_a
+        stream.open(holder.rows_to(other.covers_to if other.is_done else other.at(C.BASE_OFFSET) - 1))
+        stream.flag_rest(self._start, L.INT64_MAX)
 
-    def _compare_stretch(self) -> None:
-        of_a, of_b = self._stretch()
-        a_ends, b_ends = of_a[-1].last_offset, of_b[-1].last_offset
-        # what reaches beyond the end of the other copy is not missing there: that copy is behind
-        stop = min(
-            [ends for ends, copy in ((a_ends, self._a), (b_ends, self._b)) if copy.is_done],
-            default=L.INT64_MAX,
-        )
-        is_cut = any(self._carried)
-        if is_cut:
-            stop = min(a_ends, b_ends)
-        found = compare_records(of_a, of_b, self._start, stop)
-        self._start = self._start if stop == L.INT64_MAX else max(self._start, stop + 1)
-        if found.epochs_differ_at is not None:
-            self._note_epochs(found.epochs_differ_at)
-        self.differs_at = found.differs_at
-        for offset in found.only_in_a:
-            self.missing_in_b.add(offset, offset, 1)
-        for offset in found.only_in_b:
-            self.missing_in_a.add(offset, offset, 1)
-        if found.differs_at is None and not found.only_in_a and not found.only_in_b:
-            self.repacked_batches += len(of_a) - len(self._carried[0])
+    # --- different batches
 
-    def _stretch(self) -> tuple[list[CopiedBatch], list[CopiedBatch]]:
-        """Batches of both from the cursors on, up to an offset where both copies end one, or to one that the other has nothing at. The cursors are behind
-        them then. Where that is too much at a time, the last batch of the longer one is carried over to the next stretch."""
+    def _open_run(self) -> None:
+        """Open batches of both that overlap, up to the next one that both have."""
         a, b = self._a, self._b
-        of_a, of_b = (carried or [_taken(copy)] for carried, copy in zip(self._carried, (a, b), strict=True))
-        self._carried = [], []
-        held = sum(len(batch.data) for batch in (*of_a, *of_b))
-        while of_a[-1].last_offset != of_b[-1].last_offset:
-            is_a_shorter = of_a[-1].last_offset < of_b[-1].last_offset
-            copy, taken, longer = (a, of_a, of_b[-1]) if is_a_shorter else (b, of_b, of_a[-1])
-            if copy.is_done or copy.at(C.BASE_OFFSET) > longer.last_offset:
-                break
-            if held >= _STRETCH_BYTES:
-                self._carried = ([], [longer]) if is_a_shorter else ([longer], [])
-                break
-            taken.append(_taken(copy))
-            held += len(taken[-1].data)
-        return of_a, of_b
+        rows_a = min(a.left, _LONGEST_RUN)
+        rows_b = b.rows_to(a.table.at(C.LAST_OFFSET, a.row + rows_a - 1))
+        common = set(_identities(b, rows_b))
+        shared = (row for row, identity in enumerate(_identities(a, rows_a)) if row and identity in common)
+        self._open_a(next(shared, rows_a))
+        self._records_b.open(b.rows_to(self._records_a.last_offset))
+
+    def _open_a(self, rows: int) -> None:
+        self._state[K.S_ROW] = -1
+        self._records_a.open(rows)
+
+    def _compare_records(self) -> None:
+        a, b = self._records_a, self._records_b
+        if a.chunk is None:
+            self._reopen(a, self._a, b)
+        elif b.chunk is None:
+            self._reopen(b, self._b, a)
+        if a.chunk is None or b.chunk is None:
+            return
+        state = self._state
+        state[K.S_A], state[K.S_B] = a.row, b.row
+        of_a, of_b = a.chunk.records, b.chunk.records
+        outcome = K.compare_rows(
+            *(a.chunk.body, a.table.cells, a.table.capacity, of_a.cells, of_a.capacity, of_a.count),
+            *(b.chunk.body, b.table.cells, b.table.capacity, of_b.cells, of_b.capacity, of_b.count),
+            *(a.flags, b.flags, state),
+        )
+        a.row, b.row = state[K.S_A], state[K.S_B]
+        if state[K.S_EPOCHS] >= 0:
+            self._note_epochs(state[K.S_EPOCHS])
+        if outcome == K.DIFFERENT:
+            self._diverge(a.chunk, b.chunk)
+        a.skip_exhausted()
+        b.skip_exhausted()
+
+    def _reopen(self, stream: RecordStream, copy: CopyBatches, other: RecordStream) -> None:
+        """The run of one copy has ended, that of the other has not: go on with the batches that reach into it, or let the rest of it be a gap."""
+        if copy.is_done:
+            other.flag_rest(self._start, copy.covers_to)
+        elif copy.at(C.BASE_OFFSET) > other.last_offset:
+            other.flag_rest(self._start, L.INT64_MAX)
+        else:
+            rows = copy.rows_to(other.last_offset)
+            if copy is self._a:
+                self._open_a(rows)
+            else:
+                stream.open(rows)
+
+    def _diverge(self, a: Chunk, b: Chunk) -> None:
+        """Both have a record at the offset at work, and not the same one. What is flagged behind it does not count."""
+        self.differs_at = a.records.at(C.R_OFFSET, self._records_a.row)
+        for stream, chunk in ((self._records_a, a), (self._records_b, b)):
+            stream.row = chunk.records.count
+
+    def _gap_in_a(self, _table: Columns, chunk: Chunk, flags: bytearray) -> None:
+        self.missing_in_a.add_flagged(chunk.records, flags)
+
+    def _gap_in_b(self, _table: Columns, chunk: Chunk, flags: bytearray) -> None:
+        self.missing_in_b.add_flagged(chunk.records, flags)
 
 
-def _taken(copy: CopyBatches) -> CopiedBatch:
-    batch = copy.batch()
-    copy.advance(1)
-    return batch
+def _identities(copy: CopyBatches, rows: int) -> Iterator[tuple[int, ...]]:
+    """What two batches that are the same have in common, for the next so many."""
+    return zip(*(copy.table.column(field)[copy.row : copy.row + rows] for field in _ALIKE), strict=True)
 
 
 def _common(a: memoryview, b: memoryview) -> int:

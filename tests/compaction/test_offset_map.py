@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from kseg.compaction.cleaner.latest_offsets import LatestOffsets, fastest_lookup
-from kseg.compaction.cleaner.offset_map import KeyLookup, OffsetMap
-from kseg.compaction.cleaner.options import SLOT_BYTES, CleanSettings
+from kseg.compaction.cleaner.options import CleanSettings
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import key_verdicts as J
 from kseg.segment.scanning.decode import Chunk
+from kseg.segment.state.offset_map import SLOT_BYTES, KeyLookup, OffsetMap
 from tests.segment.kernel.test_keymap import table_of
 from tests.support.compact_helpers import Topic, clean, records
 

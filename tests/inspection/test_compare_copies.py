@@ -6,14 +6,17 @@ import random
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kseg.inspection.copies import copy_stretches
 from kseg.inspection.copies.compare_copies import compare_copies
 from kseg.inspection.copies.copy_pairs import CopyPair, pair_up
-from kseg.jobs.events import Row
+from kseg.inspection.copies.gap_causes import GapJudge
+from kseg.jobs.events import Advance, Row
 from kseg.segment import layout as L
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.errors import UsageError
@@ -51,7 +54,7 @@ def write(folder: Path, *segments: Sequence[NewBatch], base: int | None = None) 
 def compared(a: Path, b: Path, *, log_dirs: bool = False) -> tuple[dict[str, Any], list[str]]:
     """The row, and the ids of findings."""
     targets = [PartitionTarget(str(path), str(path.parent) if log_dirs else None) for path in (a, b)]
-    events = list(compare_copies(CopyPair(a.name, *targets), None))
+    events = list(compare_copies(CopyPair(a.name, targets[0], targets[1]), None))
     (row,) = [event for event in events if isinstance(event, Row)]
     return dict(row.values), [event.id for event in events if isinstance(event, Finding)]
 
@@ -127,9 +130,7 @@ def test_repacked_and_behind(tmp_path: Path) -> None:
     assert (row["verdict"], row["a"]["records_missing"], row["b"]["records_missing"]) == ("behind", 0, 0)
 
 
-def test_batches_that_never_end_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are compared a stretch at a time, and a batch that reaches into the next one is carried over."""
-    monkeypatch.setattr("kseg.inspection.copies.log_comparison._STRETCH_BYTES", 3000)
+def test_batches_that_never_end_together(tmp_path: Path) -> None:
     shifted = [*batches(0, 5), *batches(5, 300, 10)]
     row = both(tmp_path, batches(0, 305), [*shifted, *batches(300, 305, 5)])
     assert (row["verdict"], row["a"]["records_missing"], row["b"]["records_missing"]) == ("repacked", 0, 0)
@@ -180,6 +181,167 @@ def test_gaps_that_a_cleaning_explains(
     held = sum(len(batch.records) for batch in left)
     assert (row["verdict"], row["b"]["records_missing"], row["differs_at"]) == (verdict, 200 - held, None)
     assert row["a"]["records_missing"] == 0
+
+
+def keyed(offset: int, key: bytes | None, value: bytes | None = b"v") -> Record:
+    return Record(offset, T0 + offset, key, value, ())
+
+
+def packed(records: Sequence[Record], size: int = 4, **fields: Any) -> list[NewBatch]:
+    """Batches of `size` offsets each, as a cleaning leaves them: with the offset ranges that they had."""
+    by_batch: dict[int, list[Record]] = {}
+    for record in records:
+        by_batch.setdefault(record.offset // size, []).append(record)
+    return [
+        NewBatch(
+            records=tuple(kept),
+            base_offset=number * size,
+            last_offset=number * size + size - 1,
+            leader_epoch=0,
+            **fields,
+        )
+        for number, kept in by_batch.items()
+    ]
+
+
+def gaps(tmp_path: Path, whole: Sequence[Record], left: Sequence[Record], **fields: Any) -> dict[str, Any]:
+    """The row of a copy with these records and one with fewer, without a checkpoint of the cleaner."""
+    a = write(tmp_path / "a" / "t-0", packed(whole, **fields), base=0)
+    b = write(tmp_path / "b" / "t-0", packed(left, **fields), base=0)
+    row, findings = compared(a, b)
+    mirrored, _ = compared(b, a)
+    assert findings == [] and mirrored["a"]["missing"] == row["b"]["missing"]
+    end = left[-1].offset // 4 * 4 + 4
+    assert row["b"]["records_missing"] == sum(each.offset < end for each in whole) - len(left)
+    return row
+
+
+@pytest.mark.parametrize("codec", [L.NONE, L.LZ4])
+def test_a_gap_without_a_later_record_of_its_key_is_a_loss(tmp_path: Path, codec: int) -> None:
+    whole = [keyed(at, b"k%d" % (at % 5)) for at in range(40)]
+    last_of_each = [record for record in whole if record.offset >= 35]
+    cleaned = [record for record in whole[:20] if record.offset % 3] + whole[20:]
+    row = gaps(tmp_path / "cleaned", whole, cleaned, codec=codec)
+    assert (row["verdict"], row["b"]["missing"], row["b"]["records_lost"]) == ("compacted", [], 0)
+    row = gaps(
+        tmp_path / "lost",
+        whole,
+        [*whole[:8], *whole[12:33], *last_of_each[:2], *last_of_each[3:]],
+        codec=codec,
+    )
+    assert (row["verdict"], row["b"]["missing"], row["b"]["records_lost"]) == ("missing", [[37, 37]], 1)
+    assert row["b"]["cleaned"] == [[8, 11], [33, 34]]
+
+
+def test_a_later_record_counts_only_in_the_copy_that_lacks_the_earlier_one(tmp_path: Path) -> None:
+    """The other copy has it behind the end of this one: no cleaning of this one can have known it."""
+    whole = [keyed(at, b"k%d" % (at if at < 8 else at - 8)) for at in range(16)]
+    row = gaps(tmp_path, whole, [record for record in whole[:8] if record.offset != 2])
+    assert (row["verdict"], row["b"]["missing"]) == ("missing", [[2, 2]])
+
+
+def test_a_deleted_key_is_cleaned(tmp_path: Path) -> None:
+    """Its value and its tombstone are gone; a value behind the tombstone is not explained by it."""
+    whole = [keyed(at, b"k%d" % at) for at in range(20)]
+    whole[3], whole[9] = keyed(3, b"gone"), keyed(9, b"gone", None)
+    left = [record for record in whole if record.key != b"gone"]
+    row = gaps(tmp_path / "gone", whole, left)
+    assert (row["verdict"], row["b"]["cleaned"]) == ("compacted", [[3, 3], [9, 9]])
+    whole[12] = keyed(12, b"gone")
+    row = gaps(tmp_path / "back", whole, [record for record in whole if record.key != b"gone"])
+    assert (row["verdict"], row["b"]["missing"], row["b"]["cleaned"]) == (
+        "missing",
+        [[12, 12]],
+        [[3, 3], [9, 9]],
+    )
+
+
+def test_records_without_a_key_are_cleaned_where_a_cleaner_was(tmp_path: Path) -> None:
+    whole = [keyed(at, None if at in (5, 6) else b"k") for at in range(12)]
+    left = [record for record in whole if record.key is not None]
+    assert gaps(tmp_path / "alone", whole, left)["b"]["missing"] == [[5, 6]]
+    a, b = tmp_path / "alone" / "a" / "t-0", tmp_path / "alone" / "b" / "t-0"
+    checkpoint(b.parent, "cleaner-offset-checkpoint", "t-0", 12)
+    row, _ = compared(a, b, log_dirs=True)
+    assert (row["verdict"], row["b"]["missing"]) == ("compacted", [])
+
+
+def test_a_full_map_is_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lots = random.Random(5)
+    whole = [
+        keyed(at, b"k%d" % lots.randrange(300), None if lots.random() < 0.2 else b"v") for at in range(2000)
+    ]
+    newest = {record.key: record.offset for record in whole}
+    left = [record for record in whole if record.offset == newest[record.key] or lots.random() < 0.2]
+    lost = {record.offset for record in left if record.value is not None and record.offset % 41 == 0}
+    left = [record for record in left if record.offset not in lost]
+    row = gaps(tmp_path / "one", whole, left)
+    monkeypatch.setattr("kseg.inspection.copies.compare_copies.GapJudge", partial(GapJudge, map_slots=40))
+    again = gaps(tmp_path / "several", whole, left)
+    keys_left = {record.key: record.offset for record in left}
+    tombstones = {each.key: each.offset for each in whole if each.value is None and each not in left}
+    unexplained = {
+        each.offset
+        for each in whole
+        if each not in left
+        and max(keys_left.get(each.key, -1), tombstones.get(each.key, -1) + 1) <= each.offset
+    }
+    found = {at for first, last in row["b"]["missing"] for at in range(first, last + 1)}
+    assert found == unexplained and any(whole[at].offset == newest[whole[at].key] for at in found)
+    for side in ("cleaned", "missing", "records_lost"):
+        assert row["b"][side] == again["b"][side]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_several_processes_say_what_one_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Copies with the same batches, others, gaps, damage or a divergence; cut into stretches by their indexes."""
+    monkeypatch.setattr("kseg.inspection.copies.copy_stretches.STRETCH_BYTES", 2000)
+    lots = random.Random(seed)
+    whole = [keyed(at, b"k%d" % lots.randrange(60), b"v" * lots.randrange(60)) for at in range(1200)]
+    a = packed(whole, lots.choice((1, 5, 8)), codec=lots.choice((0, 3)))
+    kept = [each for each in whole if seed % 3 or lots.random() < 0.6]
+    if seed == 4:
+        kept[700] = replace(kept[700], value=b"other")
+    b = packed(kept[: lots.choice((len(kept), 900))], lots.choice((1, 5, 6)), codec=lots.choice((0, 4)))
+    for name, copy in (("a", a), ("b", b)):
+        folder, cut = tmp_path / name / "t-0", len(copy) // 2
+        write(folder, copy[:cut], base=0)
+        (folder / f"{copy[cut].base_offset:020d}.log").write_bytes(b"".join(map(encode_batch, copy[cut:])))
+        index_by_batches(folder)
+    if seed % 4 == 3:
+        log = max((tmp_path / "b" / "t-0").glob("*.log"))
+        data = bytearray(log.read_bytes())
+        data[len(data) // 2] ^= 1
+        log.write_bytes(data)
+    targets = [PartitionTarget(str(tmp_path / name / "t-0")) for name in "ab"]
+    found = [
+        [
+            event
+            for event in compare_copies(CopyPair("t-0", targets[0], targets[1], jobs=jobs), None)
+            if not isinstance(event, Advance)
+        ]
+        for jobs in (1, 3)
+    ]
+    assert found[0] == found[1]
+    assert len(copy_stretches._stretches((targets[0], targets[1]), 0)) > 3
+
+
+def index_by_batches(folder: Path) -> None:
+    """An offset index with an entry about every 300 bytes."""
+    for log in folder.glob("*.log"):
+        data, at, indexed, entries = log.read_bytes(), 0, 0, b""
+        while at < len(data):
+            if at - indexed >= 300:
+                base, last = (
+                    int.from_bytes(data[at : at + 8], "big"),
+                    int.from_bytes(data[at + 23 : at + 27], "big"),
+                )
+                entries += (base + last - int(log.stem)).to_bytes(4, "big") + at.to_bytes(4, "big")
+                indexed = at
+            at += 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+        log.with_suffix(".index").write_bytes(entries)
 
 
 def test_a_damaged_batch_is_not_a_divergence(tmp_path: Path) -> None:
@@ -274,6 +436,23 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
         paths = [str(outer), str(other)]
         with pytest.raises(UsageError, match=words):
             pair_up(paths, resolve_targets(paths), is_narrowed=False)
+
+
+def test_a_partition_is_compared_with_that_of_its_name(tmp_path: Path) -> None:
+    for path in ("a/t-0", "b/t-0", "b/t-1", "b/u-0"):
+        write(tmp_path / path, batches(0, 20))
+    for paths in (("a/t-0", "b"), ("b", "a/t-0")):
+        both_paths = [str(tmp_path / path) for path in paths]
+        (pair,) = pair_up(both_paths, resolve_targets(both_paths), is_narrowed=False, jobs=2)
+        assert [target.path for target in pair.targets] == [
+            str(tmp_path / path)
+            for path in (("a/t-0", "b/t-0") if paths[0] == "a/t-0" else ("b/t-0", "a/t-0"))
+        ]
+        assert pair.jobs == 2
+    shutil.rmtree(tmp_path / "b" / "t-0")
+    left = [str(tmp_path / "a/t-0"), str(tmp_path / "b")]
+    with pytest.raises(UsageError, match="has no t-0"):
+        pair_up(left, resolve_targets(left), is_narrowed=False)
 
 
 @pytest.mark.parametrize("seed", range(150))

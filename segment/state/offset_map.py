@@ -14,7 +14,6 @@ import os
 from array import array
 from typing import Protocol
 
-from kseg.compaction.cleaner.options import SLOT_BYTES, CleanSettings
 from kseg.segment import header_tables as C
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import key_exchange as R
@@ -24,11 +23,22 @@ from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk
 from kseg.segment.scanning.decompressed_runs import DecompressedRun
 from kseg.segment.values import dataclass
 
+SLOT_BYTES = 24
 _NO_OFFSET_PUT = -1
 _LARGE_BYTES = 64 << 20
 _FIRST_SLOTS, _GROWTH = 4096, 8
 _JOINED = 8192  # rows joined in one call
 _MAX_DOUBLING_BYTES = 128 << 20  # maps up to this may be there beside the one that they grow from, and to
+
+
+class MapLimits(Protocol):
+    """How large a map may become: slots, and keys in them."""
+
+    @property
+    def map_slots(self) -> int: ...
+
+    @property
+    def map_keys(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +70,7 @@ class OffsetMap:
     dirty_bytes: of the log that will go into it. skipped_ranges: ranges of offsets that were not put, in order.
     """
 
-    def __init__(self, settings: CleanSettings, dirty_bytes: int, *, like: "OffsetMap | None" = None) -> None:
+    def __init__(self, settings: MapLimits, dirty_bytes: int, *, like: "OffsetMap | None" = None) -> None:
         """like: hash keys as this map does, so that it can take what is packed here."""
         self._settings = settings
         self._is_large = dirty_bytes > _LARGE_BYTES

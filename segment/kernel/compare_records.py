@@ -1,0 +1,232 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
+"""Compare two tables of records, each of one copy of a log, offset by offset (`inspection.copies.log_comparison`).
+
+Tables are those of `segment.header_tables`, with the table of batches that `R_BATCH` refers to. Compared is every field that a consumer or a
+coordinator sees: timestamp, key, value, headers, and of the batch its producer, its producer's epoch, and whether it is transactional or a
+control batch. `flags` has a byte for each record: 1 for one that the other copy does not have.
+
+`state` (int64): the rows at work in A and B; the first and the last offset that are compared, others are passed over; and the first offset that
+both have in batches of another leader epoch, -1 as long as there is none; and how many batches of A had all of their records in B, after the row of the
+last one with a record in both (-1 for none) and the number of those.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kseg.segment.kernel import buffer_access, keymap_probe
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable, Writable
+
+S_A, S_B, S_FIRST, S_LAST, S_EPOCHS, S_ROW, S_COMMON, S_WHOLE = range(8)
+S_WIDTH = 8
+EXHAUSTED, DIFFERENT = range(2)  # what `compare_rows` says
+
+
+def is_same_field(a: Readable, p: int, b: Readable, q: int, size: int) -> int:
+    n = 0
+    while n < size and a[p + n] == b[q + n]:
+        n = n + 1
+    return 1 if n == size else 0
+
+
+def is_inside(start: int, length: int, size: int) -> int:
+    # whether a field that is not null lies in a buffer of this size
+    return start >= 0 and start <= size - length
+
+
+def are_same_headers(a: Readable, p: int, a_end: int, b: Readable, q: int, b_end: int, count: int) -> int:
+    # `count` headers at p and at q: names and values, however wide their lengths were written
+    fields = 2 * count
+    while fields > 0:
+        packed = buffer_access.varint(a, p, a_end)
+        other = buffer_access.varint(b, q, b_end)
+        p = p + (packed & 15)
+        q = q + (other & 15)
+        length = packed >> 4
+        if packed == 0 or other == 0 or length != other >> 4:
+            return 0
+        if length > 0:
+            if length > a_end - p or length > b_end - q or not is_same_field(a, p, b, q, length):
+                return 0
+            p = p + length
+            q = q + length
+        fields = fields - 1
+    return 1
+
+
+def compare_rows(
+    body_a: Readable,
+    batches_a: Readable,
+    batch_capacity_a: int,
+    records_a: Readable,
+    capacity_a: int,
+    count_a: int,
+    body_b: Readable,
+    batches_b: Readable,
+    batch_capacity_b: int,
+    records_b: Readable,
+    capacity_b: int,
+    count_b: int,
+    flags_a: Writable,
+    flags_b: Writable,
+    state: Writable,
+) -> int:
+    """Go on until one of the tables is exhausted, or the rows at work are different records of one offset."""
+    if 15 * batch_capacity_a > len(batches_a) or 15 * batch_capacity_b > len(batches_b) or len(state) < 8:
+        raise ValueError("a table of batches is smaller than its capacity says")
+    if 12 * capacity_a > len(records_a) or 12 * capacity_b > len(records_b):
+        raise ValueError("a table of records is smaller than its capacity says")
+    if count_a > capacity_a or count_b > capacity_b or count_a > len(flags_a) or count_b > len(flags_b):
+        raise ValueError("there are more records than that")
+    a = state[0]
+    b = state[1]
+    if a < 0 or b < 0:
+        raise ValueError("the rows lie outside the tables")
+    first = state[2]
+    last = state[3]
+    size_a = len(body_a)
+    size_b = len(body_b)
+    bytes_a = buffer_access.bytes_in(body_a)
+    bytes_b = buffer_access.bytes_in(body_b)
+    cells_a = buffer_access.cells_in(records_a)
+    cells_b = buffer_access.cells_in(records_b)
+    table_a = buffer_access.cells_in(batches_a)
+    table_b = buffer_access.cells_in(batches_b)
+    result = 0
+    while a < count_a and b < count_b:
+        offset = cells_a[capacity_a + a]
+        other = cells_b[capacity_b + b]
+        if offset < first or offset > last:
+            a = a + 1
+        elif other < first or other > last:
+            b = b + 1
+        elif offset < other:
+            flags_a[a] = 1
+            a = a + 1
+        elif other < offset:
+            flags_b[b] = 1
+            b = b + 1
+        else:
+            result = 1
+            field = 3
+            while field < 7:
+                length = cells_a[(field + 1) * capacity_a + a]
+                if length != cells_b[(field + 1) * capacity_b + b]:
+                    break
+                if length > 0:
+                    p = cells_a[field * capacity_a + a]
+                    q = cells_b[field * capacity_b + b]
+                    if not is_inside(p, length, size_a) or not is_inside(q, length, size_b):
+                        break
+                    if not is_same_field(bytes_a, p, bytes_b, q, length):
+                        break
+                field = field + 2
+            count = cells_a[8 * capacity_a + a]
+            if field < 7 or count != cells_b[8 * capacity_b + b]:
+                break
+            if cells_a[2 * capacity_a + a] != cells_b[2 * capacity_b + b]:
+                break
+            if cells_a[9 * capacity_a + a] != cells_b[9 * capacity_b + b]:
+                break
+            if count > 0:
+                p = cells_a[7 * capacity_a + a]
+                q = cells_b[7 * capacity_b + b]
+                if p < 0 or q < 0 or not are_same_headers(bytes_a, p, size_a, bytes_b, q, size_b, count):
+                    break
+            row = cells_a[a]
+            at = cells_b[b]
+            if row < 0 or row >= batch_capacity_a or at < 0 or at >= batch_capacity_b:
+                raise ValueError("a record belongs to no batch of the table")
+            # producer id, its epoch, and the bits of transactional and control batches
+            if table_a[11 * batch_capacity_a + row] != table_b[11 * batch_capacity_b + at]:
+                break
+            if table_a[12 * batch_capacity_a + row] != table_b[12 * batch_capacity_b + at]:
+                break
+            if table_a[6 * batch_capacity_a + row] & 48 != table_b[6 * batch_capacity_b + at] & 48:
+                break
+            if state[4] < 0 and table_a[7 * batch_capacity_a + row] != table_b[7 * batch_capacity_b + at]:
+                state[4] = offset
+            if row != state[5]:
+                state[5] = row
+                state[6] = 0
+            state[6] = state[6] + 1
+            if state[6] == table_a[5 * batch_capacity_a + row]:
+                state[7] = state[7] + 1
+            result = 0
+            a = a + 1
+            b = b + 1
+    state[0] = a
+    state[1] = b
+    return result
+
+
+def flag_rest(
+    records: Readable, capacity: int, row: int, count: int, first: int, last: int, flags: Writable
+) -> int:
+    """Flag the records from `row` on whose offsets are `first` to `last`."""
+    if 12 * capacity > len(records) or row < 0 or count > capacity or count > len(flags):
+        raise ValueError("the table of records is too small")
+    while row < count:
+        if records[capacity + row] >= first and records[capacity + row] <= last:
+            flags[row] = 1
+        row = row + 1
+    return 0
+
+
+def flagged_range(
+    records: Readable, capacity: int, row: int, count: int, flags: Readable, bounds: Writable
+) -> int:
+    """The next run of flagged records at or behind `row` whose offsets follow each other: bounds[0] and bounds[1] are its first and its last
+    offset, bounds[2] the number of records. Returns the row behind it; bounds[2] is 0 where there is none."""
+    if 12 * capacity > len(records) or row < 0 or count > capacity or count > len(flags) or len(bounds) < 3:
+        raise ValueError("the table of records is too small")
+    while row < count and flags[row] == 0:
+        row = row + 1
+    bounds[2] = 0
+    while row < count and flags[row] != 0:
+        offset = records[capacity + row]
+        if bounds[2] == 0:
+            bounds[0] = offset
+        elif offset != bounds[1] + 1:
+            break
+        bounds[1] = offset
+        bounds[2] = bounds[2] + 1
+        row = row + 1
+    return row
+
+
+def unflag_superseded(
+    records: Readable,
+    capacity: int,
+    count: int,
+    hashes: Readable,
+    slots: Readable,
+    slot_count: int,
+    by_itself: int,
+    flags: Writable,
+) -> int:
+    """Clear the flag of each keyed record whose key has a higher offset in the map (`keymap`); how many flags remain.
+
+    by_itself: 1 to clear it also where the offset in the map is the record's own.
+    """
+    if 12 * capacity > len(records) or count > capacity or count > len(flags) or 2 * count > len(hashes):
+        raise ValueError("the table of records is too small")
+    if slot_count < 2 or 3 * slot_count > len(slots):
+        raise ValueError("the map is smaller than its capacity says")
+    table = buffer_access.cells_in(slots)
+    remaining = 0
+    row = 0
+    while row < count:
+        if flags[row] != 0:
+            at = 0
+            if records[4 * capacity + row] >= 0:
+                at = keymap_probe.find_slot(table, slot_count, hashes[2 * row], hashes[2 * row + 1])
+                at = table[at + 2]  # one more than the offset, 0 for none
+            if at + by_itself > records[capacity + row] + 1:
+                flags[row] = 0
+            else:
+                remaining = remaining + 1
+        row = row + 1
+    return remaining
