@@ -18,7 +18,7 @@ from kseg.compaction.cleaner.segments import CleanerSegment, Origin
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.errors import Refused
-from kseg.segment.files import read_end, read_small
+from kseg.segment.files import MappedFile, read_end, read_small
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.partition.derived_state import producer_state
@@ -230,7 +230,8 @@ def _used_bytes(path: str | None, kind: type[OffsetIndex] | type[TimeIndex], slo
         return 0
     size_bytes, tail = read_end(path, slot_bytes)
     if not any(tail) and size_bytes:
-        return kind(read_small(path), 0).entries * slot_bytes
+        with MappedFile(path, random_access=True) as file:  # 10 MiB of zeros where it is preallocated
+            return kind(file.sparse_view, 0, need=file.need).entries * slot_bytes
     return size_bytes // slot_bytes * slot_bytes
 
 
