@@ -20,7 +20,7 @@ from kseg.cli.options import default_jobs, key_bytes
 from kseg.cli.registry import COMMANDS, function_of, module_of
 from kseg.cli.typer_app import help_text
 from kseg.segment.errors import UsageError
-from kseg.segment.quantities import read_duration, read_size, read_time
+from kseg.segment.quantities import read_time
 from tests.support.paths import ROOT
 
 SAMPLES = {
