@@ -77,7 +77,8 @@ def _scan_removed(
 ) -> tuple[int, int | None, int | None, Damage | None, int | None]:
     """(valid batches from `position` on, the least and largest offset of what goes, the first damage, its records)."""
     scanner = load_state.scanner(name, base_offset)
-    scanner.next_offset = next_offset
+    if next_offset is not None:
+        scanner.order.begin_behind(next_offset - 1)
     batches, lowest, highest, damage = 0, L.INT64_MAX, -1, None
     records: int | None = 0
     for block in scanner.blocks(position):

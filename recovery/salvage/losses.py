@@ -2,7 +2,7 @@
 
 Which offsets a damaged range had is computed once, where it is found (`segment.scanning.lost_offsets`); here the ones
 that exist elsewhere are subtracted. At the end of the log the last lost offset may be open; side files may then have
-a higher one. Valid batches that no log can hold count for the offsets between their neighbours, and
+a higher one. Valid batches that no log can hold count for the offsets between their neighbours that no damage there has taken, and
 several of them between the same neighbours share one range, which is reported with the first.
 
 A log that ends between two batches, while side files have later ones, was never written to its end: a range
@@ -39,6 +39,7 @@ class Losses:
         self._collectors = collectors
         self._kept = kept
         self._evidence = evidence
+        self._taken: dict[int, dict[int, KeptOffsets]] = {}
         self._lost_to = -1  # the largest offset that is lost with damage
 
     def removed(
@@ -116,7 +117,7 @@ class Losses:
         return lost, records if lost == (first, last) else None
 
     def _between(self, number: int, collector: ValidRunCollector, loss: Loss) -> Range | None:
-        at = bisect_left(collector.valid_runs, loss.position, key=lambda valid_run: valid_run.position)
+        at = _gap_of(collector, loss)
         first = collector.valid_runs[at - 1].last_offset + 1 if at else self._logs[number].base_offset
         if at < len(collector.valid_runs):
             last: int | None = collector.valid_runs[at].first_offset - 1
@@ -124,7 +125,24 @@ class Losses:
             last = self._logs[number + 1].base_offset - 1
         else:
             last = None
-        return None if last is None or last < first else self._kept.without(first, last)
+        if last is None or last < first:
+            return None
+        taken = self._taken_by_damage(number).get(at)
+        if taken is None:
+            return self._kept.without(first, last)
+        remaining = taken.without(first, last)
+        return None if remaining is None else self._kept.without(*remaining)
+
+    def _taken_by_damage(self, number: int) -> dict[int, KeptOffsets]:
+        """By gap between valid runs of a log, the offsets that the damage there stands for."""
+        if number not in self._taken:
+            ranges: dict[int, list[Range]] = {}
+            for loss in self._collectors[number].losses:
+                if not loss.batches and loss.first_offset is not None and loss.last_offset is not None:
+                    gap = _gap_of(self._collectors[number], loss)
+                    ranges.setdefault(gap, []).append((loss.first_offset, loss.last_offset))
+            self._taken[number] = {gap: KeptOffsets(sorted(found)) for gap, found in ranges.items()}
+        return self._taken[number]
 
     def with_tail(
         self, removed: tuple[Removed, ...], end_offset: int
@@ -150,7 +168,7 @@ def lost_offsets(removed: Iterable[Removed]) -> list[Range]:
 
 @dataclass(frozen=True, slots=True)
 class _RankedLoss:
-    """is_first: of those between the same two neighbours."""
+    """is_first: of the valid batches between the same two neighbours."""
 
     loss: Loss
     is_first: bool
@@ -163,6 +181,11 @@ class _RankedLoss:
 def _ranked_losses(collector: ValidRunCollector) -> Iterator[_RankedLoss]:
     previous = -1
     for loss in sorted(collector.losses, key=lambda loss: loss.position):
-        at = bisect_left(collector.valid_runs, loss.position, key=lambda valid_run: valid_run.position)
+        at = _gap_of(collector, loss) if loss.batches else previous
         yield _RankedLoss(loss, at != previous)
         previous = at
+
+
+def _gap_of(collector: ValidRunCollector, loss: Loss) -> int:
+    """The number of the first valid run behind it in the file."""
+    return bisect_left(collector.valid_runs, loss.position, key=lambda valid_run: valid_run.position)

@@ -5,11 +5,11 @@ right offsets. Damage may contain complete batches too: an interrupted batch, by
 doubtful batch is compared with all batches without doubts:
 
 1. A byte-equal batch has the claimed offsets: it is a copy, and copies are resolved like any others.
-2. No batch has one of the claimed offsets, and they are inside the log (or join its end, or side files have
-   them): it was moved, and belongs where its header says. Unless it fills the gap between its neighbours exactly with
-   one bit changed, and no gap exactly as it is: then
-3. it was altered. Where its value is certain, because it joins the batches around it without a gap (or is one bit away
-   from an offset that is far from all that the log ever had), it gets that value. Otherwise it competes for the
+2. No batch has one of the claimed offsets, not even a damaged one of which the header is left, and they are inside the log (or join its
+   end, or side files have them): it was moved, and belongs where its header says. Unless it fills the gap between its neighbours exactly with
+   one bit changed, or right behind damage, which may reach into its header, and no gap exactly as it is: then
+3. it was altered. Where its value is certain, because it joins the batches around it without a gap (those of which damage has left
+   the header included; or is one bit away from an offset that is far from all that the log ever had), it gets that value. Otherwise it competes for the
    offsets that it claims when the log has them, or it is removed: no valid batch gets an offset that is a guess.
 
 Doubtful batches whose claims are uncontested count as neighbours of one another: of two batches that changed places each
@@ -27,9 +27,9 @@ from kseg.recovery.salvage.outliers import BELIEVABLE_GAP, doubt_outliers, moved
 from kseg.recovery.salvage.overlaps import MergeResult, in_order
 from kseg.recovery.salvage.salvaged_epochs import correct_epochs
 from kseg.recovery.salvage.valid_runs import DoubtfulBatch, Loss, ValidRunCollector
-from kseg.recovery.verify.header_plausibility import one_bit_away
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
+from kseg.segment.scanning.offset_fit import one_bit_away
 from kseg.segment.sidecar.leader_epochs import EpochHistory
 
 
@@ -105,6 +105,11 @@ class _Doubts:
         self._known_end = known_end
         self._start = 0
         self._uncontested_claims: list[ValidRun] = []
+        # of which headers have told the offsets
+        damage = [loss for each in collectors for loss in each.losses if not loss.batches and loss.records]
+        self._damage = sorted(
+            (loss for loss in damage if loss.last_offset is not None), key=lambda loss: loss.last_offset or 0
+        )
 
     def resolved(self, doubtful: Sequence[DoubtfulBatch]) -> Iterator[ValidRun]:
         """Those that stay, as valid runs of one batch."""
@@ -178,15 +183,34 @@ class _Doubts:
         """Whether the claimed offsets are the batch's own (rule 2)."""
         claimed, kept = doubt.claimed, self._order.kept
         before, after = self._doubtful_neighbours(claimed, claimed)
-        if not self._is_above_start(claimed) or after <= claimed.last_offset:
+        if not self._is_above_start(claimed) or after <= claimed.last_offset or self._is_of_damage(claimed):
             return False
         if not kept or claimed.first_offset > kept[-1].last_offset:
             is_known = self._known_end is not None and claimed.last_offset <= self._known_end
             is_near = doubt.corrected is None and _is_near(claimed, before)
             return is_known or claimed.first_offset == before + 1 or is_near
-        if self._fills_a_hole(claimed) or not doubt.is_one_bit or doubt.corrected is None:
+        is_likely_altered = doubt.is_one_bit or self._damage_around(claimed)[0] is not None
+        if self._fills_a_hole(claimed) or not is_likely_altered or doubt.corrected is None:
             return True
         return not self._is_certain(doubt)
+
+    def _damage_around(self, claimed: ValidRun) -> tuple[Loss | None, Loss | None]:
+        """The damage directly before a batch in the file, and directly behind it."""
+        damage = [loss for loss in self._collectors[claimed.log].losses if not loss.batches]
+        before = next((loss for loss in damage if loss.position + loss.length == claimed.position), None)
+        return before, next((loss for loss in damage if loss.position == claimed.end_position), None)
+
+    def _is_of_damage(self, claimed: ValidRun) -> bool:
+        """Whether the headers of damaged bytes elsewhere have one of the claimed offsets, and they are not of this batch."""
+        at = bisect_left(self._damage, claimed.first_offset, key=lambda loss: loss.last_offset or 0)
+        loss = self._damage[at] if at < len(self._damage) else None
+        if loss is None or loss.first_offset is None or claimed.last_offset < loss.first_offset:
+            return False
+        if loss.log == claimed.log and loss.position <= claimed.position < loss.position + loss.length:
+            return False
+        start = claimed.position + L.CRC_POSITION
+        checksum = bytes(self._logs.view(claimed.log)[start : start + 4])
+        return checksum not in bytes(self._logs.view(loss.log)[loss.position : loss.position + loss.length])
 
     def _is_above_start(self, claim: ValidRun) -> bool:
         """Whether the offsets are the log's at its beginning: not below its names and batches, nor below what claims to
@@ -230,6 +254,11 @@ class _Doubts:
         if doubt.is_one_bit and doubt.claimed.first_offset > highest + BELIEVABLE_GAP:
             return self._is_free(valid_run)
         before, after = self._doubtful_neighbours(valid_run, doubt.claimed)
+        lost_before, lost_behind = self._damage_around(doubt.claimed)
+        if lost_before is not None and lost_before.records is not None:
+            before = max(before, -1 if lost_before.last_offset is None else lost_before.last_offset)
+        if lost_behind is not None and lost_behind.records is not None:
+            after = min(after, L.INT64_MAX if lost_behind.first_offset is None else lost_behind.first_offset)
         if after == L.INT64_MAX and valid_run.last_offset == self._known_end:
             return before < valid_run.first_offset
         if doubt.is_wrapper or before + 1 != valid_run.first_offset:

@@ -17,13 +17,9 @@ from dataclasses import replace
 
 from kseg.recovery.salvage.logs import HeaderFix, Logs, ValidRun, valid_run_of
 from kseg.recovery.salvage.valid_runs import DoubtfulBatch, ValidRunCollector
-from kseg.recovery.verify.header_plausibility import (
-    altered_base_offset,
-    fit_offset,
-    flipped_bit,
-    one_bit_away,
-)
+from kseg.recovery.verify.header_plausibility import altered_base_offset
 from kseg.segment import header_tables as C
+from kseg.segment.scanning.offset_fit import fit_offset, flipped_bit, one_bit_away
 
 # An end is believed when no more offsets than these are missing before it.
 BELIEVABLE_GAP = 1 << 24
@@ -39,7 +35,10 @@ def doubt_outliers(logs: Logs, collector: ValidRunCollector) -> None:
     while number < len(collector.valid_runs):
         valid_run = collector.valid_runs[number]
         before = collector.valid_runs[number - 1].last_offset if number else collector.log.base_offset - 1
-        is_misnamed = not number and any(s.first_offset <= before for s in collector.valid_runs[:2])
+        is_named = not valid_run.position and valid_run.first_offset == before + 1
+        is_misnamed = (
+            not number and not is_named and any(s.first_offset <= before for s in collector.valid_runs[:2])
+        )
         if is_misnamed:
             before = -1  # the name does not tell which offset is first
         if valid_run.last_offset - before > BELIEVABLE_GAP and _doubt_run(logs, collector, number, before):

@@ -50,7 +50,7 @@ def _altered(logs: Logs, kept: Sequence[ValidRun], chain: Chain) -> Iterator[tup
         for table in logs.tables(valid_run):
             yield from _corrections(chain, chain.feed(table))
             chain.carry()
-    yield from _corrections(chain, chain.close(is_damaged=True))
+    yield from _corrections(chain, chain.close_before(None))
 
 
 def _corrections(chain: Chain, findings: Iterator[Finding]) -> Iterator[tuple[int, int]]:

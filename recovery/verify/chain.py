@@ -16,6 +16,9 @@ from kseg.segment.counted import counted, offsets_words
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import verify_records
+from kseg.segment.scanning import offset_fit as F
+from kseg.segment.scanning.damage import Damage
+from kseg.segment.scanning.offset_order import is_misnamed
 
 _CARRIED_ROWS = 2
 # Beyond this the segment is no longer a log, and comparing each pair would waste time.
@@ -40,6 +43,7 @@ class Chain:
         self._is_start = True  # row 0 is the first batch of the segment
         self._is_misnamed = False
         self._checked_rows = 0
+        self._lost_to: int | None = None  # the last offset of damage right behind the rows
         self._suspects = 0
         self._state = memoryview(array("q", bytes(8 * verify_records.SEEN_WIDTH)))
         self._state[verify_records.SEEN_LAST] = self._before_last
@@ -96,13 +100,33 @@ class Chain:
                 table.cells[start + row] = table.cells[start + ready + row]
         table.count, self.ready = left, 0
         self._checked_rows -= ready
+        if self._lost_to is not None:  # the headers of the damage tell which offsets it had
+            self._before_last = max(self._before_last, self._lost_to)
+            self._state[verify_records.SEEN_LAST] = self._before_last
+            self._lost_to = None
 
-    def close(self, is_damaged: bool) -> Iterator[Finding]:
-        """No batch follows the ones fed: damage does (is_damaged), or the end of the segment. All are ready."""
-        self._check_rows(self.table.count, None if is_damaged else self._limit)
-        if not is_damaged and self.table.count:
+    def close(self) -> Iterator[Finding]:
+        """No batch follows the ones fed. All are ready."""
+        self._check_rows(self.table.count, self._limit, is_end=True)
+        if self.table.count:
             self._check_end()
         self.ready = self.table.count
+        return self._take_findings()
+
+    def close_before(self, damage: Damage | None) -> Iterator[Finding]:
+        """Damage follows the batches fed (None: unknown batches). All are ready."""
+        table, following = self.table, None if damage is None else damage.first_behind
+        self._check_rows(table.count, following)
+        row = table.count - 1
+        if row >= 0 and following is not None and table.at(C.LAST_OFFSET, row) >= following:
+            lower = self._last_before(row)
+            fit = F.fit_offset(N.first_of(table, row), N.width_of(table, row), lower, following)
+            if fit.strength:
+                why = f"behind the damage that follows, the log continues at offset {following}"
+                self._correct_offset(row, fit.value, why)
+        if damage is not None and damage.lost.records is not None:
+            self._lost_to = damage.lost.last_offset
+        self.ready = table.count
         return self._take_findings()
 
     def _take_findings(self) -> Iterator[Finding]:
@@ -111,12 +135,15 @@ class Chain:
 
     # --- the assessment
 
-    def _check_rows(self, stop: int, upper: int | None = None) -> None:
+    def _check_rows(self, stop: int, upper: int | None = None, *, is_end: bool = False) -> None:
+        """upper: the offset that follows the last of the rows, None when unknown. is_end: no batch follows in the segment."""
         table, state = self.table, self._state
         if self._is_start and not self._checked_rows and table.count:
-            # where more than one batch is below the name, name and side files are another log's
-            firsts = (N.first_of(table, row) for row in range(min(2, table.count)))
-            self._is_misnamed = all(first < self.context.base_offset for first in firsts)
+            # name and side files are then another log's
+            firsts = [N.first_of(table, row) for row in range(min(3, table.count))]
+            self._is_misnamed = is_misnamed(firsts, self.context.base_offset) or (
+                len(firsts) == 1 and firsts[0] < self.context.base_offset
+            )
         row = stop if self._suspects > MAX_SUSPECTS else self._checked_rows
         while row < stop:
             row = verify_records.next_suspect(table.cells, table.capacity, row, stop, state)
@@ -130,7 +157,7 @@ class Chain:
             if reasons & (verify_records.COUNT | verify_records.ATTRIBUTES | verify_records.MAGIC):
                 self._header(row, reasons)
             if reasons & verify_records.OFFSET:
-                self._offset(row, upper)
+                self._offset(row, upper, is_end)
             if reasons & verify_records.EPOCH:
                 self._epoch(row, row + 1 >= table.count)
                 state[verify_records.SEEN_EPOCH] = self._epoch_at(row)
@@ -182,19 +209,22 @@ class Chain:
     def _last_before(self, row: int) -> int:
         return self.table.at(C.LAST_OFFSET, row - 1) if row else self._before_last
 
-    def _offset(self, row: int, upper: int | None) -> None:
+    def _offset(self, row: int, upper: int | None, is_end: bool) -> None:
         """The batch in `row` does not start above the end of the one before it."""
         table = self.table
         first, before = N.first_of(table, row), self._last_before(row)
+        if self._is_misnamed and not row and self._is_start:
+            self._out_of_order(row)
+            return
         following = self._open(self._following(row, upper))
-        current = N.fit_offset(first, N.width_of(table, row), before, following)
-        previous, is_misnamed = N.Fit(0), False
+        current = F.fit_offset(first, N.width_of(table, row), before, following)
+        previous, is_misnamed = F.Fit(0), False
         if row:
             lower = self._last_before(row - 1)
             is_misnamed = row == 1 and self._is_start and N.first_of(table, 0) <= lower
             if is_misnamed:
                 lower = -1  # the name does not tell the first offset
-            previous = N.fit_offset(N.first_of(table, row - 1), N.width_of(table, row - 1), lower, first)
+            previous = F.fit_offset(N.first_of(table, row - 1), N.width_of(table, row - 1), lower, first)
             fills_hole = first == lower + 1 and table.at(C.LAST_OFFSET, row) + 1 == N.first_of(table, row - 1)
             if N.is_copy(table, row) or fills_hole:
                 self._out_of_order(row)
@@ -207,7 +237,7 @@ class Chain:
             self._correct_offset(row - 1, previous.value, "the next batch does not start above its end")
         elif current.strength > previous.strength:
             self._correct_offset(row, current.value, "the previous batch ends above that")
-        elif row + 1 < table.count or upper is None or not self._by_side_files(row, before):
+        elif row + 1 < table.count or not is_end or not self._by_side_files(row, before):
             self._out_of_order(row)
 
     def _following(self, row: int, upper: int | None) -> int | None:
@@ -217,13 +247,13 @@ class Chain:
         behind = N.first_of(self.table, row + 1)
         return behind if self._last_before(row) >= self._limit else min(behind, self._limit)
 
-    def _by_gap(self, previous: N.Fit, current: N.Fit, row: int, following: int) -> tuple[N.Fit, N.Fit]:
+    def _by_gap(self, previous: F.Fit, current: F.Fit, row: int, following: int) -> tuple[F.Fit, F.Fit]:
         """Where both may be altered there are legal gaps, and a tight fit is no evidence. The altered one has left its
         context: where more room is than needed, a batch is likelier missing."""
         if (
             not previous.strength
             or not current.strength
-            or N.CERTAIN in (previous.strength, current.strength)
+            or F.CERTAIN in (previous.strength, current.strength)
         ):
             return previous, current
         lower = self._last_before(row - 1)
@@ -231,20 +261,20 @@ class Chain:
         spare_before = N.first_of(self.table, row) - lower - N.width_of(self.table, row - 1)
         if spare_here == spare_before:
             return previous, current
-        return (previous, N.Fit(0)) if spare_before > spare_here else (N.Fit(0), current)
+        return (previous, F.Fit(0)) if spare_before > spare_here else (F.Fit(0), current)
 
-    def _by_index(self, fit: N.Fit, row: int, lower: int, upper: int | None) -> N.Fit:
+    def _by_index(self, fit: F.Fit, row: int, lower: int, upper: int | None) -> F.Fit:
         """Weigh a hypothesis against the offset index, if that has an entry for the batch."""
         table = self.table
         last = self.context.indexed(table.at(C.POSITION, row)) if fit.strength else None
         if last is None or self._is_misnamed or table.at(C.MAGIC, row) < L.MAGIC_V2:
             return fit
         if last == table.at(C.LAST_OFFSET, row):
-            return N.Fit(0)
+            return F.Fit(0)
         first = last - N.width_of(table, row) + 1
         is_possible = lower < first and (upper is None or last < upper)
-        is_one_bit = N.flipped_bit(table.at(C.BASE_OFFSET, row), first, 64) is not None
-        return N.Fit(N.CERTAIN, first) if is_possible and is_one_bit else fit
+        is_one_bit = F.flipped_bit(table.at(C.BASE_OFFSET, row), first, 64) is not None
+        return F.Fit(F.CERTAIN, first) if is_possible and is_one_bit else fit
 
     def _open(self, following: int | None) -> int | None:
         """The bound above the last batch of a log is far away: nothing is known to follow."""
@@ -279,7 +309,7 @@ class Chain:
         if last >= self._limit:
             # only the next segment is a neighbour to fit before; the reach of an index entry is far away
             bound = self._limit if self._limit == self.context.next_base else None
-            fit = N.fit_offset(first, width, lower, bound)
+            fit = F.fit_offset(first, width, lower, bound)
             if self._by_side_files(row, lower):
                 return
             if fit.strength:
@@ -304,7 +334,7 @@ class Chain:
             or table.at(C.LAST_OFFSET, row) in self.context.evidence.last_offsets
         ):
             return
-        if N.flipped_bit(first, probable, 64) is not None and self._is_gap_by_flip(row):
+        if F.flipped_bit(first, probable, 64) is not None and self._is_gap_by_flip(row):
             self._correct_offset(row, probable, f"the previous offset is {lower} and no offset is missing")
 
     def _by_side_files(self, row: int, lower: int) -> bool:
@@ -316,7 +346,7 @@ class Chain:
             return False
         first = N.first_of(self.table, row)
         known = evidence.confirmed if first == lower + 1 else evidence.last_offsets
-        candidates = [v for v in N.one_bit_away(first, 64) if v > lower and v + width - 1 in known]
+        candidates = [v for v in F.one_bit_away(first, 64) if v > lower and v + width - 1 in known]
         if len(candidates) != 1:
             return False
         self._correct_offset(
@@ -363,7 +393,7 @@ class Chain:
                 self._rise(row, found, self._epoch_before(row), after)
             return
         current = self._without_sign(found, before, after) if found < 0 else N.fit_epoch(found, before, after)
-        previous = N.Fit(0)
+        previous = F.Fit(0)
         across = self.context.previous if not row and self._is_start else None
         if found >= 0 and row and self._epoch_at(row - 1) == before:
             previous = N.fit_epoch(before, self._epoch_before(row - 1), found)
@@ -384,13 +414,13 @@ class Chain:
             self._decreases(row, found, before)
 
     @staticmethod
-    def _without_sign(found: int, before: int, after: int | None) -> N.Fit:
+    def _without_sign(found: int, before: int, after: int | None) -> F.Fit:
         """A negative epoch is wrong whatever its neighbours have."""
         positive = found & L.INT32_MAX
         fits = positive >= before and (after is None or after < 0 or positive <= after)
-        return N.Fit(N.CERTAIN, positive if fits or before < 0 else before)
+        return F.Fit(F.CERTAIN, positive if fits or before < 0 else before)
 
-    def _by_checkpoint(self, row: int, previous: N.Fit, current: N.Fit) -> tuple[N.Fit, N.Fit]:
+    def _by_checkpoint(self, row: int, previous: F.Fit, current: F.Fit) -> tuple[F.Fit, F.Fit]:
         """Break a tie by the leader-epoch checkpoint, when exactly one of the two epochs contradicts it."""
         epochs = self.context.evidence.epochs
         if previous.strength != current.strength or epochs is None:
@@ -403,9 +433,9 @@ class Chain:
             for at, epoch in zip((row - 1, row), filed, strict=True)
         ]
         if wrong == [True, False]:
-            return N.Fit(N.CERTAIN, filed[0]), current
+            return F.Fit(F.CERTAIN, filed[0]), current
         if wrong == [False, True]:
-            return previous, N.Fit(N.CERTAIN, filed[1])
+            return previous, F.Fit(F.CERTAIN, filed[1])
         return previous, current
 
     def _rise(self, row: int, found: int, before: int, after: int | None) -> None:
@@ -418,7 +448,7 @@ class Chain:
         if (
             is_end
             and found - before > N.BELIEVABLE_EPOCH_RISE
-            and N.flipped_bit(found, before, 32) is not None
+            and F.flipped_bit(found, before, 32) is not None
         ):
             self._correct_epoch(row, before, f"the previous batch has epoch {before}")
 

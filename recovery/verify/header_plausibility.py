@@ -18,18 +18,18 @@ that between two batches, and either of them can be the corrupt one. For a pair 
 The altered value is replaced in the table by the probable one, so that no index or adjacent batch is reported because of it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.diagnosis import AlteredBaseOffset, AlteredLeaderEpoch
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
+from kseg.segment.scanning import offset_fit as F
+from kseg.segment.scanning.offset_fit import Fit, flipped_bit, one_bit_away
 from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.values import dataclass
 
-CERTAIN = 6
-_EXACT_BIT, _EXACT, _TOUCHING_BIT, _BIT, _FITS, _NONE = 5, 4, 3, 2, 1, 0
 # Without any other witness, an epoch that rises by more than this for the last batch alone is not believed.
 BELIEVABLE_EPOCH_RISE = 1024
 
@@ -82,60 +82,19 @@ class HeaderContext:
     indexed: Callable[[int], int | None] = no_index
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """How well a hypothesis fits. value: the probable value, None when several fit equally well."""
-
-    strength: int
-    value: int | None = None
-
-
-def one_bit_away(found: int, bits: int) -> Iterator[int]:
-    """Every signed value of so many bits that differs from `found` in one bit."""
-    for bit in range(bits - 1):
-        yield found ^ (1 << bit)
-    yield found ^ -(1 << (bits - 1))
-
-
-def flipped_bit(found: int, probable: int | None, bits: int) -> int | None:
-    """The number of the one bit in which the two differ, None when it is not exactly one."""
-    if probable is None:
-        return None
-    difference = (found ^ probable) & ((1 << bits) - 1)
-    return difference.bit_length() - 1 if difference and difference & (difference - 1) == 0 else None
-
-
-def fit_offset(found: int, width: int, lower: int, upper: int | None) -> Fit:
-    """How well a batch of `width` offsets with a wrong first offset `found` fits above `lower` and below `upper`
-    (None = nothing is known to follow; then only a value right after `lower` counts)."""
-    if upper is not None and upper - lower - 1 < width:
-        return Fit(_NONE)
-    fitting = [v for v in one_bit_away(found, 64) if v > lower and (upper is None or v + width <= upper)]
-    if upper is not None and upper - lower - 1 == width:
-        return Fit(_EXACT_BIT if lower + 1 in fitting else _EXACT, lower + 1)
-    for touching in (lower + 1, None if upper is None else upper - width):
-        if touching in fitting:
-            return Fit(_TOUCHING_BIT, touching)
-    if upper is None:
-        return Fit(_NONE)
-    if fitting:
-        return Fit(_BIT, fitting[0] if len(fitting) == 1 else None)
-    return Fit(_FITS)
-
-
 def fit_epoch(found: int, lower: int, upper: int | None) -> Fit:
     """How well an altered epoch `found` fits between its neighbours' (lower -1, upper None = unknown)."""
     if upper is not None and lower > upper:
-        return Fit(_NONE)
+        return Fit(F.NONE)
     fitting = [v for v in one_bit_away(found, 32) if v >= max(lower, 0) and (upper is None or v <= upper)]
     if upper is not None and lower == upper:
-        return Fit(_EXACT_BIT if lower in fitting else _EXACT, lower)
+        return Fit(F.EXACT_BIT if lower in fitting else F.EXACT, lower)
     for neighbour in (lower, upper):
         if neighbour is not None and neighbour >= 0 and neighbour in fitting:
-            return Fit(_TOUCHING_BIT, neighbour)
+            return Fit(F.TOUCHING_BIT, neighbour)
     if upper is None:
-        return Fit(_NONE)
-    return Fit(_BIT, fitting[0]) if len(fitting) == 1 else Fit(_FITS)
+        return Fit(F.NONE)
+    return Fit(F.BIT, fitting[0]) if len(fitting) == 1 else Fit(F.FITS)
 
 
 def first_of(table: Columns, row: int) -> int:

@@ -99,7 +99,7 @@ class _LogPart:
     def __init__(self, file: MappedFile, context: HeaderContext, part: tuple[int, int, int | None]) -> None:
         self._view, self._context = file.view, context
         self._begin, self._start, self._stop = part
-        self._scanner = Scanner.over(file, context.base_offset)
+        self._scanner = Scanner.over(file, context.base_offset, next_base=lambda: context.next_base)
         self._chain = Chain(context)
         self._spans: list[Span] = []
         self._sums = memoryview(array("q", bytes(8 * verify_records.T_WIDTH)))
@@ -126,7 +126,7 @@ class _LogPart:
         until = size if self._stop is None else _end_after(self._view, self._stop, NEIGHBOURS)
         for item in self._scanner.blocks(self._begin, None, until):
             if isinstance(item, Damage):
-                yield from chain.close(is_damaged=True)
+                yield from chain.close_before(item)
                 self._sums[verify_records.T_CONTIGUOUS] = 0
             else:
                 self._note_valid(item)
@@ -137,7 +137,7 @@ class _LogPart:
         # a part of a segment does not know whether there are gaps before it
         is_gapless = not self._sums[verify_records.T_GAPS] and not self._sums[verify_records.T_CLEANED]
         chain.is_gapless = is_gapless and self._start == 0
-        yield from chain.close(is_damaged=False)
+        yield from chain.close()
 
     def _carry(self) -> None:
         table = self._chain.table
@@ -273,5 +273,5 @@ def _last_batch(segment: SegmentFiles, next_base: int, evidence: SideFileEvidenc
                 return None
             deque(chain.feed(item), maxlen=0)
             chain.carry()
-        deque(chain.close(is_damaged=False), maxlen=0)
+        deque(chain.close(), maxlen=0)
         return chain.last_batch()

@@ -143,7 +143,7 @@ class SegmentCheck:
         )
         for item in blocks_by_many(scanner, self._options.jobs, self._records):
             if isinstance(item, Damage):
-                yield from self._counted(chain.close(is_damaged=True))
+                yield from self._counted(chain.close_before(item))
                 yield from self._consume()
                 finding = damage_finding(path, item)
                 self._note_damage(item, finding)
@@ -156,7 +156,7 @@ class SegmentCheck:
             yield Advance(path, done - self._seen_position)
             self._seen_position = done
         chain.is_gapless = not self._sums[verify_records.T_GAPS] and not self._sums[verify_records.T_CLEANED]
-        yield from self._counted(chain.close(is_damaged=False))
+        yield from self._counted(chain.close())
         self.last_batch = chain.last_batch()
         yield from self._consume()
         self._sum_up()

@@ -18,7 +18,7 @@ class Damage:
     batch came before). resumed_offset: base offset of the valid batch found behind it, None at the end of the
     file. claimed_offset: what the first 8 bytes say, None when too few. intact_length_bytes: the batch at
     `position` is whole if its length field is read as this (only that field is damaged). lost: the offsets that the
-    damage stands for.
+    damage stands for. first_behind: the first offset behind it, None when nothing tells.
     """
 
     kind: str
@@ -29,6 +29,7 @@ class Damage:
     claimed_offset: int | None
     intact_length_bytes: int | None = None
     lost: LostRange = UNKNOWN
+    first_behind: int | None = None
 
 
 def end_by_length_field(view: memoryview, position: int, end: int) -> int | None:

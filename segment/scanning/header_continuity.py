@@ -22,8 +22,10 @@ class HeaderContinuity:
     def __init__(self) -> None:
         self.batches = 0
         self._sums = memoryview(array("q", bytes(8 * verify_records.T_WIDTH)))
-        self._first = self._last = self._epoch = -1
-        self._is_cut = self._has_epochs = False
+        self._first = self._last = -1
+        self._state = memoryview(array("q", bytes(8 * verify_records.SEEN_WIDTH)))
+        self._state[verify_records.SEEN_LAST] = self._state[verify_records.SEEN_EPOCH] = -1
+        self._is_cut = self._has_suspects = False
 
     def note(self, table: Columns) -> None:
         """Take in the next batches of the log."""
@@ -31,10 +33,10 @@ class HeaderContinuity:
         if not count:
             return
         if not self.batches:
-            self._first, self._epoch = table.at(C.BASE_OFFSET, 0), table.at(C.LEADER_EPOCH, 0)
-        self._has_epochs |= (
-            verify_records.next_epoch(table.cells, table.capacity, 0, count, self._epoch) < count
-        )
+            self._first = table.at(C.BASE_OFFSET, 0)
+        if not self._has_suspects:
+            suspect = verify_records.next_suspect(table.cells, table.capacity, 0, count, self._state)
+            self._has_suspects = suspect < count
         verify_records.tally(table.cells, table.capacity, 0, count, INT64_MAX, self._sums)
         self._last = table.at(C.LAST_OFFSET, count - 1)
         self.batches += count
@@ -53,7 +55,7 @@ class HeaderContinuity:
 
     def proves(self, base_offset: int) -> bool:
         """Whether no header in a log of this base offset can be altered; also true of an empty log."""
-        if self._is_cut or self._has_epochs or self._sums[verify_records.T_GAPS]:
+        if self._is_cut or self._has_suspects or self._sums[verify_records.T_GAPS]:
             return False
         records: int = self._sums[verify_records.T_RECORDS]
         is_full = self._first == base_offset and records == self._last - self._first + 1

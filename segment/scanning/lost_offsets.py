@@ -71,29 +71,6 @@ def plus(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else one + other
 
 
-def first_offset_behind(
-    view: memoryview, stop: int, resumed: int | None, highest: int, next_base: int | None
-) -> int | None:
-    """The first offset behind damage that ends at `stop`; None when nothing tells.
-
-    resumed: base offset of the valid batch there, None at the end of the file. highest: offset that the segment can hold (Kafka:
-    LogSegment.canConvertToRelativeOffset). next_base: base offset of the next segment, None for the last one.
-
-    A batch whose offset its segment cannot hold has an altered base offset, which the checksum does not cover. How many offsets
-    it takes is covered: the damage ends at least that many below the next segment.
-    """
-    if resumed is None:
-        return next_base
-    if resumed <= highest and (next_base is None or resumed < next_base):
-        return resumed
-    if next_base is None:
-        return None
-    if view[stop + L.MAGIC_POSITION] < L.MAGIC_V2:
-        return next_base - 1
-    delta = view[stop + _LAST_DELTA : stop + _LAST_DELTA + 4]
-    return next_base - int.from_bytes(delta, "big", signed=True) - 1
-
-
 def lost_range(
     view: memoryview,
     position: int,

@@ -23,12 +23,13 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
-from kseg.segment.kernel.batch_walk import FULL, first_candidate, first_invalid, highest_offset, walk
+from kseg.segment.kernel.batch_walk import FULL, first_candidate, first_invalid, walk
 from kseg.segment.scanning.crc_verdicts import CrcVerifier
 from kseg.segment.scanning.damage import (
     Damage,
@@ -38,7 +39,8 @@ from kseg.segment.scanning.damage import (
     is_valid_as_magic_2,
     kind_of_tail,
 )
-from kseg.segment.scanning.lost_offsets import LostRange, first_offset_behind, lost_range
+from kseg.segment.scanning.lost_offsets import LostRange, lost_range
+from kseg.segment.scanning.offset_order import ASKED_BEHIND, DamageBounds, OffsetOrder, batch_range
 from kseg.segment.scanning.zero_ranges import CHUNK_BYTES, ZeroRanges
 
 if TYPE_CHECKING:
@@ -59,6 +61,8 @@ _MIN_ROWS = 16
 _BYTES_PER_ROW = 128
 REMEMBERED_VERDICTS = 4096
 MIN_ZERO_TAIL_BYTES = 64
+# Searches for what follows damage, up to the end of the file, before one for any offset is enough.
+MAX_EXHAUSTED_SEARCHES = 8
 
 
 def nothing_follows() -> int | None:
@@ -74,7 +78,7 @@ def rows_for(size_bytes: int) -> int:
 class Scanner:
     """Scans one segment's bytes. view: the whole file. base_offset: from its name (0 when unknown). skippable: what was validated
     before, so its checksums are not computed again. file: where the bytes come from, which knows its holes and what could not be read.
-    next_base: asked for the base offset of the next segment (None: there is none) where damage reaches to the end.
+    next_base: asked for the base offset of the next segment (None: there is none) where there is damage.
 
     `table` holds the batches of the last `fill` or of the block last yielded and is overwritten by the next.
     """
@@ -102,12 +106,15 @@ class Scanner:
         )  # of the tables; smaller ones come before them at the first damage
         self._tables: dict[int, Columns] = {}
         self.table = self.table_of(0)
-        self.next_offset: int | None = None
+        self.order = OffsetOrder(base_offset)
         self._state = memoryview(array("q", [0, 0]))
         # the last wish (table, position, end, until) and why that walk stopped
         self._walked: tuple[tuple[Columns, int, int, int], int] | None = None
         self._probe: Columns | None = None
-        self._exhausted_strict = False
+        # where damage ended last, the batches behind it, and the offsets of the next few of them
+        self._behind_at, self._table_behind, self._ranges = -1, self.table, list[tuple[int, int]]()
+        # the lowest offset from which on nothing believable was found up to the end, and how often that was searched for
+        self._exhausted_from, self._exhausted = L.INT64_MAX, 0
         self._verdicts: dict[int, int | None] = {}
         self._judge = CrcVerifier(self.view)
         self._trust = skippable
@@ -176,9 +183,11 @@ class Scanner:
         stop = len(self.view) if end is None else end
         limit = stop if until is None else min(until, stop)
         position = start
+        if start:
+            self.order.begin_inside()
         size = 0 if start == 0 else len(self._rows) - 1
         while position < limit:
-            self.table = table = self.table_of(size)
+            self.table = table = self._table_behind if position == self._behind_at else self.table_of(size)
             position, is_whole = self.fill_valid(table, position, stop, limit)
             size += 1
             if table.count:
@@ -236,7 +245,7 @@ class Scanner:
             if is_intact_when_cut_at(self.view, position, end):
                 return self._damage("bad-length", position, end, None, end - position)
             return self._damage(
-                kind_of_tail(self.view, position, end, recorded_end, self._lowest_offset()),
+                kind_of_tail(self.view, position, end, recorded_end, self._lowest_offset(end)),
                 position,
                 end,
                 None,
@@ -278,17 +287,9 @@ class Scanner:
         resumed = self._valid_offset_at(found, end)
         if is_intact_when_cut_at(self.view, position, found):
             return self._damage("bad-length", position, found, resumed, found - position)
-        if (
-            recorded_end is not None
-            and recorded_end <= found
-            and is_plausible_start(self.view, position, end, self._lowest_offset())
-        ):
-            return self._damage("bad-crc", position, found, resumed)
-        kind = (
-            "bad-length"
-            if is_plausible_start(self.view, position, end, self._lowest_offset())
-            else "foreign-bytes"
-        )
+        kind = "foreign-bytes"
+        if is_plausible_start(self.view, position, end, self._lowest_offset(found)):
+            kind = "bad-crc" if recorded_end is not None and recorded_end <= found else "bad-length"
         return self._damage(kind, position, found, resumed)
 
     def _damage(
@@ -296,13 +297,11 @@ class Scanner:
     ) -> Damage:
         readable = position + 8 <= len(self.view)
         claimed = int.from_bytes(self.view[position : position + 8], "big", signed=True) if readable else None
-        lowest = self._lowest_offset()
+        bounds = self._bounds(stop)
+        lowest = self._lowest_offset(stop)
         if self._damage_behind[0] == position:
             lowest = max(lowest, self._damage_behind[1])
-        upper = None
-        if resumed is not None or stop == len(self.view):
-            highest = max(self._highest_offset(), lowest + L.INT32_MAX)
-            upper = first_offset_behind(self.view, stop, resumed, highest, self._next_base())
+        upper = bounds.first_behind if resumed is not None or stop == len(self.view) else None
         if upper is not None and upper < lowest:
             upper = None  # what follows is out of order, and bounds nothing
         lost = lost_range(self.view, position, stop, lowest, upper, intact_length)
@@ -310,8 +309,17 @@ class Scanner:
             lost = LostRange(lowest, None, 0)  # nobody wrote anything there
         if lost.records is not None and lost.last_offset is not None:
             self._damage_behind = stop, lost.last_offset + 1
+        next_offset = None if bounds.last_before is None else bounds.last_before + 1
         return Damage(
-            kind, position, stop - position, self.next_offset, resumed, claimed, intact_length, lost
+            kind,
+            position,
+            stop - position,
+            next_offset,
+            resumed,
+            claimed,
+            intact_length,
+            lost,
+            bounds.first_behind,
         )
 
     # --- evidence
@@ -356,20 +364,48 @@ class Scanner:
 
     def _search(self, position: int, end: int) -> int | None:
         """The next believable batch at or behind `position` whose checksum is right."""
-        if not self._exhausted_strict:
-            found = self._search_from(position, end, end, *self._strict_bounds())
+        lowest, highest = self._strict_bounds()
+        if lowest < self._exhausted_from and self._exhausted < MAX_EXHAUSTED_SEARCHES:
+            found = self._search_from(position, end, end, lowest, highest)
             if found is not None:
                 return found
-            # `next_offset` only grows, so no later search with these bounds can succeed either
-            self._exhausted_strict = True
+            # no later search for such offsets can succeed either
+            self._exhausted_from, self._exhausted = lowest, self._exhausted + 1
         return self._search_from(position, end, end, 0, L.INT64_MAX)
 
     def _strict_bounds(self) -> tuple[int, int]:
-        return self._lowest_offset(), self._highest_offset()
+        least = self.order.least_last_before
+        return self.base_offset if least is None else least + 1, self._highest_offset()
 
-    def _lowest_offset(self) -> int:
-        """The offset expected next."""
-        return self.base_offset if self.next_offset is None else self.next_offset
+    def _bounds(self, stop: int) -> DamageBounds:
+        """The offsets around damage that ends at `stop`."""
+        next_base = self.next_base
+        limit = self._highest_offset() + 1 if next_base is None else next_base
+        return self.order.around(self._ranges_behind(stop), limit, next_base)
+
+    def _ranges_behind(self, stop: int) -> list[tuple[int, int]]:
+        """The offsets of the next valid batches from `stop` on, where damage ends."""
+        if self._behind_at != stop:
+            table, end = Columns(C.BATCH_WIDTH, ROWS_BEHIND_DAMAGE[0]), len(self.view)
+            self._state[0] = stop
+            reason = walk(self.view, end, table.cells, table.capacity, self._state, end)
+            table.count = self._state[1]
+            self._judge.verify(table)
+            self._walked = (table, stop, end, end), reason  # who reads on from there has it already
+            valid = first_invalid(table.cells, table.capacity, min(ASKED_BEHIND, table.count))
+            self._ranges = [batch_range(table, row) for row in range(valid)]
+            self._behind_at, self._table_behind = stop, table
+        return self._ranges
+
+    def _lowest_offset(self, stop: int) -> int:
+        """The offset expected first in damage that ends at `stop`."""
+        last_before = self._bounds(stop).last_before
+        return self.base_offset if last_before is None else last_before + 1
+
+    @cached_property
+    def next_base(self) -> int | None:
+        """The base offset of the next segment, None when there is none."""
+        return self._next_base()
 
     def _highest_offset(self) -> int:
         return min(self.base_offset + L.INT32_MAX, L.INT64_MAX)
@@ -389,14 +425,8 @@ class Scanner:
     def remember_offsets(self, table: Columns, first: int = 0, stop: int | None = None) -> None:
         """Record the offsets of valid batches that precede everything scanned from here on."""
         stop = table.count if stop is None else stop
-        if first >= stop:
-            return
-        if first:
-            highest = max(table.column(C.LAST_OFFSET)[first:stop])
-        else:
-            highest = highest_offset(table.cells, table.capacity, stop)
-        if highest < L.INT64_MAX and (self.next_offset is None or highest >= self.next_offset):
-            self.next_offset = highest + 1
+        if first < stop:
+            self.order.take(table, first, stop)
 
     def is_valid_at(self, position: int, end: int) -> bool:
         """Whether a valid batch starts at `position`."""

@@ -68,7 +68,8 @@ def test_an_error_of_verify_is_never_nothing_to_repair(partition: Path, case: in
 @pytest.mark.parametrize("policy", ["salvage", "kafka"])
 @pytest.mark.parametrize("case", range(CASES // 4))
 def test_a_repair_ends_as_the_same_command_given_again(partition: Path, case: int, policy: str) -> None:
-    """What remains is told by the run that leaves it, and not by the next one."""
+    """What remains is told by the run that leaves it, and not by the next one. With policy kafka the clean-shutdown marker decides what a
+    broker does, and is gone once a broker has begun to load: a run that takes it away is followed by loads after a crash."""
     rng = random.Random(f"{SEED}-again-{case}")
     log_dir = partition.parent
     for other in log_dir.iterdir():
@@ -79,7 +80,11 @@ def test_a_repair_ends_as_the_same_command_given_again(partition: Path, case: in
     for _ in range(rng.randint(1, 4)):
         hurt_anything(rng, log_dir / rng.choice(("metro-0", "metro-1")))
     words = ["recover", "--quiet", "--policy", policy, "--now", "2030-01-01", str(log_dir)]
+    marker = log_dir / ".kafka_cleanshutdown"
+    was_clean = marker.exists()
     first = run([*words, "--apply"])
+    if policy == "kafka" and was_clean and not marker.exists():
+        first = run([*words, "--apply"])
     assert first == run([*words, "--apply"])
     assert first in (4, 5) or first == run(words)
 

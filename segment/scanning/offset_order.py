@@ -1,0 +1,195 @@
+"""Which of the batches around damage have the offsets that they claim: these bound what the damage has taken.
+
+The CRC does not cover the base offset, so a valid batch may claim any. The batches of a log have increasing, disjoint offset
+ranges, and the most that do so in the order of the file are believed (a longest increasing subsequence). One that is altered
+upwards is above what follows it, a copy or one altered downwards is below what precedes it; either is left out as soon as others
+outnumber it. Of two equally long sequences the one that ends lower is believed: most bits of an offset are 0, so one that flips
+makes it higher.
+
+1. `OffsetOrder` takes in the valid batches before damage and keeps the last batch of the longest sequences, as patience sorting
+   does: `tails[n]` ends the sequence of n batches that ends lowest (counted from the ones that were dropped).
+2. At the damage a few batches behind it take part (`around`): what precedes damage may be proven wrong only by what
+   follows it, and the other way round.
+3. Offsets that the segment cannot hold, below its base offset or not below that of its successor, are not believed, unless there are
+   no others: then its name is wrong.
+4. An altered batch between the damage and what is believed has offsets all the same, as many as its header says: it is placed
+   where it fits (`offset_fit`), and the damage has not taken these. A copy has none.
+
+Whoever begins to read in the middle of a log gets the same answer, as long as the batch that it begins with is a believed one.
+"""
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel.batch_walk import highest_offset
+from kseg.segment.scanning.offset_fit import NONE, fit_offset, flipped_bit
+from kseg.segment.values import dataclass
+
+# So many sequences and batches are remembered, and so many batches behind damage are asked.
+REMEMBERED, ASKED_BEHIND = 16, 4
+
+Range = tuple[int, int]
+_last = itemgetter(1)
+
+
+@dataclass(frozen=True, slots=True)
+class DamageBounds:
+    """last_before: the last offset before the damage, None when no batch precedes it. first_behind: the first offset behind it, None
+    when nothing tells. believed_behind: the same of the first batch that has the offsets that it claims."""
+
+    last_before: int | None = None
+    first_behind: int | None = None
+    believed_behind: int | None = None
+
+
+def batch_range(table: Columns, row: int) -> Range:
+    """The offsets that the header of a batch claims; a batch of magic 0 or 1 has only its last one."""
+    last = table.at(C.LAST_OFFSET, row)
+    return (table.at(C.BASE_OFFSET, row) if table.at(C.MAGIC, row) >= L.MAGIC_V2 else last), last
+
+
+def is_misnamed(firsts: Sequence[int], base_offset: int) -> bool:
+    """Whether the batches that begin a log are another log's: the first and one of the next two are below its base offset."""
+    below = [first < base_offset for first in firsts[:3]]
+    return below[:1] == [True] and any(below[1:])
+
+
+class OffsetOrder:
+    """Of the valid batches before a position of a log. base_offset: from its name."""
+
+    def __init__(self, base_offset: int) -> None:
+        self._base_offset = base_offset
+        self._tails: list[Range] = []
+        self._recent: deque[Range] = deque(maxlen=REMEMBERED)
+        self._is_cut = False  # shorter sequences have been dropped, or precede what was read
+
+    def begin_behind(self, last_offset: int) -> None:
+        """Start as if a batch preceded that ends with this offset."""
+        self._tails = [(last_offset, last_offset)]
+
+    def begin_inside(self) -> None:
+        """Batches precede the first one that is taken in."""
+        if not self._recent:
+            self._is_cut = True
+
+    def take(self, table: Columns, first: int, stop: int) -> None:
+        """Rows first … stop - 1 follow in the file."""
+        begin, last = batch_range(table, first)[0], table.at(C.LAST_OFFSET, stop - 1)
+        is_ordered = not self._tails or begin > self._tails[-1][1]
+        if is_ordered and last == highest_offset(table.cells, table.capacity, stop):
+            first = max(first, stop - REMEMBERED)  # one that is altered upwards would be the highest
+        for row in range(first, stop):
+            each = batch_range(table, row)
+            self._recent.append(each)
+            if self._base_offset <= each[0] <= each[1] < L.INT64_MAX:
+                self._add(each)
+            elif self._base_offset:
+                self._doubt_name()
+        if len(self._tails) > REMEMBERED:
+            del self._tails[:-REMEMBERED]
+            self._is_cut = True
+
+    def _doubt_name(self) -> None:
+        """The first batch and one of the next two are below the base offset: the name is wrong."""
+        if len(self._recent) <= 3 and is_misnamed([first for first, _ in self._recent], self._base_offset):
+            self._base_offset, self._tails = 0, []
+            for each in self._recent:
+                if 0 <= each[0] <= each[1] < L.INT64_MAX:
+                    self._add(each)
+
+    def _add(self, each: Range) -> None:
+        tails = self._tails
+        at = bisect_left(tails, each[0], key=_last)
+        if at == len(tails):
+            tails.append(each)
+        elif each[1] < tails[at][1] and (at or not self._is_cut):
+            tails[at] = each
+
+    @property
+    def least_last_before(self) -> int | None:
+        """The lowest offset that may be the last one before what follows: the batch that seems to be the last may be altered."""
+        return self._tails[-2 if len(self._tails) > 1 else -1][1] if self._tails else None
+
+    def around(
+        self, behind: Sequence[Range] = (), limit: int = L.INT64_MAX, following: int | None = None
+    ) -> DamageBounds:
+        """behind: the offsets of the batches behind the damage. limit: the segment holds offsets below it. following: the first offset behind the
+        segment, None when nothing tells."""
+        tails = [tail for tail in self._tails if tail[1] < limit]
+        if not tails and (self._tails or len(behind) > 1) and all(each[0] >= limit for each in behind):
+            limit, tails = (
+                L.INT64_MAX,
+                self._tails,
+            )  # none of its batches is of this segment: the name is wrong
+        possible = [
+            each for each in behind if each not in tails and self._base_offset <= each[0] <= each[1] < limit
+        ]
+        best, length, believed = -1, 0, list[Range]()
+        for number in range(1 if self._is_cut and tails else 0, len(tails) + 1):
+            last = tails[number - 1][1] if number else -1
+            run = _longest(each for each in possible if each[0] > last)
+            if number + len(run) > best:  # of equal length the lower one
+                best, length, believed = number + len(run), number, run
+        first = None
+        if believed:
+            first = believed[0][0]
+            behind = behind[: behind.index(believed[0])]
+        elif all(each[1] >= limit for each in behind):
+            first = following
+        return self._placed(tails, length, behind, first)
+
+    def _placed(
+        self, tails: Sequence[Range], length: int, behind: Sequence[Range], first: int | None
+    ) -> DamageBounds:
+        """The bounds between `tails[length - 1]` and the offset `first`, once the batches that lie between them in the file have a place."""
+        believed, believed_behind = tails[:length], first
+        last = believed[-1][1] if believed else None
+        if first is None:
+            return DamageBounds(last)
+        for each in reversed(behind):
+            lowest = first - (each[1] - each[0] + 1)
+            value = _true_first(each, -1 if last is None else last, first, believed, lowest)
+            first = first if value is None else value
+        if last is not None:
+            for each in self._behind(believed[-1]):
+                value = _true_first(each, last, first, believed, last + 1)
+                last = last if value is None else value + each[1] - each[0]
+        return DamageBounds(last, first, believed_behind)
+
+    def _behind(self, believed: Range) -> list[Range]:
+        """The batches that follow one of the last in the file."""
+        recent = [*self._recent]
+        at = next((at for at in range(len(recent) - 1, -1, -1) if recent[at] == believed), len(recent))
+        return recent[at + 1 :]
+
+
+def _true_first(claimed: Range, lower: int, upper: int, known: Sequence[Range], default: int) -> int | None:
+    """The first offset of a batch between `lower` and `upper` that claims others, `default` where several fit; None when it is none of
+    those there. known: other batches."""
+    if claimed in known or claimed[1] < claimed[0]:
+        return None  # a copy
+    fit = fit_offset(claimed[0], claimed[1] - claimed[0] + 1, lower, upper)
+    if fit.strength == NONE:
+        return None
+    is_low = claimed[0] <= lower  # and may be a copy of a batch that is not remembered
+    if is_low and flipped_bit(claimed[0], fit.value, 64) is None:
+        return None
+    return default if fit.value is None else fit.value
+
+
+def _longest(ranges: Iterable[Range]) -> list[Range]:
+    """The longest sequence of increasing ranges, of equally long ones the one that ends lowest."""
+    found: list[list[Range]] = []  # by length
+    for each in ranges:
+        at = bisect_left(found, each[0], key=lambda run: run[-1][1])
+        run = [*(found[at - 1] if at else ()), each]
+        if at == len(found):
+            found.append(run)
+        elif each[1] < found[at][-1][1]:
+            found[at] = run
+    return found[-1] if found else []

@@ -1,0 +1,122 @@
+"""What damage has taken lies between batches that are believed: an altered base offset bounds nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.header_tables import Columns
+from kseg.segment.scanning.offset_order import DamageBounds, OffsetOrder, Range, is_misnamed
+
+WIDTH = 10
+
+
+def batch(number: int) -> Range:
+    """The batch of that number in a log without gaps."""
+    return number * WIDTH, number * WIDTH + WIDTH - 1
+
+
+def log(*numbers: int) -> list[Range]:
+    return [batch(number) for number in numbers]
+
+
+def moved(number: int, to: int) -> Range:
+    return to, to + WIDTH - 1
+
+
+def order_of(before: list[Range], base_offset: int = 0, rows: int = 3) -> OffsetOrder:
+    order = OffsetOrder(base_offset)
+    for start in range(0, len(before), rows):
+        part = before[start : start + rows]
+        table = Columns(C.BATCH_WIDTH, rows)
+        table.count = len(part)
+        for row, (first, last) in enumerate(part):
+            table.cells[C.MAGIC * rows + row] = L.MAGIC_V2
+            table.cells[C.BASE_OFFSET * rows + row] = first
+            table.cells[C.LAST_OFFSET * rows + row] = last
+        order.take(table, 0, len(part))
+    return order
+
+
+@pytest.mark.parametrize("rows", [1, 3, 100])
+@pytest.mark.parametrize("batches", [1, 2, 17, 60])
+def test_an_ordinary_log_is_bounded_by_its_neighbours(rows: int, batches: int) -> None:
+    order = order_of(log(*range(batches)), rows=rows)
+    end = batches * WIDTH
+    assert order.around() == DamageBounds(end - 1)
+    assert order.around(log(batches + 3, batches + 4)) == DamageBounds(end - 1, end + 30, end + 30)
+    assert order.around((), 10_000, 10_000) == DamageBounds(end - 1, 10_000, 10_000)
+
+
+@pytest.mark.parametrize("at", range(12))
+@pytest.mark.parametrize("bit", [5, 7, 12, 31, 40, 62])
+@pytest.mark.parametrize("rows", [1, 5, 100])
+def test_an_altered_offset_before_damage_moves_no_bound(at: int, bit: int, rows: int) -> None:
+    """Wherever it is, and whether it is too high or too low."""
+    before = log(*range(12))
+    first = before[at][0] ^ 1 << bit
+    before[at] = moved(at, first)
+    bounds = order_of(before, rows=rows).around(log(14, 15, 16, 17))
+    assert bounds == DamageBounds(119, 140, 140)
+
+
+@pytest.mark.parametrize("at", range(2))
+@pytest.mark.parametrize("bit", [8, 12, 31, 40, 62])
+def test_an_altered_offset_behind_damage_moves_no_bound(at: int, bit: int) -> None:
+    behind = log(14, 15, 16, 17)
+    behind[at] = moved(at, behind[at][0] ^ 1 << bit)
+    bounds = order_of(log(*range(12))).around(behind)
+    assert (bounds.last_before, bounds.first_behind) == (119, 140)
+
+
+def test_the_sign_of_an_offset() -> None:
+    before = [*log(*range(5)), moved(5, 50 - (1 << 63))]
+    assert order_of(before).around(log(8, 9)) == DamageBounds(59, 80, 80)
+
+
+def test_copies_take_no_offsets() -> None:
+    before = [*log(*range(8)), *log(3, 4, 5)]
+    assert order_of(before).around(log(10, 11)) == DamageBounds(79, 100, 100)
+    assert order_of(log(*range(8))).around(log(6, 7)) == DamageBounds(79)
+
+
+def test_more_copies_than_are_remembered() -> None:
+    assert order_of(log(*range(40), *range(2, 32))).around(log(45, 46)) == DamageBounds(399, 450, 450)
+
+
+def test_a_log_whose_end_is_bounded_by_the_next_segment() -> None:
+    """The last batch claims an offset beyond it."""
+    before = [*log(*range(4)), moved(4, 40 + (1 << 20))]
+    assert order_of(before).around((), 90, 90) == DamageBounds(49, 90, 90)
+
+
+def test_the_only_batch_behind_damage_claims_an_offset_beyond_the_next_segment() -> None:
+    bounds = order_of(log(*range(4))).around([moved(6, 60 + (1 << 20))], 70, 70)
+    assert bounds == DamageBounds(39, 60, 70)
+
+
+def test_a_wrong_file_name_proves_nothing() -> None:
+    """All batches are below its offset, or one of them is altered."""
+    assert order_of(log(*range(6)), 500).around(log(8, 9), 900, 900) == DamageBounds(59, 80, 80)
+    before = [*log(0), moved(1, 10 + (1 << 24)), *log(2, 3)]
+    assert order_of(before, 500).around(log(8, 9), 900, 900) == DamageBounds(39, 80, 80)
+    assert order_of(log(*range(6)), 0).around(log(8, 9), 30, 30).first_behind in (30, None)
+    assert not is_misnamed([600, 0, 10], 500) and not is_misnamed([0], 500)
+
+
+def test_one_batch_below_the_base_offset_is_not_believed() -> None:
+    """A field of which only zeros are left, as at the edge of a hole."""
+    before = [*log(50, 51), moved(52, 0)]
+    assert order_of(before, 500).around(log(55)).last_before == 519
+
+
+def test_reading_may_begin_in_the_middle() -> None:
+    """A batch behind the damage that claims an offset of the beginning is no more likely for that."""
+    order = OffsetOrder(0)
+    order.begin_inside()
+    table = Columns(C.BATCH_WIDTH, 1)
+    table.count = 1
+    table.cells[C.MAGIC], table.cells[C.BASE_OFFSET], table.cells[C.LAST_OFFSET] = L.MAGIC_V2, 40, 49
+    order.take(table, 0, 1)
+    assert order.around([moved(6, 0), *log(7, 8, 9)]).last_before == 49
