@@ -53,6 +53,8 @@ def with_topic_id(
     log_dir: the data directory around it, None when unknown. identity: what the metadata log says. Raises UsageError for
     what is not a topic's id, Refused for one that contradicts the partition or the data directory, UnreadableInput.
     """
+    if topic_id is None and METADATA_FILE not in repair.image and not list_partition(directory).segments:
+        return repair  # a directory that was made and never filled: a broker makes it anew
     others = tuple(finding for finding in repair.findings if finding.id not in (_MISSING, _CORRUPT))
     if topic_id is None and identity.topic_id is not None and not _has_topic_id(repair.image, directory):
         return _from_metadata_log(repair, directory, identity, others)

@@ -307,7 +307,7 @@ class SideFilePlan:
         history = made.epochs
         history.truncate_from_end(end_offset)
         history.truncate_from_start(min(self._broker_state.log_start_offset, end_offset))
-        filed = None if self._rebuild or self._are_epochs_flawed() else self._filed_epochs()
+        filed = None if self._rebuild else self._filed_epochs()
         if filed is not None and _agrees(filed, history):
             if not any(entry.start_offset > end_offset for entry in filed.entries):
                 return
@@ -328,7 +328,8 @@ class SideFilePlan:
 
     def _filed_epochs(self) -> EpochHistory | None:
         """The leader-epoch checkpoint as found; None where it is missing or corrupt. Raises UnreadableInput when it can no longer be read."""
-        if _EPOCHS not in self._working_image.image:
+        path = self._working_image.path(_EPOCHS)
+        if _EPOCHS not in self._working_image.image or self._assessment.has_finding(path, "unreadable-file"):
             return None
         try:
             return EpochHistory(decode_leader_epochs(self._working_image.read(_EPOCHS)))
@@ -337,5 +338,8 @@ class SideFilePlan:
 
 
 def _agrees(filed: EpochHistory, found: EpochHistory) -> bool:
-    """Whether a checkpoint agrees with the batches on every leader epoch; it may begin later than they do."""
+    """Whether a checkpoint agrees with the batches on every leader epoch; it may begin later than they do. The findings about it
+    do not tell: they compare it with the log as it was."""
+    if found.entries and not filed.entries:
+        return False
     return all(filed.epoch_for_offset(entry.start_offset) in (None, entry.epoch) for entry in found.entries)

@@ -208,6 +208,15 @@ def test_recover_takes_the_id_from_the_metadata_log(
     assert say("verify", data)[0] == 0
 
 
+def test_an_empty_directory_is_made_anew_and_needs_no_id(data: Path, say: Say) -> None:
+    """A broker sets it aside and loses nothing: verify and recover say the same."""
+    for file in (data / "fares-0").iterdir():
+        file.unlink()
+    assert say("verify", data / "fares-0")[0] == 0
+    assert say("recover", "--apply", data / "fares-0")[0] == 0
+    assert not (data / "fares-0" / FILE).exists()
+
+
 def test_the_copy_has_it_too(data: Path, say: Say, tmp_path: Path) -> None:
     name = lose_file(data)
     with unchanged(data):

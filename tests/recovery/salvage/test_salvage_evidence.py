@@ -149,3 +149,18 @@ def test_batches_before_a_name_that_is_too_high(partition: Path, hurt: Path, tmp
     salvaged(hurt, tmp_path / "result", broker_state=BrokerState(is_clean=True))
     wanted = [batch for number, batch in enumerate(all_batches(partition)) if number not in (0, 18)]
     assert all_batches(tmp_path / "result" / "metro-0") == wanted
+
+
+def test_batches_of_another_topic_behind_the_log_end_do_not_cost_an_epoch(hurt: Path, tmp_path: Path) -> None:
+    """A leader was elected at the end of the log and has written nothing yet. What lies behind begins again at offset 0, which
+    seems to be the end."""
+    checkpoint = hurt / "leader-epoch-checkpoint"
+    *head, count, entries = checkpoint.read_text().split("\n", 2)
+    checkpoint.write_text("\n".join([*head, str(int(count) + 1), f"{entries.rstrip()}\n6 330\n"]))
+    kept = checkpoint.read_bytes()
+    foreign = NewBatch(records=(Record(0, 1_700_000_000_000, b"k", b"v"),), leader_epoch=0)
+    with log(hurt, LAST).open("ab") as stream:
+        stream.write(encode_batch(foreign))
+    repair, _ = salvaged(hurt, tmp_path / "result")
+    assert repair.log_end_offset == 330
+    assert (tmp_path / "result" / "metro-0" / "leader-epoch-checkpoint").read_bytes() == kept
