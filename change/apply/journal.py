@@ -156,10 +156,13 @@ def partition_locations(journal: Journal, disk: Disk = DISK) -> list[JournalLoca
     ]
 
 
-def spend_journal(journal: Journal, disk: Disk = DISK) -> None:
-    """Record that a journal is spent, before it is removed: a copy of it that is put back is no longer trusted."""
-    with suppress(OSError, ValueError):
-        spend(whole_lines(disk, journal.path))
+def spend_journals(journals: Iterable[Journal], disk: Disk = DISK) -> None:
+    """Record that journals are spent, before they are removed: a copy of one that is put back is no longer trusted."""
+    found = []
+    for journal in journals:
+        with suppress(OSError, ValueError):
+            found.append(whole_lines(disk, journal.path))
+    spend(found)
 
 
 def state_of(lines: Iterable[Line]) -> JournalState:

@@ -21,6 +21,7 @@ import os
 import pwd
 import re
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 
 _KEY_BYTES = 32
@@ -45,6 +46,10 @@ def signature(head: bytes, before: bytes) -> bytes:
 
 def is_signed(data: bytes) -> bool:
     """Whether all lines of a journal were signed with the key of this user on this machine."""
+    return _has_signatures(data) and _first(data) + b"\n" not in _spent()
+
+
+def _has_signatures(data: bytes) -> bool:
     import hmac
 
     key = _keys.get(_path()) or _stored(_path())
@@ -56,22 +61,24 @@ def is_signed(data: bytes) -> bool:
         if match is None or not hmac.compare_digest(_signature(key, before, match[1]), match[2]):
             return False
         before = match[2]
-    return _first(data) + b"\n" not in _spent()
+    return True
 
 
-def spend(data: bytes) -> None:
-    """Record that a journal is spent, if there is a place for that. data: its lines."""
-    first = _first(data)
-    if not first or not is_signed(data):
+def spend(journals: Iterable[bytes]) -> None:
+    """Record that journals are spent, if there is a place for that. journals: the lines of each."""
+    spent = _spent()
+    firsts = [_first(data) + b"\n" for data in journals if _has_signatures(data)]
+    firsts = [first for first in firsts if first not in spent]
+    if not firsts:
         return
     path = _spent_path()
     with suppress(OSError):
-        if len(_spent()) > _MOST_SPENT_BYTES:  # of more than a hundred thousand the older half is forgotten
+        if len(spent) > _MOST_SPENT_BYTES:  # of more than a hundred thousand the older half is forgotten
             _shorten(path)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o600)
         try:
-            os.write(descriptor, first + b"\n")
+            os.write(descriptor, b"".join(firsts))
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -141,7 +148,10 @@ def _private(path: str, limit_bytes: int) -> bytes | None:
     try:
         status = os.fstat(descriptor)
         is_private = status.st_uid == os.geteuid() and not status.st_mode & 0o077
-        return os.read(descriptor, limit_bytes) if stat.S_ISREG(status.st_mode) and is_private else None
+        if not stat.S_ISREG(status.st_mode) or not is_private:
+            return None
+        # a read reserves what it is asked for; the byte more shows what has grown meanwhile
+        return os.read(descriptor, min(limit_bytes, status.st_size + 1))
     except OSError:
         return None
     finally:

@@ -10,7 +10,7 @@
 5. Check names, sizes and times against the files as found, and write the line `undone`. Then remove quarantine and
    journal, the journal last.
 
-Undoing the journal of a data directory also undoes the partitions of its run: all are checked before the first is
+Undoing the journal of a data directory also undoes the partitions of its run, many at a time: all are checked before the first is
 touched. It can name an earlier journal of its run, which is undone after it. Its own journal is removed last.
 """
 
@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import ParamSpec, Protocol, TypeVar
 
 from kseg.change.apply.disk import DISK, Disk
+from kseg.change.apply.in_threads import side_by_side
 from kseg.change.apply.journal import (
     Journal,
     JournalState,
@@ -28,7 +29,7 @@ from kseg.change.apply.journal import (
     is_there,
     partition_locations,
     read_journal,
-    spend_journal,
+    spend_journals,
 )
 from kseg.change.apply.journal_lines import COPY, PLAN
 from kseg.change.apply.journal_location import JournalLocation
@@ -42,6 +43,8 @@ from kseg.change.apply.recorded_change import (
 from kseg.change.apply.signals import deferring_signals
 from kseg.segment.errors import Refused
 from kseg.segment.values import dataclass
+
+_AT_A_TIME = 256  # partitions that are restored before their journals are removed
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -150,14 +153,29 @@ def _all_back(location: JournalLocation, disk: Disk) -> tuple[list[Undone], Jour
     """Undo the change of one directory and of its partitions; only its own journal is left."""
     with ExitStack() as stack:
         ways = _checked_ways(location, [location, *_inside(read_journal(location, disk), disk)], disk, stack)
-        done = []
+        own, inside = ways[0], ways[1:]
         with deferring_signals():
-            for journal, way in ways:
-                _put_back(journal, way, disk)
-                done.append(_undone(journal, way))
-                if journal.location != location:
-                    _clear(journal, way, disk)
-        return done, *ways[0]
+            _put_back(*own, disk)
+            done = [_undone(*own)]
+            for at in range(0, len(inside), _AT_A_TIME):
+                done += _inside_back(inside[at : at + _AT_A_TIME], disk)
+        return done, *own
+
+
+def _inside_back(ways: "Sequence[tuple[Journal, DirectoryUndo | None]]", disk: Disk) -> list[Undone]:
+    """Undo the changes of partitions; also when one of them fails the journals of the others are removed."""
+    restored: list[tuple[Journal, DirectoryUndo | None]] = []
+
+    def put_back(way: "tuple[Journal, DirectoryUndo | None]") -> Undone:
+        _put_back(*way, disk)
+        restored.append(way)
+        return _undone(*way)
+
+    try:
+        return side_by_side(put_back, ways)
+    finally:
+        spend_journals([journal for journal, way in restored if way is not None], disk)
+        side_by_side(lambda way: _remove(*way, disk), restored)
 
 
 def _undo_for(journal: Journal, disk: Disk) -> tuple[Journal, "DirectoryUndo | None"]:
@@ -203,10 +221,16 @@ def _put_back(journal: Journal, way: DirectoryUndo | None, disk: Disk) -> None:
 
 
 def _clear(journal: Journal, way: DirectoryUndo | None, disk: Disk) -> None:
+    if way is not None:
+        spend_journals([journal], disk)
+    _remove(journal, way, disk)
+
+
+def _remove(journal: Journal, way: DirectoryUndo | None, disk: Disk) -> None:
+    """Remove a journal that is spent, and what it kept."""
     if way is None:
         abandon(journal, disk)
     else:
-        spend_journal(journal, disk)
         _guarded(journal.location, True, way.clear)
 
 

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kseg.change.apply.copy_journal import clear_begun
 from kseg.change.apply.disk import DISK, disk_for
@@ -69,9 +69,13 @@ def check_journal(path: str, follow_links: bool = False) -> set[str]:
     return {each.journal for each in check_undo(location, disk_for(follow_links))}
 
 
-def log_dirs_of_journal(path: str) -> list[str]:
-    """The data directories whose locks an undo of this journal needs. Raises Refused and UnreadableInput."""
-    return _log_dirs_of(_journals_at(path)[-1])
+def log_dirs_of_journals(locations: Iterable[JournalLocation]) -> set[str]:
+    """The data directories whose locks an undo of these journals needs, each looked at once. Raises UnreadableInput."""
+    one_of_each = {
+        location if location.in_log_dir else os.path.dirname(os.path.abspath(location.directory)): location
+        for location in locations
+    }
+    return {log_dir for each in one_of_each.values() for log_dir in _log_dirs_of(each)}
 
 
 def _begun_at(path: str) -> list[str]:

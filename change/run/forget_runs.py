@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from kseg.change.apply.append_undo import kept_path
 from kseg.change.apply.disk import DISK, Disk, checksum, remove_if_empty
-from kseg.change.apply.journal import Journal, JournalState, spend_journal
+from kseg.change.apply.journal import Journal, JournalState, spend_journals
 from kseg.change.apply.journal_lines import COPY, PLAN
 from kseg.change.apply.journal_location import JournalLocation
 from kseg.change.apply.journal_scan import journals_in, location_of
@@ -167,7 +167,7 @@ def _forget(journal: Journal, disk: Disk) -> None:
                         disk.unlink(os.path.join(elsewhere, name))
         for path in () if elsewhere is None else (elsewhere, os.path.dirname(elsewhere)):
             remove_if_empty(disk, path)
-        spend_journal(journal, disk)
+        spend_journals([journal], disk)
         discard(location, disk)
         if status is not None:
             with suppress(OSError):

@@ -17,7 +17,7 @@ from kseg.change.apply.journal import Journal, JournalState, has_traces
 from kseg.change.apply.journal_scan import journals_in, location_of
 from kseg.change.apply.lock import claimed_by_command, locked
 from kseg.change.apply.recorded_change import abandon, quarantine_open
-from kseg.change.apply.undo_command import COMMAND, check_journal, log_dirs_of_journal, undo_journal
+from kseg.change.apply.undo_command import COMMAND, check_journal, log_dirs_of_journals, undo_journal
 from kseg.jobs.events import Event, Failure, Row
 from kseg.segment.errors import FormatError, KsegError, Refused
 from kseg.segment.partition.directory import (
@@ -204,7 +204,7 @@ def _with_log_dirs(given: Sequence[str], run: ChangeRun, follow_links: bool) -> 
     whole = ChangeRun(run.id, tuple(sorted((*own, *run.journals), key=_rank)))
     paths = [journal.path for journal in whole.journals]
     try:
-        with locked({each for path in paths for each in log_dirs_of_journal(path)}):
+        with locked(log_dirs_of_journals(journal.location for journal in whole.journals)):
             for journal in run.journals:
                 check_journal(journal.path, follow_links)
             _check_all(paths, follow_links)
@@ -224,10 +224,11 @@ def _check_all(paths: Sequence[str], follow_links: bool) -> None:
 def _undo_run(run: ChangeRun, go_on: bool, follow_links: bool) -> Iterator[Event]:
     """Undo all journals of a run, holding the locks of all its data directories. All are checked first; if one is refused later,
     the result names those that were undone."""
-    paths = [journal.path for journal in run.journals if journal.is_half_done or not go_on]
+    meant = [journal for journal in run.journals if journal.is_half_done or not go_on]
+    paths = [journal.path for journal in meant]
     with ExitStack() as stack:
         try:
-            stack.enter_context(locked({each for path in paths for each in log_dirs_of_journal(path)}))
+            stack.enter_context(locked(log_dirs_of_journals(journal.location for journal in meant)))
             _check_all(() if go_on else paths, follow_links)
         except KsegError as error:
             nothing = "" if len(paths) == 1 else f"; nothing of this run ({run.id}) was taken back"

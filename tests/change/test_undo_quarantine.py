@@ -176,7 +176,7 @@ def test_the_same_change_made_again_is_not_the_one_that_is_over() -> None:
     line = {"type": "journal", "id": "x", "inputs": []}
     first, again = (encoded(line, b"", is_signed=True) for _ in range(2))
     assert len(first) == len(again)  # so that a plan and its change count the same room
-    journal_signature.spend(first + encoded({"type": "done"}, first, is_signed=True))
+    journal_signature.spend([first + encoded({"type": "done"}, first, is_signed=True)])
     assert not journal_signature.is_signed(first)
     assert journal_signature.is_signed(again)
 
