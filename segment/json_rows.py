@@ -5,7 +5,6 @@ the other modes are one representation for all. Null is null. Header values foll
 have no place for an encoding: under `auto` one that is no UTF-8 becomes {"base64": …}.
 """
 
-import hashlib
 from base64 import b64encode
 from collections.abc import MutableMapping
 from typing import Protocol
@@ -55,6 +54,8 @@ def show_bytes(data: bytes | None, mode: str) -> Shown:
         case "size":
             return len(data), "size"
         case "redacted":
+            import hashlib  # brings OpenSSL
+
             return f"{len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()[:16]}", "redacted"
     raise AssertionError(f"unknown bytes mode {mode}")
 

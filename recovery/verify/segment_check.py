@@ -19,7 +19,6 @@ from kseg.jobs.events import Advance, Event
 from kseg.recovery.verify.chain import Chain
 from kseg.recovery.verify.header_plausibility import HeaderContext, PreviousBatch
 from kseg.recovery.verify.options import VerifyOptions
-from kseg.recovery.verify.parallel_scan import blocks_by_many
 from kseg.recovery.verify.totals import Totals
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
@@ -35,6 +34,8 @@ from kseg.segment.scanning.preallocated_tail import PREALLOCATED
 from kseg.segment.scanning.prevalidated import SkippableSpans, ValidatedRecords
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.values import dataclass
+
+_LEAST_SHARED_BYTES = 1 << 24  # a smaller log is scanned by this process alone
 
 # A broker refuses records that are further ahead of its clock (message.timestamp.after.max.ms), so clocks that
 # disagree a little are no news.
@@ -133,6 +134,13 @@ class SegmentCheck:
         self._wrong_magic_bytes = 0
         self._is_ordered = True
 
+    def _blocks(self, scanner: Scanner) -> Iterator[Columns | Damage]:
+        if self._options.jobs <= 1 or len(scanner.view) < _LEAST_SHARED_BYTES:
+            return scanner.blocks()
+        from kseg.recovery.verify.parallel_scan import blocks_by_many
+
+        return blocks_by_many(scanner, self._options.jobs, self._records)
+
     def events(self) -> Iterator[Event]:
         chain, path = self._chain, self._context.path
         scanner = Scanner.over(
@@ -141,7 +149,7 @@ class SegmentCheck:
             skippable=self._trust,
             next_base=lambda: self._context.next_base,
         )
-        for item in blocks_by_many(scanner, self._options.jobs, self._records):
+        for item in self._blocks(scanner):
             if isinstance(item, Damage):
                 yield from self._counted(chain.close_before(item))
                 yield from self._consume()

@@ -10,7 +10,6 @@ Bytes are Latin-1. The writer uses \\uXXXX for everything outside printable ASCI
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 
 from kseg.segment.errors import FormatError
 
@@ -73,6 +72,8 @@ def encode_properties(pairs: Mapping[str, str], written_at_ms: int) -> bytes:
     """The file that Properties.store writes with an empty comment; written_at_ms: shown (in UTC) in its second
     line. Raises FormatError when that moment has no calendar date."""
     try:
+        from datetime import UTC, datetime
+
         moment = datetime.fromtimestamp(written_at_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError) as error:
         raise FormatError(f"{written_at_ms} ms is not a valid date") from error
