@@ -2,7 +2,6 @@
 carries a plan out. It works as it is printed."""
 
 import os
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from kseg.cli.request import Request
 from kseg.segment.errors import FormatError
 from kseg.segment.quantities import Typed
 from kseg.segment.storage import places
-from kseg.segment.terminal import shell_quoted
+from kseg.segment.terminal import shell_quoted, shell_word
 
 if TYPE_CHECKING:
     from kseg.jobs.events import Failure
@@ -118,7 +117,7 @@ def command_line(command: str, given: Mapping[str, object], request: Request) ->
         words += ["--partition", str(request.partition)]
     if request.cluster is not None and "--spark" in accepted:
         words += _cluster_words(request.cluster)
-    return " ".join([*map(shlex.quote, words), *map(shell_quoted, request.paths)])
+    return " ".join([*map(shell_word, words), *map(shell_quoted, request.paths)])
 
 
 def _cluster_words(cluster: "ClusterOptions") -> Iterator[str]:

@@ -14,11 +14,13 @@ RAW = "\udc80-\udcff"  # bytes that are no UTF-8, as names have them
 
 
 def visible(text: str) -> str:
-    """The text on one line: characters that are not to be seen as escapes. Names that are no UTF-8 keep their bytes."""
-    return re.sub(f"[{CONTROL}{FORMAT}]", _escaped, text)
+    """The text on one line: characters that are not to be seen, and bytes that are no UTF-8, as escapes."""
+    return re.sub(f"[{CONTROL}{FORMAT}{RAW}]", _escaped, text)
 
 
 def _escaped(match: re.Match[str]) -> str:
+    if "\udc80" <= match[0] <= "\udcff":
+        return f"\\x{ord(match[0]) - 0xDC00:02x}"
     return match[0].encode("unicode_escape").decode("ascii")
 
 
@@ -40,12 +42,15 @@ def shown_path(path: str) -> str:
 
 
 def shell_quoted(path: str) -> str:
-    """A path as one word of a command to type: what cannot be seen is spelt out ($'…' of bash and zsh), and a leading
-    dash is not an option."""
-    path = f"./{path}" if path.startswith("-") else path
-    if not re.search(f"[{CONTROL}{FORMAT}{RAW}]", path):
-        return shlex.quote(path)
-    return "$'" + re.sub(rf"[\\'{CONTROL}{FORMAT}{RAW}]", _as_bytes, path) + "'"
+    """A path as one word of a command to type; a leading dash is not an option."""
+    return shell_word(f"./{path}" if path.startswith("-") else path)
+
+
+def shell_word(text: str) -> str:
+    """Any text as one word of a command to type: what cannot be seen is spelt out ($'…' of bash and zsh)."""
+    if not re.search(f"[{CONTROL}{FORMAT}{RAW}]", text):
+        return shlex.quote(text)
+    return "$'" + re.sub(rf"[\\'{CONTROL}{FORMAT}{RAW}]", _as_bytes, text) + "'"
 
 
 def _as_bytes(match: re.Match[str]) -> str:

@@ -13,13 +13,12 @@ import functools
 import hashlib
 import json
 import os
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from kseg.cli.html.html_file import MARK
 from kseg.segment.files import read_small
-from kseg.segment.terminal import RAW, visible
+from kseg.segment.terminal import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -91,10 +90,8 @@ def _environment() -> "Environment":
 
 
 def _shown(value: object) -> object:
-    """Text from the evidence with invisible characters spelt out, and bytes that are not UTF-8 as `\\xff`."""
-    if type(value) is not str:  # Markup and numbers
-        return value
-    return re.sub(f"[{RAW}]", lambda match: f"\\x{ord(match[0]) - 0xDC00:02x}", visible(value))
+    """Text from the evidence with invisible characters and bytes that are not UTF-8 spelt out."""
+    return visible(value) if type(value) is str else value  # Markup and numbers
 
 
 def _as_it_is(text: str) -> object:

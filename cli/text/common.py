@@ -84,7 +84,7 @@ def _read_line(values: Values) -> str:
         return f"{head}: nothing yet, this is the end of the log"
     cut = ", the last message is cut" if values["cut"] else ""
     return (
-        f"{head}: {values['size']:,} bytes at byte {values['position']} of {visible(str(values['segment']))}, "
+        f"{head}: {values['size']:,} bytes at byte {values['position']} of {shown_path(str(values['segment']))}, "
         f"read with {values['max_bytes']:,}{cut}"
     )
 

@@ -1,6 +1,5 @@
 """What `groups` says to people: the verdict, who lags, what will not go on where it stopped, what was deleted, what went back."""
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -13,7 +12,7 @@ from kseg.internal_topics.groups.groups import GroupsOptions
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.moments import moment
-from kseg.segment.terminal import visible
+from kseg.segment.terminal import shell_quoted, shell_word, visible
 from kseg.segment.values import dataclass
 
 Values = Mapping[str, Any]
@@ -163,12 +162,12 @@ class GroupsReport:
     ) -> str:
         """The number of lines written, and the command that takes the file."""
         named = asked or tuple(dict.fromkeys(group for group, *_ in offsets))
-        groups = " ".join(f"--group {shlex.quote(name)}" for name in named[:_SHOWN])
+        groups = " ".join(f"--group {shell_word(name)}" for name in named[:_SHOWN])
         if len(named) > _SHOWN:
             groups = "--all-groups"
         return (
             f"{counted(len(offsets), 'offset')} in {path}; with every member of the group stopped: kafka-consumer-groups.sh "
-            f"--bootstrap-server HOST:PORT {groups} --reset-offsets --from-file {shlex.quote(path)} --execute"
+            f"--bootstrap-server HOST:PORT {groups} --reset-offsets --from-file {shell_quoted(path)} --execute"
         )
 
     def _verdict(self, summary: RunSummary) -> Line:

@@ -9,10 +9,11 @@ may be long.
 from collections.abc import Mapping
 
 from kseg.cli.streams import Output
-from kseg.segment.terminal import visible
+from kseg.segment.terminal import shown_path, visible
 
 LAID_OUT_BY = 200
 GAP = "  "
+_PATHS = frozenset(["path", "file", "directory", "log_dir"])
 
 Values = Mapping[str, object]
 
@@ -52,7 +53,7 @@ class Table:
             return
         for values in self._waiting:
             for name in _names(values):
-                width = max(self._widths.get(name, len(name)), len(cell(values[name])))
+                width = max(self._widths.get(name, len(name)), len(cell(values[name], name)))
                 self._widths[name] = width
         self._right = {
             name for name in self._widths if all(_is_number(values.get(name)) for values in self._waiting)
@@ -66,7 +67,7 @@ class Table:
             self._line(values)
 
     def _line(self, values: Values) -> None:
-        self._out.line(self._joined({name: cell(values.get(name)) for name in self._widths}))
+        self._out.line(self._joined({name: cell(values.get(name), name) for name in self._widths}))
 
     def _joined(self, cells: Mapping[str, str]) -> str:
         padded = (
@@ -79,8 +80,8 @@ class Table:
         return line
 
 
-def cell(value: object) -> str:
-    """A value in a table: null is `-`, yes and no are words, containers are joined."""
+def cell(value: object, name: str = "") -> str:
+    """A value in a table: null is `-`, yes and no are words, containers are joined. name: of its column; paths are shown as paths."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -89,7 +90,7 @@ def cell(value: object) -> str:
         return " ".join(f"{name}={cell(each)}" for name, each in value.items())
     if isinstance(value, (list, tuple)):
         return ",".join(cell(each) for each in value) or "-"
-    return visible(str(value))
+    return (shown_path if name in _PATHS else visible)(str(value))
 
 
 def _is_number(value: object) -> bool:

@@ -11,12 +11,11 @@ Then it creates the partitions that the metadata assigns to it, empty. The topic
 is loaded, and the partition that it is named after is not served (InconsistentTopicIdException).
 """
 
-import shlex
-
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Topic
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import PartitionName, PartitionState
 from kseg.segment.partition.topic_identity import TopicIdentity
+from kseg.segment.terminal import shell_quoted
 from kseg.segment.values import dataclass
 
 
@@ -120,7 +119,7 @@ def _finding(kind: str, directory: Directory, message: str, named: Topic | None)
         advice = "its topic id is right, so no repair changes that: compare the node id and where the partition is assigned"
         return Finding(kind, directory.path, f"{message} ({advice})", numbers={"topic_id": named.id})
     wanted = "ID" if named is None else named.id
-    command = f"kseg recover --apply --topic-id {wanted} {shlex.quote(directory.path)}"
+    command = f"kseg recover --apply --topic-id {wanted} {shell_quoted(directory.path)}"
     sure = f"if it is {directory.name.topic}" if named is not None else "when its topic's id is known"
     named_id = None if named is None else named.id
     return Finding(kind, directory.path, f"{message} ({sure}: {command})", numbers={"topic_id": named_id})

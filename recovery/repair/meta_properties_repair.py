@@ -10,7 +10,6 @@ registered; if exactly one is left that no other data directory of the run has, 
 """
 
 import os
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
@@ -23,6 +22,7 @@ from kseg.segment.java.java_text import INT_BITS, parse_integer
 from kseg.segment.java.properties import decode_properties
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.sidecar.metadata_files import MetaProperties, decode_meta_properties, encode_meta_properties
+from kseg.segment.terminal import shell_quoted
 from kseg.segment.values import dataclass
 
 META_PROPERTIES = NAME_BY_ROLE[Role.META_PROPERTIES]
@@ -105,7 +105,7 @@ def identity_repair(
         options = " ".join(f"{name} {OPTION_VALUES[name]}" for name in needed)
         doubt = (
             "has no readable meta.properties, and its values cannot all be derived: "
-            f"kseg recover --apply {options} {shlex.quote(log_dir)}"
+            f"kseg recover --apply {options} {shell_quoted(log_dir)}"
         )
         return IdentityRepair(finding, doubt=doubt, needed=needed)
     node_id, cluster_id, sources = _known(data, others, requested)
