@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""Columns as Arrow lays them out, from a table of records and the body it points into.
+"""Arrow columns from a table of records and the body that it points into.
 
     number column   one value a row, 8 or 4 bytes, native order
     flag column     one bit a row, the lowest bit of a byte first
     bytes column    flags (1 = not null) │ int32 ends: row n lies between ends[n] and ends[n + 1] │ the bytes themselves
 
-Every function appends `RecordRows` behind `at` rows that are there already; flag columns begin as zeros. What belongs
-to a record's batch is looked up in the table of batches by R_BATCH. Tables and buffers may come from anywhere: nothing
-outside of them is touched. The headers of records: `arrow_headers`.
+Every function appends `RecordRows` after the `at` rows that exist already; flag columns start as zeros. Fields of a
+record's batch are looked up in the table of batches by R_BATCH. Tables and buffers are not trusted: nothing outside of
+them is accessed. The headers of records: `arrow_headers`.
 """
 
 from __future__ import annotations

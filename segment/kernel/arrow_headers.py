@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""The headers of records as Arrow lays them out: ends over the headers of all rows; of these a column of names and a column of values.
+"""Arrow columns of record headers: list ends for all rows, a column of names and a column of values.
 
-As in `arrow_gather`, tables and buffers may come from anywhere: nothing outside of them is touched.
+As in `arrow_gather`, tables and buffers are not trusted: nothing outside of them is accessed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""Pages of mapped files that cannot be read, and what is known of them; the how is in `in_c.faults`.
+"""Unreadable pages of mapped files, and the list of those that were met; `in_c.faults` describes the mechanism.
 
-An area, as `area` gives it: device, inode, time of the last change (ns), position, length, errno (0: the file has become
-shorter), and how many reads failed there.
+An area, as returned by `area`: device, inode, ctime (ns), position, length, errno (0: the file was truncated), and the
+number of reads that failed there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
 """The bytes of a new batch of magic 2 from a table of records of an old one (fact sheet §2.3).
 
-Key, value and headers are copied from the old body; lengths are written anew, as Kafka's writer does, so that a varint that was
-longer than need be comes out short.
+Key, value and headers are copied from the old body; lengths are encoded again, as Kafka's writer does, so an overlong
+varint becomes a short one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""Which rows of a table of batches go together while a log is cleaned, and what they add up to.
+"""Groups the rows of a table of batches for a cleaning, and computes their totals.
 
-Rows are those of `header_tables`; nothing is read but the table.
+Rows are those of `header_tables`; only the table is read.
 """
 
 from __future__ import annotations

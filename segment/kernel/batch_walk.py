@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
 """The batch walk: from the bytes of a `.log` to a table of batch headers.
 
-It cuts a file the way Kafka's FileLogInputStream does (fact sheet §2.4), judging nothing: every entry whose
+It divides a file the way Kafka's FileLogInputStream does (fact sheet §2.4) and validates nothing: every entry whose
 length fits becomes a row, whatever its checksum. At position p with the readable end E:
 
     1. p ≥ E − 17                 end (clean when p = E, else a tail too short for a header)
@@ -10,7 +10,7 @@ length fits becomes a row, whatever its checksum. At position p with the readabl
     4. magic < 2 (signed)         a legacy entry; else a batch of magic 2 or what claims to be
     5. a batch header of 61 bytes that leaves the file: HEADER_CUT (Kafka: KafkaException)
 
-`first_candidate` is the other half: after damage it searches for the next bytes that could start a batch.
+`first_candidate` is the other half: after damage it searches for the next bytes at which a batch could start.
 Columns are those of `kseg.segment.header_tables`.
 """
 

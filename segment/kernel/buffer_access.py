@@ -1,12 +1,12 @@
-"""Buffers as the kernels' inner functions take them, and the innermost steps on them.
+"""Raw buffer access for the inner functions of the kernels.
 
-Passing a typed view from one C function to the next copies its whole description each time, which costs more than
-the work of a record. So the entry functions take views, check the tables' sizes, and hand pointers on. In plain
-Python a view is its own pointer, and Python's bounds checks watch every access: the fuzz tests run that mode.
+Passing a typed memoryview from one C function to another copies its whole descriptor, which costs more than the work on
+a record. So the entry functions take views, check the sizes of the tables, and pass pointers on. In plain Python a view
+is its own pointer, and Python's bounds checks cover every access: the fuzz tests run that mode.
 
-C inlines only within a module, and a call from one kernel into another costs as much as reading a number. So what
-every kernel needs at each field stands in the `.pxd` with its body, and becomes part of the module that uses it; here
-are the same lines for plain Python (a test compares them). This module itself is not compiled.
+C inlines only within a module, and a call from one kernel into another costs as much as reading a number. So the
+functions that every kernel needs for each field are defined in the `.pxd`, and are compiled into the module that uses
+them; here are the same lines for plain Python (a test compares them). This module itself is not compiled.
 """
 
 from __future__ import annotations

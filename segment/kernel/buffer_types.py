@@ -1,4 +1,4 @@
-"""What kernels take, for type checkers: anything that holds bytes or 64-bit numbers and is indexed by position.
+"""Argument types of the kernels, for type checkers: anything that holds bytes or 64-bit numbers and is indexed by position.
 
 Compiled kernels take buffers, with the C types in their `.pxd`. Nothing imports this module at run time.
 """

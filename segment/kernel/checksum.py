@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
 """CRC-32C and CRC-32 of many batches in one call.
 
-CRC-32C is summed by the processor's own instructions where it has them (`in_c.castagnoli`). Else, and for CRC-32: a hardware
-library is several times faster per byte than a table, but a call into it costs as much as a kilobyte; a topic with one record a batch
-has millions of them. Small batches go by the table method over eight bytes at a time ("slicing by 8"), large ones to the library.
+CRC-32C uses the processor's own instructions where it has them (`in_c.castagnoli`). Otherwise, and for CRC-32, small batches
+use tables, eight bytes at a time ("slicing by 8"), and large ones a library: it is several times faster per byte, but a call
+costs as much as a kilobyte, and a topic with one record per batch needs millions of them.
 Bounds checks are off because every index is a masked byte or was checked on entry.
 
 Tables: 8 × 256 entries; entry [k][b] is the effect of byte b seen k bytes before the end of an 8-byte group.

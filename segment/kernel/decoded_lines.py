@@ -4,12 +4,13 @@
     coordinator   key: {"type":"1","data":{…}} payload: {"version":"4","data":{…}}     payload: <DELETE> without a value
     framed        payload: {"type":"TOPIC_RECORD","version":0,"data":{…}}
 
-A program begins with COORDINATOR or FRAMED, the number of types and where their table stands. For each type the table has the struct
-of the key (COORDINATOR) or 1 (FRAMED), 0 for a type that does not exist; the first and the last version, where the structs of the versions
-stand, that of a version above the last behind them; and the name of the type in `names`. The structs: `kernel.message_json`.
+A program begins with COORDINATOR or FRAMED, the number of types and the position of their table. For each type the table has the
+struct of the key (COORDINATOR) or 1 (FRAMED), 0 for a type that does not exist; the first and the last version; the position of the
+structs of all versions, followed by the one for any later version; and the name of the type in `names`. The structs:
+`kernel.message_json`.
 
-Only what can be read becomes a line here. At a record that cannot, `format_decoded` stops, and the caller writes the line that says
-why; `format_parts` tells it, by the stage and the error in the state.
+Only records that can be decoded become lines here. At any other record `format_decoded` stops, and the caller writes the line with
+the reason, which `format_parts` reports as a stage and an error in the state.
 """
 
 from __future__ import annotations

@@ -8,12 +8,12 @@ Lines (fact sheet §9.2; one physical line each):
     | offset: O CreateTime: T keySize: K valueSize: V sequence: Q headerKeys: [h1,h2] key: … payload: …
     | offset: O CreateTime: T keySize: K valueSize: V isValid: B crc: X key: … payload: …            (magic 0, 1)
 
-Bounds checks are off: `out` is the caller's scratch buffer, and before each line the room for its longest form is
-checked (`BATCH_ROOM`, `record_room`); the positions read from are those the record walk has already checked
-against the same buffer, and `format_lines` checks the tables' sizes on entry.
+Bounds checks are off: `out` is the caller's scratch buffer, and before each line the space for its longest form is
+checked (`BATCH_ROOM`, `record_room`); the record walk has already checked all positions against the same buffer, and
+`format_lines` checks the sizes of the tables on entry.
 
-Bytes become text the way Java's `new String(bytes, UTF_8)` does: each malformed sequence is one U+FFFD, and what
-counts as one sequence is Java's rule, which differs from Python's for surrogates and for cut sequences.
+Bytes become text as in Java's `new String(bytes, UTF_8)`: each malformed sequence is one U+FFFD. What counts as one
+sequence follows Java, which differs from Python for surrogates and truncated sequences.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""The hot loop of writing: records of one magic-2 batch body from parallel sequences (fact sheet §2.3).
+"""Encodes the records of one magic-2 batch from parallel sequences, the hot loop of writing (fact sheet §2.3).
 
     record   length varint · attributes int8 (0) · timestamp delta varlong · offset delta varint
              · key · value · header count varint · headers
@@ -7,8 +7,8 @@
     header   name length varint · name · value
 
 Varints are zigzag and little-endian, seven bits a byte. The body of a record is measured first, because its
-length comes before it; then it is written once, at the end of a growing buffer. No bounds are checked here: the
-callers (`batch`) have done it on whole batches. Plain Python; `encode.pxd` adds the C types.
+length comes before it; then it is written once, at the end of a growing buffer. Bounds are not checked here: the
+caller (`batch`) has checked the whole batch. Plain Python; `encode.pxd` adds the C types.
 """
 
 from __future__ import annotations

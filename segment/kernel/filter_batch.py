@@ -1,20 +1,20 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""One batch of which some records go: what takes its place (fact sheet §8.7; Kafka: MemoryRecords.filterTo).
+"""Replaces one batch, some of whose records are removed (fact sheet §8.7; Kafka: MemoryRecords.filterTo).
 
-Of each batch one of four things comes of the tallies that `key_verdicts.judge_rows` left:
+The tallies of `key_verdicts.judge_rows` decide between four results:
 
-    all records stay, magic 2, no delete horizon is due   the batch as it lies: a span of the old file
+    all records stay, magic 2, no delete horizon is due   the batch unchanged: a span of the old file
     some stay, or a horizon is due, or magic 0 or 1        a new batch of magic 2 with the same offsets
     none stays, but the batch is needed                    its header alone, 61 bytes, not compressed
     none stays                                             nothing
 
-A new batch keeps what its header said but for these: base timestamp (the delete horizon when there is one, else the
-first record's), maximum timestamp (of the records that stay; with LogAppendTime as before), count, checksum, bit 6. Of
-magic 0 and 1 base and last offset are those of the first and the last record that stays.
+A new batch keeps the fields of its header except base timestamp (the delete horizon if there is one, else the first
+record's), maximum timestamp (of the records that stay; unchanged with LogAppendTime), count, checksum and bit 6. With
+magic 0 and 1, base and last offset become those of the first and the last record that stays.
 
-Short spans are copied to `out` between new batches; a long one is left to the caller, who has better ways. Every batch
-of the new file becomes a row of `table` (position, size, last offset, maximum timestamp, count; and while its checksum
-is due, VALID −1 and in CRC where in `out` it starts).
+Short spans are copied to `out` between new batches; long ones are left to the caller, which copies them faster. Every
+batch of the new file becomes a row of `table` (position, size, last offset, maximum timestamp, count; and until its
+checksum is computed, VALID −1 and its position in `out` as CRC).
 
 `filter_batches` goes over runs of batches with these; the places of `state` and of `params` are named there.
 """

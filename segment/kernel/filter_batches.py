@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""Runs of batches of which some records go, or all: what takes their place, into one buffer (`filter_batch`, batch by batch).
+"""Replaces runs of batches, some or all of whose records are removed, in one buffer (`filter_batch`, batch by batch).
 
 `state`: OUT bytes in `out`, SPAN_START and SPAN_END of a span that is not copied yet, POSITION in the new file, ROWS of
-`table`, AT record at work, ROW batch at work, PACKS bodies that wait to be compressed, and counts.
+`table`, AT the current record, ROW the current batch, PACKS bodies that wait to be compressed, and counts.
 
-A body to be compressed stands in `out` behind the others that wait; `packs` says of each where it starts and ends and
-which batch it is of. The caller compresses them all and puts the results into `out`, with room for a header before each.
+Bodies to be compressed are collected in `out`; `packs` has the start, the end and the batch of each. The caller
+compresses them all and puts the results into `out`, leaving space for a header before each.
 """
 
 from __future__ import annotations

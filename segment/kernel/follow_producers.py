@@ -1,14 +1,13 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""The producer map while nothing remarkable happens: a known producer goes on, begins a transaction, and a marker ends it.
+"""The fast path of the producer map: a known producer continues, begins a transaction, and a marker ends it.
 
-Almost every batch of a log is such a one. The map's entries are columns of int64, a slot for each producer, so that a
-table of batches passes by without an object for each; what is more than that (an unknown producer, a broken sequence,
-data outside an open transaction, a control batch that is not a marker as brokers write it, a header that cannot be true) is left to the
-caller, one row at a time.
+Almost every batch of a log is of this kind. The map's entries are columns of int64, a slot for each producer, so a table
+of batches needs no objects. Anything else (an unknown producer, a broken sequence, data outside an open transaction, a
+control batch that is not a marker as brokers write it, an impossible header) is left to the caller, one row at a time.
 
-Open transactions stand in a queue in the order of their first offsets, since a batch that opens one lies behind all others. Rows of
-those that ended stay until they come to the head or the queue is full: a marker passes over them only when its own transaction is at
-the head, and goes away with them, so that the time is linear.
+Open transactions are queued in the order of their first offsets, because a batch that opens one comes after all others. Rows of
+ended transactions stay until they reach the head or the queue is full: a marker skips them only when its own transaction is at the
+head, and removes them then, so the time is linear.
 
     record of a marker        length 16 │ attributes │ timestamp delta 0 │ offset delta 0 │ key length 4 │ int16 version 0 │
                               int16 0 ABORT, 1 COMMIT │ value length 6 │ int16 version 0 │ int32 coordinator epoch │ 0 headers

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""Transactions from the headers of batches: opened by data, ended by markers, noted as rows of a table.
+"""Transactions from batch headers: opened by data, ended by markers, recorded as rows of a table.
 
-The state of each producer is a slot of int64 columns, the first eight as in `follow_producers`; the others say what of the open
-transaction's data lies in the log that was gone through, and which marker came last. A marker as brokers write it (one uncompressed
-record of 78 bytes with its batch) is read in place. What is rare is left to the caller, one row at a time: a producer that is new, a
-header that cannot be true, any other control batch.
+The state of each producer is a slot of int64 columns, the first eight as in `follow_producers`; the others hold the range of the open
+transaction's data in the log so far, and the last marker. A marker as brokers write it (one uncompressed record, 78 bytes with its
+batch) is read in place. Rare cases are left to the caller, one row at a time: a new producer, an impossible header, any other
+control batch.
 
     record of such a marker   length 16 │ attributes │ timestamp delta 0 │ offset delta 0 │ key length 4 │ int16 version 0 │
                               int16 0 ABORT, 1 COMMIT │ value length 6 │ int16 version 0 │ int32 coordinator epoch │ 0 headers

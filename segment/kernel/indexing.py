@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
 """The index entries of a segment, straight from a table of its batches (rules: `sidecar.index_builder`).
 
-Entries are written as they stand in the files: 8 bytes for the offset index, 12 for the time index, big-endian. What
-a broker would refuse stops the walk before anything of that batch is counted, and the caller looks closer.
+Entries are written in the format of the files: 8 bytes for the offset index, 12 for the time index, big-endian. At a
+batch that a broker would refuse, the walk stops before counting any of it, and the caller decides.
 """
 
 from __future__ import annotations

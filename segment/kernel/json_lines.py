@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
 """JSON lines of a dump from the tables of batches and records (design §7; docs/json.md).
 
-The same lines as `segment.json_rows` makes one at a time, with the same escapes as Python's `json` (ensure_ascii off):
+The same lines that `segment.json_rows` makes one at a time, with the escapes of Python's `json` (ensure_ascii off):
 `\\" \\\\ \\b \\f \\n \\r \\t`, other control characters as `\\u00xx`. Bytes that are valid UTF-8 are text; others are
 base64 under AUTO, and text with replacement characters under TEXT.
 

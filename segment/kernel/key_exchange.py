@@ -1,14 +1,15 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""Keys apart from their log: as rows that can be sent to whoever finds the latest of each, and what comes back of that.
+"""Exchange of keys between processes: rows of keys for the one that finds the latest record of each, and its answer.
 
     row     hash, first half int64 │ second half int64 │ offset + 1 int64      24 bytes, a slot of the map (`keymap`)
 
-1. `copy_rows` takes rows out of a table of records. `fold_rows` puts rows into a map and tells the offsets of those
-   that a later one replaces; `ask_rows` tells the offsets of rows that the map knows a later one of.
-2. `scatter_rows` parts rows by their second half, so that all rows of a key come together; `scatter_offsets` parts
-   offsets by where stretches of the log begin.
-3. `mark_offsets` makes a bit for each offset that was told of, `spare_latest` clears those of a map; `look_up` reads the bits of a table of records, in the
-   form in which `key_verdicts.judge_rows` asks a map of two slots: LATER is a key that has a later record, 0 one that has none.
+1. `copy_rows` copies rows from a table of records. `fold_rows` puts rows into a map and returns the offsets of those that
+   a later one supersedes; `ask_rows` returns the offsets of rows for which the map has a later one.
+2. `scatter_rows` partitions rows by their second half, so that all rows of a key come together; `scatter_offsets`
+   partitions offsets by ranges of the log.
+3. `mark_offsets` sets a bit for each superseded offset, `spare_latest` clears those of a map; `look_up` reads the bits for a table
+   of records, in the form that `key_verdicts.judge_rows` expects of a map of two slots: LATER is a key with a later record, 0 one
+   without.
 
 Maps and their slots are those of `keymap`. What is kept and why: `kseg.spark.shuffle`.
 """

@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""Which batches have a record with a given key: the records are walked where they lie, and nothing is written down about one.
+"""Finds the batches that have a record with a given key. Records are walked in place, without writing a row for any of them.
 
-A batch is passed over only when the record walk (`kernel.record_walk`) would find nothing wrong in it either, so that whoever looks
-closely at the others reports the same undecodable records as one who decodes everything. A key is compared from its end, because the
-keys of a topic tend to begin alike.
+A batch is skipped only if the record walk (`kernel.record_walk`) would find nothing wrong in it either, so decoding just the remaining
+batches reports the same undecodable records as decoding all of them. Keys are compared from their end, because the keys of a topic tend
+to share a prefix.
 
 Columns are those of `kseg.segment.header_tables`. `limits` (int64): LOWEST offset, the first offset ABOVE the range, EARLIEST timestamp;
-a batch that by its header has no record within them is passed over without a look at its records.
+a batch whose header excludes records within them is skipped without reading its records.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""What a map of keys (`keymap`) says about a table of records: which of them stay, and what that makes of their batches.
+"""Decides by a map of keys (`keymap`) which records of a table stay, and tallies the result per batch.
 
-Any map of slots will do in which a record's words lead to the offset, plus 1, from which on the record is of today;
-mostly the words are the hash of its key. Tables are those of `header_tables`; what is decided and why:
-`compaction.cleaner.second_pass`.
+The map may be any map of slots that leads from the words of a record (usually the hash of its key) to the offset, plus 1,
+from which on records of that key stay. Tables are those of `header_tables`; the rules: `compaction.cleaner.second_pass`.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""The map of a compaction: for each key the highest offset.
+"""The offset map of a compaction: for each key the highest offset.
 
     slot    hash, first half int64 │ second half int64 │ offset + 1 int64      24 bytes, as in Kafka; all 0 = empty
 
-A key stands in the map as 128 bits of SipHash-1-3 under a secret of the run. Nobody who does not know the secret can
-make two keys meet, and n keys meet by chance with a probability below n² / 2^129: 2^-80 for a thousand million keys.
-So two keys are never taken for one. (Kafka has MD5 there: whoever can write may choose two keys that meet.)
+A key is represented by 128 bits of SipHash-1-3 under a secret of the run. Without the secret nobody can construct two
+keys that collide, and n keys collide by chance with a probability below n² / 2^129: about 2^-69 for a thousand million
+keys. So two keys are never taken for one. (Kafka uses MD5: a producer could choose two keys that collide.)
 
-A slot is searched from where the hash points to, on to the next ones. Where it points to is a random place in memory, and
-waiting for one after the other would cost more than all the rest; so the places of a group of records are touched
-first, which the processor does for many of them at once.
+A slot is searched from the one that the hash points to onwards. That is a random access to memory, and waiting for one
+after the other would cost more than everything else; so the slots of a group of records are touched first, and the
+processor loads many of them at once.
 
-`map_rows` goes over bodies of batches of magic 2, of which it reads keys and offsets only. `hash_rows` and `put_rows` go
-over tables of records (`header_tables`). A secret is two unsigned numbers of 64 bits. Who asks the map: `key_verdicts`.
+`map_rows` reads keys and offsets directly from the bodies of batches of magic 2. `hash_rows` and `put_rows` take tables
+of records (`header_tables`). A secret is two unsigned numbers of 64 bits. `key_verdicts` reads the map.
 """
 
 from __future__ import annotations

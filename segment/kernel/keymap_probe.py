@@ -1,6 +1,6 @@
-"""Where a key stands in a map of slots (`keymap`): found from where its hash points to, on to the next ones.
+"""Finds the slot of a key in a map (`keymap`): linear probing from the slot that its hash points to.
 
-Compiled kernels have these bodies from the `.pxd`: a call into another module would cost as much as the search.
+Compiled kernels take the functions from the `.pxd`, because a call into another module would cost as much as the search.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
-"""Kafka's messages as the JSON text that their generated `*JsonConverter` classes print, by a program of numbers.
+"""Kafka's messages as the JSON text of their generated `*JsonConverter` classes, produced by interpreting a program of numbers.
 
 A program (`internal_topics.message_programs` makes it from the schemas) is one array:
 
     struct   flexible, number of fields, TAGS | SCAN_FIRST, unreadable, fields …
     field    kind, ARRAY | NULLABLE | TAGGED, tag, name start, name length, struct, default start, default length
 
-name, default: in `names`, the name as `,"name":`, the default as the text of the value. struct: where the struct of the field stands;
-for PROTOCOL fields where their table of versions does. unreadable: the version is above what the struct has, and reading it throws.
+name, default: in `names`, the name as `,"name":`, the default as the text of the value. struct: position of the struct of the field;
+for PROTOCOL fields of their table of versions. unreadable: the version is above those of the struct, and reading it throws.
 
-The bytes are read in the order and with the checks of Kafka's generated readers, so that what is wrong first is what Kafka says is wrong:
+Bytes are read in the order and with the checks of Kafka's generated readers, so that the first error is the one that Kafka reports:
 
 1. Fields without a tag are read and written at once, in the order of the definition, which is that of the wire.
-2. The tag section follows: every known tag is read by its own length, each time it is there, and its position remembered.
-3. Tagged fields are written from there, where they differ from their default. Where one stands before an untagged field in
-   the definition (SCAN_FIRST), the struct is read once without writing, for the positions, and then again.
+2. The tag section follows: every known tag is read by its own length each time it occurs, and its position is remembered.
+3. Tagged fields are written from there, where they differ from their default. If one precedes an untagged field in the
+   definition (SCAN_FIRST), the struct is read twice: first without writing, for the positions.
 
 Three ways to read, by `write`: SILENT, AS_KAFKA (what the converters print), and AS_ROWS for the rows of kseg's own JSON, which say more and
 nothing that may be wrong:

@@ -1,16 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
-"""JSON lines of records whose keys and values are messages of Kafka's own topics: the lines of `json_lines`, with the messages in the place of
-their bytes as `internal_topics.topic_rows` puts them there (docs/json.md).
+"""JSON lines of records whose keys and values are messages of Kafka's own topics: the lines of `json_lines`, with messages instead of bytes,
+as in `internal_topics.topic_rows` (docs/json.md).
 
     key     {"type":1,"name":"OffsetCommitKey","data":{…}}
     value   {"type":1,"name":"OffsetCommitValue","version":4,"data":{…}}
 
-A program begins with COORDINATOR or FRAMED (`kernel.decoded_lines`), the number of types, where their table stands, and where that of the topic
-ids does. For each type the table has the struct of the key (COORDINATOR) or 1 (FRAMED), 0 for a type that is left to the caller; the first and the
-last version, where the structs of the versions stand; the texts before the version and before the data of the key, with their lengths.
+A program begins with COORDINATOR or FRAMED (`kernel.decoded_lines`), the number of types, and the positions of their table and of the table of
+topic ids. For each type the table has the struct of the key (COORDINATOR) or 1 (FRAMED), 0 for a type that is left to the caller; the first and
+the last version and the position of their structs; the texts before the version and before the data of the key, with their lengths.
 
-Only what is as it should be becomes a line here. A record about which there is more to say (a newer version, unknown tags, bytes left over, secrets)
-or that cannot be read stops `format_rows`, and the caller makes its line.
+Only ordinary records become lines here. `format_rows` stops at a record that needs additional members (a newer version, unknown tags, trailing
+bytes, secrets) or cannot be decoded, and the caller makes its line.
 """
 
 from __future__ import annotations

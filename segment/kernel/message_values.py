@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
 """UUIDs and doubles in the JSON text of Kafka's tools, as Jackson writes them. Strings and bytes: `json_lines`.
 
-Bounds checks are off: the caller has checked the room.
+Bounds checks are off: the caller has checked that the text fits.
 """
 
 from __future__ import annotations

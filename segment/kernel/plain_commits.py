@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""Ordinary records of `__consumer_offsets`: commits without a producer that replace a commit of the same key which is known already.
+"""The fast path for `__consumer_offsets`: commits without a producer that replace a known commit of the same key.
 
-Nearly all records of that topic are of this kind, and of each key only the last one matters. Everything else is left to the caller,
-one record at a time: keys that it has not put into `entry_of`, commits in transactions, tombstones, records about groups, and values
-whose shape only the decoder can judge (`internal_topics/groups/group_records`, which has the layouts).
+Nearly all records of that topic are of this kind, and only the last one of each key matters. Everything else is left to the caller,
+one record at a time: keys that are not in `entry_of`, commits in transactions, tombstones, records about groups, and values of an
+unusual form (`internal_topics/groups/group_records` has the layouts).
 
-    table   offset │ timestamp │ committed offset │ how often it went back       int64 each, the four of an entry together
+    table   offset │ timestamp │ committed offset │ number of rewinds       int64 each, the four of an entry together
 """
 
 from __future__ import annotations

@@ -6,13 +6,13 @@
 
 Messages of magic 0 and 1 have their own kernel (`legacy_messages`), which shares the state and the codes below.
 
-Bodies are never trusted: a length is compared with what remains before it is used, a varint ends within 5 (10)
-bytes, a record uses exactly the bytes it declares, a batch exactly its body. What is wrong is a code in
-`state[ERROR]` at the body position `state[ERROR_AT]`; the records before it stay in the table.
+Bodies are never trusted: a length is compared with the remaining bytes before it is used, a varint ends within 5 (10)
+bytes, a record uses exactly the bytes it declares, a batch exactly its body. An error is a code in `state[ERROR]` at
+the body position `state[ERROR_AT]`; the records before it stay in the table.
 
-`state` (int64): ROW batch row at work, NEXT body position (0 = the batch has not begun), DONE records of that
-batch so far, COUNT records in the table, ERROR, ERROR_AT. A full table returns early; calling again with COUNT
-set to 0 goes on where it stopped.
+`state` (int64): ROW the current batch, NEXT body position (0 = the batch has not begun), DONE records of that batch so
+far, COUNT records in the table, ERROR, ERROR_AT. When the table is full, the walk returns early; called again with
+COUNT set to 0, it continues where it stopped.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""The checksums of new batches, once they stand in the buffer; rows of `table` are those of `outcome`."""
+"""Computes the checksums of new batches in their buffer; rows of `table` are those of `outcome`."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
-"""Whether every record of a batch is as it should be: the quick yes of `verify --deep`.
+"""Whether all records of a batch are valid: the fast path of `verify --deep`.
 
-Nothing is written down about a record, which costs more than looking at it. A yes means all of this (fact sheet §2.3):
+No row is written for a record, because that would cost more than checking it. A yes means all of this (fact sheet §2.3):
 
-    the declared number of records, and then the body ends; each record uses exactly the bytes it declares
+    the body holds exactly the declared number of records; each record uses exactly the bytes it declares
     lengths and header counts fit into what remains; header names are not null
     offsets rise and lie between the batch's base and last offset
     the greatest timestamp is the one that the header declares
 
-A no only means that someone must look closely (`kernel.record_walk`, `kernel.verify_records`): odd but sound data, as timestamps
-near the ends of their range, gets one too. Magic 2 only, and of control batches only markers as brokers write them. Bounds checks are off because every
-position is compared with the end of the body before it is read.
+A no only means that a closer check is needed (`kernel.record_walk`, `kernel.verify_records`); unusual but valid data, such as
+timestamps near the ends of their range, gets one too. Magic 2 only, and of control batches only markers as brokers write them.
+Bounds checks are off because every position is compared with the end of the body before it is read.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""What `verify` asks of whole tables: does each batch follow from its neighbours, do index entries hit their batch,
-do records keep to what their batch declares?
+"""The checks of `verify` on whole tables: batches against adjacent batches, index entries against batches, records against the
+header of their batch.
 
-Every function runs on until something deserves a closer look and says where; sound data costs one call a table.
-Columns are those of `kseg.segment.header_tables`; numbers that outlive a call stand in `state` (int64), whose places are
-named by the constants beside each function.
+Every function runs until something needs a closer look and returns where; valid data costs one call per table.
+Columns are those of `kseg.segment.header_tables`; numbers that outlive a call are in `state` (int64); the constants
+beside each function name its fields.
 """
 
 from __future__ import annotations

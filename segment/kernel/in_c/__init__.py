@@ -1,1 +1,1 @@
-"""What stands in C in a `.pxd` and is compiled into the kernels that use it; beside each, the same for plain Python."""
+"""Parts written in C in a `.pxd` and compiled into the kernels that use them, each with its equivalent in plain Python."""

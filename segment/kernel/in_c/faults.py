@@ -1,19 +1,19 @@
-"""Pages of mapped files that cannot be read: what only C can do about them, and what plain Python does instead.
+"""Unreadable pages of mapped files: a SIGBUS handler in C, and its fallback in plain Python.
 
-Whoever touches such a page is sent SIGBUS, which ends the process. The compiled kernels have a handler for it, in C in the
-`.pxd` (this module itself is not compiled; `bad_pages` takes it in):
+Accessing such a page raises SIGBUS, which ends the process. The compiled kernels have a handler for it, in C in the
+`.pxd` (this module itself is not compiled; `bad_pages` includes it):
 
-1. It knows which maps are watched. A fault in another place is left to the handler from before, or ends the process.
-2. It puts a page of memory in the place of the one that cannot be read, and reads the page's sectors into it one by one,
-   past the page cache where the file system allows that: a block that cannot be read mostly has one bad sector of eight.
-   What a read gives is there (also of a hole for which a full tmpfs has no page). The rest stays zeros, and is noted:
-   the file, the place, the error. An error of 0 means that the file has become shorter meanwhile.
-3. Whoever touched the page goes on, and sees the bytes that can be read.
+1. It knows which maps are watched. A fault elsewhere is passed to the previous handler, or ends the process.
+2. It replaces the unreadable page by a page of memory and reads the page's sectors into it one by one, bypassing the page
+   cache where the file system allows that: an unreadable block usually has one bad sector of eight. Whatever can be read
+   is there (also a hole for which a full tmpfs has no page). The rest stays zeros and is recorded with the file, the
+   position and the error. An error of 0 means that the file was truncated in the meantime.
+3. The access that faulted continues and sees the bytes that can be read.
 
-The notes are in memory that forked processes share, so none of them asks for a bad sector again when it maps a file later.
-A file is told by device, inode and the time of its last change: inodes are used again.
+The records are in memory that forked processes share, so none of them reads a bad sector again when it maps a file later.
+A file is identified by device, inode and ctime, because inodes are reused.
 
-In plain Python nothing can be watched, so `watch` says no; the notes are a list of this process.
+In plain Python nothing can be watched, so `watch` returns false; the records are a list in this process.
 """
 
 from __future__ import annotations
