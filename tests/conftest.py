@@ -42,8 +42,15 @@ settings.register_profile("long", settings.get_profile("gate"), derandomize=Fals
 settings.load_profile(os.environ.get("KSEG_HYPOTHESIS", "gate"))
 
 
-def pytest_configure() -> None:
-    """A shell that runs the gate in the background lets it ignore signals, and so would every program that a test starts."""
+def pytest_configure(config: pytest.Config) -> None:
+    """A process of xdist has a thread that listens to the others, so Python 3.12 warns at every fork there. The program itself has none at that
+    moment (tests/jobs/test_threads_at_fork.py), and without xdist the warning shows.
+
+    A shell that runs the gate in the background lets it ignore signals, and so would every program that a test starts."""
+    if hasattr(config, "workerinput"):
+        config.addinivalue_line(
+            "filterwarnings", "ignore:This process .* is multi-threaded, use of fork:DeprecationWarning"
+        )
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)

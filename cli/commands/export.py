@@ -1,5 +1,6 @@
 """`kseg export`: the records of logs as files that other tools read."""
 
+import os
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -189,6 +190,8 @@ def command(
         raw=output == "-",
         summary=partial(damage_words, noun="target"),
     )
+    # workers are forked after Arrow is imported: it would start a thread that returns memory to the system
+    os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     O.require_pyarrow()
     from kseg.inspection.export.export import export
     from kseg.inspection.export.run import ExportRun
