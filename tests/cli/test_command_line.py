@@ -119,14 +119,18 @@ def kseg(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_shows_every_option_and_the_examples(name: str) -> None:
-    shown = kseg(name, "--help")
-    assert shown.returncode == 0 and shown.stderr == ""
+def test_help_shows_every_option_and_the_examples(
+    name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main.run([name, "--help"]) == 0
+    shown = capfd.readouterr()
+    assert shown.err == ""
     for parameter in parameters(function_of(name)):
         for flag in parameter.flags:
-            assert flag in shown.stdout
+            assert flag in shown.out
     for _, words in module_of(name).EXAMPLES:
-        assert words in shown.stdout
+        assert words in shown.out
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -169,10 +173,13 @@ def test_help_of_the_program_lists_the_commands_and_the_exit_status() -> None:
         (["lookup", "--latest", "--all", "x"], "kseg: --all requires --key"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_sentence_and_status_2(words: list[str], sentence: str) -> None:
-    done = kseg(*words)
-    assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith(sentence) and done.stderr.count("\n") == 1
+def test_a_mistake_is_one_sentence_and_status_2(
+    words: list[str], sentence: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(words) == 2
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(sentence) and shown.err.count("\n") == 1
 
 
 def test_an_unreadable_path_is_status_3(tmp_path: Path) -> None:
