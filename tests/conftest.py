@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,6 +29,7 @@ ALONE = "tests/spark/"
 # in minutes: Spark in one process, then the brokers, then the other real Kafka and the failing disks, file by file
 LONGEST = ("tests/spark/", "tests/kafka/", "tests/faults/", "tests/test_fuzz.py")
 NOT_IMPORTED = ("kseg.inspection.arrow", "kseg.inspection.export")
+MEMORY, MIN_MEMORY_BYTES = "/dev/shm", 4 << 30
 SUITE = pytest.StashKey[list[pytest.Item]]()
 PAGES = (
     "tests/test_behaviours.py",
@@ -43,10 +46,14 @@ settings.load_profile(os.environ.get("KSEG_HYPOTHESIS", "gate"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A process of xdist has a thread that listens to the others, so Python 3.12 warns at every fork there. The program itself has none at that
+    """Directories of tests are in memory where there is enough of it: the thousands of fsyncs of journals and brokers wait for no disk then.
+
+    A process of xdist has a thread that listens to the others, so Python 3.12 warns at every fork there. The program itself has none at that
     moment (tests/jobs/test_threads_at_fork.py), and without xdist the warning shows.
 
     A shell that runs the gate in the background lets it ignore signals, and so would every program that a test starts."""
+    if _has_memory_for_files():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
     if hasattr(config, "workerinput"):
         config.addinivalue_line(
             "filterwarnings", "ignore:This process .* is multi-threaded, use of fork:DeprecationWarning"
@@ -54,6 +61,30 @@ def pytest_configure(config: pytest.Config) -> None:
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
+
+
+def _has_memory_for_files() -> bool:
+    try:
+        if os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
+            return False
+        free_bytes = shutil.disk_usage(MEMORY).free
+        with open("/proc/meminfo") as file:
+            available_kib = next(int(line.split()[1]) for line in file if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return False
+    return min(free_bytes, 1024 * available_kib) >= MIN_MEMORY_BYTES and os.access(MEMORY, os.W_OK)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without the garbage collector, and exempt from it what collecting leaves: it goes through these million objects again and
+    again, in every forked process too, which then copies their pages."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
