@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -297,36 +297,31 @@ def test_each_file_system_gets_its_bytes() -> None:
     ]
 
 
-@contextmanager
-def other_file_system() -> Iterator[Path]:
-    """A directory on another file system than the tests' own (a tmpfs, which every Linux has)."""
-    place = Path("/dev/shm") / f"kseg-{os.getpid()}"
-    if not os.access("/dev/shm", os.W_OK):
-        pytest.skip("there is no second file system to write to")
-    place.mkdir()
-    try:
-        yield place
-    finally:
-        shutil.rmtree(place)
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Path]:
+    """A directory on another file system than the tests' own."""
+    for root in ("/dev/shm", "/var/tmp"):
+        if os.access(root, os.W_OK) and os.stat(root).st_dev != tmp_path.stat().st_dev:
+            with tempfile.TemporaryDirectory(prefix=".kseg-", dir=root) as place:
+                yield Path(place)
+            return
+    pytest.skip("there is no second file system to write to")
 
 
-def test_two_log_dirs_of_one_node_on_two_file_systems(data: Path, say: Say, tmp_path: Path) -> None:
+def test_two_log_dirs_of_one_node_on_two_file_systems(data: Path, say: Say, elsewhere: Path) -> None:
     without_marks(data)
-    with other_file_system() as elsewhere:
-        if elsewhere.stat().st_dev == tmp_path.stat().st_dev:
-            pytest.skip("/dev/shm is on the file system of the tests")
-        second = elsewhere / "data"
-        second.mkdir()
-        shutil.copy(data / "meta.properties", second)
-        for name in ("fares-0", "metro-gzip-0", "metro-none-0"):
-            shutil.move(data / name, second / name)
-        before = occupied(data), occupied(second)
-        status, rows = say("--free", "6KiB", "--purge", "--apply", *NOW, data, second)
-        assert status == 0
-        frees = of_type(rows, "free")
-        assert [row["log_dirs"] for row in frees] == [[str(data)], [str(second)]]
-        assert all(row["reached"] for row in frees)
-        assert before[0] - occupied(data) > 5_000 and before[1] - occupied(second) > 5_000
+    second = elsewhere / "data"
+    second.mkdir()
+    shutil.copy(data / "meta.properties", second)
+    for name in ("fares-0", "metro-gzip-0", "metro-none-0"):
+        shutil.move(data / name, second / name)
+    before = occupied(data), occupied(second)
+    status, rows = say("--free", "6KiB", "--purge", "--apply", *NOW, data, second)
+    assert status == 0
+    frees = of_type(rows, "free")
+    assert [row["log_dirs"] for row in frees] == [[str(data)], [str(second)]]
+    assert all(row["reached"] for row in frees)
+    assert before[0] - occupied(data) > 5_000 and before[1] - occupied(second) > 5_000
 
 
 def test_the_choice_is_the_same_from_run_to_run(data: Path, say: Say) -> None:
