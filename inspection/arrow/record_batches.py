@@ -217,4 +217,4 @@ class _Reader:
         first = self.piece.base_offset if damage.next_offset is None else damage.next_offset
         if first >= bounds.to_offset:
             return False
-        return damage.resumed_offset is None or damage.resumed_offset > bounds.from_offset
+        return damage.first_behind is None or damage.first_behind > bounds.from_offset

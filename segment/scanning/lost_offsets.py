@@ -77,14 +77,16 @@ def lost_range(
     stop: int,
     lowest: int,
     upper: int | None,
-    intact_bytes: int | None = None,
+    intact_bytes: int | None,
+    of_headers: tuple[int, int | None],
 ) -> LostRange:
     """The offsets and records that the damage position … stop has taken.
 
     lowest: the first offset that it can hold. upper: the first offset behind it, None at the end of the log.
-    intact_bytes: the length with which the entry at `position` is whole, when only its length is damaged.
+    intact_bytes: the length with which the entry at `position` is whole, when only its length is damaged. of_headers: the same bounds for
+    what its headers claim, where these are wider.
     """
-    found = _by_headers(view, position, stop, lowest, upper, intact_bytes)
+    found = _by_headers(view, position, stop, *of_headers, intact_bytes)
     if found is not None:
         return found
     last = None if upper is None else upper - 1

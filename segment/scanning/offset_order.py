@@ -40,11 +40,13 @@ _last = itemgetter(1)
 @dataclass(frozen=True, slots=True)
 class DamageBounds:
     """last_before: the last offset before the damage, None when no batch precedes it. first_behind: the first offset behind it, None
-    when nothing tells. believed_behind: the same of the first batch that has the offsets that it claims."""
+    when nothing tells. least_before, most_behind: the same where altered batches in between lie as far from the damage as possible: headers in the
+    damage that agree with these tell more than the places where such batches seem to fit."""
 
     last_before: int | None = None
     first_behind: int | None = None
-    believed_behind: int | None = None
+    least_before: int | None = None
+    most_behind: int | None = None
 
 
 def batch_range(table: Columns, row: int) -> Range:
@@ -147,19 +149,25 @@ class OffsetOrder:
         self, tails: Sequence[Range], length: int, behind: Sequence[Range], first: int | None
     ) -> DamageBounds:
         """The bounds between `tails[length - 1]` and the offset `first`, once the batches that lie between them in the file have a place."""
-        believed, believed_behind = tails[:length], first
+        believed = tails[:length]
         last = believed[-1][1] if believed else None
         if first is None:
-            return DamageBounds(last)
+            return DamageBounds(last, None, last)
+        most = first
         for each in reversed(behind):
-            lowest = first - (each[1] - each[0] + 1)
-            value = _true_first(each, -1 if last is None else last, first, believed, lowest)
-            first = first if value is None else value
-        if last is not None:
-            for each in self._behind(believed[-1]):
-                value = _true_first(each, last, first, believed, last + 1)
-                last = last if value is None else value + each[1] - each[0]
-        return DamageBounds(last, first, believed_behind)
+            width = each[1] - each[0] + 1
+            value = _true_first(each, -1 if last is None else last, first, believed, first - width)
+            if value is not None:
+                first, most = value, most - width
+        if last is None:
+            return DamageBounds(None, first, None, most)
+        least = last
+        for each in self._behind(believed[-1]):
+            width = each[1] - each[0] + 1
+            value = _true_first(each, last, first, believed, last + 1)
+            if value is not None:
+                last, least = value + width - 1, least + width
+        return DamageBounds(last, first, least, most)
 
     def _behind(self, believed: Range) -> list[Range]:
         """The batches that follow one of the last in the file."""

@@ -299,12 +299,13 @@ class Scanner:
         claimed = int.from_bytes(self.view[position : position + 8], "big", signed=True) if readable else None
         bounds = self._bounds(stop)
         lowest = self._lowest_offset(stop)
+        least = self.base_offset if bounds.least_before is None else bounds.least_before + 1
         if self._damage_behind[0] == position:
-            lowest = max(lowest, self._damage_behind[1])
-        upper = bounds.first_behind if resumed is not None or stop == len(self.view) else None
-        if upper is not None and upper < lowest:
-            upper = None  # what follows is out of order, and bounds nothing
-        lost = lost_range(self.view, position, stop, lowest, upper, intact_length)
+            lowest, least = max(lowest, self._damage_behind[1]), max(least, self._damage_behind[1])
+        upper, most = bounds.first_behind, bounds.most_behind
+        if (resumed is None and stop < len(self.view)) or (upper is not None and upper < lowest):
+            upper = most = None  # nothing follows, or what follows is out of order and bounds nothing
+        lost = lost_range(self.view, position, stop, lowest, upper, intact_length, (least, most))
         if kind == "zero-tail" and upper is None:
             lost = LostRange(lowest, None, 0)  # nobody wrote anything there
         if lost.records is not None and lost.last_offset is not None:

@@ -299,20 +299,49 @@ def test_the_four_commands_agree_on_any_damage(
     partition = tmp_path / source.name
     shutil.copytree(source, partition)
     for _ in range(rng.randint(1, 3)):
-        path = rng.choice(sorted(file for file in partition.glob("*.log") if file.stat().st_size))
-        data = bytearray(path.read_bytes())
-        first = rng.randrange(len(data))
-        match rng.randrange(5):
-            case 0 | 1:
-                data[first] ^= 1 << rng.randrange(8)
-            case 2:
-                data[first : first + rng.randrange(1, 400)] = b""
-            case 3:
-                last = min(len(data), first + rng.randrange(1, 400))
-                data[first:last] = bytes(last - first)
-            case 4:
-                data[first:first] = rng.randbytes(rng.randrange(1, 200))
-        path.write_bytes(bytes(data))
+        hurt_a_log(rng, partition)
+    told_by_all(partition, capfd)
+
+
+def hurt_a_log(rng: random.Random, partition: Path) -> None:
+    path = rng.choice(sorted(file for file in partition.glob("*.log") if file.stat().st_size))
+    data = bytearray(path.read_bytes())
+    first = rng.randrange(len(data))
+    match rng.randrange(5):
+        case 0 | 1:
+            data[first] ^= 1 << rng.randrange(8)
+        case 2:
+            data[first : first + rng.randrange(1, 400)] = b""
+        case 3:
+            last = min(len(data), first + rng.randrange(1, 400))
+            data[first:last] = bytes(last - first)
+        case 4:
+            data[first:first] = rng.randbytes(rng.randrange(1, 200))
+    path.write_bytes(bytes(data))
+
+
+def alter_an_offset(rng: random.Random, partition: Path) -> None:
+    path = rng.choice(sorted(file for file in partition.glob("*.log") if file.stat().st_size))
+    position, _ = rng.choice(batch_spans(path))
+    data = path.read_bytes()
+    bit = rng.choice((*range(4, 12), 20, 31, 40, 62))
+    at = position + 7 - bit // 8
+    put(path, (at, bytes([data[at] ^ 1 << bit % 8])))
+
+
+@pytest.mark.evidence("damage-offsets")
+@pytest.mark.parametrize("case", range(CASES // 2))
+def test_the_four_commands_agree_on_damage_beside_altered_offsets(
+    case: int, partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rng = random.Random(f"{SEED}-beside-{case}")
+    source = partitions[case % 2]
+    partition = tmp_path / source.name
+    shutil.copytree(source, partition)
+    for _ in range(rng.randint(1, 2)):
+        alter_an_offset(rng, partition)
+    for _ in range(rng.randint(1, 2)):
+        hurt_a_log(rng, partition)
     told_by_all(partition, capfd)
 
 

@@ -239,6 +239,18 @@ def test_damage_outside_of_the_bounds_is_nobodys_business(tmp_path: Path) -> Non
         assert len(read(LogPiece(piece.path, "t", 0, 0, bounds))[1]) == count, bounds
 
 
+@pytest.mark.parametrize(("number", "value"), [(5, 1), (3, 4000)])
+def test_an_altered_offset_beside_damage_does_not_hide_it(tmp_path: Path, number: int, value: int) -> None:
+    """Of the batch behind the damage, or in front of it: records 8 and 9 are lost all the same."""
+    data, positions = plain_file(10)
+    hurt = bytearray(data)
+    hurt[positions[4] + 70] ^= 1
+    hurt[positions[number] : positions[number] + 8] = value.to_bytes(8, "big")
+    piece = written(tmp_path, bytes(hurt))
+    found = read(LogPiece(piece.path, "t", 0, 0, Bounds(8, 9)))[1]
+    assert [(each.id, each.first_offset, each.last_offset) for each in found] == [("bad-crc", 8, 9)]
+
+
 def test_records_of_invalid_batches_on_request(tmp_path: Path) -> None:
     data, positions = plain_file(6)
     hurt = bytearray(data)
