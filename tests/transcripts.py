@@ -528,10 +528,10 @@ def told(line: str | Callable[[], None], incident: Incident | None = None) -> st
     if not isinstance(line, str):
         line()
         return f"# {line.__doc__}\n"
-    _forget()
+    forget()
     words = shlex.split(line)
     terminal = incident is not None and incident.columns is not None
-    status, printed = _on_terminal(words, incident) if incident and terminal else _in_pipe(words)
+    status, printed = _on_terminal(words, incident) if incident and terminal else in_pipe(words)
     text = _FREE.sub("N are free", _RUN.sub("RUN", printed.decode().replace("\r\n", "\n")))
     text = _MOUNTED.sub("N GiB of N GiB free (N %); FILE SYSTEM at MOUNT (OPTIONS)", text)
     text = _ROOM.sub("needs up to N KiB of room", text)
@@ -544,7 +544,7 @@ def told(line: str | Callable[[], None], incident: Incident | None = None) -> st
     return f"$ kseg {line}\n{text.replace(chr(27), '<ESC>')}(exit status {status})\n"
 
 
-def _forget() -> None:
+def forget() -> None:
     """What a process of its own would not know: files that lie where others lay, with the inodes and times of those."""
     for name, module in [*sys.modules.items()]:
         if name.partition(".")[0] == "kseg":
@@ -553,7 +553,7 @@ def _forget() -> None:
                     clear()
 
 
-def _in_pipe(words: list[str]) -> tuple[int, bytes]:
+def in_pipe(words: list[str]) -> tuple[int, bytes]:
     sys.stdout.flush()
     sys.stderr.flush()
     with tempfile.TemporaryFile() as file, _instead(1, file.fileno()), _instead(2, file.fileno()):

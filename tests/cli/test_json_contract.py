@@ -1,0 +1,353 @@
+"""docs/json.md names every line that a command prints with --json and every field of it, and what it names is printed.
+
+The commands run on directories of many states. Each field of a line must stand in a section of the page about its command or its type, also below
+it, where what has its own names in it (a message, a configuration) is left out. The types and fields of the examples and tables must occur in a
+line, or be listed here with the reason why none of these directories has them. Ninety commands take some twenty seconds of processor time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.diseases import bad_length_small
+from kseg.cli.registry import COMMANDS
+from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
+from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE
+from tests import transcripts
+from tests.cli.test_metadata import ACL, BROKER, CREDENTIAL, TOKEN, quota
+from tests.internal_topics.coordinator_logs import T0, batch, key, value, write_segment
+from tests.internal_topics.metadata_logs import record, topic, topic_id, write_log
+from tests.support.broker_dirs import broker_dir
+from tests.support.group_dirs import FARES, broker, commit
+from tests.support.paths import ROOT
+from tests.transcripts import INCIDENTS_BY_NAME, in_pipe, stage
+
+PAGE = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+Rows = list[tuple[str, dict[str, Any]]]
+
+SIDE_FILES = "Side files"
+# whose own names are those of the evidence
+FREE = frozenset(
+    ["data", "details", "properties", "settings", "codecs", "features", "entity", "findings", "checkpoints", "held", "lines_ignored", "next_dirty_offsets", "log_start_offsets", "control", "value", "key", "connect"]
+)  # fmt: skip
+# what the section of a command leaves to others, by command and type
+TOLD_ELSEWHERE = {
+    "dump": (SIDE_FILES,),
+    "doctor damage": ("recover",),
+    "doctor transaction": ("transactions",),
+    "doctor offset": ("groups",),
+    "doctor verified": ("summary", "broker-start"),
+    "verify verified": ("summary", "broker-start"),
+    "lookup lookup": ("record",),
+    "lookup transaction": ("transactions",),
+    "lookup transactional_id": ("transactions",),
+    "recover result": ("retain",),
+    "recover summary": ("retain",),
+    "compact step": ("recover",),
+    "compact result": ("retain",),
+    "list remote_segment": ("remote_partition",),
+}
+FINDING = {"type", "id", "severity", "path", "position", "length", "first_offset", "last_offset", "message"}
+
+INCIDENTS: dict[str, tuple[str, ...]] = {
+    "sound": (
+        "dump data/orders.00-0 data/recovery-point-offset-checkpoint data/meta.properties data/.kafka_cleanshutdown",
+        "dump data/orders.01-1",
+        "dump data/orders.00-0/leader-epoch-checkpoint data/orders.00-0/partition.metadata",
+        "verify data",
+        "doctor data",
+        "list data",
+        "list --no-count data",
+        "recover data",
+        "compact --cleanup-policy compact data",
+        "retain --retention-bytes 6000 --what-if data",
+        "retain --retention-ms 200w --cleanup-policy delete data",
+        "retain --free 10KiB --cleanup-policy delete data",
+        "lookup --offset 200 data",
+        "lookup --timestamp 2023-11-14T22:15:00Z data",
+        "lookup --key key-5 data",
+        "lookup --key key-5 --partitioner murmur2 --topic orders.00 data",
+        "lookup --latest data",
+        "read --offset 60 --max-bytes 2KiB data/orders.00-0",
+        "what-if --compaction data",
+        "export --to json --output out data",
+        "append --from events.jsonl data/fresh-0",
+        "append --from events.jsonl --apply data/fresh-0",
+        "undo --list data/fresh-0",
+        "undo data/fresh-0",
+        "retain --retention-bytes 6000 --cleanup-policy delete --topic orders.01 --apply data",
+        "retain --purge --file-delete-delay-ms 0 data",
+        "retain --unmark data",
+        "undo --list data",
+        "undo --forget data",
+        "undo data",
+        "metadata data",
+        "metadata --history data",
+        "verify nowhere data",
+    ),
+    "crashed": (
+        "verify data",
+        "doctor data",
+        "dump data/orders.00-2",
+        "recover data",
+        "recover --policy kafka data",
+        "recover --apply data",
+        "undo data",
+        "recover --output repaired data",
+        "export --to json --output out --topic orders.00 data",
+    ),
+    "group-went-back": (
+        "groups data",
+        "groups --history data",
+        "groups --group billing --at 2026-11-22T00:00:00Z data",
+        "groups --group nobody data",
+        "list --groups data",
+        "transactions data",
+        "doctor data",
+    ),
+    "hanging-transaction": (
+        "transactions data",
+        "lookup --transactional-id till-8 data",
+        "doctor data",
+        "list data",
+    ),
+    "replicas": ("verify data", "recover data", "list data", "metadata data", "doctor data"),
+    "tiered": ("list --remote data",),
+    "two-copies": ("diff backup data",),
+}
+OF_CAPTURE = (
+    "dump {data}/__cluster_metadata-0/quorum-state",
+    "dump {data}",
+    "verify {data}",
+    "list {data}",
+    "groups {data}",
+    "transactions {data}",
+    "metadata {data}",
+    "metadata --history {data}",
+    "compact {data}",
+    "doctor {data}",
+)
+OF_07 = (
+    "dump {data}",
+    "verify {data}",
+    "list {data}",
+    "recover {data}",
+    "read --offset 0 --max-bytes 1KiB {data}",
+)
+
+
+OF_ACCESS = ("metadata access/__cluster_metadata-0",)
+OF_GROUPS = ("groups groups", "groups --at 2026-11-21T08:43:20Z groups")
+OF_ODD = ("list odd", "doctor odd")
+
+
+def _access(folder: Path) -> None:
+    """A metadata log with all that may be in one."""
+    more = [quota({"user": "alice"}, "producer_byte_rate", 7.0), *topic("gone", topic_id(1))]
+    gone = record("RemoveTopicRecord", topicId=topic_id(1))
+    write_log(folder / "access" / "__cluster_metadata-0", [BROKER, CREDENTIAL, ACL, TOKEN, *more], [gone])
+
+
+def _groups(folder: Path) -> None:
+    """Groups of every type, and a commit before which compaction has left nothing."""
+    of = CONSUMER_OFFSETS
+    member = {"clientId": "c", "clientHost": "/h"}
+    records = [
+        (key(of, 3, groupId="new"), value(of, 3, 0, epoch=1)),
+        (key(of, 5, groupId="new", memberId="m"), value(of, 5, 0, **member, rebalanceTimeout=1, serverAssignor=None)),
+        (key(of, 11, groupId="shared"), value(of, 11, 0, epoch=1, metadataHash=0)),
+        (key(of, 10, groupId="shared", memberId="m"), value(of, 10, 0, **member, subscribedTopicNames=["fares"])),
+        (key(of, 17, groupId="streams"), value(of, 17, 0, epoch=1, metadataHash=0, validatedTopologyEpoch=1)),
+        (key(of, 19, groupId="streams", memberId="m"), value(of, 19, 0, **member, processId="p", topologyEpoch=1)),
+        (key(of, 23, groupId="streams"), value(of, 23, 0, epoch=1, subtopologies=[])),
+    ]  # fmt: skip
+    made = broker(
+        folder,
+        batch(0, *records),
+        batch(len(records), commit(7, "late"), at_ms=T0 + 90_000),
+        name="groups",
+    )
+    (made / "cleaner-offset-checkpoint").write_text(f"0\n1\n{of} 0 {len(records) + 1}\n")
+    share_key = key(SHARE_GROUP_STATE, 0, groupId="shared", topicId=FARES, partition=0)
+    delivered = {"firstOffset": 4, "lastOffset": 9, "deliveryState": 0, "deliveryCount": 1}
+    fields = {
+        "snapshotEpoch": 1,
+        "stateEpoch": 2,
+        "leaderEpoch": 3,
+        "startOffset": 4,
+        "deliveryCompleteCount": 0,
+    }
+    state = value(
+        SHARE_GROUP_STATE, 0, 0, **fields, createTimestamp=1, writeTimestamp=2, stateBatches=[delivered]
+    )
+    write_segment(made / f"{SHARE_GROUP_STATE}-0", batch(0, (share_key, state)))
+
+
+def _odd(folder: Path) -> None:
+    """A directory in a partition, and a log that a broker does not load."""
+    data = broker_dir(folder / "odd", 1, 2)
+    (data / "orders.00-0" / "lost+found").mkdir()
+    bad_length_small(max((data / "orders.00-1").glob("*.log")), batch=0)
+    (data / "orders.00-1" / "partition.metadata").write_bytes(bytes(43))
+
+
+@pytest.fixture(scope="module")
+def rows(capture_small: Path, legacy_small: Path, tmp_path_factory: pytest.TempPathFactory) -> Rows:
+    """Every line of all these commands, with the command."""
+    found: Rows = []
+    lines: tuple[str, ...]
+    for name, lines in INCIDENTS.items():
+        with stage(INCIDENTS_BY_NAME[name].make):
+            for line in lines:
+                found += _printed(line)
+    folder = tmp_path_factory.mktemp("json")
+    with contextlib.chdir(folder):
+        for make, lines in ((_access, OF_ACCESS), (_groups, OF_GROUPS), (_odd, OF_ODD)):
+            make(folder)
+            for line in lines:
+                found += _printed(line)
+    for number, (source, commands) in enumerate(
+        [
+            (capture_small / "data", OF_CAPTURE),
+            (legacy_small / "data" / "0.7" / "1-written", OF_07),
+            (legacy_small / "data" / "0.7" / "2-hurt", OF_07),
+        ]
+    ):
+        with contextlib.chdir(folder):
+            shutil.copytree(source, str(number))
+            for line in commands:
+                found += _printed(line.format(data=number))
+    return found
+
+
+def _printed(line: str) -> Rows:
+    words = shlex.split(line)
+    transcripts.forget()
+    _, text = in_pipe([*words[:1], "--json", *words[1:]])
+    made = [json.loads(each) for each in text.decode().splitlines() if each.startswith("{")]
+    assert made, text
+    return [(words[0], row) for row in made]
+
+
+# --- what is printed stands in the page
+
+
+def _documented(command: str, kind: str) -> set[str]:
+    """The names in the sections about a command and a type."""
+    wanted = (command, kind, *TOLD_ELSEWHERE.get(command, ()), *TOLD_ELSEWHERE.get(f"{command} {kind}", ()))
+    text = "\n".join(SECTIONS[name] for name in dict.fromkeys(wanted) if name in SECTIONS)
+    names = set(re.findall(r'"([A-Za-z_0-9-]+)":', text))
+    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    for quoted in re.findall(r"`([^`]+)`", prose):
+        names.update(re.findall(r"[A-Za-z_0-9-]+", quoted))
+    return names
+
+
+def _names(value: object) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for name, below in value.items():
+            yield name
+            if name not in FREE:
+                yield from _names(below)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _names(each)
+
+
+def test_every_field_is_documented(rows: Rows) -> None:
+    missing: dict[str, set[str]] = {}
+    for command, row in rows:
+        kind = row["type"]
+        names = [name for name in row if name in FINDING] if kind == "finding" else _names(row)
+        unknown = {*names} - _documented(command, kind)
+        if unknown:
+            missing.setdefault(f"{command} {kind}", set()).update(unknown)
+    assert missing == {}, "\n".join(f"{where}: {sorted(names)}" for where, names in missing.items())
+
+
+def test_every_type_is_documented(rows: Rows) -> None:
+    printed: dict[str, set[str]] = {}
+    for command, row in rows:
+        printed.setdefault(command, set()).add(row["type"])
+    assert printed.keys() == set(COMMANDS)
+    assert {name: types - _types(name) for name, types in printed.items() if types - _types(name)} == {}
+
+
+def _types(command: str) -> set[str]:
+    """Those that the table at the top has for a command."""
+    (line,) = re.findall(rf"^\| `{command}` \| (.*) \|$", PAGE.partition("\n## ")[0], re.MULTILINE)
+    entries = {"dump": re.findall(r"`(\w+)`", SECTIONS[SIDE_FILES])}
+    of_verify = _types("verify") if command == "doctor" else set()
+    return {*re.findall(r"`([a-z_-]+)`", line), *entries.get(command, ()), *of_verify}
+
+
+# --- what stands in the page is printed
+
+
+def _examples() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every example of the page, with its section."""
+    for section, text in SECTIONS.items():
+        for fence in re.findall(r"```json\n(.*?)```", text, re.DOTALL):
+            for example in re.split(r"^(?=\{)", fence, flags=re.MULTILINE)[1:]:
+                yield section, json.loads(example)
+
+
+EXAMPLES = [pytest.param(*each, id=f"{each[0]}-{each[1]['type']}-{n}") for n, each in enumerate(_examples())]
+
+
+@pytest.mark.parametrize(("section", "example"), EXAMPLES)
+def test_every_example_is_like_a_line(section: str, example: dict[str, Any], rows: Rows) -> None:
+    """With the fields of one, in its order."""
+    command = section if section in COMMANDS else example.get("command")
+    alike = [row for name, row in rows if row["type"] == example["type"] and command in (None, name)]
+    assert alike, "no command prints such a line"
+    printed = {name for row in alike for name in _names(row)}
+    assert {*_names(example)} - printed - {"…"} == set()
+
+
+VALUES = frozenset(
+    [
+        "__consumer_offsets",
+        "classic",
+        "consumer",
+        "share",
+        "streams",
+        "ok",
+        "absent",
+        "unknown",
+        "live",
+        "deleted",
+        "cleaned",
+        "swap",
+        "initializing",
+        "initialized",
+        "deleting",
+    ]
+)
+# which none of these directories has; tests/kafka/test_groups_broker.py meets them with a broker's
+NOT_PRINTED: dict[str, set[str]] = {"member": {"topic_id", "subtopology"}, "share_topic": set()}
+TABLE_ROWS = [
+    pytest.param(section, kind, text, id=f"{section}-{kind}")
+    for section, content in SECTIONS.items()
+    for kind, text in re.findall(r"^\| `([a-z_-]+)` \| (.*) \|$", content, re.MULTILINE)
+    if kind != "type"
+]
+
+
+@pytest.mark.parametrize(("section", "kind", "text"), TABLE_ROWS)
+def test_every_name_of_a_table_is_printed(section: str, kind: str, text: str, rows: Rows) -> None:
+    alike = [row for name, row in rows if row["type"] == kind and section in (name, SIDE_FILES)]
+    assert alike or kind in NOT_PRINTED, "no command prints such a line"
+    printed = {name for row in alike for name in _names(row)}
+    named = {*re.findall(r"`([a-z_]+)`", text)} - VALUES
+    assert not alike or named - printed - NOT_PRINTED.get(kind, set()) == set()
