@@ -10,6 +10,8 @@ import json
 import os
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,6 +22,7 @@ from fixtures import diseases, healthy
 from fixtures import side_diseases as S
 from kseg.cli.main import run
 from kseg.segment.findings import CATALOGUE
+from kseg.segment.terminal import shell_quoted
 from tests.internal_topics.metadata_logs import topic_id
 from tests.recovery.verify.test_verify_side_diseases import SIDE_DISEASES
 from tests.support.damaged_dirs import ID, INNER
@@ -280,3 +283,76 @@ def test_where_nothing_else_is_asked_for_it_is_named(
 ) -> None:
     assert run(["recover", "--topic", "metro", "--partition", "0", str(data)]) == 2
     assert f"{marked} is marked for deletion" in capfd.readouterr().err
+
+
+# --- typed into a shell, where the path has anything in it
+
+ODD = os.fsdecode(b"a b\n\xffc 'd'")
+
+
+class TypedShell:
+    """Types lines as they were printed into bash, in the directory above the data directory."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+    def type(self, line: str, mark: str = "next: ") -> tuple[int, str]:
+        """The exit status, and the line to type next: what follows the mark."""
+        done = subprocess.run(
+            ["bash", "-c", line], cwd=self._folder, env=self._environment, capture_output=True, check=False
+        )
+        printed = (done.stdout + done.stderr).decode().splitlines()  # all of it UTF-8
+        told = [each.partition(mark)[2] for each in printed if each.lstrip().startswith(mark)]
+        assert len(told) <= 1 and done.returncode not in (2, 70), printed
+        return done.returncode, told[0] if told else ""
+
+
+@pytest.fixture
+def typed(sound: Path, tmp_path: Path) -> TypedShell:
+    shutil.copytree(sound, tmp_path / ODD / "data")
+    (tmp_path / ODD / "lines.jsonl").write_text('{"type":"record","key":"a","value":"b"}\n', encoding="utf-8")
+    return TypedShell(tmp_path)
+
+
+def test_a_shell_repairs_it_with_the_printed_lines(typed: TypedShell, tmp_path: Path) -> None:
+    data = tmp_path / ODD / "data"
+    before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
+    diseases.bad_crc(data / f"{INNER}.log")
+    hurt = (data / f"{INNER}.log").read_bytes()
+    status, line = typed.type(f"kseg verify --now {NOW[1]} {shell_quoted(f'{ODD}/data')}")
+    assert status == 1 and line.startswith("kseg recover ")
+    status, line = typed.type(line)
+    assert status == 1 and line.startswith("kseg recover --apply ")
+    status, line = typed.type(line, "undo with: ")
+    assert status == 0 and line.startswith("kseg undo ")
+    assert typed.type(line)[0] == 0
+    assert {path: path.read_bytes() for path in before} == before | {data / f"{INNER}.log": hurt}
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        ("append --from {folder}/lines.jsonl --codec gzip {folder}/data/metro-0", 1),
+        ("compact --cleanup-policy compact --include-active {folder}/data/metro-0", 1),
+        ("retain --retention-bytes 1 --cleanup-policy delete {folder}/data/metro-0", 1),
+    ],
+)
+def test_a_shell_carries_out_and_takes_back_a_plan(typed: TypedShell, command: str, status: int) -> None:
+    folder = shell_quoted(ODD)
+    told, line = typed.type(f"kseg {command.format(folder=folder)} --now {NOW[1]}")
+    assert told == status and " --apply " in line
+    told, line = typed.type(line, "undo with: ")
+    assert told == 0 and line.startswith("kseg undo ")
+    assert typed.type(line)[0] == 0
+
+
+def test_a_shell_goes_on_from_an_export_and_forgets_a_run(typed: TypedShell, tmp_path: Path) -> None:
+    diseases.bad_crc(tmp_path / ODD / "data" / f"{INNER}.log")
+    folder = shell_quoted(ODD)
+    status, line = typed.type(f"kseg export --to json --output {folder}/out {folder}/data")
+    assert status == 1 and line.startswith("kseg recover ")
+    assert typed.type(typed.type(line)[1])[0] == 0
+    status, line = typed.type(f"kseg undo --forget {folder}/data")
+    assert status == 1 and line.startswith("kseg undo --apply --forget ")
+    assert typed.type(line) == (0, "")
