@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,13 +56,6 @@ def write_stream(directory: Path, disk: Disk) -> None:
         guard.done()
 
 
-@pytest.fixture
-def root() -> Iterator[Path]:
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=memory) as name:
-        yield Path(name)
-
-
 def roll_back(directory: Path, disk: Disk = QUICK) -> None:
     settle_or_undo = [journal for journal in journals_in(str(directory), disk) if Path(journal.path).exists()]
     for journal in settle_or_undo:
@@ -77,8 +68,8 @@ def assert_as_found(directory: Path, start: dict[str, Held]) -> None:
     assert not [path for path in directory.rglob("*") if path.is_file() and path.parent != directory]
 
 
-def test_what_is_done_can_be_taken_back(root: Path) -> None:
-    directory = CASE.lay(root)
+def test_what_is_done_can_be_taken_back(tmp_path: Path) -> None:
+    directory = CASE.lay(tmp_path)
     start = held(directory)
     write_stream(directory, QUICK)
     end = held(directory)
@@ -88,9 +79,9 @@ def test_what_is_done_can_be_taken_back(root: Path) -> None:
     assert_as_found(directory, start)
 
 
-def test_a_killed_stream_can_be_taken_back(root: Path) -> None:
+def test_a_killed_stream_can_be_taken_back(tmp_path: Path) -> None:
     for number in itertools.count():
-        directory = CASE.lay(root / str(number))
+        directory = CASE.lay(tmp_path / str(number))
         start = held(directory)
         survived = survives(lambda disk, at=directory: write_stream(at, disk), number)  # type: ignore[misc]
         if held(directory) != start:
@@ -103,9 +94,9 @@ def test_a_killed_stream_can_be_taken_back(root: Path) -> None:
     assert number > 30
 
 
-def test_a_killed_way_back_goes_on(root: Path) -> None:
+def test_a_killed_way_back_goes_on(tmp_path: Path) -> None:
     for number in itertools.count():
-        directory = CASE.lay(root / str(number))
+        directory = CASE.lay(tmp_path / str(number))
         start = held(directory)
         write_stream(directory, QUICK)
         survived = outlives(lambda disk, at=directory: roll_back(at, disk), number)  # type: ignore[misc]
@@ -116,9 +107,9 @@ def test_a_killed_way_back_goes_on(root: Path) -> None:
     assert number > 10
 
 
-def test_what_a_killed_stream_wrote_can_be_kept_and_still_be_taken_back(root: Path) -> None:
+def test_what_a_killed_stream_wrote_can_be_kept_and_still_be_taken_back(tmp_path: Path) -> None:
     for number in itertools.count():
-        directory = CASE.lay(root / str(number))
+        directory = CASE.lay(tmp_path / str(number))
         start = held(directory)
         survived = outlives(lambda disk, at=directory: write_stream(at, disk), number)  # type: ignore[misc]
         now = held(directory)
@@ -134,9 +125,9 @@ def test_what_a_killed_stream_wrote_can_be_kept_and_still_be_taken_back(root: Pa
             break
 
 
-def test_an_error_of_the_system_is_one_sentence(root: Path) -> None:
+def test_an_error_of_the_system_is_one_sentence(tmp_path: Path) -> None:
     for number in itertools.count():
-        directory = CASE.lay(root / str(number))
+        directory = CASE.lay(tmp_path / str(number))
         start = held(directory)
         disk = FailingDisk(number, (errno.ENOSPC, errno.EIO)[number % 2])
         try:
@@ -151,9 +142,9 @@ def test_an_error_of_the_system_is_one_sentence(root: Path) -> None:
             break
 
 
-def test_a_file_with_a_second_name_does_not_grow(root: Path) -> None:
-    directory = CASE.lay(root)
-    os.link(directory / LOG_9, root / "backup")
+def test_a_file_with_a_second_name_does_not_grow(tmp_path: Path) -> None:
+    directory = CASE.lay(tmp_path)
+    os.link(directory / LOG_9, tmp_path / "backup")
     start = held(directory)
     with pytest.raises(Refused, match="a second name elsewhere"):
         write_stream(directory, QUICK)
@@ -161,8 +152,8 @@ def test_a_file_with_a_second_name_does_not_grow(root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [LOG, LOG_9, EPOCHS, f"{99:020}.log"])
-def test_what_came_since_is_not_thrown_away(name: str, root: Path) -> None:
-    directory = CASE.lay(root)
+def test_what_came_since_is_not_thrown_away(name: str, tmp_path: Path) -> None:
+    directory = CASE.lay(tmp_path)
     write_stream(directory, QUICK)
     with (directory / name).open("ab") as file:
         file.write(b"since")
@@ -172,8 +163,8 @@ def test_what_came_since_is_not_thrown_away(name: str, root: Path) -> None:
     assert held(directory) == end
 
 
-def test_while_one_writes_no_other_does(root: Path) -> None:
-    directory = CASE.lay(root)
+def test_while_one_writes_no_other_does(tmp_path: Path) -> None:
+    directory = CASE.lay(tmp_path)
     with Guard(str(directory), "append", journal_id=ID, grows=(LOG_9,), disk=QUICK) as guard:
         for ask in (lambda: write_stream(directory, QUICK), lambda: undo(guard.location, QUICK)):
             with pytest.raises(Refused, match="another kseg"):

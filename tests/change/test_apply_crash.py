@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import errno
 import itertools
-import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,7 +35,6 @@ pytestmark = pytest.mark.slow
 ID = "20260101T000000Z-00000001"
 QUICK = QuickDisk()
 ERRORS = (errno.ENOSPC, errno.EACCES, errno.EIO)
-MEMORY = "/dev/shm"  # thousands of small directories are made: not worth a disk
 SEVERAL = [pytest.param(case, id=name) for name, case in CASES.items()]
 
 
@@ -133,10 +130,8 @@ def _is_staging(path: Path) -> bool:
 
 
 @pytest.fixture(params=SEVERAL)
-def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    memory = MEMORY if os.access(MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=memory) as root:
-        yield Bench(request.param, Path(root) / "bench", request.node.name)
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
+    return Bench(request.param, tmp_path / "bench", request.node.name)
 
 
 def test_a_killed_apply_goes_on(bench: Bench) -> None:

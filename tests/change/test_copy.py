@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
-import os
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,15 +35,8 @@ QUICK = QuickDisk()
 NAMES = ("replace", "truncate", "swap", "cleaner", "ring", "side files")
 
 
-@pytest.fixture
-def root() -> Iterator[Path]:
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=memory) as name:
-        yield Path(name)
-
-
-def planned_end(case: Case, root: Path) -> dict[str, tuple[bytes, int]]:
-    directory = case.lay(root / "applied")
+def planned_end(case: Case, tmp_path: Path) -> dict[str, tuple[bytes, int]]:
+    directory = case.lay(tmp_path / "applied")
     apply_plan(case.plan(directory), journal_id="x", disk=QUICK)
     return {name: (file.content, file.mode) for name, file in held(directory).items()}
 
@@ -56,24 +47,24 @@ def contents(directory: Path) -> dict[str, tuple[bytes, int]]:
 
 @pytest.mark.parametrize("hard_link", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_copy_is_what_a_change_would_have_made(name: str, hard_link: bool, root: Path) -> None:
+def test_a_copy_is_what_a_change_would_have_made(name: str, hard_link: bool, tmp_path: Path) -> None:
     case = CASES[name]
-    directory, target = case.lay(root), root / "out" / "orders-0"
+    directory, target = case.lay(tmp_path), tmp_path / "out" / "orders-0"
     plan = case.plan(directory)
     with unchanged(directory):
         copied = write_copy(plan, str(target), hard_link=hard_link, disk=QUICK)
-    assert contents(target) == planned_end(case, root)
+    assert contents(target) == planned_end(case, tmp_path)
     assert copied.files == len(list(target.iterdir()))
     total = copied.bytes_shared + copied.bytes_linked + copied.bytes_copied + copied.bytes_written
     assert total == sum(path.stat().st_size for path in target.iterdir())
     linked = {path.name for path in target.iterdir() if path.stat().st_nlink > 1}
     assert bool(linked) == (hard_link and copied.bytes_linked > 0)
     assert target.stat().st_mtime_ns == directory.stat().st_mtime_ns
-    assert [path.name for path in (root / "out").iterdir()] == ["orders-0"]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["orders-0"]
 
 
-def test_times_and_permissions_of_unchanged_and_cut_files_stay(root: Path) -> None:
-    directory, target = CASES["truncate"].lay(root), root / "copy"
+def test_times_and_permissions_of_unchanged_and_cut_files_stay(tmp_path: Path) -> None:
+    directory, target = CASES["truncate"].lay(tmp_path), tmp_path / "copy"
     write_copy(CASES["truncate"].plan(directory), str(target), disk=QUICK)
     start, copy = held(directory), held(target)
     assert copy[EPOCHS] == start[EPOCHS]
@@ -81,16 +72,16 @@ def test_times_and_permissions_of_unchanged_and_cut_files_stay(root: Path) -> No
     assert copy[LOG].content == PARTITION[LOG][:25]
 
 
-def test_a_plan_without_steps_gives_a_plain_copy_also_into_an_empty_directory(root: Path) -> None:
+def test_a_plan_without_steps_gives_a_plain_copy_also_into_an_empty_directory(tmp_path: Path) -> None:
     case = Case(PARTITION, lambda _directory: ())
-    directory, target = case.lay(root), root / "copy"
+    directory, target = case.lay(tmp_path), tmp_path / "copy"
     target.mkdir()
     write_copy(case.plan(directory), str(target), disk=QUICK)
     assert held(target) == held(directory)
 
 
-def test_what_is_there_is_not_written_over(root: Path) -> None:
-    directory, target = CASES["swap"].lay(root), root / "copy"
+def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:
+    directory, target = CASES["swap"].lay(tmp_path), tmp_path / "copy"
     target.mkdir()
     (target / "mine").write_bytes(b"mine")
     with unchanged(directory, target), pytest.raises(Refused, match="not empty") as refusal:
@@ -107,15 +98,15 @@ def _a_file(directory: Path) -> Path:
 
 
 @pytest.mark.parametrize("where", [_into_itself, _a_file])
-def test_a_copy_does_not_go_where_the_input_is(where: Callable[[Path], Path], root: Path) -> None:
-    directory = CASES["swap"].lay(root)
+def test_a_copy_does_not_go_where_the_input_is(where: Callable[[Path], Path], tmp_path: Path) -> None:
+    directory = CASES["swap"].lay(tmp_path)
     plan = CASES["swap"].plan(directory)
     with unchanged(directory), pytest.raises(Refused):
         write_copy(plan, str(where(directory)), disk=QUICK)
 
 
-def test_inputs_that_change_meanwhile_are_no_base_for_a_copy(root: Path) -> None:
-    directory, target = CASES["swap"].lay(root), root / "out" / "copy"
+def test_inputs_that_change_meanwhile_are_no_base_for_a_copy(tmp_path: Path) -> None:
+    directory, target = CASES["swap"].lay(tmp_path), tmp_path / "out" / "copy"
 
     class Busy(CountingDisk):
         def at_step(self, name: str, path: str) -> None:
@@ -125,17 +116,17 @@ def test_inputs_that_change_meanwhile_are_no_base_for_a_copy(root: Path) -> None
     plan = CASES["swap"].plan(directory)
     with pytest.raises(Refused, match="changed since planning"):
         write_copy(plan, str(target), disk=Busy(12))
-    assert list((root / "out").iterdir()) == []
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 @pytest.mark.parametrize("hard_link", [False, True])
-def test_a_killed_copy_leaves_the_input_and_is_made_anew(hard_link: bool, root: Path) -> None:
+def test_a_killed_copy_leaves_the_input_and_is_made_anew(hard_link: bool, tmp_path: Path) -> None:
     case = CASES["replace"]
-    directory = case.lay(root)
-    plan, end = case.plan(directory), planned_end(case, root)
+    directory = case.lay(tmp_path)
+    plan, end = case.plan(directory), planned_end(case, tmp_path)
     before = tree_state(directory)
     for number in itertools.count():
-        out = root / "out" / str(number)
+        out = tmp_path / "out" / str(number)
         out.mkdir(parents=True)
 
         def make(disk: Disk, out: Path = out) -> None:
@@ -154,12 +145,12 @@ def test_a_killed_copy_leaves_the_input_and_is_made_anew(hard_link: bool, root: 
     assert number > 20
 
 
-def test_an_error_of_the_system_is_one_sentence_and_leaves_no_copy(root: Path) -> None:
+def test_an_error_of_the_system_is_one_sentence_and_leaves_no_copy(tmp_path: Path) -> None:
     case = CASES["replace"]
-    directory = case.lay(root)
+    directory = case.lay(tmp_path)
     plan, before = case.plan(directory), tree_state(directory)
     for number in itertools.count():
-        out = root / "out" / str(number)
+        out = tmp_path / "out" / str(number)
         out.mkdir(parents=True)
         disk = FailingDisk(number, (errno.ENOSPC, errno.EACCES, errno.EIO)[number % 3])
         try:
@@ -173,17 +164,19 @@ def test_an_error_of_the_system_is_one_sentence_and_leaves_no_copy(root: Path) -
 
 
 @pytest.mark.parametrize("output", ["out", "not/there/out"])
-def test_what_a_run_that_was_killed_at_its_start_has_left_is_cleared_away(root: Path, output: str) -> None:
+def test_what_a_run_that_was_killed_at_its_start_has_left_is_cleared_away(
+    tmp_path: Path, output: str
+) -> None:
     """Before the output has its name there is nothing in its place to name to undo."""
-    (root / "other").mkdir()
+    (tmp_path / "other").mkdir()
     top = output.split("/")[0]
-    begun = root / f".{top}.kseg-20260101T120000Z-7f59ab8c-begun" / output.partition("/")[2]
+    begun = tmp_path / f".{top}.kseg-20260101T120000Z-7f59ab8c-begun" / output.partition("/")[2]
     begun.mkdir(parents=True)
     (begun / "kseg-journal-20260101T120000Z-7f59ab8c.jsonl").touch()
-    (told,) = undo_journal(str(root / output), False)
+    (told,) = undo_journal(str(tmp_path / output), False)
     assert isinstance(told, Row) and told.values["state"] == "undone"
-    assert [path.name for path in root.iterdir()] == ["other"]
-    (again,) = undo_journal(str(root / output), False)
+    assert [path.name for path in tmp_path.iterdir()] == ["other"]
+    (again,) = undo_journal(str(tmp_path / output), False)
     assert isinstance(again, Failure) and again.exit_status == 3
 
 

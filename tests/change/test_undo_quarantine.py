@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,13 +21,6 @@ from tests.support.failing_disks import Held, QuickDisk, held, outlives
 from tests.support.plan_cases import CASES, LOG_9, PARTITION, carry_out
 
 QUICK = QuickDisk()
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=memory) as name:
-        yield Path(name)
 
 
 def unsign(directory: Path) -> None:
@@ -59,9 +49,9 @@ def roll_back(directory: Path, disk: Disk) -> None:
             undo(journal.location, disk)
 
 
-def test_an_undo_that_is_killed_anywhere_keeps_what_an_append_wrote(root: Path) -> None:
+def test_an_undo_that_is_killed_anywhere_keeps_what_an_append_wrote(tmp_path: Path) -> None:
     for number in itertools.count():
-        directory = CASE.lay(root / str(number))
+        directory = CASE.lay(tmp_path / str(number))
         start = files(directory)
         write_stream(directory, QUICK)
         end = files(directory)
@@ -86,9 +76,9 @@ def journal_id(directory: Path) -> str:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_undo_of_a_plan_keeps_what_its_steps_made(name: str, root: Path) -> None:
+def test_an_undo_of_a_plan_keeps_what_its_steps_made(name: str, tmp_path: Path) -> None:
     case = CASES[name]
-    directory = case.lay(root / "directory")
+    directory = case.lay(tmp_path / "directory")
     start = files(directory)
     carry_out(case, directory)
     end = files(directory)
@@ -109,8 +99,8 @@ def cut_files(start: dict[str, Held], end: dict[str, Held]) -> set[bytes]:
     }
 
 
-def test_what_is_signed_goes(root: Path) -> None:
-    directory = CASE.lay(root / "directory")
+def test_what_is_signed_goes(tmp_path: Path) -> None:
+    directory = CASE.lay(tmp_path / "directory")
     start = held(directory)
     write_stream(directory, QUICK)
     (journal,) = journals_in(str(directory))
@@ -119,10 +109,8 @@ def test_what_is_signed_goes(root: Path) -> None:
     assert undone.kept == () and held(directory) == start
 
 
-def test_another_user_or_machine_has_another_key(
-    root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    directory = CASE.lay(root / "directory")
+def test_another_user_or_machine_has_another_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    directory = CASE.lay(tmp_path / "directory")
     write_stream(directory, QUICK)
     (journal,) = journals_in(str(directory))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
@@ -182,12 +170,12 @@ def test_the_same_change_made_again_is_not_the_one_that_is_over() -> None:
 
 
 def test_what_is_cut_off_moves_piece_by_piece_where_room_is_short(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(undo_quarantine, "COPY_BYTES", 3)
     monkeypatch.setattr(undo_quarantine, "rooms_for", lambda needs: [Room("/", needs[0][1], 3)])
     for number in itertools.count():
-        directory = CASE.lay(root / str(number))
+        directory = CASE.lay(tmp_path / str(number))
         start = files(directory)
         write_stream(directory, QUICK)
         unsign(directory)
@@ -205,8 +193,8 @@ def test_what_is_cut_off_moves_piece_by_piece_where_room_is_short(
             break
 
 
-def test_without_room_for_a_piece_nothing_is_undone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory = CASE.lay(root / "directory")
+def test_without_room_for_a_piece_nothing_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = CASE.lay(tmp_path / "directory")
     write_stream(directory, QUICK)
     unsign(directory)
     end = files(directory)

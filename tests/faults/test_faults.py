@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,14 +27,11 @@ pytestmark = [
 STRIDE = int(os.environ.get("KSEG_FAULT_STRIDE", "0"))
 OFFSET = int(os.environ.get("KSEG_FAULT_OFFSET", "0"))
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EROFS, errno.EMFILE, errno.EDQUOT)
-MEMORY = "/dev/shm"
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
-    memory = MEMORY if os.access(MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=memory, prefix="kseg-faults-") as folder:
-        yield Path(folder)
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("faults")
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ import itertools
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,7 +27,6 @@ pytestmark = [
 
 STRIDE = int(os.environ.get("KSEG_FAULT_STRIDE", "0"))
 TRIES = 7
-MEMORY = "/dev/shm"
 COMMANDS = {
     "verify": ("verify", "--json", "--jobs", "1"),
     "list": ("list", "--json", "--jobs", "1"),
@@ -42,10 +40,8 @@ _TIMES = re.compile(r'"(estimated_s|estimated_at_bytes_per_s|bytes_free)":[^,}]*
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
-    memory = MEMORY if os.access(MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=memory, prefix="kseg-mounts-") as folder:
-        yield Path(folder)
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("mounts")
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import json
 import os
 import random
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -34,7 +33,6 @@ pytestmark = pytest.mark.slow
 
 DRAWS = int(os.environ.get("KSEG_JOURNALS", "200"))
 SEED = int(os.environ.get("KSEG_JOURNALS_SEED", "12"))
-MEMORY = "/dev/shm"  # thousands of small directories are made: not worth a disk
 
 DEEP = "@deep@"
 VALUES: tuple[Any, ...] = (
@@ -245,18 +243,11 @@ def follow(action: str, directory: Path) -> None:
             (finish if action == "finish" else undo)(journal.location, QUICK)
 
 
-@pytest.fixture
-def bench() -> Iterator[Path]:
-    memory = MEMORY if os.access(MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=memory) as root:
-        yield Path(root)
-
-
-def test_a_journal_that_was_tampered_with_loses_nothing(bench: Path) -> None:
+def test_a_journal_that_was_tampered_with_loses_nothing(tmp_path: Path) -> None:
     draw = random.Random(SEED)
     refused = 0
     for number in range(DRAWS):
-        root = bench / str(number)
+        root = tmp_path / str(number)
         outside = root / "outside"
         outside.mkdir(parents=True)
         (outside / "precious").write_bytes(b"nobody may touch this")

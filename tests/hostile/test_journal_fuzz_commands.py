@@ -13,8 +13,7 @@ import json
 import os
 import random
 import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,6 @@ pytestmark = pytest.mark.slow
 
 DRAWS = int(os.environ.get("KSEG_JOURNAL_COMMANDS", "120"))
 SEED = int(os.environ.get("KSEG_JOURNAL_COMMANDS_SEED", "12"))
-MEMORY = "/dev/shm"
 STATUSES = {0, 1, 2, 3, 4, 5}  # 5: what was found was repaired, and something remains
 
 RETAINED = ["retain", "--apply", "--cleanup-policy", "delete", "--now", NOW, "--retention-ms", "1d"]
@@ -52,13 +50,6 @@ SECOND = (
     ["list"],
 )
 PARTITION = {"recover": "metro-zstd-0", "compact": "accounts-0", "retain": "orders-0", "append": "accounts-0"}
-
-
-@pytest.fixture
-def bench() -> Iterator[Path]:
-    memory = MEMORY if os.access(MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=memory) as root:
-        yield Path(root)
 
 
 def logs(data: Path) -> dict[str, bytes]:
@@ -96,12 +87,12 @@ def words_at(words: list[str], case: str, root: Path, draw: random.Random) -> li
 
 
 def test_a_tampered_journal_harms_no_command(
-    bench: Path, capture_small: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capture_small: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     draw = random.Random(SEED)
     statuses = set()
     for number in range(DRAWS):
-        root = bench / str(number)
+        root = tmp_path / str(number)
         outside = root / "outside"
         outside.mkdir(parents=True)
         (outside / "precious").write_bytes(b"nobody may touch this")
