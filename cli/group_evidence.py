@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class GroupEvidence:
     """chosen: the partitions of group topics to load, of several replicas the one that reaches farthest. offsets_partitions: those of
     `__consumer_offsets` among them, and whether they are there whole. count: how many the cluster has, None when nobody knows.
-    passed_over: replicas that were not chosen. told: what is to be said about the metadata log."""
+    passed_over: replicas that were not chosen. findings: about the metadata log."""
 
     chosen: frozenset[str]
     offsets_partitions: dict[int, bool]
@@ -27,7 +27,7 @@ class GroupEvidence:
     names: "TopicNames"
     replicas: "Replicas"
     passed_over: tuple[str, ...]
-    told: "tuple[Finding, ...]"
+    findings: "tuple[Finding, ...]"
 
 
 def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None = None) -> GroupEvidence:
@@ -76,7 +76,7 @@ def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None
         names=names,
         replicas=replicas,
         passed_over=tuple(passed_over),
-        told=told_of(images.values()),
+        findings=told_of(images.values()),
     )
 
 

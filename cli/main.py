@@ -85,6 +85,6 @@ def _report_bug(error: Exception) -> int:
 
         traceback.print_exc()
     kind = type(error).__name__
-    said = f"{kind}: {error}" if str(error) else kind
-    complain(f"kseg: bug in kseg: {said} (KSEG_TRACEBACK=1 shows where; please report it)")
+    message = f"{kind}: {error}" if str(error) else kind
+    complain(f"kseg: bug in kseg: {message} (KSEG_TRACEBACK=1 shows where; please report it)")
     return BUG

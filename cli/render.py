@@ -142,7 +142,7 @@ class _Screen:
         self._failures_alike: Counter[str] = Counter()
         self._failures_repeated = 0
         self._sentences: set[str] = set()  # of failures
-        self._told: list[str] = []  # the clauses of the last failure
+        self._last_clauses: list[str] = []  # the clauses of the last failure
 
     def show(self, event: Text | Row | Finding | Failure) -> None:
         if isinstance(event, Text):
@@ -332,10 +332,10 @@ class _Screen:
 
     def _without_repetition(self, sentence: str) -> str:
         """Without the clauses at its end that the failure before has said already: what helps is the same for a thousand targets."""
-        clauses, told = sentence.split("; "), self._told
-        self._told = clauses
+        clauses, before = sentence.split("; "), self._last_clauses
+        self._last_clauses = clauses
         same = 0
-        while same + 1 < len(clauses) and same + 1 < len(told) and clauses[-1 - same] == told[-1 - same]:
+        while same + 1 < len(clauses) and same + 1 < len(before) and clauses[-1 - same] == before[-1 - same]:
             same += 1
         return "; ".join([*clauses[: len(clauses) - same], "…"]) if same else sentence
 

@@ -111,10 +111,10 @@ class FindingGroups:
             is_one_more = (
                 self._counts[kind] == of_a_kind + 1
             )  # takes no more room than the line that would say so
-            told = self._first[kind][: of_a_kind + is_one_more]
-            for finding in told:
+            first = self._first[kind][: of_a_kind + is_one_more]
+            for finding in first:
                 lines.append(Line(visible(finding_sentence(finding)), severity))
-            more = self._counts[kind] - len(told)
+            more = self._counts[kind] - len(first)
             if more > 0:
                 lines.append(Line(f"  … and {more:,} more {kind[1]} ({VERBOSE_SHOWS_ALL})"))
         return lines

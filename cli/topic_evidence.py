@@ -75,8 +75,8 @@ class Asked:
     @property
     def layers(self) -> "tuple[Layer, ...]":
         """What the user says, the strongest first."""
-        said = {name: str(value) for name, value in (self.options or {}).items() if value is not None}
-        return (Source.OPTION, said), (Source.CONFIG_FILE, self.config or {})
+        given = {name: str(value) for name, value in (self.options or {}).items() if value is not None}
+        return (Source.OPTION, given), (Source.CONFIG_FILE, self.config or {})
 
 
 def topic_settings(

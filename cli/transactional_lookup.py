@@ -48,9 +48,9 @@ def lookup_transactional_id(
         _targets: Sequence[Target], options: TransactionsOptions
     ) -> tuple[TransactionsOptions, Sequence[Event]]:
         seen = transactions_seen(request.paths)
-        told = answer.know(seen)
+        findings = answer.know(seen)
         producer_ids = frozenset(answer.producer_ids)
-        return replace(options, view=seen.view, replicas=seen.replicas, producer_ids=producer_ids), told
+        return replace(options, view=seen.view, replicas=seen.replicas, producer_ids=producer_ids), findings
 
     return over_targets(
         partition_transactions,

@@ -58,10 +58,10 @@ class Verification:
         """The options with what the metadata log says about the targets, and what is to be said about that log. finder: of these targets,
         where there is one already."""
         finder = finder or finder_for(targets, self._metadata)
-        identities, told = topic_identities(targets, self._metadata, finder)
+        identities, findings = topic_identities(targets, self._metadata, finder)
         missing = tuple(chain.from_iterable(replicas_missing(targets, finder).values()))
         self._forecast.add_metadata(identities, [finding.path for finding in missing])
-        return replace(options, identities=identities), (*told, *missing)
+        return replace(options, identities=identities), (*findings, *missing)
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """The events of the work, and behind them a `broker-start` row for each node."""

@@ -105,9 +105,9 @@ def settings_of(evidence: TopicEvidence) -> TopicSettings:
 
 def _setting(name: str, evidence: TopicEvidence) -> Setting | None:
     for source, pairs in evidence.given:
-        said = _under(name, pairs)
-        if said is not None:
-            return Setting(said, source)
+        value = _under(name, pairs)
+        if value is not None:
+            return Setting(value, source)
     internal = _INTERNAL.get(evidence.topic or "", {}).get(name)
     if evidence.topic_configs is not None:
         if name in evidence.topic_configs:

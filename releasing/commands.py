@@ -17,6 +17,6 @@ def run(*words: str | Path, environment: Mapping[str, str] | None = None, into: 
         check=False,
     )
     if done.returncode:
-        said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-20:])
-        raise SystemExit(f"release: {' '.join(map(str, words))} ended with {done.returncode}:\n{said}")
+        output = "\n".join((done.stdout + done.stderr).strip().splitlines()[-20:])
+        raise SystemExit(f"release: {' '.join(map(str, words))} ended with {done.returncode}:\n{output}")
     return done.stdout

@@ -256,12 +256,12 @@ def _control_bytes(row: Row, number: int) -> tuple[bytes | None, bytes | None]:
             _bytes(row["key"], row.get("key_encoding"), "key", number),
             _bytes(row.get("value"), row.get("value_encoding"), "value", number),
         )
-    said = row["control"]
-    kind = said.get("kind") if isinstance(said, dict) else None
+    control = row["control"]
+    kind = control.get("kind") if isinstance(control, dict) else None
     if kind not in (ABORT, COMMIT):
         raise BadLine(number, f"a control record of kind {kind!r} needs key and value as dump shows them")
     try:
-        epoch = said.get("coordinator_epoch", 0)
+        epoch = control.get("coordinator_epoch", 0)
         return control_key(kind), control_value(kind, {"coordinatorEpoch": epoch})
     except FormatError as error:
         raise BadLine(number, str(error)) from None

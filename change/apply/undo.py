@@ -94,14 +94,14 @@ def undo(location: JournalLocation, disk: Disk = DISK) -> list[Undone]:
     if not has_traces(location, disk):
         raise Refused(f"there is no journal {location.journal}")
     former = former_location(read_journal(location, disk), disk)
-    done, journal, way = _all_back(location, disk)
+    done, journal, undo_of = _all_back(location, disk)
     mtime_ns = None
     if former is not None and is_there(former, disk):
         done += undo(former, disk)
         status = disk.status(location.directory)
         mtime_ns = None if status is None else status.st_mtime_ns
     with claimed_by_command(location.directory, disk.follow_links), deferring_signals():
-        _clear(journal, way, disk)
+        _clear(journal, undo_of, disk)
         if mtime_ns is not None:  # from before the former change, not from between the two
             with suppress(OSError):
                 disk.change_times(location.directory, mtime_ns)
@@ -120,7 +120,7 @@ def check_undo(location: JournalLocation, disk: Disk = DISK) -> list[JournalLoca
     if former is not None and is_there(former, disk):
         locations += _inside(read_journal(former, disk), disk)
     with ExitStack() as stack:
-        _checked_ways(location, locations, disk, stack)
+        _checked_undos(location, locations, disk, stack)
     return locations if former is None else [*locations, former]
 
 
@@ -135,25 +135,27 @@ def _inside(journal: Journal, disk: Disk) -> list[JournalLocation]:
     ]
 
 
-def _checked_ways(
+def _checked_undos(
     location: JournalLocation, locations: Sequence[JournalLocation], disk: Disk, stack: ExitStack
 ) -> "list[tuple[Journal, DirectoryUndo | None]]":
     """The undos of the journal at `location` and of others, all of which can be carried out; `stack` holds the claims on their
     directories."""
     for directory in dict.fromkeys(each.directory for each in locations):
         stack.enter_context(claimed_by_command(directory, disk.follow_links))
-    ways = [_undo_for(read_journal(each, disk), disk) for each in locations]
-    for journal, way in ways:
-        if way is not None and journal.state is not JournalState.UNDONE:
-            _guarded(location, False, way.check)
-    return ways
+    undos = [_undo_for(read_journal(each, disk), disk) for each in locations]
+    for journal, undo_of in undos:
+        if undo_of is not None and journal.state is not JournalState.UNDONE:
+            _guarded(location, False, undo_of.check)
+    return undos
 
 
 def _all_back(location: JournalLocation, disk: Disk) -> tuple[list[Undone], Journal, "DirectoryUndo | None"]:
     """Undo the change of one directory and of its partitions; only its own journal is left."""
     with ExitStack() as stack:
-        ways = _checked_ways(location, [location, *_inside(read_journal(location, disk), disk)], disk, stack)
-        own, inside = ways[0], ways[1:]
+        undos = _checked_undos(
+            location, [location, *_inside(read_journal(location, disk), disk)], disk, stack
+        )
+        own, inside = undos[0], undos[1:]
         with deferring_signals():
             _put_back(*own, disk)
             done = [_undone(*own)]
@@ -162,20 +164,20 @@ def _all_back(location: JournalLocation, disk: Disk) -> tuple[list[Undone], Jour
         return done, *own
 
 
-def _inside_back(ways: "Sequence[tuple[Journal, DirectoryUndo | None]]", disk: Disk) -> list[Undone]:
+def _inside_back(undos: "Sequence[tuple[Journal, DirectoryUndo | None]]", disk: Disk) -> list[Undone]:
     """Undo the changes of partitions; also when one of them fails the journals of the others are removed."""
     restored: list[tuple[Journal, DirectoryUndo | None]] = []
 
-    def put_back(way: "tuple[Journal, DirectoryUndo | None]") -> Undone:
-        _put_back(*way, disk)
-        restored.append(way)
-        return _undone(*way)
+    def put_back(undo_of: "tuple[Journal, DirectoryUndo | None]") -> Undone:
+        _put_back(*undo_of, disk)
+        restored.append(undo_of)
+        return _undone(*undo_of)
 
     try:
-        return side_by_side(put_back, ways)
+        return side_by_side(put_back, undos)
     finally:
-        spend_journals([journal for journal, way in restored if way is not None], disk)
-        side_by_side(lambda way: _remove(*way, disk), restored)
+        spend_journals([journal for journal, undo_of in restored if undo_of is not None], disk)
+        side_by_side(lambda undo_of: _remove(*undo_of, disk), restored)
 
 
 def _undo_for(journal: Journal, disk: Disk) -> tuple[Journal, "DirectoryUndo | None"]:
@@ -197,41 +199,41 @@ def _undo_for(journal: Journal, disk: Disk) -> tuple[Journal, "DirectoryUndo | N
     return journal, PlanUndo(journal, disk)
 
 
-def _undone(journal: Journal, way: DirectoryUndo | None) -> Undone:
+def _undone(journal: Journal, undo_of: DirectoryUndo | None) -> Undone:
     return Undone(
         directory=journal.location.directory,
         journal=journal.path,
         command=journal.command,
-        files=() if way is None else tuple(way.files()),
-        kept=() if way is None else _guarded(journal.location, True, way.kept),
+        files=() if undo_of is None else tuple(undo_of.files()),
+        kept=() if undo_of is None else _guarded(journal.location, True, undo_of.kept),
     )
 
 
-def _put_back(journal: Journal, way: DirectoryUndo | None, disk: Disk) -> None:
-    if way is None or journal.state is JournalState.UNDONE:
+def _put_back(journal: Journal, undo_of: DirectoryUndo | None, disk: Disk) -> None:
+    if undo_of is None or journal.state is JournalState.UNDONE:
         return
     if journal.state is not JournalState.UNDOING:
-        holders: Mapping[str, int] = _guarded(journal.location, False, way.hold)
+        holders: Mapping[str, int] = _guarded(journal.location, False, undo_of.hold)
         line = {"type": "undoing", "holders": dict(holders)}
         _guarded(journal.location, False, append, journal, line, disk)
     else:
         holders = journal.holders
-    _guarded(journal.location, True, way.restore, holders)
+    _guarded(journal.location, True, undo_of.restore, holders)
     _guarded(journal.location, True, append, journal, {"type": "undone"}, disk)
 
 
-def _clear(journal: Journal, way: DirectoryUndo | None, disk: Disk) -> None:
-    if way is not None:
+def _clear(journal: Journal, undo_of: DirectoryUndo | None, disk: Disk) -> None:
+    if undo_of is not None:
         spend_journals([journal], disk)
-    _remove(journal, way, disk)
+    _remove(journal, undo_of, disk)
 
 
-def _remove(journal: Journal, way: DirectoryUndo | None, disk: Disk) -> None:
+def _remove(journal: Journal, undo_of: DirectoryUndo | None, disk: Disk) -> None:
     """Remove a journal that is spent, and what it kept."""
-    if way is None:
+    if undo_of is None:
         abandon(journal, disk)
     else:
-        _guarded(journal.location, True, way.clear)
+        _guarded(journal.location, True, undo_of.clear)
 
 
 def _guarded(

@@ -119,7 +119,7 @@ def command(
         request=Request(tuple(paths), cluster=on.cluster(light=True), also={"--metadata": metadata}),
         jobs=common.jobs,
         wanted=lambda target: is_group_topic(target) and target.path in evidence.chosen,
-        look=lambda _, options: (options, evidence.told),
+        look=lambda _, options: (options, evidence.findings),
         through=rows.through,
     )
     if reset_csv is not None and rows.is_whole:

@@ -198,9 +198,9 @@ def command(
     )
 
     def look(targets: "Sequence[Target]", options: object) -> "tuple[object, Sequence[Event]]":
-        options, told = search.look(targets, options)
+        options, findings = search.look(targets, options)
         decode = decoding(payloads, paths, "lookup", common.quiet)
-        return (options, told) if decode is None else decode(targets, options)
+        return (options, findings) if decode is None else decode(targets, options)
 
     return over_targets(
         partial(checked_lookup, header_check=header_findings),

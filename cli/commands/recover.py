@@ -239,9 +239,9 @@ def command(
 
     def look(targets: "Sequence[Target]") -> None:
         finder = finder_for(targets, metadata, server_pairs(server_properties))
-        identities, told = topic_identities(targets, metadata, finder)
+        identities, findings = topic_identities(targets, metadata, finder)
         run.missing = replicas_missing(targets, finder)
-        run.first_events = (*told, *chain.from_iterable(run.missing.values()))
+        run.first_events = (*findings, *chain.from_iterable(run.missing.values()))
         known, _ = topic_settings(targets, asked, finder)  # what the evidence says of itself is told already
         run.options = replace(run.options, identities=identities, topics=known)
 

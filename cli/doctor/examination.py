@@ -75,8 +75,8 @@ class Examination:
         """What is known before verification: the rows of the data directories and their nodes."""
         self._targets = targets
         self._finder = finder_for(targets, self._metadata)
-        self._options, told = self._verification.look(targets, options, self._finder)
-        return self._options, [*self._hosts(), *told]
+        self._options, findings = self._verification.look(targets, options, self._finder)
+        return self._options, [*self._hosts(), *findings]
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """The events of the verification, then everything that depends on them."""
@@ -107,9 +107,9 @@ class Examination:
             if image is not None:
                 node_id = self._finder.node_of(log_dir).node_id
                 self._note_node(image, node_id)
-                told = self._finder.node_told_by_metadata(log_dir)
-                if node_id is not None and told is not None and node_id != told:
-                    self._situation.other_nodes.append(OtherNode(log_dir, node_id, told))
+                by_metadata = self._finder.node_told_by_metadata(log_dir)
+                if node_id is not None and by_metadata is not None and node_id != by_metadata:
+                    self._situation.other_nodes.append(OtherNode(log_dir, node_id, by_metadata))
                 nodes.setdefault(image.path, Row(_node_row(image, node_id)))
         yield from nodes.values()
 

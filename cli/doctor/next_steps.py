@@ -46,7 +46,7 @@ class OtherNode:
     """A data directory of another node than its meta.properties says."""
 
     log_dir: str
-    said: int
+    in_file: int
     told_by_metadata: int
 
 
@@ -142,8 +142,8 @@ def _set_node_id(other: OtherNode) -> NextStep:
     file = os.path.join(other.log_dir, NAME_BY_ROLE[Role.META_PROPERTIES])
     edit = shlex.quote(rf"s/^node\.id *=.*/node.id={other.told_by_metadata}/")
     return NextStep(
-        f"{shown_path(file)} says node {other.said}, but by the metadata log the directory is one of node {other.told_by_metadata}: as node "
-        f"{other.said} a broker sets its partitions aside as stray. Mount it where node {other.told_by_metadata} runs, or, if the id was "
+        f"{shown_path(file)} says node {other.in_file}, but by the metadata log the directory is one of node {other.told_by_metadata}: as node "
+        f"{other.in_file} a broker sets its partitions aside as stray. Mount it where node {other.told_by_metadata} runs, or, if the id was "
         "changed by mistake, set it right here and in server.properties.",
         f"sed -i.before {edit} {shell_quoted(file)}",
     )

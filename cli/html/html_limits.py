@@ -104,7 +104,7 @@ class LimitsData:
             most = max(_LEAST_STEPS, STEPS_TOLD // max(1, len(self._steps) * len(_RULES)))
             data["freed"] = [
                 {"topic": topic, "bytes": self._held[topic]}
-                | {rule: _told(steps, most) for rule, steps in self._steps.get(topic, {}).items()}
+                | {rule: _shown_steps(steps, most) for rule, steps in self._steps.get(topic, {}).items()}
                 for topic in sorted(self._held)
             ]
         if self._compactions:
@@ -112,18 +112,18 @@ class LimitsData:
         return data
 
 
-def _told(steps: Mapping[int, tuple[int, int]], most: int) -> list[tuple[int, int, int]]:
+def _shown_steps(steps: Mapping[int, tuple[int, int]], most: int) -> list[tuple[int, int, int]]:
     """(limit, bytes, segments) deleted at that limit, largest limit first. Very many are merged under the smallest of their limits, so that no
     more is promised than is freed."""
     ordered = sorted(steps.items(), reverse=True)
     each = -(-len(ordered) // most)
-    told = []
+    shown = []
     for at in range(0, len(ordered), each):
         several = ordered[at : at + each]
-        told.append(
+        shown.append(
             (several[-1][0], sum(freed for _, (freed, _) in several), sum(count for _, (_, count) in several))
         )
-    return told
+    return shown
 
 
 def _topic(name: str) -> str:

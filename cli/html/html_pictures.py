@@ -24,7 +24,7 @@ from kseg.segment.values import dataclass
 
 Values = Mapping[str, object]
 
-SEGMENTS_TOLD = 25_000  # of all partitions together: about 1.5 MB
+SEGMENTS_SHOWN = 25_000  # of all partitions together: about 1.5 MB
 DAMAGE_TOLD = 200  # places of a partition
 _PARTITIONS_TOLD = 10_000
 _TOPICS_TOLD = 2000  # of what-if
@@ -48,14 +48,14 @@ class PartitionPicture:
         """The number of errors reported so far."""
         return self.errors or len(self.damage)
 
-    def as_data(self, told: int) -> dict[str, object]:
-        """told: the largest number of segments to include."""
+    def as_data(self, shown: int) -> dict[str, object]:
+        """shown: the largest number of segments to include."""
         return {
             "path": self.path,
             "bytes": self.bytes,
             "segments": [
                 [s.base_offset, s.end_offset, s.size_bytes, s.earliest_ms, s.latest_ms, s.verdict, s.count]
-                for s in _thinned(self.segments, told, {at for at, *_ in self.damage})
+                for s in _thinned(self.segments, shown, {at for at, *_ in self.damage})
             ],
             "damage": self.damage,
             "epochs": self.epochs,
@@ -142,9 +142,11 @@ class PictureData:
         )
         pictures = [each for each in pictures if each.segments or each.bytes or each.damage]
         segments = sum(len(each.segments) for each in pictures)
-        told = max(8, SEGMENTS_TOLD // max(1, len(pictures))) if segments > SEGMENTS_TOLD else SEGMENTS_TOLD
+        shown = (
+            max(8, SEGMENTS_SHOWN // max(1, len(pictures))) if segments > SEGMENTS_SHOWN else SEGMENTS_SHOWN
+        )
         return {
-            "partitions": [each.as_data(told) for each in pictures],
+            "partitions": [each.as_data(shown) for each in pictures],
             "topics": _topics(pictures),
             "codecs": [_codec_data(name, shape) for name, shape in sorted(self._codecs.items())],
             **self._limits.as_data(),
@@ -164,15 +166,15 @@ def _thinned(marks: Sequence[SegmentMark], most: int, kept: set[int | None]) -> 
     if len(marks) <= most:
         return marks
     each = -(-len(marks) // most)
-    told: list[SegmentMark] = []
+    shown: list[SegmentMark] = []
     for mark in marks:
-        last = told[-1] if told else None
+        last = shown[-1] if shown else None
         is_apart = mark.base_offset in kept or last is None or last.base_offset in kept
         if last is None or is_apart or last.verdict != mark.verdict or last.count >= each:
-            told.append(mark)
+            shown.append(mark)
         else:
-            told[-1] = last.joined(mark)
-    return told
+            shown[-1] = last.joined(mark)
+    return shown
 
 
 def _topics(pictures: Sequence[PartitionPicture]) -> list[list[object]]:

@@ -208,16 +208,16 @@ class _AlikePartitions:
         if self.number <= _ALIKE_SHOWN:
             yield from self._in_order
             return
-        told = 0
+        shown = 0
         for words in self._by_stake()[:_LINES_SHOWN]:
             number, names = self._counts[words], self._names[words]
-            told += number
+            shown += number
             if number == 1:
                 yield f"{names[0]}: {words}"
             else:
                 yield f"{counted(number, 'partition')} ({_first_of(names, number, _ALIKE_SHOWN)}): {words}"
-        if told < self.number:
-            yield f"… and {counted(self.number - told, 'more partition')} ({VERBOSE_SHOWS_ALL})"
+        if shown < self.number:
+            yield f"… and {counted(self.number - shown, 'more partition')} ({VERBOSE_SHOWS_ALL})"
 
     def _by_stake(self) -> list[str]:
         return sorted(self._counts, key=self._stakes.__getitem__, reverse=True)

@@ -50,8 +50,8 @@ def _message_words(message: Mapping[str, Any]) -> str:
     ]
     import json  # here, so that a dump of text does not wait for it
 
-    said = f" ({', '.join(odd)})" if odd else ""
-    return f"{name} {json.dumps(message['data'], ensure_ascii=False, separators=(',', ':'))}{said}"
+    oddities = f" ({', '.join(odd)})" if odd else ""
+    return f"{name} {json.dumps(message['data'], ensure_ascii=False, separators=(',', ':'))}{oddities}"
 
 
 def plain_words(values: Values) -> Iterator[str]:

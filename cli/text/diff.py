@@ -37,7 +37,7 @@ class DiffReport:
         self._is_verbose = is_verbose
         self._findings = FindingGroups()
         self._counts: dict[str, int] = {}
-        self._told: dict[str, list[Values]] = {}
+        self._rows: dict[str, list[Values]] = {}
         self.worst: Values | None = None
 
     def finding(self, finding: Finding) -> None:
@@ -48,9 +48,9 @@ class DiffReport:
             return
         verdict = values["verdict"]
         self._counts[verdict] = self._counts.get(verdict, 0) + 1
-        told = self._told.setdefault(verdict, [])
-        if self._is_verbose or len(told) <= _LINES_SHOWN:
-            told.append(values)
+        kept = self._rows.setdefault(verdict, [])
+        if self._is_verbose or len(kept) <= _LINES_SHOWN:
+            kept.append(values)
         if verdict not in SAME_RECORDS and (
             self.worst is None or VERDICTS.index(verdict) < VERDICTS.index(self.worst["verdict"])
         ):
@@ -63,7 +63,7 @@ class DiffReport:
         for severity in (ERROR, WARNING, INFO):
             yield from self._findings.lines(severity)
         rows = [
-            row for verdict in VERDICTS for row in self._told.get(verdict, ()) if self._is_worth_a_line(row)
+            row for verdict in VERDICTS for row in self._rows.get(verdict, ()) if self._is_worth_a_line(row)
         ]
         others = len(rows) - sum(row["verdict"] != "same" for row in rows)  # told for another reason
         number = others + sum(count for verdict, count in self._counts.items() if verdict != "same")

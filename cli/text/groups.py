@@ -176,10 +176,10 @@ class GroupsReport:
         for group in groups:
             if group.state:
                 states[group.state] = states.get(group.state, 0) + 1
-        told = ", ".join(
+        by_state = ", ".join(
             f"{count:,} {state}" for state, count in sorted(states.items(), key=lambda each: -each[1])
         )
-        words = counted(len(groups), "group") + (f" ({told})" if told else "")
+        words = counted(len(groups), "group") + (f" ({by_state})" if by_state else "")
         if self._worst is not None and self._worst[0] > 0:
             lagging = sum(1 for group in groups if (group.lag or 0) > 0)
             lag, place, name = self._worst
@@ -233,11 +233,11 @@ class GroupsReport:
         state = f", {group.state}" if group.state else ""
         members = counted(group.members, "member")
         yield f"group {visible(group.name)}: {group.type or 'no metadata'}{state}, {members}"
-        told = shown_of(group.members, _GROUPS_SHOWN)
-        for member in self._members[:told]:
+        most = shown_of(group.members, _GROUPS_SHOWN)
+        for member in self._members[:most]:
             yield _member_words(member)
-        if group.members > told:
-            yield f"  … and {counted(group.members - told, 'more member')} ({VERBOSE_SHOWS_ALL})"
+        if group.members > most:
+            yield f"  … and {counted(group.members - most, 'more member')} ({VERBOSE_SHOWS_ALL})"
         if not self._partitions:
             return
         shown = self._partitions[: shown_of(group.partitions, _PARTITIONS_SHOWN)]
@@ -295,10 +295,10 @@ class GroupsReport:
     def _rewind_lines(self, summary: RunSummary) -> Iterator[str]:
         if self._rewinds:
             newest = sorted(self._rewinds, key=lambda row: -int(row["timestamp"]))
-            told = shown_of(len(newest), _GROUPS_SHOWN)
-            yield from map(_rewind_words, newest[:told])
-            if len(newest) > told:
-                yield f"… and {len(newest) - told:,} more times ({VERBOSE_SHOWS_ALL})"
+            most = shown_of(len(newest), _GROUPS_SHOWN)
+            yield from map(_rewind_words, newest[:most])
+            if len(newest) > most:
+                yield f"… and {len(newest) - most:,} more times ({VERBOSE_SHOWS_ALL})"
             return
         rewinds = summary.sums.get("rewinds", 0)
         if self._options.with_history:
@@ -318,13 +318,13 @@ def groups_words(values: Values) -> Iterator[str]:
         case "member":
             yield _member_words(values)
         case "offset":
-            told = f"offset {values['offset']:,}, lag {_number(values['lag'])}"
+            progress = f"offset {values['offset']:,}, lag {_number(values['lag'])}"
             at = _second(values["commit_timestamp"])
             odd = "" if values["status"] in (None, "ok") else f", {values['status']}"
-            yield f"  {name} {place}: {told}, committed {at}{odd}"
+            yield f"  {name} {place}: {progress}, committed {at}{odd}"
         case "share_offset":
-            told = f"start {_number(values['start_offset'])}, lag {_number(values['lag'])}, in flight {values['in_flight']:,}"
-            yield f"  {name} {place}: {told}, archived {values['archived']:,}, written {_second(values['timestamp'])}"
+            progress = f"start {_number(values['start_offset'])}, lag {_number(values['lag'])}, in flight {values['in_flight']:,}"
+            yield f"  {name} {place}: {progress}, archived {values['archived']:,}, written {_second(values['timestamp'])}"
         case "pending_offset":
             yield f"  {name} {place}: offset {values['offset']:,} in an open transaction of producer {values['producer_id']}"
         case "tombstone":

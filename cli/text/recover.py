@@ -227,11 +227,13 @@ class RecoverReport(ChangeReport):
             return ""
         words = [_outcome(values)]
         if is_costly:
-            told = {policy: short_cost_words(costs[policy]) for policy in _POLICIES if policy in costs}
-            if len(set(told.values())) == 1:
-                words.append(f"either policy {next(iter(told.values()))}")
+            words_by_policy = {
+                policy: short_cost_words(costs[policy]) for policy in _POLICIES if policy in costs
+            }
+            if len(set(words_by_policy.values())) == 1:
+                words.append(f"either policy {next(iter(words_by_policy.values()))}")
             else:
-                words += [f"policy {policy} {cost}" for policy, cost in told.items()]
+                words += [f"policy {policy} {cost}" for policy, cost in words_by_policy.items()]
         if values.get("doubt"):
             words.append(f"still not sound: {_sentence(values['doubt'])}")
         return "; ".join(words)

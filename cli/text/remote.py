@@ -45,10 +45,10 @@ class RemoteReport:
             yield from self._groups.lines(severity)
         if self._partitions:
             yield from map(Line, self._table())
-        told = shown_of(len(self._dangling), _DANGLING_SHOWN)
-        for values in self._dangling[:told]:
+        shown = shown_of(len(self._dangling), _DANGLING_SHOWN)
+        for values in self._dangling[:shown]:
             yield Line(_segment_line(values))
-        more = len(self._dangling) - told
+        more = len(self._dangling) - shown
         if more > 0:
             yield Line(f"  … and {counted(more, 'more dangling segment')} ({VERBOSE_SHOWS_ALL})")
 

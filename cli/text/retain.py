@@ -110,11 +110,11 @@ def _offset_words(values: Values) -> str:
 
 
 def _log_dir(values: Values) -> Iterator[str]:
-    told = [
+    starts_after = [
         f"{shown_path(partition)} {'no entry' if at is None else at}"
         for partition, at in values["log_start_offsets"].items()
     ]
-    starts = listed(told, _STARTS_SHOWN, "partition")
+    starts = listed(starts_after, _STARTS_SHOWN, "partition")
     yield f"{shown_path(str(values['log_dir']))}: log start offsets{': ' + starts if starts else ' as they were'}"
     yield from _undo_for(values)
 

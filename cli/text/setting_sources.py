@@ -11,13 +11,13 @@ from kseg.segment.terminal import visible
 def settings_words(values: Mapping[str, Any], names: Sequence[str]) -> Iterator[str]:
     """The line that names each setting with its source; nothing for a run that read no settings. names: those that matter."""
     settings = values.get("settings") or {}
-    said = [
+    sources = [
         f"{name} {visible(_amount(name, settings[name]['value']))} ({Source(settings[name]['source']).words})"
         for name in names
         if name in settings
     ]
-    if said:
-        yield f"  by {', '.join(said)}"
+    if sources:
+        yield f"  by {', '.join(sources)}"
 
 
 def _amount(name: str, value: object) -> str:

@@ -122,14 +122,14 @@ def _opened(target: LogTarget, log: PartitionLog) -> _Copy:
 def _compared(a: _Copy, b: _Copy, start_offset: int) -> Generator[Advance, None, Compared]:
     """The result of going through both logs in order; meanwhile the progress."""
     of_a, of_b = CopyBatches(a.log), CopyBatches(b.log)
-    told = [0, 0]
+    reported = [0, 0]
     try:
         comparison = LogComparison(of_a, of_b, start_offset)
         for _ in comparison.run():
             for number, (copy, batches) in enumerate(((a, of_a), (b, of_b))):
-                more = batches.read_bytes - told[number]
+                more = batches.read_bytes - reported[number]
                 if more:
-                    told[number] = batches.read_bytes
+                    reported[number] = batches.read_bytes
                     yield Advance(copy.target.path, more)
     finally:
         of_a.close()

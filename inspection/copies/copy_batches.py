@@ -214,10 +214,10 @@ class CopyBatches:
             following = table.at(C.BASE_OFFSET, row + 1) if row + 1 < table.count else stop
             is_beyond = following is not None and before < following <= last
             if not before < base <= last or is_beyond:
-                said = (
+                reason = (
                     f"says that it holds offsets {base} to {last}, which contradicts the batches next to it"
                 )
-                self._reject(segment, table, row, "altered-base-offset", said)
+                self._reject(segment, table, row, "altered-base-offset", reason)
                 expected = before + 1
                 self._damage(expected, expected + last - base + 1 if following is None else following)
                 continue
@@ -241,7 +241,7 @@ class CopyBatches:
         self.damaged_bytes += table.at(C.SIZE, problem.row)
         self._damage(table.at(C.BASE_OFFSET, problem.row), table.at(C.LAST_OFFSET, problem.row) + 1)
 
-    def _reject(self, segment: LogSegment, table: Columns, row: int, finding_id: str, said: str) -> None:
+    def _reject(self, segment: LogSegment, table: Columns, row: int, finding_id: str, reason: str) -> None:
         """Report a batch with a valid checksum whose other fields are altered."""
         position, size = table.at(C.POSITION, row), table.at(C.SIZE, row)
         self.damaged_bytes += size
@@ -249,7 +249,7 @@ class CopyBatches:
             Finding(
                 finding_id,
                 segment.path,
-                f"the batch at position {position} {said}",
+                f"the batch at position {position} {reason}",
                 position=position,
                 length=size,
                 first_offset=table.at(C.BASE_OFFSET, row),

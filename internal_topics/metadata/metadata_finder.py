@@ -43,7 +43,7 @@ class MetadataFinder:
         self._images: dict[str, MetadataImage] = {}
         self._by_log_dir: dict[str, MetadataImage | None] = {}
         self._nodes: dict[str, Node] = {}
-        self._told: dict[
+        self._node_ids: dict[
             tuple[str, str], int
         ] = {}  # which node a log dir belongs to, by the log of a cluster
         self._naming: dict[str, bool] = {}
@@ -132,17 +132,17 @@ class MetadataFinder:
             return False
         if node.directory_id is None and not self._names_topics(log_dir):
             return False
-        told = None if theirs.cluster_id is None else self._told.get((log_dir, theirs.cluster_id))
-        if told is None:
+        node_id = None if theirs.cluster_id is None else self._node_ids.get((log_dir, theirs.cluster_id))
+        if node_id is None:
             image = self._read(os.path.join(other, METADATA_DIRECTORY))
-            told = (
+            node_id = (
                 self._by_placement(log_dir, image, self.node_of(log_dir)).node_id
                 if image.is_certain
                 else None
             )
-            if told is not None and theirs.cluster_id is not None:
-                self._told[log_dir, theirs.cluster_id] = told
-        return told == theirs.node_id
+            if node_id is not None and theirs.cluster_id is not None:
+                self._node_ids[log_dir, theirs.cluster_id] = node_id
+        return node_id == theirs.node_id
 
     def _names_topics(self, log_dir: str) -> bool:
         """Whether any partition here has a topic id, which is needed to look up its placement in a log."""

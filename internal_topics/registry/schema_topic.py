@@ -52,8 +52,8 @@ def read_schema_topic(directory: str) -> tuple[SchemaStore, tuple[str, ...]]:
     problems = []
     if replay.damaged_bytes:
         problems.append(f"{directory}: {replay.damaged_bytes} bytes are damaged; schemas may be missing")
-    if replay.strange:
-        problems.append(f"{directory}: {replay.strange} records are not those of a schema registry")
+    if replay.unknown:
+        problems.append(f"{directory}: {replay.unknown} records are not those of a schema registry")
     return SchemaStore(directory, replay.schemas()), tuple(problems)
 
 
@@ -71,19 +71,19 @@ def _records(log: PartitionLog, replay: "_Replay") -> Iterator[Record]:
                         for at in range(chunk.records.count):
                             yield record_at(chunk, at)
                     if chunk.problem is not None:
-                        replay.strange += 1
+                        replay.unknown += 1
         except KsegError:
-            replay.strange += 1
+            replay.unknown += 1
         finally:
             segment.close()
 
 
 class _Replay:
-    """The records of the topic, in the order of the log. strange: records that mean nothing."""
+    """The records of the topic, in the order of the log. unknown: records that a schema registry does not write."""
 
     def __init__(self) -> None:
         self._by_subject: dict[str, dict[tuple[int, int], RegisteredSchema]] = {}  # by version and id
-        self.strange = 0
+        self.unknown = 0
         self.damaged_bytes = 0
 
     def schemas(self) -> list[RegisteredSchema]:
@@ -105,7 +105,7 @@ class _Replay:
                     last = till if isinstance(till, int) else INT32_MAX
                     self._delete(str(value.get("subject")), lambda version: version <= last)
         except (FormatError, ValueError, RecursionError):
-            self.strange += 1
+            self.unknown += 1
 
     def _delete(self, subject: str, concerns: Callable[[int], bool]) -> None:
         versions = self._by_subject.get(subject, {})

@@ -112,9 +112,9 @@ def side_file_evidence(
     reader: Reader = DISK,
 ) -> SideFileEvidence:
     """Where batches of the last segment end according to what lies beside it. epochs: the leader-epoch checkpoint."""
-    told = Counter(known.offset for known in known_batch_ends(directory, log_dir_state, reader))
-    confirmed = (offset for offset, times in told.items() if times > 1)
-    return SideFileEvidence(frozenset(told), frozenset(confirmed), epochs)
+    times_by_offset = Counter(known.offset for known in known_batch_ends(directory, log_dir_state, reader))
+    confirmed = (offset for offset, times in times_by_offset.items() if times > 1)
+    return SideFileEvidence(frozenset(times_by_offset), frozenset(confirmed), epochs)
 
 
 def known_batch_ends(
