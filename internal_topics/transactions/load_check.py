@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from kseg.internal_topics.coordinator_log import CoordinatorRecord, read_coordinator_log
 from kseg.internal_topics.transactions.transaction_log import (
+    CLIENT_VERSIONS,
     STATES,
     PassedOver,
     Unloadable,
@@ -23,6 +24,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.targets import FileTarget, PartitionTarget
 
 _TAG_BYTES = {0: 8, 1: 8, 2: 2, 3: 2}  # the tagged fields of version 1
+_CLIENT_VERSION = 2  # the tag
 _FIXED_END = 17  # behind the status
 _TIMES_BYTES = 16
 _LONG_VARINT = 0x80
@@ -86,7 +88,11 @@ def _is_ordinary_1(value: bytes) -> bool:
     position += _TIMES_BYTES
     tags, position = value[position], position + 1
     for _ in range(tags):
-        if _TAG_BYTES.get(value[position]) != value[position + 1]:
+        tag = value[position]
+        if _TAG_BYTES.get(tag) != value[position + 1]:
+            return False
+        content = value[position + 2 : position + 4]
+        if tag == _CLIENT_VERSION and int.from_bytes(content, "big") not in CLIENT_VERSIONS:
             return False
         position += 2 + value[position + 1]
     return position <= len(value)

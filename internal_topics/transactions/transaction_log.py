@@ -41,6 +41,7 @@ STATES = (
 PREPARED = (PREPARE_COMMIT, PREPARE_ABORT)
 
 _LAST_VERSION = 1
+CLIENT_VERSIONS = range(3)  # of the transaction protocol (Kafka: TransactionVersion)
 _PRODUCER_ID = slice(2, 10)  # in a value of any version
 
 TopicPartition = tuple[str, int]
@@ -139,6 +140,9 @@ def _state_of(name: str, decoded: Decoded, offset: int) -> TransactionalId:
     listed = values["transactionPartitions"]
     if listed is None and STATES[status] != EMPTY:
         raise Unloadable(f"{name} has no partitions in state {STATES[status]} (NullPointerException)")
+    client_version = values.get("clientTransactionVersion", 0)
+    if client_version not in CLIENT_VERSIONS:
+        raise Unloadable(f"the client of {name} has the unknown transaction version {client_version}")
     return TransactionalId(
         name,
         values["producerId"],
@@ -148,7 +152,7 @@ def _state_of(name: str, decoded: Decoded, offset: int) -> TransactionalId:
         values["transactionStartTimestampMs"],
         values["transactionLastUpdateTimestampMs"],
         tuple((each["topic"], number) for each in listed or () for number in each["partitionIds"]),
-        values.get("clientTransactionVersion", 0),
+        client_version,
         values.get("previousProducerId", -1),
         values.get("nextProducerId", -1),
         offset,

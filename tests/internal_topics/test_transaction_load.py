@@ -39,7 +39,7 @@ def records(draw: st.DrawFn) -> tuple[bytes, bytes]:
         "transactionPartitions": partitions,
     }
     if version == 1 and draw(st.booleans()):
-        values |= {"previousProducerId": 3, "clientTransactionVersion": 2}
+        values |= {"previousProducerId": 3, "clientTransactionVersion": draw(st.integers(-1, 4))}
     made = value(STATE, 0, version, **values)
     name = key(STATE, 0, transactionalId=draw(st.text(max_size=5)))
     return name, made
@@ -93,8 +93,19 @@ def test_what_is_told(tmp_path: Path) -> None:
             (name, b"\0\2rest"),
             (name, value(STATE, 0, 1, transactionStatus=1, transactionPartitions=None)),
             (name, value(STATE, 0, 1, transactionStatus=1)[:-4]),
+            (
+                name,
+                value(STATE, 0, 1, transactionStatus=1, transactionPartitions=[], clientTransactionVersion=3),
+            ),
         ),
     )
     found = [(each.id, each.first_offset) for each in check_transaction_log(PartitionTarget(str(log)))]
     fails = "coordinator-load-fails"
-    assert found == [(fails, 0), (fails, 1), ("coordinator-record-unknown", 3), (fails, 4), (fails, 5)]
+    assert found == [
+        (fails, 0),
+        (fails, 1),
+        ("coordinator-record-unknown", 3),
+        (fails, 4),
+        (fails, 5),
+        (fails, 6),
+    ]

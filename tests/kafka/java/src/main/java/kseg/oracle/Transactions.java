@@ -87,6 +87,12 @@ public final class Transactions {
                 ends(id, answer.putArray("ends"));
                 return answer;
             }
+            case "listed" -> {
+                ObjectNode answer = Answer.JSON.createObjectNode();
+                ArrayNode names = answer.putArray("ids");
+                admin.listTransactions().all().get().forEach(each -> names.add(each.transactionalId()));
+                return answer;
+            }
             case "ids" -> {
                 ObjectNode answer = Answer.JSON.createObjectNode();
                 coordinatorIds(answer.putArray("ids"));
