@@ -27,11 +27,13 @@ class Step(NamedTuple):
 
 
 class Histories:
-    """Makes the steps of one partition. topics: ids of real topics by name, each with `partitions` partitions."""
+    """Makes the steps of one partition. topics: ids of real topics by name, each with `partitions` partitions. gone: the id of one that was
+    deleted, which members still have."""
 
-    def __init__(self, rng: random.Random, topics: Mapping[str, str], partitions: int) -> None:
+    def __init__(self, rng: random.Random, topics: Mapping[str, str], partitions: int, gone: str) -> None:
         self._rng = rng
         self.topics = topics
+        self.ids = [*topics.values(), gone]
         self._partitions = partitions
 
     def steps(self, groups: Sequence[str], count: int, from_ms: int) -> Iterator[Step]:
@@ -80,7 +82,7 @@ class Histories:
     def assigned(self, **more: Any) -> list[dict[str, Any]]:
         """Partitions by topic id."""
         rng = self._rng
-        some = rng.sample([*self.topics.values()], rng.randrange(3))
+        some = rng.sample(self.ids, rng.randrange(3))
         numbers = [sorted(rng.sample(range(self._partitions), rng.randrange(1, 3))) for _ in some]
         return [
             {"topicId": topic, "partitions": part, **more} for topic, part in zip(some, numbers, strict=True)
@@ -263,7 +265,7 @@ class _Consumer(_Modern):
         rng = self.rng
         # each has partitions of its own, most of the time: one that two own fails the load
         own = {"a": 0, "b": 1}.get(member, 2) if rng.random() < 0.97 else 0
-        topics = [*self.histories.topics.values()]
+        topics = self.histories.ids
         assigned = [
             {"topicId": topic, "partitions": [own], "assignmentEpochs": rng.choice((None, [1]))}
             for topic in rng.sample(topics, rng.randrange(len(topics) + 1))

@@ -24,12 +24,13 @@ import functools
 import operator
 
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from kseg.cli.main import run
 from kseg.internal_topics.groups.coordinator_partition import partition_for
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
-from tests.kafka.broker import Broker, commit_offsets
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets
 from tests.kafka.conftest import require_kafka
 from tests.kafka.group_clients import GroupClients
 from tests.kafka.random_groups import OFFSETS, Histories, Step, batches_of
@@ -40,6 +41,7 @@ SEED = int(os.environ.get("KSEG_GROUP_LOADS_SEED", "15"))
 GROUPS = int(os.environ.get("KSEG_GROUP_LOADS", "60"))
 PARTITIONS, STEPS = 24, 60
 TOPICS = ("fares", "fares-east", "rides")
+GONE = "gone"
 GROUP = ("group", "group_type", "state")
 OFFSET = ("group", "topic", "partition", "offset", "leader_epoch", "metadata")
 MEMBER = ("group", "member_id", "group_instance_id", "client_id", "client_host")
@@ -88,8 +90,10 @@ def test_what_a_broker_has_loaded(tmp_path: Path, capfd: pytest.CaptureFixture[s
     rng = random.Random(SEED)
     broker = Broker(tmp_path / "broker", None, offsets_topic_num_partitions=str(PARTITIONS), **_LONG)
     with broker:
-        for topic in TOPICS:
+        for topic in (*TOPICS, GONE):
             broker.create_topic(topic, 3)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        admin.delete_topics([GONE])[GONE].result(CLIENT_LIMIT_S)
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "first", "log_level": 0})
         commit_offsets(consumer, [TopicPartition("rides", 0, 0)])
         consumer.close()
@@ -97,6 +101,7 @@ def test_what_a_broker_has_loaded(tmp_path: Path, capfd: pytest.CaptureFixture[s
     run(["metadata", "--json", str(broker.data)])
     metadata = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     ids = {row["topic"]: row["topic_id"] for row in _of(metadata, "topic") if row["topic"] in TOPICS}
+    (gone,) = [row["topic_id"] for row in _of(metadata, "removed_topic")]
     now = max(row["timestamp"] for row in _of(metadata, "metadata")) + 60_000
     names: dict[int, list[str]] = {}
     for number in range(GROUPS):
@@ -105,7 +110,7 @@ def test_what_a_broker_has_loaded(tmp_path: Path, capfd: pytest.CaptureFixture[s
     longer = shutil.copytree(broker.data, tmp_path / "longer")
     at_ms = 0
     for partition, groups in names.items():
-        histories = Histories(rng, ids, 3)
+        histories = Histories(rng, ids, 3, gone)
         steps = [*histories.steps(groups, STEPS, now)]
         at_ms = now + 120
         earlier = [step for step in steps if step.at_ms <= at_ms]
