@@ -27,12 +27,14 @@ from kseg.internal_topics.metadata.cluster_names import metadata_version_name
 from kseg.jobs.events import Event, Failure, Row
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR, Finding
+from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import parse_partition_directory
 from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
+    from kseg.internal_topics.groups.group_rows import OffsetOfGroup
     from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
     from kseg.internal_topics.metadata.metadata_image import MetadataImage
     from kseg.recovery.repair.options import RecoverOptions
@@ -67,6 +69,7 @@ class Examination:
         self._finder: MetadataFinder | None = None
         self._options: VerifyOptions | None = None
         self._damage: dict[str, _Damage] = {}
+        self._repaired_ends: dict[tuple[str, int], list[range]] = {}  # log start to log end after `recover`
         self._situation = Situation(request)
 
     def look(
@@ -170,9 +173,16 @@ class Examination:
             elif isinstance(event, Finding) and event.id == "transaction-end-lost":
                 ends_lost[event.path] += 1
         for path, damage in self._damage.items():
+            self._note_ends(damage.target, repairs.get(path))
             if _stays_unloadable(damage, repairs.get(path)):
                 self._situation.unloadable.append(path)
             yield Row(_damage_row(damage, repairs.get(path), failures.get(path), ends_lost[path]))
+
+    def _note_ends(self, target: PartitionTarget, repair: "RecoverResult | None") -> None:
+        name = own_partition_name(target.path)
+        if name is not None and repair is not None:
+            ends = range(repair.log_start_offset, repair.log_end_offset + 1)
+            self._repaired_ends.setdefault((name.topic, name.partition), []).append(ends)
 
     def _recover_options(self, damaged: Sequence[Target]) -> "RecoverOptions":
         from kseg.recovery.policy import LoadSettings
@@ -231,9 +241,16 @@ class Examination:
                 isinstance(event, Row)
                 and isinstance(event.result, OffsetOfGroup)
                 and event.result.is_outside_log
+                and not self._is_in_repaired_log(event.result)
             ):
                 self._situation.stranded.append(event.result)
                 yield event
+
+    def _is_in_repaired_log(self, found: "OffsetOfGroup") -> bool:
+        """Whether `recover` moves the ends of a log so that a committed offset is in it: to reset that one loses or repeats records."""
+        return any(
+            found.offset in ends for ends in self._repaired_ends.get((found.topic, found.partition), ())
+        )
 
     # --- leftovers
 

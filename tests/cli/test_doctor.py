@@ -211,6 +211,23 @@ def test_what_hangs_and_who_stands_outside_the_log(tmp_path: Path, capfd: pytest
     assert reset[0] == "kafka-consumer-groups.sh" and "late group" in reset and "fares:0" in reset
 
 
+def test_no_reset_is_advised_for_an_offset_that_is_in_the_repaired_log(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Batches of another topic lie behind the log end and begin again at offset 0, so the log seems to end there. Whoever resets the
+    group to that end loses what it has not read, as the log has all of it after step 2."""
+    data = shutil.copytree(capture_small / "data", tmp_path / "data")
+    (last, foreign) = (max((data / name).glob("*.log")) for name in ("metro-zstd-0", "gates-append-1"))
+    with last.open("ab") as stream:
+        stream.write(foreign.read_bytes())
+    rows = doctor(capfd, data, status=1)
+    assert "offset-not-monotonic" in {row["id"] for row in of_type(rows, "finding")}
+    assert not of_type(rows, "offset")
+    assert not any(step.startswith("kafka-consumer-groups.sh") for step in commands(rows))
+    assert run(["recover", "--apply", "--quiet", str(data)]) == 0
+    assert not of_type(doctor(capfd, data, status=0), "step")
+
+
 def test_the_node_id_of_another_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Until it is right all partitions look stray; the step sets it right."""
     data = broker_dir(tmp_path / "data", 1, 2)
