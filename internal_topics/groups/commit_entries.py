@@ -1,10 +1,12 @@
-"""Ordinary commits of known keys, replayed by the kernel, which keeps only the newest record of each key.
+"""Ordinary commits, replayed by the kernel, which keeps only the newest record of each key.
 
-The kernel owns a key while its current state is a commit without a producer and nothing is pending or was deleted since. Code that
+The kernel owns a key from its first record on if that is ordinary, and while its current state is a commit without a producer and nothing is pending or was deleted since. Code that
 does anything else with the key first takes it back (`reclaim`), and returns it once it is ordinary again (`give`).
 """
 
 from array import array
+from collections.abc import Sequence
+from typing import Any
 
 from kseg.internal_topics.coordinator_log import CoordinatorRecord, RecordChunk
 from kseg.internal_topics.groups.committed_offsets import (
@@ -33,8 +35,9 @@ class PlainCommits:
         self._by_group: dict[str, list[OffsetSlot]] = {}
         self._table = array("q", bytes(8 * K.ENTRY_WIDTH * _FIRST_ENTRIES))
 
-    def take(self, part: RecordChunk, at: int) -> int:
-        """Replay ordinary records from a row on; returns the first row that is not ordinary."""
+    def take(self, part: RecordChunk, at: int, known: dict[bytes, Any] | None) -> int:
+        """Replay ordinary records from a row on; returns the first row that is not ordinary. known: all keys seen so far, None when
+        some of them may be other bytes for the same key. The caller adopts the new ones before it does anything else."""
         chunk, batches = part.chunk, part.batches
         records = chunk.records
         return K.take_commits(
@@ -46,12 +49,24 @@ class PlainCommits:
             batches.cells,
             batches.capacity,
             self._entry_of,
+            self._keys,
             self._values,
+            known,
             self._table,
             self._earliest,
             self._latest,
             self._keeps_rewinds,
         )
+
+    def new_keys(self) -> Sequence[bytes]:
+        """Keys that the kernel has seen first and that are not adopted yet, in order."""
+        return self._keys[len(self._slots) :]
+
+    def adopt(self, slot: OffsetSlot) -> None:
+        """The slot of the first of the new keys; it is the kernel's."""
+        slot.entry = len(self._slots)
+        self._slots.append(slot)
+        self._by_group.setdefault(slot.key.group, []).append(slot)
 
     def give(self, slot: OffsetSlot) -> None:
         """Hand a key to the kernel, if it is ordinary."""

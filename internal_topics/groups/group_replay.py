@@ -35,6 +35,7 @@ from kseg.internal_topics.groups.group_records import (
     parse_key,
 )
 from kseg.segment.errors import FormatError
+from kseg.segment.kernel.plain_commits import plain_key
 from kseg.segment.values import dataclass
 
 METADATA_TYPES = (2, 3, 11, 17)  # of a group as a whole
@@ -102,17 +103,30 @@ class _Replay:
         self._until_ms = until_ms
         self._cleaned_end = cleaned_end
         self._known: dict[bytes, _Known] = {}
+        self._has_odd_keys = False  # which may be other bytes for the key of another record
         self.plain = PlainCommits(loaded.offsets, until_ms)
 
     def chunk(self, chunk: RecordChunk) -> None:
         """Replay a chunk; only records that the kernel does not handle are decoded here."""
         at, count = 0, chunk.chunk.records.count
         while at < count:
-            stopped = self.plain.take(chunk, at)
+            stopped = self.plain.take(chunk, at, None if self._has_odd_keys else self._known)
             self._loaded.records += stopped - at
+            self._adopt()
             if stopped < count:
                 self.record(chunk.record(stopped))
             at = stopped + 1
+
+    def _adopt(self) -> None:
+        """Make the slots of the keys that the kernel has seen first."""
+        groups = self._loaded.metadata.groups
+        for raw in self.plain.new_keys():
+            known = self._known[raw] = self._parsed(raw)
+            slot = known[1]
+            assert type(slot) is OffsetSlot
+            if slot.key.group not in groups:
+                self._loaded.metadata.has_offset(slot.key.group)
+            self.plain.adopt(slot)
 
     def marker(self, marker: TransactionMarker) -> None:
         offsets = self._loaded.offsets
@@ -147,6 +161,8 @@ class _Replay:
         if known is None:
             try:
                 known = self._known[raw] = self._parsed(raw)
+                if type(known[1]) is OffsetSlot and not plain_key(raw):
+                    self._has_odd_keys = True
             except FormatError as error:
                 self._fail(record, f"its key cannot be decoded: {error}")
                 return

@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""The fast path for `__consumer_offsets`: commits without a producer that replace a known commit of the same key.
+"""The fast path for `__consumer_offsets`: commits without a producer that replace a known commit of the same key, or are the first
+record of their key.
 
 Nearly all records of that topic are of this kind, and only the last one of each key matters. Everything else is left to the caller,
-one record at a time: keys that are not in `entry_of`, commits in transactions, tombstones, records about groups, and values of an
-unusual form (`internal_topics/groups/group_records` has the layouts).
+one record at a time: known keys that are not in `entry_of`, keys and values of an unusual form (`internal_topics/groups/group_records` has
+the layouts), commits in transactions, tombstones, and records about groups.
 
     table   offset │ timestamp │ committed offset │ number of rewinds       int64 each, the four of an entry together
 """
@@ -47,6 +48,32 @@ def is_commit(value: Readable, p: int, size: int, key_type: int) -> int:
     return size >= 20 + expiry + ((value[p + 10] << 8) | value[p + 11])
 
 
+def is_plain_key(key: Readable, p: int, size: int) -> int:
+    """Whether `size` bytes at p are the key of a commit (type 1) as a broker writes it for names in ASCII: no other bytes stand for the same."""
+    end = p + size
+    if size < 10 or key[p] != 0 or key[p + 1] != 1 or key[p + 2] > 127:
+        return 0
+    topic_at = p + 4 + ((key[p + 2] << 8) | key[p + 3])
+    if topic_at > end - 6 or key[topic_at] > 127:
+        return 0
+    if topic_at + 2 + ((key[topic_at] << 8) | key[topic_at + 1]) + 4 != end:
+        return 0
+    p = p + 4
+    while p < end - 4:
+        if p == topic_at:
+            p = p + 2
+        elif key[p] > 127:
+            return 0
+        else:
+            p = p + 1
+    return 1
+
+
+def plain_key(key: Readable) -> int:
+    """`is_plain_key` of all of a key."""
+    return is_plain_key(buffer_access.bytes_in(key), 0, len(key))
+
+
 def take_commits(
     body: Readable,
     records: Readable,
@@ -56,7 +83,9 @@ def take_commits(
     batches: Readable,
     batch_capacity: int,
     entry_of: dict[bytes, int],
+    keys: list[bytes],
     values: list[bytes],
+    known: dict[bytes, object] | None,
     table: Writable,
     earliest: int,
     latest: int,
@@ -64,7 +93,8 @@ def take_commits(
 ) -> int:
     """Take in the records `at` … count − 1 until one is not ordinary; that record, `count` when all are.
 
-    entry_of: the entry of each key that ordinary commits may replace. values: of each entry, the newest value. A record is
+    entry_of: the entry of each key that ordinary commits may replace. keys, values: of each entry, the key and the newest value. known: all
+    keys seen so far; a key that is not among them gets an entry with its first commit; None: new keys get none. A record is
     ordinary when its timestamp lies between earliest and latest; with keeps_rewinds one with a lower offset than before is not.
     """
     if count > capacity or 12 * capacity > len(records) or 15 * batch_capacity > len(batches) or at < 0:
@@ -90,9 +120,8 @@ def take_commits(
             break
         if start < 0 or start > size - length or place < 0 or place > size - room:
             raise ValueError("a record lies outside its buffer")
-        entry = entry_of.get(bytes(source[start : start + length]), -1)
-        if entry < 0:
-            break
+        key = bytes(source[start : start + length])
+        entry = entry_of.get(key, -1)
         if entry >= entries:
             raise ValueError("there are fewer entries than that")
         if not is_commit(source, place, room, source[start + 1]):
@@ -100,6 +129,14 @@ def take_commits(
         committed = buffer_access.long_at(source, place + 2)
         if committed < 0:
             break
+        if entry < 0:
+            entry = len(keys)
+            if known is None or entry >= entries or not is_plain_key(source, start, length) or key in known:
+                break
+            entry_of[key] = entry
+            keys.append(key)
+            values.append(key)
+            table[4 * entry + 2] = committed
         if committed < table[4 * entry + 2]:
             if keeps_rewinds:
                 break

@@ -184,7 +184,8 @@ def test_the_kernel_compiled_and_interpreted(
             for number in range(found)
             if (length := cells[4 * 64 + number]) > 0 and (start := cells[3 * 64 + number]) >= 0
         }
-        values, entries = [b""] * 3, array("q", bytes(8 * 4 * 3))
+        values, entries = [b""] * 3, array("q", bytes(8 * 4 * 5))
+        raws, known = [b""] * 3, None if changes and changes[0][0] % 2 else {b"met": None}
         take, at, stopped = kernel["plain_commits"].take_commits, 0, []
         while at < found:
             at = take(
@@ -196,7 +197,9 @@ def test_the_kernel_compiled_and_interpreted(
                 wrap(table),
                 16,
                 keys,
+                raws,
                 values,
+                known,
                 wrap(entries),
                 T0,
                 T0 + 15,
@@ -204,6 +207,6 @@ def test_the_kernel_compiled_and_interpreted(
             )
             stopped.append(at)
             at += 1
-        return stopped, values, entries.tolist()
+        return stopped, raws, values, entries.tolist()
 
     both(lambda kernel, wrap: outcome(lambda: run(kernel, wrap)))
