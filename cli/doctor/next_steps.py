@@ -3,12 +3,13 @@
 1. Where a broker runs and something has to change: stop it. What was read beside a running broker may already be out of date.
 2. A kseg run that was killed half way blocks everything else: take it back, and look again.
 3. A node id that is not that of the data directory: until it is set right, everything in it looks stray.
-4. Directories that end a broker's start by their name: move them out of the data directory.
-5. Where the file system is full: free space first, because repairs need some.
-6. Repair: the plan, then the same with --apply. Where bytes cannot be read, copy the disk first.
-7. A log that a broker dies of, and that no repair changes: out of its way.
-8. Look again.
-9. Once the broker runs: abort hanging transactions, and reset groups whose committed offset is outside the log.
+4. Data directories that no broker takes together (of different nodes, or one a copy of the other): look at those of one.
+5. Directories that end a broker's start by their name, or because another data directory has the same partition: move them out of the data directory.
+6. Where the file system is full: free space first, because repairs need some.
+7. Repair: the plan, then the same with --apply. Where bytes cannot be read, copy the disk first.
+8. A log that a broker dies of, and that no repair changes: out of its way.
+9. Look again.
+10. Once the broker runs: abort hanging transactions, and reset groups whose committed offset is outside the log.
 
 Where nothing needs repair but something is suspicious, the only step is the command that looks closer.
 """
@@ -24,8 +25,11 @@ from kseg.cli.request import Request
 from kseg.inspection.disk_leftovers import Leftover, LeftoverKind
 from kseg.inspection.log_dir_host import LogDirHost
 from kseg.segment.counted import counted, shown_of
+from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.terminal import shell_quoted, shown_path
 from kseg.segment.values import dataclass
 
@@ -39,6 +43,10 @@ _SCARCE_BYTES = 64 << 20  # less is not enough for the journals and side files o
 _MARKED = (LeftoverKind.DELETED_FILES, LeftoverKind.UNFINISHED_CLEANING)
 _OF_FILE_SYSTEM = "lost+found"
 _ANY_SERVER = "HOST:PORT"
+_APART = {
+    "directory-id-twice": "is a copy of another data directory",
+    "log-dirs-mixed": "belongs to another node or cluster than the others",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +70,8 @@ class NextStep:
 @dataclass(slots=True)
 class Situation:
     """The results of an examination that steps depend on. bootstrap_server: of the cluster; None when the metadata log has no broker.
-    foreign: directories with names that a broker does not start with. undo_bytes: kept for `undo`. unloadable: partitions that a broker
+    foreign: directories with names that a broker does not start with. apart: log dirs that do not go with others. twice: (partition directory, the same partition
+    in another log dir). undo_bytes: kept for `undo`. unloadable: partitions that a broker
     dies of before and after a repair."""
 
     request: Request
@@ -71,6 +80,8 @@ class Situation:
     hosts: list[LogDirHost] = field(default_factory=list)
     hints: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     foreign: list[str] = field(default_factory=list)
+    apart: dict[str, str] = field(default_factory=dict)
+    twice: list[tuple[str, str]] = field(default_factory=list)
     has_unreadable: bool = False
     is_half_done: bool = False
     leftovers: list[Leftover] = field(default_factory=list)
@@ -89,6 +100,12 @@ class Situation:
         if finding.id == "bad-directory-name":
             self.foreign.append(finding.path)
             return
+        if finding.id in _APART:
+            self.apart[os.path.dirname(finding.path)] = _APART[finding.id]
+        if finding.id == "partition-twice":
+            self.twice.append((finding.path, str((finding.numbers or {})["other"])))
+            self.hints.setdefault(finding.severity, {})
+            return
         paths = self.hints.setdefault(finding.severity, {}).setdefault(finding.kind.hint, [])
         if len(paths) < _HINTED_PATHS and finding.path not in paths:
             paths.append(finding.path)
@@ -102,7 +119,7 @@ class Situation:
 
 def next_steps(situation: Situation) -> Iterator[NextStep]:
     """The steps, in order; none when the broker can simply be started."""
-    is_due = bool(situation.hints.get(ERROR) or situation.foreign)
+    is_due = bool(situation.hints.get(ERROR) or situation.foreign or situation.twice)
     for step in _mend_files(situation):
         yield step if is_due else replace(step, is_due=False)
     if not situation.is_half_done:
@@ -113,7 +130,7 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
 def _mend_files(situation: Situation) -> Iterator[NextStep]:
     advice = situation.advice
     is_change = advice.split()[1:2] in (["undo"], ["recover"], ["retain"])
-    is_move = bool(situation.other_nodes or situation.unloadable)
+    is_move = bool(situation.other_nodes or situation.unloadable or situation.twice)
     if (is_change or is_move) and any(host.is_running for host in situation.hosts):
         yield _stop(situation)
     if situation.is_half_done:
@@ -126,7 +143,11 @@ def _mend_files(situation: Situation) -> Iterator[NextStep]:
         yield from map(_set_node_id, situation.other_nodes)
         yield _again(situation)
         return
+    if situation.apart:
+        yield from _take_apart(situation)
+        return
     yield from _move_out(situation)
+    yield from _keep_one(situation)
     if is_change:
         yield from _make_room(situation)
     if advice.startswith("kseg recover"):
@@ -134,7 +155,7 @@ def _mend_files(situation: Situation) -> Iterator[NextStep]:
     elif advice:
         yield NextStep("Look closer.", advice)
     yield from map(_set_aside, situation.unloadable)
-    if situation.foreign or situation.unloadable or advice.startswith("kseg recover"):
+    if situation.foreign or situation.twice or situation.unloadable or advice.startswith("kseg recover"):
         yield _again(situation)
 
 
@@ -168,6 +189,51 @@ def _move_out(situation: Situation) -> Iterator[NextStep]:
         yield NextStep(
             f"There are {more} of such names:", command_line("list", {"--verbose": True}, situation.request)
         )
+
+
+def _take_apart(situation: Situation) -> Iterator[NextStep]:
+    """What is wrong in such a directory, and in those beside it, can be told only without the other."""
+    left = tuple(
+        path
+        for path in situation.request.paths
+        if os.path.normpath(path) not in map(os.path.normpath, situation.apart)
+    )
+    for log_dir, why in situation.apart.items():
+        yield NextStep(
+            f"{shown_path(log_dir)} {why}: a broker with both in log.dirs does not start. Take it out of log.dirs, and look at the rest.",
+            command_line("doctor", {}, replace(situation.request, paths=left or situation.request.paths)),
+        )
+
+
+def _keep_one(situation: Situation) -> Iterator[NextStep]:
+    """Of a partition in two data directories the one goes whose log ends first; of two that end alike, the later one in log.dirs."""
+    for path, other in situation.twice[:_LISTED]:
+        yield NextStep(
+            f"A broker does not start with two directories of {os.path.basename(path)}: compare them.",
+            f"kseg diff {shell_quoted(other)} {shell_quoted(path)}",
+        )
+        ends = _end_offset(path), _end_offset(other)
+        gone, kept = (other, path) if ends[0] > ends[1] else (path, other)
+        which = "Both end alike: move the later one" if ends[0] == ends[1] else "Move the one that is behind"
+        yield NextStep(
+            f"{which} out of the data directory (it ends at offset {min(ends)}, {shown_path(kept)} at {max(ends)}). What only it has stays where it "
+            "was moved to.",
+            _move(gone),
+        )
+    if len(situation.twice) > _LISTED:
+        more = counted(len(situation.twice) - _LISTED, "more partition")
+        yield NextStep(
+            f"{more} lie in two data directories:",
+            command_line("list", {"--verbose": True}, situation.request),
+        )
+
+
+def _end_offset(partition: str) -> int:
+    try:
+        with PartitionLog(PartitionTarget(partition)) as log:
+            return log.end_offset
+    except KsegError:
+        return -1
 
 
 def _set_aside(partition: str) -> NextStep:

@@ -54,7 +54,7 @@ def against_others(log_dir: str, others: Sequence[str]) -> Iterator[Finding]:
                 other_path = os.path.join(other, name)
                 message = (
                     f"{name} is also in {other_path}; a broker does not start with both: keep one, after comparing them "
-                    "with `kseg list`"
+                    "with `kseg diff`"
                 )
                 yield Finding(
                     "partition-twice", os.path.join(log_dir, name), message, numbers={"other": other_path}

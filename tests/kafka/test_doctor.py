@@ -1,0 +1,100 @@
+"""Follow the steps of `kseg doctor` as they are printed, on directories that no broker starts with (or starts without some of it), and start a real broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from fixtures.diseases import bad_crc, torn_tail
+from tests.kafka.conftest import require_kafka
+from tests.kafka.start_cases import CASES, MARKER
+from tests.kafka.starting import observed
+from tests.support.trees import copy_tree
+
+pytestmark = pytest.mark.kafka
+
+ALL = os.environ.get("KSEG_BROKER_STARTS") == "all"
+ROUNDS = 3
+Disease = Callable[[Path], "Path | None"]
+
+
+def node_of_another(data: Path) -> None:
+    file = data / "meta.properties"
+    file.write_text(file.read_text().replace("node.id=1", "node.id=7"))
+
+
+def flipped_and_torn(data: Path) -> None:
+    bad_crc(max((data / "metro-none-0").glob("*.log")))
+    torn_tail(max((data / "fares-0").glob("*.log")))
+    (data / MARKER).unlink()
+
+
+DISEASES: dict[str, Disease] = {
+    **CASES,
+    "node-of-another": node_of_another,
+    "flipped-and-torn": flipped_and_torn,
+}
+IN_THE_GATE = (
+    "node-of-another",
+    "flipped-and-torn",
+    "partition_twice",
+    "foreign_cluster",
+    "lost_and_found",
+    "directory_id_twice",
+    "metadata_torn",
+    "aborts_of_another_version_unclean",
+)
+
+
+def doctor(log_dirs: list[Path]) -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", "kseg", "doctor", "--json", *map(str, log_dirs)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def follow(log_dirs: list[Path], root: Path) -> tuple[list[str], list[Path]]:
+    """Type in what it says, round after round, until nothing is due: what was typed, and the data directories that it asked to look at last. What
+    needs a running broker comes later."""
+    typed: list[str] = []
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for _ in range(ROUNDS):
+        rows = doctor(log_dirs)
+        apart = any(row["type"] == "finding" and row["id"] == "log-dirs-mixed" for row in rows)
+        steps = [row["command"] for row in rows if row["type"] == "step" and (row["due"] or apart)]
+        steps = [step for step in steps if not step.startswith("kafka-")]
+        if not steps:
+            return typed, log_dirs
+        for step in steps:
+            done = subprocess.run(
+                step, shell=True, cwd=root, env=environment, capture_output=True, text=True, check=False
+            )
+            typed.append(step)
+            assert done.returncode in (0, 1), (typed, done.stderr, done.stdout)
+        words = shlex.split(steps[-1])
+        if words[:2] == ["kseg", "doctor"]:
+            log_dirs = [Path(word) for word in words[2:]]
+    raise AssertionError(f"something is due after {ROUNDS} rounds: {typed}")
+
+
+@pytest.mark.parametrize("name", DISEASES if ALL else IN_THE_GATE)
+def test_a_broker_starts_after_the_steps(name: str, capture_small: Path, tmp_path: Path) -> None:
+    require_kafka()
+    data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
+    more = DISEASES[name](data)
+    log_dirs = [data] if more is None else [data, more]
+    typed, left = follow(log_dirs, tmp_path)
+    seen = observed(tmp_path, left)
+    assert (seen.outcome, seen.offline) == ("starts", set()), (typed, seen.log[-3000:])
+    assert not seen.strays and not seen.unserved, typed
