@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kseg.inspection.what_if.candidates import TriedSetting
 from kseg.inspection.what_if.log_places import Sample, Stretch, stretches
-from kseg.inspection.what_if.rebatching import SampledBatch, joined
+from kseg.inspection.what_if.rebatching import RatioEstimator, SampledBatch, joined
 from kseg.jobs.events import Event, Failure, Row
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
@@ -20,7 +20,7 @@ from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.values import dataclass
 
-_NEVER_SHARED = -2  # the producer id of nobody
+_LEARNT_ABOVE = 0.025  # by so much the ratio that a producer has learnt is above the true one, on average between its steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,12 @@ class MeasureOptions:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One candidate on one sample. content_bytes, cpu_ns: how much was compressed, and the CPU time that took."""
+    """One candidate on one sample. content_bytes, cpu_ns: how much was compressed, and the CPU time that took. batches: how many, where they change."""
 
     size_bytes: int
     content_bytes: int
     cpu_ns: int
+    batches: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def measure(target: PartitionTarget, options: MeasureOptions) -> Iterator[Event]
             batches = [
                 batch
                 for stretch in stretches(place, sample.is_all)
-                for batch in _batches(stretch, wants_records)
+                for batch in sampled_batches(stretch, wants_records=wants_records)
             ]
             if batches:
                 found.append(measured_place(batches, options.candidates, is_cut=not sample.is_all))
@@ -86,16 +87,12 @@ def measured_place(
     for batch in batches:
         by_codec[batch.codec] = by_codec.get(batch.codec, 0) + batch.size_bytes
     fixed_bytes = sum(batch.size_bytes for batch in batches if batch.is_fixed)
-    ratios: dict[tuple[int | None, int | None], float] = {}
     measured = []
     for candidate in candidates:
         if candidate.is_rebatched:
-            key = candidate.codec, candidate.level
-            if key not in ratios:
-                ratios[key] = _ratio(batches, candidate)
-            found = _rebatched(batches, candidate, ratios[key], fixed_bytes)
+            found = _rebatched(batches, candidate, fixed_bytes)
             if is_cut:
-                found = _without_ends(found, batches, candidate, ratios[key], fixed_bytes)
+                found = _without_ends(found, batches, candidate, fixed_bytes)
         else:
             blocks = [(each.codec, each.content) for each in batches if not each.is_fixed]
             found = _compressed(blocks, candidate, fixed_bytes)
@@ -103,25 +100,45 @@ def measured_place(
     return MeasuredPlace(sum(batch.size_bytes for batch in batches), by_codec, tuple(measured))
 
 
-def _rebatched(
-    batches: Sequence[SampledBatch], candidate: TriedSetting, ratio: float, fixed_bytes: int
+def _rebatched(batches: Sequence[SampledBatch], candidate: TriedSetting, fixed_bytes: int) -> Measured:
+    """The batches that a producer of long standing would send: the second of two turns begins with what it learnt in the first."""
+    estimator = RatioEstimator(None if _is_plain(batches, candidate) else _ratio(batches, candidate))
+    if estimator.ratio is not None and candidate.batch_size is not None:
+        sizes = _sent(batches, candidate, estimator, 0)
+        packed = sizes.size_bytes - L.BATCH_HEADER * sizes.batches
+        estimator = RatioEstimator(packed / max(1, sizes.content_bytes) + _LEARNT_ABOVE)
+    return _sent(batches, candidate, estimator, fixed_bytes)
+
+
+def _sent(
+    batches: Sequence[SampledBatch], candidate: TriedSetting, estimator: RatioEstimator, fixed_bytes: int
 ) -> Measured:
-    blocks = [
-        (each.codec, each.content)
-        for each in joined(batches, candidate.batch_size, candidate.linger_ms, ratio)
-    ]
-    return _compressed(blocks, candidate, fixed_bytes)
+    total = Measured(fixed_bytes, 0, 0)
+    for block in joined(batches, candidate.batch_size, candidate.linger_ms, estimator):
+        one = _compressed([(block.codec, block.content)], candidate, 0)
+        estimator.learn((one.size_bytes - L.BATCH_HEADER) / len(block.content))
+        total = Measured(
+            total.size_bytes + one.size_bytes,
+            total.content_bytes + one.content_bytes,
+            total.cpu_ns + one.cpu_ns,
+            total.batches + 1,
+        )
+    return total
+
+
+def _is_plain(batches: Sequence[SampledBatch], candidate: TriedSetting) -> bool:
+    if candidate.codec is not None:
+        return candidate.codec == L.NONE
+    return not any(batch.codec for batch in batches)
 
 
 def _without_ends(
-    whole: Measured, batches: Sequence[SampledBatch], candidate: TriedSetting, ratio: float, fixed_bytes: int
+    whole: Measured, batches: Sequence[SampledBatch], candidate: TriedSetting, fixed_bytes: int
 ) -> Measured:
     """A sample cuts a joined batch in two at either end, and shares each cut with its neighbour: one cut per sample that the log itself does not
     have. What such a cut costs shows a further one in the middle, and that much is taken off."""
     middle = len(batches) // 2
-    halves = [
-        _rebatched(half, candidate, ratio, 0).size_bytes for half in (batches[:middle], batches[middle:])
-    ]
+    halves = [_rebatched(half, candidate, 0).size_bytes for half in (batches[:middle], batches[middle:])]
     cost = max(0, sum(halves) + fixed_bytes - whole.size_bytes)
     return Measured(whole.size_bytes - cost, whole.content_bytes, whole.cpu_ns)
 
@@ -151,7 +168,8 @@ def _compressed(blocks: Sequence[tuple[int, bytes]], candidate: TriedSetting, fi
     return Measured(size_bytes, content_bytes, cpu_ns)
 
 
-def _batches(stretch: Stretch, wants_records: bool) -> Iterator[SampledBatch]:
+def sampled_batches(stretch: Stretch, *, wants_records: bool) -> Iterator[SampledBatch]:
+    """The batches of a stretch of a log."""
     table = stretch.table
     decoder = Decoder(stretch.view) if wants_records else None
     for row in stretch.rows:

@@ -1,21 +1,27 @@
-"""Adjacent batches joined as a producer with another batch.size and linger.ms would have sent them.
+"""The records of a log in the batches that a producer with another batch.size and linger.ms would have sent.
 
-Records that a producer sent in one batch stay in one batch. Consecutive batches of one producer are joined while the first record of the
-next one is at most linger.ms younger than the very first, and while there is room by the producer's own estimate (Kafka:
-MemoryRecordsBuilder.hasRoomFor): the header, plus the uncompressed size of the records × the recent compression ratio × 1.05. So no batch
-shrinks, and one that was sent because the old batch.size was reached grows. Transactional batches join only others of the same
-transaction; control batches stay.
+Records of one producer are put into a batch one after the other, as the Java producer does (Kafka: RecordAccumulator.append, MemoryRecordsBuilder.hasRoomFor):
+
+- A batch takes its first record whatever its size, and a further one if the estimated bytes so far plus the record's uncompressed size are at most batch.size. It is full
+  once the estimate reaches batch.size.
+- The estimate is the header plus the uncompressed bytes, without compression; else those × the ratio that the producer has learnt when the batch begins × 1.05.
+- The ratio is learnt from each batch that is sent (CompressionRatioEstimator): a lower one brings it down by 0.005 at most, a higher one up by 0.05 at least. So it stays
+  above the true ratio, and batches stay below batch.size. The batch behind a full one begins before that is sent.
+- A batch is sent when its first record has waited for linger.ms. Records that were sent in one batch arrived together, so only the first record of each counts.
+
+Transactional batches join only others of the same transaction; control batches stay. Where the log is that of several producers without an id, they count as one.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from kseg.segment import layout as L
 from kseg.segment.kernel.encode import encode_records
 from kseg.segment.model import Record
 from kseg.segment.values import dataclass
 
-_ESTIMATION_FACTOR = 1.05  # CompressionRatioEstimator, COMPRESSION_RATE_ESTIMATION_FACTOR
+_ESTIMATION_FACTOR = 1.05  # COMPRESSION_RATE_ESTIMATION_FACTOR
+_IMPROVING_STEP, _DETERIORATING_STEP = 0.005, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,51 +39,109 @@ class SampledBatch:
 
 @dataclass(frozen=True, slots=True)
 class JoinedBatch:
-    """content: uncompressed records. codec: of the first batch."""
+    """content: uncompressed records. codec: that of its first record."""
 
     content: bytes
     codec: int
 
 
+class RatioEstimator:
+    """What a producer has learnt about compressed to uncompressed bytes. ratio: to begin with; None without compression."""
+
+    def __init__(self, ratio: float | None) -> None:
+        self.ratio = ratio
+
+    def learn(self, observed: float) -> None:
+        """From a batch that was closed."""
+        if self.ratio is None:
+            return
+        if observed > self.ratio:
+            self.ratio = max(self.ratio + _DETERIORATING_STEP, observed)
+        elif observed < self.ratio:
+            self.ratio = max(self.ratio - _IMPROVING_STEP, observed)
+
+
+class _OpenBatch:
+    """The records of a batch that is being filled. waits_from_ms: the timestamp of its first record. factor: of its estimate."""
+
+    def __init__(self, batch: SampledBatch, first: int, factor: float) -> None:
+        self.codec = batch.codec
+        self.waits_from_ms = batch.records[first].timestamp_ms
+        self.records: list[Record] = []
+        self.plain_bytes = 0
+        self._factor = factor
+        self._whole: SampledBatch | None = batch if first == 0 else None
+
+    @property
+    def _estimate(self) -> int:
+        return L.BATCH_HEADER + int(self.plain_bytes * self._factor)
+
+    def take(self, record: Record, batch_size: int | None) -> bool:
+        """Add a record, if there is room for it."""
+        first_ms = self.records[0].timestamp_ms if self.records else record.timestamp_ms
+        size = _size_of(record, len(self.records), record.timestamp_ms - first_ms)
+        if self.records and batch_size is not None:
+            estimate = self._estimate
+            if estimate >= batch_size or estimate + size > batch_size:
+                return False
+        self.records.append(record)
+        self.plain_bytes += size
+        return True
+
+    def closed(self) -> JoinedBatch:
+        whole = self._whole
+        if whole is not None and len(whole.records) == len(self.records):
+            return JoinedBatch(whole.content, whole.codec)
+        return JoinedBatch(_encoded(self.records), self.codec)
+
+
 def joined(
-    batches: Sequence[SampledBatch], batch_size: int | None, linger_ms: int | None, ratio: float
-) -> list[JoinedBatch]:
-    """Join the batches that are not fixed. ratio: compressed to uncompressed bytes, 1 without compression."""
-    open_groups: dict[tuple[int, int, bool], list[SampledBatch]] = {}
-    done: list[list[SampledBatch]] = []
-    for batch in batches:
-        if batch.is_fixed:
-            group = open_groups.pop(batch.producer, None)  # a marker ends a transaction
-            done += [group] if group else []
-            continue
-        group = open_groups.get(batch.producer)
-        if group is not None and _has_room(group, batch, batch_size, linger_ms, ratio):
-            group.append(batch)
-            continue
-        done += [group] if group else []
-        open_groups[batch.producer] = [batch]
-    return [*map(_join, done), *map(_join, open_groups.values())]
-
-
-def _has_room(
-    group: Sequence[SampledBatch],
-    batch: SampledBatch,
+    batches: Sequence[SampledBatch],
     batch_size: int | None,
     linger_ms: int | None,
-    ratio: float,
-) -> bool:
-    waited_ms = batch.records[0].timestamp_ms - group[0].records[0].timestamp_ms
-    if linger_ms is not None and not 0 <= waited_ms <= linger_ms:
-        return False
-    plain = sum(len(each.content) for each in group) + len(batch.content)
-    factor = 1.0 if ratio >= 1 else ratio * _ESTIMATION_FACTOR
-    return batch_size is None or L.BATCH_HEADER + plain * factor <= batch_size
+    estimator: RatioEstimator,
+) -> Iterator[JoinedBatch]:
+    """The batches in place of those that are not fixed, each when it is closed. Whoever takes one lets the estimator learn from it before the next."""
+    open_batches: dict[tuple[int, int, bool], _OpenBatch] = {}
+    for batch in batches:
+        current = open_batches.pop(batch.producer, None)
+        if current is not None and (batch.is_fixed or _has_waited(current, batch, linger_ms)):
+            yield current.closed()  # a marker ends a transaction
+            current = None
+        if batch.is_fixed:
+            continue
+        for at, record in enumerate(batch.records):
+            if current is None or not current.take(record, batch_size):
+                factor = 1.0 if estimator.ratio is None else estimator.ratio * _ESTIMATION_FACTOR
+                full, current = current, _OpenBatch(batch, at, factor)
+                current.take(record, batch_size)
+                if full is not None:
+                    yield full.closed()
+        if current is not None:
+            open_batches[batch.producer] = current
+    for current in open_batches.values():
+        yield current.closed()
 
 
-def _join(group: Sequence[SampledBatch]) -> JoinedBatch:
-    if len(group) == 1:
-        return JoinedBatch(group[0].content, group[0].codec)
-    records = [record for batch in group for record in batch.records]
+def _has_waited(current: _OpenBatch, batch: SampledBatch, linger_ms: int | None) -> bool:
+    waited_ms = batch.records[0].timestamp_ms - current.waits_from_ms
+    return linger_ms is not None and not 0 <= waited_ms <= linger_ms
+
+
+def _size_of(record: Record, offset_delta: int, time_delta: int) -> int:
+    """Bytes of a record in a batch (Kafka: DefaultRecord.sizeInBytes)."""
+    size = 1 + _varint_size(time_delta) + _varint_size(offset_delta) + _varint_size(len(record.headers))
+    for field in (record.key, record.value, *(part for header in record.headers for part in header)):
+        size += 1 if field is None else _varint_size(len(field)) + len(field)
+    return _varint_size(size) + size
+
+
+def _varint_size(value: int) -> int:
+    zigzag = value << 1 if value >= 0 else (-value << 1) - 1
+    return 1 if zigzag < 128 else (zigzag.bit_length() + 6) // 7
+
+
+def _encoded(records: Sequence[Record]) -> bytes:
     plain = bytearray()
     encode_records(
         array("q", range(len(records))),
@@ -89,4 +153,4 @@ def _join(group: Sequence[SampledBatch]) -> JoinedBatch:
         [record.headers for record in records] if any(record.headers for record in records) else None,
         plain,
     )
-    return JoinedBatch(bytes(plain), group[0].codec)
+    return bytes(plain)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import struct
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kseg.cli.main import run
+from kseg.inspection.what_if.candidates import read_candidate
+from kseg.inspection.what_if.log_places import Stretch
+from kseg.inspection.what_if.measuring import sampled_batches
+from kseg.inspection.what_if.rebatching import RatioEstimator, joined
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.codecs.codec import compress
+from kseg.segment.files import MappedFile
+from kseg.segment.header_tables import Columns
+from kseg.segment.scanning.scan import Scanner
 from tests.inspection.test_what_if import records
+from tests.kafka import jars
 from tests.kafka.conftest import require_kafka
 
 if TYPE_CHECKING:
@@ -104,3 +117,84 @@ def test_a_producer_with_larger_batches_sends_what_was_said(
     assert line["properties"] == {"batch.size": "65536", "linger.ms": "60000"}
     # of what is saved, the headers; how many batches there are hangs on where each became full
     assert abs(line["bytes"] - true) < 0.1 * (now - true)
+
+
+JAVA_SIZES = (16384, 65536)
+JAVA_CODECS = ("none", "gzip", "snappy", "zstd")
+JAVA_RECORDS = 12_000
+
+
+@pytest.fixture(scope="module")
+def by_java(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A topic for each batch.size and codec of a Java producer that lingers until batches are full, and one, `now`, whose batches are small."""
+    require_kafka()
+    pytest.importorskip("confluent_kafka")
+    import random
+
+    from tests.kafka.broker import Broker
+
+    made = [*records(random.Random(8), 0, JAVA_RECORDS, 0.6)]
+    content = struct.pack(">i", len(made))
+    for record in made:
+        key, value = record.key or b"", record.value or b""
+        content += struct.pack(">qi", record.timestamp_ms, len(key)) + key
+        content += struct.pack(">i", len(value)) + value
+    settings = {"now": ("none", 2000)} | {
+        f"then-{codec}-{size}": (codec, size) for codec in JAVA_CODECS for size in JAVA_SIZES
+    }
+    words: list[str] = []
+    with Broker(tmp_path_factory.mktemp("java") / "broker") as broker:
+        for topic, (codec, size) in settings.items():
+            broker.create_topic(topic, internal_segment_bytes="", segment_bytes="104857600")
+            words += [*(("--",) if words else ()), topic, f"compression.type={codec}", f"batch.size={size}"]
+            words += ["linger.ms=60000"]
+        subprocess.run(
+            jars.brief_java_command("kseg.oracle.Produce", broker.bootstrap, *words),
+            env=jars.java_environment(),
+            input=content,
+            check=True,
+            capture_output=True,
+        )
+    return broker.data
+
+
+def _sizes_and_counts(data: Path, topic: str) -> list[tuple[int, int]]:
+    (log,) = (data / f"{topic}-0").glob("*.log")
+    with MappedFile(log) as file:
+        return [
+            size_and_count
+            for table in Scanner.over(file).blocks()
+            if isinstance(table, Columns)
+            for size_and_count in zip(table.column(C.SIZE), table.column(C.COUNT), strict=True)
+        ]
+
+
+@pytest.mark.parametrize("size", JAVA_SIZES)
+@pytest.mark.parametrize("codec", JAVA_CODECS)
+def test_batches_are_filled_as_a_java_producer_fills_them(by_java: Path, codec: str, size: int) -> None:
+    """From its first batch on, when it has learnt nothing about compression. The first ones are the same to the record; how soon a full batch is sent, and so
+    what is known when the next but one begins, is a matter of threads."""
+    (log,) = (by_java / "now-0").glob("*.log")
+    with MappedFile(log) as file:
+        sampled = [
+            batch
+            for table in Scanner.over(file).blocks()
+            if isinstance(table, Columns)
+            for batch in sampled_batches(Stretch(file.view, table, range(table.count)), wants_records=True)
+        ]
+    estimator = RatioEstimator(None if codec == "none" else 1.0)
+    said = []
+    codec_id = read_candidate(codec).codec
+    assert codec_id is not None
+    for block in joined(sampled, size, 60_000, estimator):
+        packed = compress(codec_id, L.MAGIC_V2, block.content)
+        estimator.learn(len(packed) / len(block.content))
+        said.append(L.BATCH_HEADER + len(packed))
+    true = _sizes_and_counts(by_java, f"then-{codec}-{size}")
+    sent = sum(each for each, _ in true)
+    assert abs(len(said) - len(true)) <= 0.03 * len(true)
+    assert abs(sum(said) - sent) <= 0.01 * sent
+    if codec in ("none", "gzip"):  # whose bytes are those of Java's library
+        assert said[:3] == [each for each, _ in true[:3]]
+    if codec == "none":
+        assert said == [each for each, _ in true]
