@@ -2,7 +2,8 @@
 
 A package `kseg.X.Y` lies in the folder `X/Y`. Each module in `segment/kernel/` that has a `.pxd` and is not inlined into the others
 becomes an extension; all of them import Cython's helper code from one more, `_shared`, instead of each carrying a copy. They are
-translated and compiled in parallel. `optional`: without a C compiler kseg installs as well, interpreted.
+translated and compiled in parallel; for a release (`SOURCE_DATE_EPOCH`) one process translates all of them in one order, since the
+translator keeps caches from one module to the next. `optional`: without a C compiler kseg installs as well, interpreted.
 """
 
 import os
@@ -60,7 +61,7 @@ class BuildKernels(build_ext):
         self.ext_map[SHARED].sources = [str(Path(self.build_temp) / "_shared.c")]
         translated = cythonize(
             self.extensions,
-            nthreads=self.parallel,
+            nthreads=0 if "SOURCE_DATE_EPOCH" in os.environ else self.parallel,
             build_dir=self.build_temp,
             shared_utility_qualified_name=SHARED,
             quiet=True,

@@ -6,6 +6,7 @@ The kernels are optional for who builds from source without a compiler; a wheel 
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tarfile
 import zipfile
@@ -15,6 +16,12 @@ from releasing.archives import write_tar
 from releasing.commands import run
 
 OLDEST = (3, 11)
+# Debugging information names the folder that pip builds in, which is another one each time. When the compiler collects its garbage depends on the memory that it
+# finds, unless it is told; and names that it makes up on a seed.
+_FLAGS = {
+    "CFLAGS": "-g0 -frandom-seed=kseg --param=ggc-min-expand=100 --param=ggc-min-heapsize=131072",
+    "LDFLAGS": "-s -Wl,--build-id=none",
+}
 
 
 def pythons() -> list[Path]:
@@ -53,14 +60,25 @@ def source_distribution(source: Path, dist: Path, epoch_s: int) -> Path:
     return dist / archive.name
 
 
+def _fixed_addresses() -> list[str]:
+    """The words in front of a command that has the same addresses in memory each time, for compilers that order by them; none where the system
+    does not allow that."""
+    setarch = shutil.which("setarch")
+    if (
+        setarch is None
+        or subprocess.run([setarch, "-R", "true"], capture_output=True, check=False).returncode
+    ):
+        return []
+    return [setarch, "-R"]
+
+
 def wheel(python: Path, sdist: Path, dist: Path, epoch_s: int) -> Path:
     """The wheel of one interpreter, repaired. Ends the release where a kernel is missing in it."""
     made = dist.parent / ".release" / f"wheel-{python.name}"
     shutil.rmtree(made, ignore_errors=True)
-    # debugging information names the folder that pip builds in, which is another one each time
-    flags = {"CFLAGS": "-g0", "LDFLAGS": "-s -Wl,--build-id=none"}
-    environment = {"SOURCE_DATE_EPOCH": str(epoch_s), "PYTHONHASHSEED": "0", **flags}
-    run(python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", made, sdist, environment=environment)  # fmt: skip
+    environment = {"SOURCE_DATE_EPOCH": str(epoch_s), "PYTHONHASHSEED": "0", **_FLAGS}
+    build = (python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", made, sdist)
+    run(*_fixed_addresses(), *build, environment=environment)
     (built,) = made.glob("*.whl")
     with zipfile.ZipFile(built) as content:
         names = content.namelist()
