@@ -1,17 +1,17 @@
 """Make text of one large log in several processes, in parts cut at batch boundaries: for `dump`, and `export` to text.
 
-To take over text costs this process nearly as much as to make it from plain batches, so that those are shared out only
+Receiving text costs this process nearly as much as making it from uncompressed batches, so those are distributed only
 where a line costs more; decompression always pays.
 
 1. Follow the length fields from header to header. Where they do not lead to the exact end of the file, it is not split.
 2. Cut it at batches about PART_BYTES apart and fork a helper for each process more than this one.
-3. Each helper has up to QUEUED parts to make. This process makes parts too, and gives all of them out in order: when
-   the next one is not there yet, it goes on with a later one, up to AHEAD of them or AHEAD_BYTES of text; and when it is not there then either, it makes
-   that one itself. So it waits for nobody: a helper that gets no processor costs no time. Where other work has all processors as it begins, no helper
-   is started: the time that the system gives to this program would only be shared.
-4. A part is finished before it is given out. A finding in it means that lines may depend on what came before, and
-   text beyond MAX_TEXT_BYTES that memory is at stake: then the helpers are dismissed and this process alone goes on
-   from where that part begins, as if there had been no parts. A helper that dies counts as one that met a finding.
+3. Each helper has up to QUEUED parts to make. This process makes parts too, and emits all of them in order: while the
+   next one is not ready, it makes later ones, up to AHEAD of them or AHEAD_BYTES of text; if it is still not ready then,
+   this process makes it itself. So it never waits: a helper that gets no processor costs no time. If other work occupies
+   all processors at the start, no helper is started: it would only take processor time from this process.
+4. A part is finished before it is emitted. After a finding in it later lines may depend on earlier ones, and text beyond
+   MAX_TEXT_BYTES takes too much memory: then the helpers are ended, and this process continues alone from the start of
+   that part, as if there had been no parts. The death of a helper is treated like a finding.
 """
 
 from array import array

@@ -3,10 +3,10 @@
     orders   pipe to the worker: the number of a part to make, or TAKEN: one more slot may be filled again
     reports  pipe from it: bytes in the next slot, and whether the part goes on (MORE), is over or was given up
 
-The memory is SLOTS slots, filled and emptied in turn; a part mostly fits into one, so a report mostly means that a part
-is there as a whole. Nothing is copied then: the kernels in the worker write into the slot (`Room`), and this process gives out views of
-it, until it takes the next part. Behind them stands the number of the first part that is still wanted: a worker that is late does not begin one
-before it. A worker without free slots waits for orders. How it is started and ended: `forked_worker`.
+The memory consists of SLOTS slots, filled and emptied in turn. A part usually fits into one, so a report usually means that a
+part is complete. Nothing is copied then: the kernels in the worker write into the slot (`Room`), and this process hands out
+views of it until it takes the next part. After the slots comes the number of the first part that is still needed: a late worker
+does not begin an earlier one. A worker without free slots waits for orders. Start and end: `forked_worker`.
 """
 
 import mmap

@@ -1,5 +1,4 @@
-"""Types of columns that decoded payloads fit into, as plain values: whoever reads schemas says them, whoever writes tables makes its
-own of them.
+"""Column types of decoded payloads, as plain values: readers of schemas produce them, writers of tables translate them.
 
 `merged` is the type that holds values of two schemas, of two versions of one, or of the branches of a union:
 

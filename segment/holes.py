@@ -1,4 +1,4 @@
-"""Holes in sparse files: where the bytes of a file lie, and where it was never written."""
+"""Holes in sparse files: which ranges of a file hold data, and which were never written."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""One value to one JSON line, with an encoder that is made once (a run can write millions of lines)."""
+"""Encode a value as one JSON line, with an encoder that is created once (a run can write millions of lines)."""
 
 import json
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""Files and directories that did not exist before, and what it takes for them to be on disk.
+"""Create files and directories, and sync them to disk.
 
-With `files` and `change.apply.disk` the only modules that write: nothing here changes a file that is there already.
+Only this module, `files` and `change.apply.disk` write; this one never changes an existing file.
 """
 
 import os

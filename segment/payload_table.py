@@ -1,4 +1,4 @@
-"""What an export asks of whoever decodes payloads: rooms that write tables do not know schema registries."""
+"""The interface between exports and payload decoders: packages that write tables do not know schema registries."""
 
 from collections.abc import Sequence
 from dataclasses import field

@@ -1,4 +1,4 @@
-"""What a dump asks of those who know what keys and values mean, as plain values: rooms that read logs do not know Kafka's own topics."""
+"""The interface between dumps and decoders of keys and values: packages that read logs do not know Kafka's internal topics."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""What commands ask of whoever knows secrets in records: rooms that read logs do not know Kafka's own topics."""
+"""The interface for redacting secrets in records: packages that read logs do not know Kafka's internal topics."""
 
 from typing import Final, Protocol
 

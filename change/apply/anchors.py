@@ -1,14 +1,14 @@
 """Path resolution inside a changed directory: by descriptors, and without following links.
 
-Whoever could place files in a data directory could place links too, and could put one in the place of a directory while
-kseg is at work. So a path is never passed to the system as a whole:
+Anybody who can create files in a data directory can also create links, and can replace a directory by a link while kseg is
+working. So a path is never passed to the system as a whole:
 
-    an anchored directory     (`anchored`, as long as a change works on it) is open, and every path below it begins at its
-                              descriptor, wherever its name leads by now
-    below `.kseg`             nothing is a link, anchored or not: kseg makes none there
+    an anchored directory     (`anchored`, as long as a change works on it) is open, and every path below it is resolved from
+                              its descriptor, wherever its name leads by now
+    below `.kseg`             no link is followed, anchored or not: kseg creates none there
     the last name of a path   is never followed
 
-What is above is what the user typed, and may be a link.
+The path above the directory is the one that the user typed, and may contain links.
 """
 
 import errno

@@ -1,6 +1,6 @@
-"""The journal of a run that makes changed copies (--output): the same command goes on with it, `undo` removes what it made.
+"""The journal of a run that makes changed copies (--output): the same command continues from it, `undo` removes the copies.
 
-It lies in the output directory, like the journal of a data directory, and is written before anything else:
+It is in the output directory, like the journal of a data directory, and is written before anything else:
 
     journal, staged   the command; whether the output, and which directories above it, were made for this
     copy              before a copy gets its name: that name, and by inode, size and time all that it is; of files in a

@@ -5,8 +5,8 @@ operation, or reports that no space is left. Paths are resolved by module anchor
 method that changes a name or a file makes one system call for it, and raises OSError as the system does. A query about
 a missing file returns None. Only regular files are opened.
 
-How bytes get from file to file, best first: shared blocks (FICLONE), copied inside the kernel (copy_file_range, which
-shares blocks as well where it can), read and written. Holes stay holes, and nobody reads them.
+Bytes are copied from file to file by the best available method: shared blocks (FICLONE), a copy inside the kernel
+(copy_file_range, which also shares blocks where it can), read and write. Holes stay holes and are not read.
 """
 
 import errno

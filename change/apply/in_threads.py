@@ -1,5 +1,5 @@
-"""Do the same to many directories at a time: nearly all of it is waiting for the disk, and a file system commits the syncs of several
-threads together."""
+"""Do the same for many directories in threads: nearly all the time is spent waiting for the disk, and a file system commits the syncs
+of several threads together."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar

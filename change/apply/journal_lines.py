@@ -1,7 +1,7 @@
 """The lines of a journal: written with a checksum, and accepted only if every checksum, kind, field and order is right.
 
-A journal lies among the evidence, so anybody can have written it, and a disk can have spoilt it. What is checked here
-needs nothing but its bytes:
+A journal is part of the evidence: anybody may have written it, and a disk may have damaged it. The checks here need
+only its bytes:
 
     size      at most `LIMIT_BYTES`, and no more values than `_MOST_VALUES`, so that reading it is bounded
     lines     each a JSON object with the fields of its kind and no field twice, in the order of its life

@@ -1,6 +1,6 @@
-"""Check for journals next to the targets of a command: one look each, without importing anything else.
+"""Check for journals next to the targets of a command with one system call each, without importing anything else.
 
-Almost always there are none, and then this is all that the check costs.
+Almost always there are none, so this is all that the check costs.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Signs the lines of a journal, so that a later undo can tell its own journals from planted ones.
 
-The sums of a journal show accidents; anybody can compute them (module journal_lines). What an undo truncates or removes exists nowhere
-else, because the change itself wrote it. Only a signed journal is trusted with that; with any other journal an undo
+The checksums of a journal detect accidents; anybody can compute them (module journal_lines). The bytes that an undo truncates or removes
+exist nowhere else, because the change itself wrote them. Only a signed journal is trusted with that; with any other journal an undo
 keeps those bytes (module undo_quarantine).
 
     key        32 random bytes in $XDG_STATE_HOME/kseg/journal-key (default ~/.local/state), readable by its owner only, made
@@ -10,7 +10,7 @@ keeps those bytes (module undo_quarantine).
     signature  HMAC-SHA-256 over the line and the signature of the line before it; the last field before the sum
 
 A signature does not expire: somebody could put a copy of a journal back after it was undone or forgotten, when the same bytes may
-belong to a later change. So the first signature of a journal that is over is noted beside the key (`spent-journals`, a line of
+belong to a later change. So the first signature of a finished journal is recorded beside the key (`spent-journals`, a line of
 it each), and a journal whose signature is there counts as unsigned.
 
 Another user, another machine or a new container has another key, and so does a process that cannot store one. Their journals are

@@ -2,17 +2,18 @@
 
 A broker takes `.lock` of each of its data directories (Kafka: FileLock; Java's FileChannel.tryLock is the POSIX record
 lock over the whole file). `locked` takes the same lock, so that it refuses while a broker runs and a broker refuses
-to start meanwhile. A `.lock` that was not there is removed again. POSIX record locks belong to the process; children do not inherit them (the parent of worker processes holds them); and they
-are lost as soon as the process closes *any* descriptor of the file, so nothing else in kseg opens a `.lock`.
+to start meanwhile. A `.lock` that did not exist is removed again. POSIX record locks belong to the process: children do not inherit
+them (the parent of worker processes holds them), and they are lost as soon as the process closes *any* descriptor of the
+file, so nothing else in kseg opens a `.lock`.
 
-A node of KRaft that has its metadata log in a data directory opens and writes `__cluster_metadata-0` before it asks for
-the lock of that directory (observed with 4.3.1): a node that is started while kseg works there refuses to start, but has
-added to that one log. So a change of that partition relies on the check of its files just before the commit.
+A KRaft node with its metadata log in a data directory opens and writes `__cluster_metadata-0` before it takes the lock of
+that directory (observed with 4.3.1): a node that is started while kseg works there refuses to start, but has appended to
+that one log. So a change of that partition relies on the check of its files just before the commit.
 
 A run whose attempts work in other processes (a cluster) leaves a part of the lock to them: `partition_lock` says how.
 
 Two processes of kseg in one directory are kept apart by `claimed`: a BSD lock on the directory itself, which needs
-no file and goes with the process that held it. It does not reach beyond the machine.
+no file and ends with the process that holds it. It does not reach beyond the machine.
 """
 
 import errno

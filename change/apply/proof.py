@@ -6,7 +6,7 @@
     what the steps put in   inode, size, time and checksum must be as when it was made, and it has no other name
     what an undo removes    the same, of files that the steps put in
 
-All of it is asked of descriptors and of names that no link can lead elsewhere (module anchors).
+All checks use descriptors and names that no link can redirect (module anchors).
 """
 
 import os

@@ -1,10 +1,10 @@
 """The disk space that a change needs on each file system, checked before it begins.
 
-Counted in whole blocks: the journal and the directories around it, new files, copies of what is cut off, and with a quarantine
-elsewhere of all that is taken out. Hard links take none. Files that were made while the change was planned have theirs already; a
-plan that is only shown counts them, for they are gone when it is carried out. Bytes that a new file takes over from another count as far as they are no hole, and only where the file system cannot
-share blocks (`_COPIES`). So a change may need less than this, and what a directory itself grows by comes on top: where the system
-runs out of room all the same, what was begun is cleared away and the sentence is the same.
+Counted in whole blocks: the journal and its directories, new files, copies of truncated tails, and with a quarantine elsewhere copies
+of all removed files. Hard links take no space. Files that were made during planning have their space already; a plan that is only
+shown counts them, because they are gone when it is applied. Bytes that a new file takes over from another one count unless they
+are a hole, and only where the file system cannot share blocks (`_COPIES`). So a change may need less than this; the growth of a
+directory itself comes on top: if the system runs out of space nevertheless, what was begun is removed and the message is the same.
 """
 
 import errno

@@ -1,8 +1,8 @@
-"""Defer termination signals while an operation must not be interrupted; that takes moments.
+"""Defer termination signals for the moments in which an operation must not be interrupted.
 
-To mask them in this thread is not enough: where the process has another (a library's, a test runner's) the system hands
-the signal to that one, and Python runs the handler here all the same. So the handlers are exchanged, for those who need
-it often once for all (`handling_signals`). In a thread that is not the main one no handler ever runs.
+Masking them in this thread is not enough: if the process has another one (of a library or a test runner), the system delivers
+the signal there, and Python runs the handler here all the same. So the handlers are replaced, once for callers that need
+it often (`handling_signals`). Outside the main thread no handler ever runs.
 """
 
 import signal

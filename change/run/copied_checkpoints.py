@@ -1,7 +1,7 @@
-"""The checkpoint entries that copied partitions take along: log start, recovery point, high watermark and first dirty offset.
+"""Copy the checkpoint entries of copied partitions: log start, recovery point, high watermark and first dirty offset.
 
-They are in files of the data directory, one line per partition; a partition directory alone has none of them. A broker that is given
-only the directory begins at the base offset of the first segment, and records deleted below the log start are back. So the
+They are in files of the data directory, one line per partition; a partition directory alone has none of them. Given only the
+directory, a broker begins at the base offset of the first segment, and records deleted below the log start reappear. So the
 output directory gets checkpoint files with the lines of these partitions. Lines of copies that were there before stay.
 """
 

@@ -1,4 +1,4 @@
-"""A run whose work is done by attempts in other processes, as a value that travels with its options."""
+"""A run whose work is done by attempts in other processes, as a value that is passed with its options."""
 
 import os
 from contextlib import AbstractContextManager

@@ -1,8 +1,8 @@
-"""Compression of batches: one door to the four codecs, bounded in memory and total in errors.
+"""Compression of batches: one interface to the four codecs, with bounded memory and one kind of error.
 
-A compressed batch says nowhere how large it becomes, so each reader works under a limit: a size that a header
-claims is compared with the limit and with what the compressed bytes can yield at most before anything is
-allocated. Whatever is wrong with the bytes comes out as one CodecError with a plain sentence.
+A compressed batch does not declare its decompressed size, so each reader works under a limit: before anything is
+allocated, a size that a header claims is compared with the limit and with the most that the compressed bytes can
+yield. Any invalid input raises a CodecError with a plain sentence.
 
     id  codec   legal in     framing                           module
      0  none    every magic  the bytes themselves
@@ -13,7 +13,7 @@ allocated. Whatever is wrong with the bytes comes out as one CodecError with a p
   5…7  -       nowhere
 
 The rules are those of Kafka's readers (org.apache.kafka.common.compress.*, fact sheet §3), including what they
-overlook. A codec's module, and with it the library behind it, is imported when its codec is first met.
+tolerate. The module of a codec, and with it the library, is imported on first use.
 """
 
 import importlib

@@ -4,15 +4,15 @@
     member  := header, deflate stream, CRC-32 of the content (4), size of the content mod 2^32 (4)
     header  := 1F 8B 08 FLG, time (4), 2 more, [extra: length (2) and bytes], [name 00], [comment 00], [CRC-16]
 
-The rules of Java's reader, which differ from zlib's in what they overlook:
+The rules of Java's reader, which tolerates more than zlib:
 
 - Reserved bits of FLG are ignored.
 - Behind a member, 18 bytes or fewer are ignored. So is anything that does not begin with a good header.
 - A member whose header is good must be whole and match its trailer.
 
-The usual batch is one member with a plain header: libdeflate takes it whole, told the size from the trailer when the
-limit and the format allow such a size. It would pass over further members in silence, so it is asked only when the
-bytes that begin a member occur once; if it refuses, or is not installed, the careful way below decides.
+The usual batch is one member with a plain header: libdeflate decompresses it in one call, given the size from the trailer
+if the limit and the format allow it. It would silently ignore further members, so it is used only if the bytes that
+begin a member occur once; if it fails, or is not installed, the slower path below decides.
 
 There the header is parsed here, and isal inflates the raw deflate stream. The first member gets all the
 input at once; further ones get it in small pieces, because the library copies what it has not used, which would

@@ -1,6 +1,6 @@
 """Text the way a Java program decodes and prints it: lenient UTF-8 and Jackson's compact JSON.
 
-The dump of Kafka's own tool passes through two Java habits that differ from Python's in corners:
+The output of Kafka's own dump tool depends on two rules of Java that differ from Python's in corner cases:
 
 1. `new String(bytes, UTF_8)` replaces a malformed part by one U+FFFD. Java and Python agree on what one part is
    (the longest prefix of a valid sequence), except for encoded surrogates `ED A0..BF xx`: Java takes the two or

@@ -1,9 +1,9 @@
 """The few rules of Java's library that Kafka's text files and file names inherit.
 
 Kafka reads its small text files with `BufferedReader.readLine`, `Integer.parseInt`, `Long.parseLong` and
-`String.split`. Each of them differs a little from its Python namesake (underscores, blanks and exotic line breaks
-are fine for Python, trailing empty fields vanish in Java), and a file that only one side can read is a wrong
-verdict. So the differences live here, once.
+`String.split`. Each of them differs a little from its Python counterpart (Python accepts underscores, blanks and unusual line
+breaks, Java drops trailing empty fields), and a file that only one of them can read would get a wrong verdict. All
+these differences are here.
 """
 
 import re

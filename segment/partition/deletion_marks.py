@@ -1,10 +1,10 @@
 """Files of a partition that are marked for deletion: `<name>.deleted` (Kafka: LocalLog.deleteSegmentFiles).
 
 A broker renames the files of a segment first and unlinks them `file.delete.delay.ms` later; at a start it unlinks all
-that are left. The modification time of a marked file is that of its last write. When it was marked only the change
-time of its inode tells, which the rename sets; later copies and changes of permission move it on, never back.
+that are left. The modification time of a marked file is that of its last write. The time of the mark is its ctime, which the
+rename sets; later copies and permission changes advance it and never set it back.
 
-The metadata log marks its snapshots the same way, and cleans them up itself: those are no files of a segment.
+The metadata log marks its snapshots in the same way and deletes them itself: they are not files of a segment.
 """
 
 import stat

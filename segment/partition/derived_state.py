@@ -1,9 +1,9 @@
-"""What follows from a whole log and is asked often: leader epochs, producers, aborted transactions, the LSO.
+"""State derived from a whole log: leader epochs, producers, aborted transactions, the last stable offset.
 
-leader epochs   leader-epoch-checkpoint, cut to the log as a broker cuts it at load; when it is missing or cannot
-                be read, the batches tell: only where the first epochs of two neighbouring segments differ is
-                a segment looked at batch by batch
-producers       the newest snapshot that can be read, then a replay of the batches behind it
+leader epochs   leader-epoch-checkpoint, cut to the log as a broker cuts it at load; if it is missing or cannot
+                be read, from the batches: a segment is walked batch by batch only where the first epochs of
+                two adjacent segments differ
+producers       the newest readable snapshot, then a replay of the batches after it
 aborted         the transaction indexes from the segment of the first offset on, into later segments until an
                 entry says that nothing more can come (Kafka: LocalLog.collectAbortedTransactions)
 """

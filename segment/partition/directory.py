@@ -1,7 +1,7 @@
-"""The inventory: which files and partitions a directory holds, without opening any of them.
+"""The listing of a directory: its files and partitions, without opening any of them.
 
-What a directory is, a partition's, a data directory or a parent of several, tells `recognition`. Listing costs one
-`scandir` per directory and one `stat` per file. What cannot be read becomes data: an entry with a `problem`.
+`recognition` decides whether a directory is a partition, a data directory or a parent of several. Listing costs one
+`scandir` per directory and one `stat` per file. What cannot be read becomes an entry with a `problem`.
 """
 
 import os

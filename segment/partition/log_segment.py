@@ -1,7 +1,7 @@
-"""One segment of a log, opened when it is looked into, and the notes that are kept while a log is looked at.
+"""One segment of a log, opened on first use, and the notes that are kept while a log is read.
 
-An index entry is believed only when a sound batch starts at its position, not behind the entry's offset nor the one
-looked for: a damaged index costs time, never the right answer. Then no batch before that position can hold the offset.
+An index entry is used only if a valid batch starts at its position whose offset is not above the entry's offset nor above
+the requested one. Then no earlier batch can hold the offset. So a damaged index costs time, but never gives a wrong answer.
 """
 
 from collections.abc import Callable, Iterable, Iterator

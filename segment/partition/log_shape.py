@@ -1,8 +1,8 @@
 """The shape of a log, for pictures: where its segments lie in offsets and in time, its leader epochs, and how its batches are filled.
 
-Whoever walks the headers of a log hands each table of them to a `ShapeTaker`, so nothing is read for a picture, but for a few batches
-of each codec in a segment: they are decompressed to see what compression saves. Which ones: every s-th batch, where s doubles as often as
-there are too many, so that they are spread evenly over the segment whatever its length.
+Code that walks the headers of a log passes each table of them to a `ShapeTaker`, so a picture needs no reads of its own except for a few
+batches of each codec in a segment, which are decompressed to measure what compression saves. These are every s-th batch, where s doubles
+whenever there are too many, so they are spread evenly over a segment of any length.
 """
 
 from collections import Counter

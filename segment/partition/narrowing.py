@@ -1,10 +1,10 @@
-"""Which segments of a log, and which bytes of one, can hold what lies within bounds: as far as names and indexes can tell.
+"""Narrow a read to the segments, and the bytes of a segment, that can hold records within bounds, by names and indexes alone.
 
 1. By name: a segment whose successor begins at or below the lowest offset, or that begins at or above the highest, is left out. No file
    is opened for that.
-2. By time: a segment is left out when the last entry of its time index, which covers all of it, lies below the least timestamp. Of that
-   file its last 12 bytes are read. An index that does not cover its segment, or is not sound, decides nothing; the last segment is
-   always kept, because a broker completes its index only when it rolls.
+2. By time: a segment is left out when the last entry of its time index, which covers all of it, lies below the least timestamp. Only
+   the last 12 bytes of that file are read. An index that does not cover its segment, or is invalid, is ignored; the last segment is
+   always kept, because a broker completes its index only at a roll.
 3. Within a segment the offset index leads to where the bounds end (`LogSegment.start_for` to where they begin).
 """
 

@@ -1,11 +1,10 @@
-"""A partition as a log: its segments in order, where it starts and ends, and what was read to find that out.
+"""A partition as a log: its segments in order, its start and end, and a record of what was read to determine them.
 
-Read-only, and lazy: the directory is listed by names alone (no `stat`), a file is opened when somebody looks into it.
-Every byte looked at is counted in `bytes_read`; what is noticed on the way becomes a finding in `findings`, the
-steps taken become `path`.
+Read-only and lazy: the directory is listed by names alone (no `stat`), and files are opened on first use. `bytes_read`
+counts every byte that was read, `findings` collects problems that were noticed, and `path` the steps taken.
 
-    log start offset   the caller's word, else log-start-offset-checkpoint of the log dir, else, where that file is lost, its
-                       trace (`log_start_trace`); at least the first base offset (Kafka: LogLoader)
+    log start offset   as given by the caller, else log-start-offset-checkpoint of the log dir, else, if that file is lost,
+                       its trace (`log_start_trace`); at least the first base offset (Kafka: LogLoader)
     log end offset     from the last entry of the last segment's offset index on, the batches to the end of the file
                        (Kafka: LogSegment.readNextOffset); a zero tail of the index is not an entry
     high watermark     replication-offset-checkpoint of the log dir, else the log end

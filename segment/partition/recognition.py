@@ -1,4 +1,4 @@
-"""What a directory is, told by what it holds and not by its name: a data directory may well be called `data-1`.
+"""Recognise a directory by its contents, not by its name: a data directory may well be called `data-1`.
 
     1. segment files (a numbered `.log`, `.index`, `.kafka`, …) → a partition, unless partitions or data directories lie
        below it and a data directory's own files (meta.properties, an offset checkpoint, …) beside them
@@ -9,11 +9,11 @@
     6. the name of a partition → an empty partition
     7. otherwise → nothing of Kafka's
 
-An empty directory named like a partition is one inside a log dir only. Beside log dirs it is none: the mount point of
-a disk that is missing may be called `data-2`. Below a partition nobody looks: what lies there is told when it is judged.
+An empty directory with the name of a partition is one only inside a log dir. Next to log dirs it is not: the mount point of
+a missing disk may be called `data-2`. Directories below a partition are not searched; `verify` reports them.
 
-Each directory is walked once, however many links lead to it, so that no loop of links keeps anybody busy; where a
-directory has a path without links, that is the one shown. What cannot be listed is told, never passed over.
+Each directory is walked once, however many links lead to it, so loops of links do no harm; if a directory has a path
+without links, that one is shown. A directory that cannot be listed is reported, never skipped silently.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""The units of work that PATH arguments are turned into: picklable values, one worker call each.
+"""Turn PATH arguments into units of work: picklable values, one worker call each.
 
-A PATH is a file, a partition directory, a data directory, or a parent of several. What a command wants of a
-directory is its `Expansion`:
+A PATH is a file, a partition directory, a data directory, or a parent of several. The `Expansion` of a command says into
+what it divides a directory:
 
     FILES        every dumpable file, one target each      dump
     PARTITIONS   the partition directories                 lookup, read, export
@@ -9,7 +9,7 @@ directory is its `Expansion`:
     INVENTORY    the same                                  list
 
 A partition directory that is marked for deletion (`…-delete`) is no longer a log: a broker removes it at its next start. Below a data
-directory it is a target of `list` only; whoever names it itself can work on it as on any other.
+directory it is a target of `list` only; named as a PATH it is a partition like any other.
 A PATH that is a file stays one FileTarget under each of them. Shown paths are the given one joined with names.
 A directory counts once, however many paths and links lead to it; one of them without a link is the one shown.
 """

@@ -1,4 +1,4 @@
-"""What the cluster's metadata log says about a partition directory: plain values that travel from whoever asked it to the checks."""
+"""What the cluster's metadata log says about a partition directory, as plain values for the checks."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

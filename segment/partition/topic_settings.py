@@ -1,4 +1,4 @@
-"""What is known about the settings of a topic: plain values that travel from whoever asked the evidence to whoever goes by them.
+"""What is known about the settings of a topic, as plain values for the commands that follow them.
 
 Settings have the names of topic properties (`retention.ms`), whatever name they were found under (`log.retention.hours`).
 """

@@ -1,9 +1,9 @@
 """The transactions that wait for their marker, ordered by their first offset (Kafka: a TreeMap).
 
-Every marker asks for the oldest transaction of *another* producer. A batch that begins a transaction lies behind all others, so the
-transactions stand in a queue of columns, which `kernel.follow_producers` goes on with. Only in a damaged log does one begin before
-another that began earlier: those stand in a heap, where ended ones stay until they come up or outnumber the others, so that
-every call takes logarithmic time on average there, too.
+Every marker needs the oldest open transaction of *another* producer. A batch that begins a transaction comes after all others, so the
+transactions form a queue of columns, which `kernel.follow_producers` updates. Only in a damaged log can one begin before another that
+was opened earlier: those are in a heap, where ended ones stay until they reach the top or outnumber the others, so every call takes
+logarithmic time on average.
 """
 
 import heapq

@@ -1,4 +1,4 @@
-"""The producer map as columns: an entry for each producer id, in int64 columns that the kernel can go through.
+"""The producer map as columns: an entry for each producer id, in int64 columns for the kernel.
 
 Field names are those of `kernel.follow_producers`; what they mean is that of a snapshot's entry. The map keeps the order in
 which producers became known, as Java's HashMap does within a bucket.

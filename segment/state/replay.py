@@ -1,7 +1,7 @@
 """Feeding a segment's batches to the producer state: what every command that needs transactions shares.
 
-Only batches with a producer id take part; of control batches the first record is decoded. Damage is passed over:
-what it held cannot be replayed, and whoever reports damage reports it elsewhere.
+Only batches with a producer id matter; of control batches the first record is decoded. Damage is skipped: it cannot be
+replayed, and the commands that report damage do so elsewhere.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,11 +1,11 @@
 """The transactions in a log: which were committed and aborted, which are open, and what producers are remembered.
 
-It goes through tables of batches as `ProducerState` does (Kafka: ProducerStateManager, fact sheet §5.3), and is for whoever asks about
-transactions and not about an index or a snapshot: it keeps the data range of each transaction, gives those that ended as columns,
-and makes no object for a batch.
+It replays tables of batches as `ProducerState` does (Kafka: ProducerStateManager, fact sheet §5.3), for questions about transactions
+rather than about an index or a snapshot: it keeps the data range of each transaction, returns ended ones as columns, and creates no
+object for a batch.
 
-A transaction's data are its batches with records. One whose batches the cleaner has emptied has none, and a marker that ends no data
-makes no transaction. The open transaction of a producer, as a broker sees it, begins at the first batch, also at an empty one.
+The data of a transaction are its batches with records. If the cleaner has emptied all of them it has none, and a marker that ends no
+data makes no transaction. As a broker sees it, an open transaction begins at the first batch, even an empty one.
 """
 
 from array import array
