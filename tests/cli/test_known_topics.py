@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,26 +9,15 @@ from typing import Any
 
 import pytest
 
-from kseg.cli.main import run
 from kseg.internal_topics.metadata.metadata_log import read_metadata_log
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
 from tests.internal_topics.metadata_logs import T0, record, topic, topic_id
+from tests.support.command_lines import Rows, Say
 from tests.support.trees import unchanged
 
-Rows = list[dict[str, Any]]
-Say = Callable[..., tuple[int, Rows]]
 LOG = "__cluster_metadata-0"
 FILE = "partition.metadata"
-
-
-@pytest.fixture
-def say(capfd: pytest.CaptureFixture[str]) -> Say:
-    def call(*words: str | Path) -> tuple[int, Rows]:
-        status = run([str(words[0]), "--json", *map(str, words[1:])])
-        return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-
-    return call
 
 
 @pytest.fixture

@@ -13,11 +13,12 @@ from kseg.cli.main import run
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.missing_replicas import missing_replicas
 from kseg.segment.findings import Finding
-from tests.cli.test_known_topics import LOG, Say, append, data, ids, say, set_id, told
+from tests.cli.test_known_topics import LOG, append, data, ids, set_id, told
 from tests.internal_topics.metadata_logs import record, topic, topic_id
+from tests.support.command_lines import Say
 from tests.support.trees import unchanged
 
-__all__ = ["data", "say"]  # fixtures
+__all__ = ["data"]  # a fixture
 
 KINDS = ("replica-missing", "replica-fetched-anew", "replica-unmade")
 

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kseg.cli.main import run
+from tests.support.command_lines import Say
 from tests.support.trees import unchanged
 
-Say = Callable[..., tuple[int, list[dict[str, Any]]]]
 POINTS = "recovery-point-offset-checkpoint"
-
-
-@pytest.fixture
-def say(capfd: pytest.CaptureFixture[str]) -> Say:
-    def call(*words: str | Path) -> tuple[int, list[dict[str, Any]]]:
-        status = run([str(words[0]), "--json", *map(str, words[1:])])
-        return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-
-    return call
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
+from tests.support.command_lines import json_run
 
 Unchanged = Callable[[Path], AbstractContextManager[None]]
 FIRST = "00000000000000000000.log"
@@ -36,11 +37,6 @@ def hurt(log: Path, at: int = 600) -> None:
     data = bytearray(log.read_bytes())
     data[at] ^= 0x55
     log.write_bytes(data)
-
-
-def json_run(*words: str | Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, Any]]]:
-    status = run([str(word) for word in (*words, "--json")])
-    return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
 def result_of(rows: list[dict[str, Any]]) -> dict[str, Any]:

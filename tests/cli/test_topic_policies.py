@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,22 +17,12 @@ from tests.internal_topics.metadata_logs import (
     write_log,
     write_meta_properties,
 )
+from tests.support.command_lines import Rows, Say
 from tests.support.trees import unchanged
 
-Rows = list[dict[str, Any]]
-Say = Callable[..., tuple[int, Rows]]
 LOG = "__cluster_metadata-0"
 ON_THE_CLOCK = ("--now", "2100-01-01")
 COMPACTED, DELETED, DEFAULT, OTHER = "accounts", "orders", "plain", "lost"
-
-
-@pytest.fixture
-def say(capfd: pytest.CaptureFixture[str]) -> Say:
-    def call(*words: str | Path) -> tuple[int, Rows]:
-        status = run([str(words[0]), "--json", *map(str, words[1:])])
-        return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-
-    return call
 
 
 @pytest.fixture

@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kseg.change.apply.disk import Disk
 from kseg.change.apply.lock import locked
 from kseg.cli.main import run
+from tests.support.command_lines import Say
 from tests.support.lock_holders import child
 from tests.support.trees import Entry, tree_state
 
 MARKER = ".kafka_cleanshutdown"
 LAST = f"{72:020}.log"
-Say = Callable[..., tuple[int, list[dict[str, Any]]]]
-
-
-@pytest.fixture
-def say(capfd: pytest.CaptureFixture[str]) -> Say:
-    def call(*words: str | Path) -> tuple[int, list[dict[str, Any]]]:
-        capfd.readouterr()
-        status = run([str(words[0]), "--json", *map(str, words[1:])])
-        return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-
-    return call
 
 
 @pytest.fixture

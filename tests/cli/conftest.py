@@ -1,0 +1,15 @@
+"""What the tests of the command line share."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from tests.support.command_lines import Say, json_run
+
+
+@pytest.fixture
+def say(capfd: pytest.CaptureFixture[str]) -> Say:
+    """`say(command, …)`: its exit status and its rows."""
+    return partial(json_run, capfd=capfd)
