@@ -1,5 +1,5 @@
-"""What the command line asks of a cluster: to run a command's work, by the generic fan-out or in a way of its own, and to list the files
-of many partition directories (`path_probes`)."""
+"""The entry points of the command line: run the work of a command on a cluster, by the generic fan-out or in a special way, and list the
+files of many partition directories (`path_probes`)."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any

@@ -1,6 +1,6 @@
-"""Validation of large logs by many tasks, before the tasks that work on them: otherwise one core works when the others are done.
+"""Validate large logs by many tasks before the tasks that process them; otherwise one core would still work when the others are done.
 
-What the early tasks claim travels with the units (`scheduling.Unit`), and the work skips the ranges that are known to be valid.
+The ranges that the early tasks found valid are passed with the units (`scheduling.Unit`), and the work skips them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

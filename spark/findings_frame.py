@@ -1,10 +1,10 @@
-"""Findings and answers as a DataFrame, for those who use kseg as a library on a cluster.
+"""Findings and results as a DataFrame, for users of kseg as a library on a cluster.
 
-    events(…)     every answer: one row for each finding, row and failure, its values as the JSON line of the command
+    events(…)     everything: one row for each finding, row and failure, its values as the JSON line of the command
     findings(…)   the findings alone, with a column for each field
 
-The rows come from the executors as they are made and never pass through the driver, so there may be any number of them.
-Like every DataFrame it is computed when it is asked for, and again when it is asked for again: for work that only reads.
+The executors produce the rows, which never pass through the driver, so their number is not limited. Like every DataFrame it
+is computed on demand, and again on the next action: use it for work that only reads.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

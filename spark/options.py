@@ -1,4 +1,4 @@
-"""Which cluster to work on, as plain values: what the command line hands over, free of pyspark.
+"""Which cluster to use, as plain values from the command line.
 
 Nothing here imports pyspark, so that the options of a command can be read without it; `session` turns them into a
 Spark session.

@@ -1,1 +1,1 @@
-"""`export` on a cluster: `kafka-log` in, whatever Spark writes out. Files, and the tables of Delta and Iceberg."""
+"""`export` on a cluster: reads `kafka-log` and writes files or Delta and Iceberg tables with Spark."""

@@ -1,7 +1,7 @@
-"""The records that an export wants, as a DataFrame with the columns of `kafka-log`.
+"""The records of an export, as a DataFrame with the columns of `kafka-log`.
 
-Offsets and times are options of the data source; about the rest Spark asks itself, and regular expressions are
-those of Python there too, so that they mean the same to the byte.
+Offsets and times become options of the data source, the other filters become expressions of Spark. Regular expressions are
+evaluated by Python there too, so they match the same bytes.
 """
 
 import json

@@ -1,11 +1,11 @@
 """One export on a cluster, from targets to events.
 
-1. A session whose settings know the table format, where one is asked for, and a look whether its jars are there.
-2. The wanted records (`records_frame`), in columns that the form can hold (`spark_columns`), written by Spark with its own save modes
-   and its own commit. An output without a scheme is a directory that every node sees as the inputs are seen; there what
-   lies there already is looked at as without a cluster.
-3. What is damaged is asked of the data source as well, and told as findings: before, with --fail-on-damage, so that
-   nothing is written; else afterwards.
+1. Create a session configured for the table format, if one is requested, and check that its jars are available.
+2. Write the records (`records_frame`), in columns that the format supports (`spark_columns`), with Spark's own save modes and
+   commit. An output without a scheme is a directory that every node must see, like the inputs; existing contents are checked
+   as without a cluster.
+3. Read the damage from the data source as well and report it as findings: before writing, with --fail-on-damage, so that
+   nothing is written; otherwise afterwards.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The columns of an export in the form that the format can hold: what `inspection.export.output_columns` does without a cluster."""
+"""Convert the columns of an export to what the format supports; `inspection.export.output_columns` does that without a cluster."""
 
 from typing import TYPE_CHECKING
 

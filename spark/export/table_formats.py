@@ -1,7 +1,8 @@
-"""What Delta and Iceberg tables need of Spark: jars that were made for its version, and settings.
+"""Requirements of Delta and Iceberg tables: jars for the version of Spark, and settings.
 
-Each release of the jars is made for one version of Spark (3.5, 4.0, 4.1, …): with another they mostly load, and fail
-where Spark's inside has changed. Which is known here is told when they are missing; which fit is found out by using them.
+Each release of the jars is built for one version of Spark (3.5, 4.0, 4.1, …). With another version they usually load, and
+fail where Spark's internals have changed. If the jars are missing, the known ones are suggested; whether they fit shows only
+when they are used.
 """
 
 from collections.abc import Mapping, Sequence

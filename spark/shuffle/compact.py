@@ -1,13 +1,13 @@
 """`compact` of partitions whose keys are too many for one map: planned by a shuffle, applied as any other.
 
-The driver looks at such a partition, asks the cluster for the two passes (`passes`), and carries the plan out itself: new
-logs lie on the shared file system by then, and get their names without a byte being moved. All other partitions are
-the business of one task each (`spark.cluster_fanout`).
+The driver examines such a partition, runs the two passes on the cluster (`passes`), and applies the plan itself: by then the
+new logs are on the shared file system and are only renamed. Each of the other partitions is compacted by one task
+(`spark.cluster_fanout`).
 
-Which ones: those of which the names of the files say that there are more offsets between the first and the last segment
-than the map of one pass holds. Where there are fewer keys than that after all both ways lead to the same bytes; where there
-are more, this one takes one pass, and a local run with the same --map-memory several, whose segments are joined anew in
-each. The result is that of a local run with room for all keys.
+A partition is chosen if, by the names of its files, there are more offsets between the first and the last segment than the
+map of one pass can hold. If it turns out to have fewer keys, both ways give the same bytes; if it has more, this way takes
+one pass, and a local run with the same --map-memory several, each of which groups the segments again. The result is that of
+a local run with room for all keys.
 """
 
 import os

@@ -1,14 +1,14 @@
-"""The keys of one segment, sent to the parts of the hash space that they belong to: the first half of the first pass.
+"""Send the keys of one segment to their parts of the hash space: the first half of the first pass.
 
-1. Batches in order, as a first pass goes over them (`cleaner.first_pass`): control batches are passed over, records
-   without a key too. Records at or above the dirty offset that are not of aborted transactions count for their keys.
-2. Those are first put into a map of this task, which is bounded: a record that a later one of the same segment replaces
-   is told as gone here, and only the latest goes on its way. A full map is sent, and begun anew.
-3. All other keyed records are sent as questions: below the dirty offset the map says what goes, but takes nothing in.
-   What is asked about batches that the second pass drops anyway does no harm.
+1. Read batches in order, like a first pass (`cleaner.first_pass`): control batches and records without a key are skipped.
+   Records at or above the dirty offset that do not belong to aborted transactions count for their keys.
+2. Put those into a bounded map of this task first: a record that a later one of the same segment supersedes is reported as
+   superseded here, and only the latest is sent. A full map is sent and emptied.
+3. Send all other keyed records as queries: below the dirty offset the map decides which records go, but nothing is added to
+   it. Queries about batches that the second pass drops anyway do no harm.
 
-An offset must tell one record. Where offsets do not ascend, or reach into the next segment, that is noted, and the
-log is compacted otherwise.
+An offset must identify one record. Offsets that do not increase, or that extend into the next segment, are reported, and the
+log is compacted in the other way.
 """
 
 import pickle

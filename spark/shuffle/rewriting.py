@@ -1,4 +1,4 @@
-"""One group of segments on an executor: rewritten by the local second pass, which asks `Survivors`.
+"""Rewrite one group of segments on an executor, by the local second pass with `Survivors` as its map.
 
 A new log is written under a name of its own: that of the group and of the attempt. Two attempts at the same group never
 write to the same file, the driver learns of only one, and the files of the others are removed with the exchange directory.

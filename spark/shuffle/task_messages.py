@@ -1,12 +1,12 @@
-"""What the tasks of one shuffled compaction have in common, and what they send each other.
+"""The messages between the tasks of a shuffled compaction, and their common parameters.
 
     keys       a part of the hash space ◄── PUT   rows of records that count for their keys
                                             ASK   rows of records that do not, and may be superseded
-                                            GONE  offsets that are superseded, for what follows
+                                            GONE  offsets that are superseded, for the next step
     verdicts   a group of segments      ◄── offsets that are superseded
-    notes      the place behind the last group ◄── what the driver must know (`Note`)
+    notes      the slot after the last group ◄── notes to the driver (`Note`)
 
-A row is 24 bytes, an offset 8 (`kernel.key_exchange`); they travel as bytes, many at a time.
+A row has 24 bytes, an offset 8 (`kernel.key_exchange`); many are sent at a time, as bytes.
 """
 
 import os

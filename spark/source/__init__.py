@@ -1,4 +1,4 @@
-"""The data source `kafka-log`: segments as DataFrames, named and typed as Spark's own Kafka source names and types them."""
+"""The data source `kafka-log`: segments as DataFrames, with the names and types of Spark's own Kafka source."""
 
 from typing import TYPE_CHECKING
 

@@ -1,6 +1,6 @@
-"""Functions for SQL that come with `kafka-log`.
+"""SQL functions of `kafka-log`.
 
-    kafka_batch_bytes(records, codec)    how large a batch of these records is with that codec, in bytes
+    kafka_batch_bytes(records, codec)    the size of a batch of these records with that codec, in bytes
 
 `records` is an array of structs of key and value in their order, such as
 `collect_list(struct(key, value))`; headers and the distances of timestamps are not counted. `codec` is a name as in

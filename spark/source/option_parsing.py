@@ -1,4 +1,4 @@
-"""Options as Spark hands them over, words by name, and what single words may be. Nothing here needs Spark."""
+"""Parse options as Spark passes them: strings by name. Nothing here needs Spark."""
 
 import difflib
 import json

@@ -1,12 +1,11 @@
 """The options of `kafka-log`, from words to values.
 
-Names, forms and rules are those of Spark's own Kafka source wherever that has the option, so that a query needs
-another format and a path instead of `kafka.bootstrap.servers`, and nothing else. What only a connection needs
-(`kafka.…`, `groupIdPrefix`, …) is accepted and means nothing. A word that is none of these is refused: an option
-that is silently ignored is a wrong answer later.
+Names, values and rules are those of Spark's own Kafka source wherever it has the option, so a query only needs another
+format, and a path instead of `kafka.bootstrap.servers`. Options for connections (`kafka.…`, `groupIdPrefix`, …) are
+accepted and ignored. Any other option is refused, because one that is silently ignored leads to wrong results later.
 
-Names do not distinguish upper and lower case, as everywhere in Spark. All that is wrong raises UsageError with one
-sentence. Nothing here looks at a file, and nothing here needs Spark.
+Names are case-insensitive, as everywhere in Spark. Every mistake raises UsageError with one sentence. Nothing here opens a
+file or needs Spark.
 """
 
 import re

@@ -3,10 +3,10 @@
     value             the decoded value, of the type that all schemas of the topic share, or text that is JSON
     value_raw         the bytes of what does not decode         value_error        why
     value_schema_id   the schema it was written with, where the format names one
-    value_bytes       the value as it lies in the log: only in a read that names it
+    value_bytes       the original value: only in a read that names it
 
-What Spark has no type for: unsigned numbers are wider ones, times of day are numbers, timestamps have microseconds, and decimals of more than
-38 digits are JSON. The type of the schemas travels in the metadata of the field, so that who reads need not look at all payloads again.
+Where Spark has no type, unsigned numbers become wider ones, times of day become numbers, timestamps have microseconds, and decimals of
+more than 38 digits become JSON. The type of the schemas is in the metadata of the field, so readers need not scan all payloads again.
 """
 
 import json

@@ -1,6 +1,7 @@
-"""Decode keys and values of what `kafka-log` reads: which columns that makes, and the batches with them.
+"""Decode the keys and values that `kafka-log` reads: the resulting columns, and the batches with them.
 
-Which schemas the records name is found out by a first look at all of them, where the read does not say (`payload_fields`), and not for text.
+Unless the read specifies them (`payload_fields`), the schemas that the records name are determined by a first scan of all records;
+text needs no scan.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,10 +1,10 @@
-"""The batch reader: pieces of logs become Arrow batches, and damage becomes an error or is passed over.
+"""The batch reader: pieces of logs become Arrow batches, and damage becomes an error or is skipped.
 
 A reader is planned in one Python process and read in others, so it holds plain values only.
 
 It takes no filters, whatever `spark.sql.python.filterPushdown.enabled` says: Spark 4.3 plans a reader of a Python source
-once for each DataFrame, with the filters of the query that came first, and every later query over that DataFrame reads
-what these let through.
+once for each DataFrame, with the filters of its first query, and every later query over that DataFrame would get only
+what these filters let through.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""`kafka-log`, as Spark knows a data source.
+"""`kafka-log` as a data source of Spark.
 
 from kseg.spark.source import register
 

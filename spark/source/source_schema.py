@@ -1,9 +1,9 @@
 """The columns of `kafka-log`.
 
 The first eight are those of Spark's own Kafka source, name for name and type for type (`headers` with
-`includeHeaders`). `_meta` says where in which file a record lies and what its batch says of itself; nothing in it is
-null, the format's own −1 stands for "none", and so Spark need not ask. Python data sources are given no column
-pruning, but a read may name its schema: any of these columns in any order, of `_meta` any fields. So
+`includeHeaders`). `_meta` has the file and position of a record and the fields of its batch; nothing in it is null, as
+the format's own −1 means "none", so Spark need not check. Spark does not prune columns of Python data sources, but a read
+may name its schema: any of these columns in any order, and any fields of `_meta`. So
 
     spark.read.format("kafka-log").schema("offset BIGINT, _meta STRUCT<crc: BIGINT>").load(path)
 

@@ -1,11 +1,11 @@
-"""From options to the tasks of a read: which partitions, which offsets of each, which bytes for whom.
+"""From options to the tasks of a read: which partitions, which offsets of each, and which bytes for each task.
 
 1. Paths become partitions (`partitions`).
 2. Each partition's bounds become offsets: a time by a lookup as a broker answers it, `earliest` by the checkpoint of the
    log start.
-3. What is left of that within `fromOffset` … `toTimestamp` (`inspection.arrow.planning` leaves segments out) is cut into parts of `maxPartitionBytes`, or smaller ones where
-   `minPartitions`, or the cores of this machine, ask for more; small pieces that stand together share a task. With
-   `maxRecordsPerPartition` it is cut by offsets, and each piece is a task.
+3. The part within `fromOffset` … `toTimestamp` (`inspection.arrow.planning` excludes segments) is cut into pieces of
+   `maxPartitionBytes`, or smaller ones if `minPartitions` or the cores of this machine require more; adjacent small pieces
+   share a task. With `maxRecordsPerPartition` it is cut by offsets, and each piece is a task.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Joins runs: their order in a partition, and their batches with offsets that are true.
+"""Merge runs: their order in a partition, and their batches with final offsets.
 
-Order: that of the writers, as given; where records bring offsets, that of the offsets, and no run may lie amid another.
-Of a batch only base offset and leader epoch change, which its checksum does not cover.
+Runs are in the order of the tasks, or by offset if the records have offsets; then runs must not overlap. Only the base
+offset and the leader epoch of a batch change, which its checksum does not cover.
 """
 
 import os

@@ -1,8 +1,8 @@
 """The options of a write to `kafka-log`, from words to values.
 
-Names are Kafka's own for what a topic or a producer is told (with or without `kafka.` in front, as Spark's Kafka sink
-wants them), and Spark's where its sink has the option. All that is wrong raises UsageError with one sentence. Nothing
-here looks at a file, and nothing here needs Spark.
+Names are Kafka's own for settings of topics and producers (with or without the prefix `kafka.` that Spark's Kafka sink
+requires), and Spark's where its sink has the option. Every mistake raises UsageError with one sentence. Nothing here
+opens a file or needs Spark.
 
 Spark itself refuses the save modes `errorifexists` and `ignore` for every data source written in Python (4.3.0); the option
 `ifExists` of mode `append` means the same.

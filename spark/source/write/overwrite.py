@@ -1,8 +1,7 @@
-"""A partition that gives up what it holds for other batches: a plan over its files, so that there is a way back.
+"""Replace the contents of a partition by other batches: a plan over its files, so that it can be undone.
 
-What a plan replaces or removes goes to the quarantine, and new files are made in full before the first old one goes
-(`apply.executor`). The id of the topic stays, and so do leader epochs as far as the latest number: consumers and
-followers have seen it.
+Replaced and removed files go to the quarantine, and new files are complete before the first old one is removed
+(`apply.executor`). The topic id stays, and so does the latest leader epoch, because consumers and followers have seen it.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""From Arrow batches of rows to records in runs: what each task of a write does.
+"""From Arrow batches of rows to records in runs, in each task of a write.
 
-1. The columns are those of Spark's own Kafka sink (`key`, `value`, `topic`, `partition`, `headers`), and of what its
-   source reads also `timestamp`, `timestampType` and `offset`. Others mean nothing.
-2. The partition of a row: its column; without one by its key as Kafka's producer does (`partitioner`); without a key all
-   rows go to one partition until a batch is full, then to the next, as that producer does.
+1. The columns are those of Spark's own Kafka sink (`key`, `value`, `topic`, `partition`, `headers`), plus
+   `timestamp`, `timestampType` and `offset` of its source. Others are ignored.
+2. The partition of a row is that of its column; without one it is chosen by its key, as Kafka's producer does
+   (`partitioner`); rows without a key fill one batch in one partition, then go to the next, as with that producer.
 3. Rows keep their order within a partition.
 """
 

@@ -1,17 +1,16 @@
-"""Runs: what one of many writers has for partitions whose log ends it does not know yet.
+"""Runs: the records of one of many writers for partitions whose log end offsets it does not know yet.
 
-A task of a cluster cannot number its records, because others write to the same partition at the same time. So it writes
-whole batches of magic 2 whose offsets count from 0 in each run, or are those that its records bring, into one file of
-its own:
+A task of a cluster cannot assign offsets, because others write to the same partition at the same time. So it writes
+complete batches of magic 2, whose offsets count from 0 in each run or are those of its records, into a file of its own:
 
-    file     chunk*            as they came to be large enough, those of different partitions one after the other
+    file     chunk*            written when large enough, those of different partitions one after the other
     chunk    batch*            of one run, in its order
     run      the chunks of one partition, in order of their positions
 
-Base offset and leader epoch of a batch lie outside what its checksum covers. So whoever joins runs (`commit`) sets both
-and touches nothing else, and the batches are compressed once, by the tasks.
+The checksum of a batch does not cover its base offset and leader epoch. So `commit` sets just these two when it merges runs,
+and the batches are compressed only once, by the tasks.
 
-The files lie in the log dir under names that brokers leave alone, and each has a name that no other attempt has.
+The files are in the log dir under names that brokers ignore, a unique one for each attempt.
 """
 
 import os

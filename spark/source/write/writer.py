@@ -1,16 +1,16 @@
-"""`df.write.format("kafka-log")`, and the same for a streaming query: sound partitions, all of them or none.
+"""`df.write.format("kafka-log")`, and the same for a streaming query: valid partitions, all of them or none.
 
-1. The driver checks columns and options, and sees how many partitions topics have already.
-2. Each attempt of a task writes its rows as whole batches into one file of its own in the data directory, under a name
-   that brokers and other attempts leave alone (`spark.source.write.staged_runs`). Killed, retried or run twice, a task leaves one more file.
-3. The driver learns which attempts count, one of each task, and joins what they wrote in the order of the tasks
-   (`spark.source.write.commit`). Only there partitions change, under the lock of the data directory and a journal.
-4. The files of all attempts go.
+1. The driver checks columns and options, and how many partitions the topics have already.
+2. Each attempt of a task writes its rows as complete batches into a file of its own in the data directory, under a name
+   that brokers and other attempts ignore (`spark.source.write.staged_runs`). A task that is killed, retried or run twice
+   leaves another file.
+3. The driver learns which attempts count, one for each task, and merges their runs in the order of the tasks
+   (`spark.source.write.commit`). Partitions change only there, under the lock of the data directory and a journal.
+4. The files of all attempts are removed.
 
-A streaming query must get each micro-batch written once, also when its driver is killed between writing a batch and
-noting that in the checkpoint. So the number of the batch is written into the data directory by the delivery itself, with
-the partitions or not at all, under the id that the query has from its checkpoint. A batch that already exists is not
-written again.
+A streaming query must write each micro-batch once, even if its driver is killed between writing a batch and recording that
+in the checkpoint. So the commit also writes the number of the batch into the data directory, together with the partitions
+or not at all, under the id that the query has from its checkpoint. A batch that is already there is not written again.
 """
 
 import json
