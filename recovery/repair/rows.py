@@ -142,7 +142,10 @@ def cost_row(repair: Repair, damage: Sequence[Removed] = (), lost: Lost | None =
         "batches": sum(removed.batches for removed in repair.removed),
         "offsets": _count(lost.ranges, kept),
         "records": lost.records,
-        "damaged_bytes_left": sum(length for _, length in _left_of(damage, repair.image)),
+        # a valid batch that salvage takes out is a copy or out of order: consumers read past it
+        "damaged_bytes_left": sum(
+            length for each, length in _left_of(damage, repair.image) if not each.batches
+        ),
     }
 
 

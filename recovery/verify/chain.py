@@ -120,10 +120,16 @@ class Chain:
         row = table.count - 1
         if row >= 0 and following is not None and table.at(C.LAST_OFFSET, row) >= following:
             lower = self._last_before(row)
-            fit = F.fit_offset(N.first_of(table, row), N.width_of(table, row), lower, following)
-            if fit.strength:
+            found = N.first_of(table, row)
+            fit = F.fit_offset(found, N.width_of(table, row), lower, following)
+            # else it may have been moved here
+            is_altered = (
+                table.at(C.LAST_OFFSET, row) >= self._limit or F.flipped_bit(found, fit.value, 64) is not None
+            )
+            if fit.strength and is_altered:
                 why = f"behind the damage that follows, the log continues at offset {following}"
                 self._correct_offset(row, fit.value, why)
+                self._state[verify_records.SEEN_LAST] = table.at(C.LAST_OFFSET, row)
         if damage is not None and damage.lost.records is not None:
             self._lost_to = damage.lost.last_offset
         self.ready = table.count
@@ -231,6 +237,7 @@ class Chain:
                 return
             previous = self._by_index(previous, row - 1, lower, first)
         current = self._by_index(current, row, before, following)
+        previous, current = self._by_segment(previous, current, row)
         if following is not None and not is_misnamed:
             previous, current = self._by_gap(previous, current, row, following)
         if previous.strength > current.strength:
@@ -246,6 +253,17 @@ class Chain:
             return upper
         behind = N.first_of(self.table, row + 1)
         return behind if self._last_before(row) >= self._limit else min(behind, self._limit)
+
+    def _by_segment(self, previous: F.Fit, current: F.Fit, row: int) -> tuple[F.Fit, F.Fit]:
+        """Where only one of the two has offsets that the segment can hold, the other one is altered."""
+        if not row or self._is_misnamed:
+            return previous, current
+        is_held = [self.table.at(C.LAST_OFFSET, at) < self._limit for at in (row - 1, row)]
+        if is_held == [False, True] and previous.strength:
+            return previous, F.Fit(0)
+        if is_held == [True, False] and current.strength:
+            return F.Fit(0), current
+        return previous, current
 
     def _by_gap(self, previous: F.Fit, current: F.Fit, row: int, following: int) -> tuple[F.Fit, F.Fit]:
         """Where both may be altered there are legal gaps, and a tight fit is no evidence. The altered one has left its

@@ -143,49 +143,50 @@ class OffsetOrder:
             behind = behind[: behind.index(believed[0])]
         elif all(each[1] >= limit for each in behind):
             first = following
-        return self._placed(tails, length, behind, first)
+        return self._placed(tails[:length], behind, first, limit)
 
     def _placed(
-        self, tails: Sequence[Range], length: int, behind: Sequence[Range], first: int | None
+        self, believed: Sequence[Range], behind: Sequence[Range], first: int | None, limit: int
     ) -> DamageBounds:
-        """The bounds between `tails[length - 1]` and the offset `first`, once the batches that lie between them in the file have a place."""
-        believed = tails[:length]
+        """The bounds between the last of `believed` and the offset `first`, once the batches that lie between them in the file have a place."""
         last = believed[-1][1] if believed else None
         if first is None:
             return DamageBounds(last, None, last)
         most = first
         for each in reversed(behind):
             width = each[1] - each[0] + 1
-            value = _true_first(each, -1 if last is None else last, first, believed, first - width)
+            bounds = (-1 if last is None else last), first
+            value = _true_first(each, bounds, believed, limit, first - width)
             if value is not None:
                 first, most = value, most - width
-        if last is None:
-            return DamageBounds(None, first, None, most)
-        least = last
-        for each in self._behind(believed[-1]):
+        reached = least = self._base_offset - 1 if last is None else last
+        for each in self._behind(believed[-1:]):
             width = each[1] - each[0] + 1
-            value = _true_first(each, last, first, believed, last + 1)
+            value = _true_first(each, (reached, first), believed, limit, reached + 1)
             if value is not None:
-                last, least = value + width - 1, least + width
-        return DamageBounds(last, first, least, most)
+                last = reached = value + width - 1
+                least += width
+        return DamageBounds(last, first, None if last is None else least, most)
 
-    def _behind(self, believed: Range) -> list[Range]:
-        """The batches that follow one of the last in the file."""
+    def _behind(self, believed: Sequence[Range]) -> list[Range]:
+        """The batches that follow in the file behind the one that is believed; all where there is none."""
         recent = [*self._recent]
-        at = next((at for at in range(len(recent) - 1, -1, -1) if recent[at] == believed), len(recent))
+        if not believed:
+            return [] if self._is_cut else recent
+        at = next((at for at in range(len(recent) - 1, -1, -1) if recent[at] in believed), len(recent))
         return recent[at + 1 :]
 
 
-def _true_first(claimed: Range, lower: int, upper: int, known: Sequence[Range], default: int) -> int | None:
-    """The first offset of a batch between `lower` and `upper` that claims others, `default` where several fit; None when it is none of
-    those there. known: other batches."""
+def _true_first(
+    claimed: Range, bounds: Range, known: Sequence[Range], limit: int, default: int
+) -> int | None:
+    """The first offset of a batch between two offsets that claims others; None when it is none of those there. Only one flipped bit tells
+    an altered batch from one that was moved here, unless its segment cannot hold what it claims: then it is `default` where several fit.
+    known: other batches."""
     if claimed in known or claimed[1] < claimed[0]:
         return None  # a copy
-    fit = fit_offset(claimed[0], claimed[1] - claimed[0] + 1, lower, upper)
-    if fit.strength == NONE:
-        return None
-    is_low = claimed[0] <= lower  # and may be a copy of a batch that is not remembered
-    if is_low and flipped_bit(claimed[0], fit.value, 64) is None:
+    fit = fit_offset(claimed[0], claimed[1] - claimed[0] + 1, *bounds)
+    if fit.strength == NONE or (claimed[1] < limit and flipped_bit(claimed[0], fit.value, 64) is None):
         return None
     return default if fit.value is None else fit.value
 

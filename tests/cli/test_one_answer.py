@@ -229,6 +229,43 @@ def test_an_offset_that_is_too_high_does_not_move_the_range_of_damage_behind_it(
 
 
 @pytest.mark.evidence("damage-offsets")
+def test_the_only_batch_before_damage_is_altered_and_the_one_behind_it_is_not(
+    partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing of the damaged headers is left."""
+    partition = tmp_path / "accounts-0"
+    shutil.copytree(partitions[1], partition)
+    path = sorted(partition.glob("*.log"))[1]
+    spans = list(batch_spans(path))
+    hurt, end = spans[1][0], spans[4][0]
+    put(path, (2, b"\x01"), (hurt, b"\x55" * (end - hurt)))
+    first = int.from_bytes(path.read_bytes()[end : end + 8], "big")
+    assert told_by_all(partition, capfd) == {
+        ("foreign-bytes", path.name, hurt, end - hurt, 66, first - 1, None)
+    }
+    assert [said[2:6] for said in altered(rows(capfd, "verify", partition))] == [(0, 8, 60, 65)]
+
+
+@pytest.mark.evidence("damage-offsets")
+def test_offsets_that_the_segment_cannot_hold_prove_no_other_batch_wrong(
+    partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A batch between two that claim offsets beyond the next segment would fit between these, too, with one bit flipped."""
+    partition = tmp_path / "accounts-0"
+    shutil.copytree(partitions[1], partition)
+    path = min(partition.glob("*.log"))
+    spans = list(batch_spans(path))
+    data = path.read_bytes()
+    one, other = spans[4][0], spans[6][0]
+    put(path, (0, b"\x55" * one), (one + 7, bytes([data[one + 7] ^ 64])), (other + 6, b"\x01"))
+    told_by_all(partition, capfd)
+    assert [said[2:6] for said in sorted(altered(rows(capfd, "verify", partition)))] == [
+        (one, 8, 30, 35),
+        (other, 8, 48, 53),
+    ]
+
+
+@pytest.mark.evidence("damage-offsets")
 def test_a_batch_whose_offset_was_zeroed_with_what_lies_before_it_keeps_its_place(
     partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -96,6 +96,19 @@ def test_offsets_of_a_torn_tail_under_a_clean_marker(
     assert found["kafka"] == {**both, "bytes": 0, "damaged_bytes_left": size - 10, "expired_segments": 0}
 
 
+def test_a_copy_that_a_broker_leaves_is_no_damage_to_consumers(
+    partition: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They have read its offsets, and pass over it (Kafka: CompletedFetch.nextFetchedRecord)."""
+    file = log(partition, NEXT)
+    content = parts(file)
+    first, second, *_ = sorted(content)
+    file.write_bytes(content[first] + content[second] + b"".join(content[at] for at in sorted(content)[1:]))
+    found = costs(capfd, partition)
+    assert found["salvage"]["bytes"] == len(content[second]) and found["salvage"]["records"] == 0
+    assert found["kafka"]["records"] == found["kafka"]["bytes"] == found["kafka"]["damaged_bytes_left"] == 0
+
+
 @pytest.mark.parametrize(("number", "is_in_order"), [(None, True), (6, False), (0, False)])
 def test_a_sinking_leader_epoch_is_nothing_orderly(
     partition: Path, number: int | None, is_in_order: bool

@@ -111,6 +111,11 @@ def test_one_batch_below_the_base_offset_is_not_believed() -> None:
     assert order_of(before, 500).around(log(55)).last_before == 519
 
 
+def test_the_only_batch_before_damage_is_altered() -> None:
+    order = order_of([moved(6, 60 + (1 << 40))], 60)
+    assert order.around(log(9, 10, 11), 120, 120) == DamageBounds(69, 90, 69, 90)
+
+
 def test_reading_may_begin_in_the_middle() -> None:
     """A batch behind the damage that claims an offset of the beginning is no more likely for that."""
     order = OffsetOrder(0)
