@@ -7,11 +7,15 @@ files, producers and transactions may cost. Records of all shapes: `bench.shape_
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
 
 from bench import measure, producer_corpus, rust_reader
-from bench.contest import SECONDS, TIMES, Limit, Row
-from bench.measure import MIB
+from bench.contest import SECONDS, TIMES, Limit, Row, Turn
+from bench.measure import MIB, Sample
 from bench.tools import Tools
+from kseg.jobs.log_splitting import index_cuts
 
 ONE_CORE = ("--jobs", "1")
 LEVELS: tuple[tuple[str, tuple[str, ...], float], ...] = (("", (), 1 / 1.3), ("-deep", ("--deep",), 1 / 1.15))
@@ -116,6 +120,40 @@ def _two_cores(tools: Tools) -> Iterator[Row]:
             at_least=1.7,
             prepare=made(tools, f"idempotent{codec}"),
         )
+        yield Row(
+            f"two-cores-bound{codec}",
+            f"the same by two programs, each on half of it{codec.replace('-', ', ')}: what this machine gives",
+            _both_halves_turn(tools, file),
+            judged_by=TIMES,
+            rival="kseg --jobs 1",
+            rival_turn=tools.kseg_turn("verify", "--deep", *ONE_CORE, file),
+            prepare=made(tools, f"idempotent{codec}"),
+        )
+
+
+def _both_halves_turn(tools: Tools, file: Path) -> Turn:
+    def turn() -> Sample:
+        commands = [tools.kseg_turn("verify", "--deep", *ONE_CORE, half) for half in _halves(tools, file)]
+        with ThreadPoolExecutor(len(commands)) as threads:
+            samples = [threads.submit(each) for each in commands]
+            return max((sample.result() for sample in samples), key=lambda sample: sample.seconds)
+
+    return turn
+
+
+def _halves(tools: Tools, file: Path) -> list[Path]:
+    """Copies of the halves of a log, cut between two batches; made once."""
+    place = tools.scratch / f"halves-{file.parent.parent.name}"
+    if not place.exists():
+        cuts = index_cuts(str(file), file.stat().st_size // 2)
+        with file.open("rb") as log:
+            for number, (start, stop) in enumerate(pairwise([*cuts, file.stat().st_size])):
+                log.seek(start)
+                data = log.read(stop - start)
+                half = place / str(number) / "bench-0" / f"{int.from_bytes(data[:8], 'big'):020d}.log"
+                half.parent.mkdir(parents=True)
+                half.write_bytes(data)
+    return sorted(place.glob("*/bench-0/*.log"))
 
 
 def _against_rust(tools: Tools) -> Iterator[Row]:
