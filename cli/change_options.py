@@ -131,12 +131,12 @@ def change_style(
     words: "Words",
     report: "Report",
     remains: "Callable[[Mapping[str, Any]], bool]",
-    advice: "Callable[[RunSummary], str]",
+    advice: "Callable[[RunSummary], str | None]",
     after_failure: "Callable[[], str | None]" = lambda: "",
     page: "Page | None" = None,
 ) -> "Style":
-    """How a run is shown that plans first. page: as in `Style`. advice: what carries the plan out. after_failure: the next command where something failed; None
-    for what the findings hint at."""
+    """How a run is shown that plans first. page: as in `Style`. advice: what carries the plan out, None for what the findings hint at. after_failure: the next command where something failed; None
+    likewise."""
     from kseg.cli.render import Style
 
     return Style(

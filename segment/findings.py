@@ -21,7 +21,7 @@ INFO = "info"
 _VERIFY = "kseg verify --deep {path}"
 _RECOVER = "kseg recover {partition}"
 _DUMP = "kseg dump {path}"
-_DOCTOR = "kseg doctor {log_dir}"  # a broker may not start, and a repair keeps the batch
+_DOCTOR = "kseg doctor {log_dir}"  # a broker may not start, and no repair changes that
 _LIST = "kseg list {partition}"
 _LIST_DIR = "kseg list {log_dir}"
 _RECOVER_DIR = "kseg recover {log_dir}"
@@ -135,7 +135,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("meta-properties-missing", WARNING, "the data directory has no meta.properties", _RECOVER_DIR),
     ("meta-properties-corrupt", ERROR, "meta.properties cannot be read; a broker rejects the directory", _RECOVER_DIR),
     ("nested-log-dir", ERROR, "a data directory inside another one; a broker takes it for a partition, or does not start", "kseg list {path}"),
-    ("partition-twice", ERROR, "a partition exists in two data directories of one node; a broker does not start", _LIST),
+    ("partition-twice", ERROR, "a partition exists in two data directories of one node; a broker does not start", _DOCTOR),
     ("directory-id-twice", ERROR, "two data directories have the same directory.id; a broker does not start with both", _LIST_DIR),
     ("log-dirs-mixed", WARNING, "data directories of different nodes or clusters; no broker starts with both", _LIST_DIR),
     ("quorum-state-corrupt", ERROR, "quorum-state cannot be read", _LIST_DIR),
@@ -175,7 +175,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("remote-log-metadata-unreadable", ERROR, "a record of __remote_log_metadata cannot be read: what is in remote storage is uncertain", _DUMP),
     ("metadata-log-note", INFO, "something unusual in the metadata log", _DUMP),
     ("metadata-snapshot-incomplete", ERROR, "a metadata snapshot lacks its header or footer; a broker cannot load it", _DUMP),
-    ("coordinator-load-fails", ERROR, "a coordinator fails to load a partition of its topic: what the partition says is not available", _DUMP),
+    ("coordinator-load-fails", ERROR, "a coordinator fails to load a partition of its topic: what the partition says is not available", _VERIFY),
     ("coordinator-record-unknown", INFO, "records of a type that Kafka 4.3.1 passes over", _DUMP),
     # --- 0.7
     ("ancient-gap", ERROR, "two .kafka files are not contiguous; a 0.7 broker refuses to start", _RECOVER),

@@ -108,6 +108,7 @@ def command(
     if history and kinds:
         raise UsageError("--history and --kind are mutually exclusive")
     from kseg.cli.render import Style, show
+    from kseg.cli.request import Request
     from kseg.cli.run import notice, workers
     from kseg.cli.run_summary import RunSummary
     from kseg.cli.streams import terminal_columns
@@ -142,6 +143,7 @@ def command(
         report=None if is_table else MetadataReport(terminal_columns(), is_narrow=is_narrow),
         verbose=verbose,
         findings_are_result=True,
+        request=Request(tuple(paths), topics, partition),
     )
     tally = RunSummary(1, errors_settle=True)
     cluster = on.cluster(light=True)

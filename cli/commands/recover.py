@@ -259,7 +259,8 @@ def command(
     def advice(tally: "RunSummary") -> str:
         if planned and not report.options_needed:
             return command(_acceptance(tally), None)
-        return command_line("doctor", {}, request) if unloadable and copy.output is None else ""
+        is_beyond = unloadable or (report.is_start_doubtful and not report.options_needed)
+        return command_line("doctor", {}, request) if is_beyond and copy.output is None else ""
 
     def after_failure() -> str:
         """After a load failure of policy kafka: the command with the other policy, which repairs it."""

@@ -244,7 +244,7 @@ def command(
         config=pairs,
     )
 
-    def advice() -> str:
+    def advice() -> str | None:
         if run.is_due:
             if run.choice is None:
                 return apply_command("retain", plan, request)
@@ -253,7 +253,7 @@ def command(
         if run.choice is not None and not purge:
             of_purge = {"--purge": True, "--file-delete-delay-ms": "0"}
             return apply_command("retain", of_purge, request)
-        return ""
+        return "" if run.choice is not None else None
 
     style = change_style(
         "retain",
@@ -265,6 +265,7 @@ def command(
         page=page_for(html, "retain", now_ms),
         remains=is_due,
         advice=lambda _tally: advice(),
+        after_failure=lambda: None,
     )
     return change(
         retain_group,

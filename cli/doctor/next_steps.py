@@ -88,6 +88,7 @@ class Situation:
     undo_bytes: int = 0
     other_nodes: list[OtherNode] = field(default_factory=list)
     unloadable: list[str] = field(default_factory=list)
+    twice: list[tuple[str, str]] = field(default_factory=list)
     hanging: "list[HangingTransaction]" = field(default_factory=list)
     stranded: "list[OffsetOfGroup]" = field(default_factory=list)
 
@@ -207,9 +208,10 @@ def _take_apart(situation: Situation) -> Iterator[NextStep]:
 
 def _keep_one(situation: Situation) -> Iterator[NextStep]:
     """Of a partition in two data directories the one goes whose log ends first; of two that end alike, the later one in log.dirs."""
-    for path, other in situation.twice[:_LISTED]:
+    shown = shown_of(len(situation.twice), _LISTED)
+    for path, other in situation.twice[:shown]:
         yield NextStep(
-            f"A broker does not start with two directories of {os.path.basename(path)}: compare them.",
+            f"A broker does not start with two directories of {shown_path(os.path.basename(path))}: compare them.",
             f"kseg diff {shell_quoted(other)} {shell_quoted(path)}",
         )
         ends = _end_offset(path), _end_offset(other)
@@ -220,11 +222,13 @@ def _keep_one(situation: Situation) -> Iterator[NextStep]:
             "was moved to.",
             _move(gone),
         )
-    if len(situation.twice) > _LISTED:
-        more = counted(len(situation.twice) - _LISTED, "more partition")
+    left = situation.twice[shown:]
+    for log_dir, other_dir in dict.fromkeys(
+        (os.path.dirname(path), os.path.dirname(other)) for path, other in left
+    ):
         yield NextStep(
-            f"{more} lie in two data directories:",
-            command_line("list", {"--verbose": True}, situation.request),
+            f"The same for each of {counted(len(left), 'more partition')} that two data directories have: compare them.",
+            f"kseg diff {shell_quoted(other_dir)} {shell_quoted(log_dir)}",
         )
 
 

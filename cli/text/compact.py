@@ -189,7 +189,11 @@ class CompactReport(ChangeReport):
         if summary.failures:
             done = f"{self._applied:,} of {partitions} compacted"
             if not self._applied:
-                done = f"{self._due:,} of {partitions} due"
+                done = (
+                    f"{self._due:,} of {partitions} due"
+                    if self._due
+                    else f"nothing to compact in {partitions}"
+                )
             return Line(incomplete_words(summary, done if self.partitions else ""), ERROR)
         if not self._due:
             return Line(f"NOTHING TO COMPACT in {partitions}", GOOD)

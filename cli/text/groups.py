@@ -215,7 +215,7 @@ class GroupsReport:
         ranked = sorted(self._groups.values(), key=lambda group: (-(group.lag or 0), group.name))
         shown = ranked[: shown_of(len(ranked), _GROUPS_SHOWN)]
         columns = [
-            TextColumn("group", [visible(group.name) for group in shown]),
+            TextColumn("group", [visible(group.name) or '""' for group in shown]),
             TextColumn("type", [group.type or "-" for group in shown], dropped=3),
             TextColumn("state", [group.state or "-" for group in shown]),
             TextColumn("members", [f"{group.members:,}" for group in shown], right=True, dropped=4),

@@ -183,12 +183,12 @@ class RecoverReport(ChangeReport):
         self._lost = dict.fromkeys(_POLICIES, 0)  # records, as far as they are known
         self._unknown = dict.fromkeys(_POLICIES, 0)  # partitions whose loss nobody can tell in records
         self._crashes = dict.fromkeys(_POLICIES, 0)
-        self._is_start_doubtful = self._is_own_due = self._is_own_repaired = False
+        self.is_start_doubtful = self._is_own_due = self._is_own_repaired = False
         self._replicas_lost = 0
 
     def row(self, values: Values) -> None:
         if values.get("type") == "result" and "log_dir" in values:
-            self._is_start_doubtful |= bool(values.get("doubt"))
+            self.is_start_doubtful |= bool(values.get("doubt"))
             self._is_own_due |= is_planned(values)
             self._is_own_repaired |= bool(values.get("steps") and values.get("applied"))
             self._replicas_lost += len(_lost_replicas(values))
@@ -255,7 +255,7 @@ class RecoverReport(ChangeReport):
         if summary.failures:
             words = self._changes(all_of_them) if self.partitions else ""
             return Line(incomplete_words(summary, words), ERROR)
-        if self._not_sound or self._is_start_doubtful or self._replicas_lost:
+        if self._not_sound or self.is_start_doubtful or self._replicas_lost:
             return Line(f"NOT SOUND: {self._changes(all_of_them)}", ERROR)
         if self._to_repair > self._applied or self._is_own_due:
             return Line(f"DUE: {self._changes(all_of_them)}", WARNING)
@@ -303,13 +303,15 @@ class RecoverReport(ChangeReport):
                 verb = "are to be repaired" if self._is_own_due else "were repaired"
                 words = f"files of the data directory {verb}; {words}"
         else:
-            verb = "were repaired" if self._applied == self._to_repair else "are to be repaired"
+            is_one = self._to_repair == 1
+            verb = ("was repaired" if is_one else "were repaired") if self._applied == self._to_repair else ""
+            verb = verb or ("is to be repaired" if is_one else "are to be repaired")
             words = f"{self._to_repair:,} of {all_of_them} {verb}, {self._losses(self._policy)}"
         if self._not_sound:
             words += f"; {self._not_sound:,} still not sound"
         if self._replicas_lost:
             words += f"; {counted(self._replicas_lost, 'replica')} missing"
-        is_doubtful = self._is_start_doubtful or self.options_needed
+        is_doubtful = self.is_start_doubtful or self.options_needed
         return words + ("; a broker would still not start" if is_doubtful else "")
 
 

@@ -213,7 +213,12 @@ class RetainReport(ChangeReport):
             words.append(f"{counted(self._taken_back, 'segment')} taken back")
         what = f"{self._due:,} of {partitions}{': ' + ', '.join(words) if words else ''}"
         if summary.failures:
-            others = f"{'done' if self._applied else 'due'} in {what}" if self.partitions else ""
+            others = (
+                f"{'done' if self._applied else 'due'} in {what}"
+                if self._due
+                else f"nothing goes in {partitions}"
+            )
+            others = others if self.partitions else ""
             return Line(incomplete_words(summary, others), ERROR)
         if not self._due:
             return Line(f"NOTHING GOES in {partitions}", GOOD)

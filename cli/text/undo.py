@@ -69,6 +69,9 @@ def _words(values: Mapping[str, Any]) -> Iterator[str]:
 def _run_words(values: Mapping[str, Any]) -> Iterator[str]:
     held = size_words(values["bytes"])
     if values["type"] == "runs":
+        if not values["runs"]:
+            yield f"{shown_path(str(values['path']))}: nothing can be taken back"
+            return
         runs = counted(values["runs"], "run")
         yield f"{shown_path(str(values['path']))}: {runs} can be taken back, holding {held}"
         return

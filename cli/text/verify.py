@@ -56,7 +56,8 @@ class VerifyReport:
             yield from self._groups.lines(severity)
 
     def closing(self, summary: RunSummary) -> Iterator[Line]:
-        risk = f"at most {counted(self._offsets_at_risk, 'record')} at risk" if self._offsets_at_risk else ""
+        records = counted(self._offsets_at_risk, "record")
+        risk = f"at most {records} in the damage" if self._offsets_at_risk else ""
         if self._damaged_partitions and self._partitions > 1:
             names = listed(self._damaged, _NAMES_SHOWN, number=self._damaged_partitions)
             sound = self._partitions - self._damaged_partitions

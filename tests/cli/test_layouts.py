@@ -237,6 +237,15 @@ def test_a_partition_in_two_data_directories_of_a_node(
         assert [(row["path"], row["other"]) for row in twice] == [
             (f"{tmp_path}/b/fares-0", f"{tmp_path}/a/fares-0")
         ]
+    for command in ("verify", "recover"):  # which repairs nothing of it
+        run([command, str(tmp_path / "a"), str(tmp_path / "b")])
+        assert f"next: kseg doctor {tmp_path}/a {tmp_path}/b\n" in capfd.readouterr().out
+    _, rows = said(capfd, "doctor", tmp_path / "a", tmp_path / "b")
+    step = next(row for row in rows if row["type"] == "step")
+    assert (step["command"], step["due"]) == (f"kseg diff {tmp_path}/a/fares-0 {tmp_path}/b/fares-0", True)
+    (tmp_path / "b" / "fares-0").rename(tmp_path / "moved-0")
+    status, rows = said(capfd, "doctor", tmp_path / "a", tmp_path / "b")
+    assert "partition-twice" not in {row.get("id") for row in rows}
 
 
 @pytest.mark.evidence("directory-id-twice")

@@ -87,7 +87,7 @@ def test_a_thousand_partitions_fit_a_screen() -> None:
     for lines in (flipped, plan):
         assert len(lines) <= 70 and any("error:" in line for line in lines[:10])
     assert len(page) <= 60 and page[0].startswith("DAMAGED: 1 error") and "       kseg recover data" in page
-    assert any("1 damaged: orders.07-31" in line and "records at risk" in line for line in flipped)
+    assert any("1 damaged: orders.07-31" in line and "records in the damage" in line for line in flipped)
     assert "next: kseg recover data" in flipped and "next: kseg recover --apply data" in plan
 
 
