@@ -89,24 +89,33 @@ def _read_line(values: Values) -> str:
     )
 
 
-def record_line(record: Values) -> str:
-    """`offset 7 at 2024-05-01T12:00:00.123Z key "a" value "b" header "c"="d"`."""
+def record_line(record: Values, most: int | None = None) -> str:
+    """`offset 7 at 2024-05-01T12:00:00.123Z key "a" value "b" header "c"="d"`. most: characters of the key, of the value, and of all headers."""
     words = [f"offset {record.get('offset')}"]
     if isinstance(record.get("timestamp"), int) and record["timestamp"] >= 0:
         words.append(f"at {moment(record['timestamp'])}")
     if "control" in record:
         control = record["control"]
         return " ".join((*words, f"control record {_control_words(control)}"))
-    words.append(f"key {bytes_words(record.get('key'), record.get('key_encoding'))}")
-    words.append(f"value {bytes_words(record.get('value'), record.get('value_encoding'))}")
+    for side in ("key", "value"):
+        words.append(f"{side} {_cut(bytes_words(record.get(side), record.get(f'{side}_encoding')), most)}")
     for side in ("key", "value"):
         if f"{side}_error" in record:
             words.append(f"({side} not decoded: {visible(str(record[f'{side}_error']))})")
-    for name, value in record.get("headers") or ():
-        is_encoded = isinstance(value, Mapping)
-        shown = bytes_words(value["base64"], "base64") if is_encoded else bytes_words(value, "utf8")
-        words.append(f"header {bytes_words(name, 'utf8')}={shown}")
-    return " ".join(words)
+    headers = " ".join(_header_words(name, value) for name, value in record.get("headers") or ())
+    return " ".join([*words, _cut(headers, most)]) if headers else " ".join(words)
+
+
+def _header_words(name: Any, value: Any) -> str:
+    is_encoded = isinstance(value, Mapping)
+    shown = bytes_words(value["base64"], "base64") if is_encoded else bytes_words(value, "utf8")
+    return f"header {bytes_words(name, 'utf8')}={shown}"
+
+
+def _cut(words: str, most: int | None) -> str:
+    if most is None or len(words) <= most:
+        return words
+    return f"{words[:most]}… ({len(words):,} characters, --verbose shows all)"
 
 
 def _control_words(control: Any) -> str:

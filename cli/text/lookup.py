@@ -16,6 +16,7 @@ Values = Mapping[str, Any]
 
 _NAMES_SHOWN = 5
 _HITS_IN_FULL, _HITS_SHOWN = 8, 40
+_CHARACTERS_SHOWN = 500  # of a key or a value
 
 
 class LookupReport:
@@ -27,6 +28,7 @@ class LookupReport:
 
     def __init__(self, explains: bool, only_hits: bool, *, shows_all: bool = False) -> None:
         self._explains = explains
+        self._most = None if shows_all else _CHARACTERS_SHOWN
         self._only_hits = only_hits
         self._shows_all = shows_all or explains or not only_hits
         self._missed: list[str] = []
@@ -37,7 +39,7 @@ class LookupReport:
     def words(self, values: Values) -> Iterator[str]:
         """The lines for one answer."""
         if values.get("type") == "record":
-            yield record_line(values)
+            yield record_line(values, self._most)
         elif values.get("type") != "lookup":
             yield from plain_words(values)
         elif self._shows_all or (values.get("found") and self._hits <= _HITS_IN_FULL):
@@ -97,7 +99,7 @@ class LookupReport:
                 yield f"  in {place}"
             record = values.get("record")
             if record:
-                yield f"  record {record_line(record)}"
+                yield f"  record {record_line(record, self._most)}"
         if self._explains:
             yield f"  {values.get('bytes_read') or 0:,} bytes read"
             for step in values.get("path") or ():

@@ -175,3 +175,19 @@ class TestKeySearch:
         assert status == (0 if any(row["found"] for row in rows) else 1)
         run(words)
         assert "not searched: 4 partitions" in capfd.readouterr().out
+
+
+def test_a_hit_of_a_huge_record_is_a_few_lines(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """All of it is in JSON, and with --verbose."""
+    huge = "x" * 100_000
+    line = {"type": "record", "key": "k", "value": huge, "headers": [["h", huge]]}
+    (tmp_path / "lines").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    log = tmp_path / "huge-0"
+    run(["append", "--quiet", "--apply", "--from", str(tmp_path / "lines"), str(log)])
+    capfd.readouterr()
+    assert run(["lookup", "--key", "k", str(log)]) == 0
+    told = capfd.readouterr().out
+    assert len(told) < 2000 and "… (100,002 characters, --verbose shows all)" in told
+    for words in (["--verbose"], ["--json"]):
+        assert run(["lookup", *words, "--key", "k", str(log)]) == 0
+        assert capfd.readouterr().out.count(huge) == 2
