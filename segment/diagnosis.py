@@ -99,4 +99,16 @@ class MissingReplica:
         }
 
 
-Diagnosis = InvalidBytes | UnreadableBytes | AlteredBaseOffset | AlteredLeaderEpoch | MissingReplica
+@dataclass(frozen=True, slots=True)
+class PartitionTwice:
+    """A partition that another data directory of the same node has as well. other: its directory there."""
+
+    other: str
+
+    def numbers(self) -> Numbers:
+        return {"other": self.other}
+
+
+Diagnosis = (
+    InvalidBytes | UnreadableBytes | AlteredBaseOffset | AlteredLeaderEpoch | MissingReplica | PartitionTwice
+)

@@ -25,6 +25,7 @@ from kseg.cli.request import Request
 from kseg.inspection.disk_leftovers import Leftover, LeftoverKind
 from kseg.inspection.log_dir_host import LogDirHost
 from kseg.segment.counted import counted, shown_of
+from kseg.segment.diagnosis import PartitionTwice
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
@@ -103,8 +104,8 @@ class Situation:
             return
         if finding.id in _APART:
             self.apart[os.path.dirname(finding.path)] = _APART[finding.id]
-        if finding.id == "partition-twice":
-            self.twice.append((finding.path, str((finding.numbers or {})["other"])))
+        if isinstance(finding.diagnosis, PartitionTwice):
+            self.twice.append((finding.path, finding.diagnosis.other))
             self.hints.setdefault(finding.severity, {})
             return
         paths = self.hints.setdefault(finding.severity, {}).setdefault(finding.kind.hint, [])

@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
+from kseg.segment.diagnosis import PartitionTwice
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
@@ -56,9 +57,9 @@ def against_others(log_dir: str, others: Sequence[str]) -> Iterator[Finding]:
                     f"{name} is also in {other_path}; a broker does not start with both: keep one, after comparing them "
                     "with `kseg diff`"
                 )
-                yield Finding(
-                    "partition-twice", os.path.join(log_dir, name), message, numbers={"other": other_path}
-                )
+                twice = PartitionTwice(other_path)
+                path = os.path.join(log_dir, name)
+                yield Finding("partition-twice", path, message, numbers=twice.numbers(), diagnosis=twice)
 
 
 def _identity(log_dir: str) -> MetaProperties:

@@ -359,3 +359,62 @@ def test_directories_that_no_broker_starts_with_are_moved_out(
         subprocess.run(shlex.split(command), check=True)
     assert (tmp_path / f"{data.name}-a copy" / "kept").read_text() == "kept"
     assert run(["doctor", "--json", target]) == 0
+
+
+def _beside(capture_small: Path, root: Path, partition: str, **changes: str) -> list[Path]:
+    """A data directory and a second one of its node, with a copy of fares-0; changes: to the second's meta.properties."""
+    data, second = Path(shutil.copytree(capture_small / "data", root / "data")), root / "second"
+    shutil.copytree(data / "fares-0", second / partition)
+    values = dict(
+        line.split("=", 1) for line in (data / "meta.properties").read_text().splitlines() if "=" in line
+    )
+    values |= {"directory.id": "AsCu_Qd6HlJL_AROE7wUxg"} | {
+        key.replace("_", "."): each for key, each in changes.items()
+    }
+    (second / "meta.properties").write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+    return [data, second]
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_of_a_partition_in_two_directories_the_one_that_is_behind_goes(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], is_behind: bool
+) -> None:
+    data, second = _beside(capture_small, tmp_path, "fares-0")
+    if is_behind:
+        newest = max((data / "fares-0").glob("*.log")).stem
+        for file in (data / "fares-0").glob(f"{newest}.*"):
+            file.unlink()
+    steps = commands(doctor(capfd, data, second, status=1))
+    (compare,) = (shlex.split(step) for step in steps if step.startswith("kseg diff "))
+    assert compare == ["kseg", "diff", str(data / "fares-0"), str(second / "fares-0")]
+    gone = data if is_behind else second
+    (move,) = (step for step in steps if step.startswith("mv "))
+    assert shlex.split(move)[1] == str(gone / "fares-0")
+    subprocess.run(move, shell=True, check=True)
+    assert steps[-1].startswith("kseg doctor ")
+    run(["doctor", "--json", *NOW, str(data), str(second)])
+    assert "kseg diff" not in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [({"cluster_id": "Nz9XvQe1R0mU7bTq2LkP5w"}, 0), ({"node_id": "2"}, 0), ({"directory_id": "copy"}, 1)],
+)
+def test_a_directory_that_does_not_go_with_the_others_is_left_out(
+    capture_small: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    changes: dict[str, str],
+    status: int,
+) -> None:
+    """Disks of several nodes may have been collected: then nothing is due."""
+    if "directory_id" in changes:
+        lines = (capture_small / "data" / "meta.properties").read_text().splitlines()
+        changes = {
+            "directory_id": next(line for line in lines if line.startswith("directory.id")).split("=", 1)[1]
+        }
+    data, second = _beside(capture_small, tmp_path, "other-0", **changes)
+    rows = doctor(capfd, data, second, status=status)
+    (step,) = of_type(rows, "step")
+    assert step["command"] == f"kseg doctor {data}" and step["why"].startswith(str(second))
+    assert step["due"] is bool(status)

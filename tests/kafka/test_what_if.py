@@ -115,8 +115,8 @@ def test_a_producer_with_larger_batches_sends_what_was_said(
     true, now = _log_bytes(written, "large"), _log_bytes(written, "now")
     assert true < now
     assert line["properties"] == {"batch.size": "65536", "linger.ms": "60000"}
-    # of what is saved, the headers; how many batches there are hangs on where each became full
-    assert abs(line["bytes"] - true) < 0.1 * (now - true)
+    # this producer is librdkafka's, which fills a batch by a rule of its own: one batch more or less, of the nine that there are
+    assert abs(line["bytes"] - true) < 2 * L.BATCH_HEADER < 0.2 * (now - true)
 
 
 JAVA_SIZES = (16384, 65536)
