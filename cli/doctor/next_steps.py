@@ -71,9 +71,9 @@ class NextStep:
 @dataclass(slots=True)
 class Situation:
     """The results of an examination that steps depend on. bootstrap_server: of the cluster; None when the metadata log has no broker.
-    foreign: directories with names that a broker does not start with. apart: log dirs that do not go with others. twice: (partition directory, the same partition
-    in another log dir). undo_bytes: kept for `undo`. unloadable: partitions that a broker
-    dies of before and after a repair."""
+    foreign: directories with names that a broker does not start with. apart: log dirs that do not go with others, and why.
+    twice: (partition directory, the same partition in another log dir). undo_bytes: kept for `undo`.
+    unloadable: partitions that a broker dies of before and after a repair."""
 
     request: Request
     node_id: int | None = None
@@ -89,7 +89,6 @@ class Situation:
     undo_bytes: int = 0
     other_nodes: list[OtherNode] = field(default_factory=list)
     unloadable: list[str] = field(default_factory=list)
-    twice: list[tuple[str, str]] = field(default_factory=list)
     hanging: "list[HangingTransaction]" = field(default_factory=list)
     stranded: "list[OffsetOfGroup]" = field(default_factory=list)
 
