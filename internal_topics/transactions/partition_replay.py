@@ -2,8 +2,8 @@
 
 1. Every batch from the log start on goes through one replay, for the range of each transaction with data.
 2. What a broker remembers of producers is the newest snapshot that can be read, and the batches behind it: a second replay. Without a
-   snapshot it is the first, but after a clean stop nothing: a broker does not read the log then. Producers that were idle for long stay
-   in it, as nobody knows when a broker last looked.
+   snapshot it is the first, but after a clean stop nothing: a broker does not read the log then; and of one that runs or has crashed also
+   what lies below the log start. Producers that were idle for long stay in it, as nobody knows when a broker last looked.
 3. Damage is passed over, as in every replay, and told: a marker that was lost there changes what is said of its transaction.
 
 A transaction is open when the broker's state says so: it begins where that says. One that is open by the log alone (a snapshot has lost
@@ -17,7 +17,7 @@ from kseg.segment import header_tables as C
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.header_tables import Columns
-from kseg.segment.partition.derived_state import loaded_snapshot
+from kseg.segment.partition.derived_state import snapshot_in_memory
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.scanning.damage import Damage
@@ -40,18 +40,18 @@ class PartitionReplay:
         self.start_offset = log.start_offset
         self.end_offset = log.end_offset
         self.whole = TransactionReplay(self.start_offset)
-        snapshot = loaded_snapshot(log)
+        snapshot = snapshot_in_memory(log)
         self._state_from = self.start_offset if snapshot is None else snapshot[0]
         self.state = self.whole if snapshot is None else TransactionReplay(*snapshot)
 
     def ended(self, only_state: bool = False) -> Iterator[Columns | Finding]:
         """Tables of the transactions that ended (columns `E_…` of `kernel.follow_transactions`), valid until the next, and what damage there
         is between them. only_state: read what `state` needs and nothing else. Raises UnreadableInput."""
-        first = self._state_from if only_state else self.start_offset
+        first = self._state_from if only_state else min(self._state_from, self.start_offset)
         for segment, following in pairwise([*self._log.segments, None]):
             assert segment is not None
             if following is None or following.base_offset > first:
-                yield from self._segment(segment, first)
+                yield from self._segment(segment, max(first, self.start_offset))
         yield from self.whole.take_ended()
 
     def last_stable_offset(self) -> tuple[int, int | None]:
@@ -59,7 +59,18 @@ class PartitionReplay:
         oldest = min(self.state.unfinished(), default=None, key=lambda each: each.first_offset)
         if oldest is None:
             return self.end_offset, None
-        return min(max(oldest.first_offset, self.start_offset), self.end_offset), oldest.producer_id
+        offset = oldest.first_offset
+        if (
+            offset < self.start_offset
+        ):  # whole batches are fetched (Kafka: UnifiedLog.maybeIncrementFirstUnstableOffset)
+            offset = self._batch_that_reaches(self.start_offset)
+        return min(offset, self.end_offset), oldest.producer_id
+
+    def _batch_that_reaches(self, offset: int) -> int:
+        for segment in self._log.from_floor(offset):
+            for batch in segment.reaching(offset):
+                return batch.base_offset
+        return self.end_offset
 
     def forgotten(self) -> list[UnfinishedTransaction]:
         """Transactions that are open in the log but absent from the broker's producer state."""

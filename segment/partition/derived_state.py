@@ -170,11 +170,30 @@ def loaded_snapshot(log: PartitionLog) -> tuple[int, tuple[ProducerSnapshotEntry
     return newest_snapshot(log)
 
 
+def snapshot_in_memory(log: PartitionLog) -> tuple[int, tuple[ProducerSnapshotEntry, ...]] | None:
+    """(offset, entries) from which on a replay gives the producers that a broker remembers; None for the log start. One that was stopped
+    cleanly is as good as started anew. One that runs or has crashed remembers producers below a log start that was moved into a segment:
+    records are deleted, producers are not, and a recovery goes through whole segments (Kafka: LogLoader.recoverSegment)."""
+    loaded = loaded_snapshot(log)
+    if loaded is not None or not log.is_directory or not log.segments or _was_stopped_cleanly(log):
+        return loaded
+    below = [offset for offset in _kept_snapshots(log) if offset <= log.start_offset]
+    return _first_readable(log, below) or (
+        log.segments[max(0, log.floor_index(log.start_offset))].base_offset,
+        (),
+    )
+
+
 def newest_snapshot(log: PartitionLog) -> tuple[int, tuple[ProducerSnapshotEntry, ...]] | None:
     """(its offset, its entries) of the newest readable snapshot (Kafka: ProducerStateManager.loadFromSnapshot); None when there is none."""
-    for offset in _kept_snapshots(log):
-        if not log.start_offset < offset <= log.end_offset:
-            continue
+    kept = _kept_snapshots(log)
+    return _first_readable(log, [offset for offset in kept if log.start_offset < offset <= log.end_offset])
+
+
+def _first_readable(
+    log: PartitionLog, offsets: Sequence[int]
+) -> tuple[int, tuple[ProducerSnapshotEntry, ...]] | None:
+    for offset in offsets:
         path = log.snapshots[offset]
         try:
             return offset, tuple(decode_snapshot(log.read_file(path)))

@@ -299,6 +299,31 @@ def test_the_state_of_a_broker_begins_with_its_snapshot(
     assert [row["producer_id"] for row in found["producer"]] == [PID]
 
 
+@pytest.mark.parametrize("is_clean", [False, True], ids=["running", "stopped"])
+def test_producers_below_a_log_start_that_was_moved(
+    is_clean: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As a real broker has them that is started on such a log (tests/kafka/test_random_transactions.py)."""
+    data = tmp_path / "data"
+    write_segment(
+        data / "fares-0",
+        data_batch(0, PID, 0, count=2),
+        data_batch(2, 8, 0, count=2, transactional=False),
+        data_batch(4, PID, 0, count=4, sequence=2),
+        data_batch(8, 9, 0, transactional=False),
+    )
+    (data / "log-start-offset-checkpoint").write_text("0\n1\nfares 0 6\n")
+    (data / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    if is_clean:
+        (data / ".kafka_cleanshutdown").write_text("")
+        (data / "fares-0" / f"{6:020}.snapshot").write_bytes(encode_snapshot([]))  # not behind the log start
+    rows = _rows(capfd, str(data))
+    assert [row["producer_id"] for row in rows["producer"]] == ([PID, 9] if is_clean else [PID, 8, 9])
+    (partition,) = rows["partition"]
+    assert (partition["log_start_offset"], partition["last_stable_offset"]) == (6, 4)
+    assert [row["start_offset"] for row in rows["transaction"]] == [4 if is_clean else 0]
+
+
 def test_a_replica_that_lags_behind(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for broker, batches in (
         ("a", [data_batch(0, PID, 0)]),
