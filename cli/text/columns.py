@@ -6,7 +6,7 @@ from kseg.segment.values import dataclass
 
 _GAP = "  "
 _NARROWEST_NAME = 20
-_WIDEST_CELL = 255  # of a directory's name; only something hostile is longer
+_WIDEST_CELL = 320  # a remark with the longest name of a topic; only something hostile is longer
 
 
 @dataclass(frozen=True, slots=True)

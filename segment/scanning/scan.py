@@ -107,6 +107,7 @@ class Scanner:
         self._tables: dict[int, Columns] = {}
         self.table = self.table_of(0)
         self.order = OffsetOrder(base_offset)
+        self._reached = 0  # where the last batch ends that `order` has taken in
         self._state = memoryview(array("q", [0, 0]))
         # the last wish (table, position, end, until) and why that walk stopped
         self._walked: tuple[tuple[Columns, int, int, int], int] | None = None
@@ -178,11 +179,14 @@ class Scanner:
     ) -> Iterator[Columns | Damage]:
         """Tables of valid batches and damage spans, in order of position, from `start` to `end` without a hole.
 
-        until: leave out what begins there or behind it.
+        until: leave out what begins there or behind it. A scan that starts before what was scanned last begins anew: the batches there
+        are behind its damage, not before it.
         """
         stop = len(self.view) if end is None else end
         limit = stop if until is None else min(until, stop)
         position = start
+        if start < self._reached:
+            self.order, self._exhausted_from, self._exhausted = OffsetOrder(self.base_offset), L.INT64_MAX, 0
         if start:
             self.order.begin_inside()
         size = 0 if start == 0 else len(self._rows) - 1
@@ -428,6 +432,7 @@ class Scanner:
         stop = table.count if stop is None else stop
         if first < stop:
             self.order.take(table, first, stop)
+            self._reached = table.at(C.POSITION, stop - 1) + table.at(C.SIZE, stop - 1)
 
     def is_valid_at(self, position: int, end: int) -> bool:
         """Whether a valid batch starts at `position`."""

@@ -363,6 +363,26 @@ def test_two_damages_apart() -> None:
     assert [damage.kind for damage in found.damages] == ["bad-crc", "bad-length"]
 
 
+@pytest.mark.parametrize("again_from", [0, 3])
+def test_a_scan_that_begins_anew_finds_the_same(again_from: int) -> None:
+    """A dump compares both indexes with the log through the scanner that has been over it already."""
+
+    def walked(scanner: Scanner, start: int) -> list[object]:
+        return [
+            block if isinstance(block, Damage) else block.column(C.POSITION).tolist()
+            for block in scanner.blocks(start)
+        ]
+
+    data, positions = plain_file(100)
+    hurt = bytearray(data)
+    hurt[positions[5] : positions[6]] = bytes(positions[6] - positions[5])
+    scanner = Scanner(hurt)
+    whole = walked(scanner, 0)
+    assert [block.position for block in whole if isinstance(block, Damage)] == [positions[5]]
+    start = positions[again_from]
+    assert walked(scanner, start) == walked(Scanner(hurt), start)
+
+
 def test_neighbouring_damages_are_one_span() -> None:
     hurt = bytearray(PLAIN)
     for number in (2, 3):
