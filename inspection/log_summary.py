@@ -17,7 +17,7 @@ from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.model import Batch
-from kseg.segment.partition.derived_state import producer_state
+from kseg.segment.partition.derived_state import producer_state, stable_offset
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.log_shape import ShapeTaker, hides_first_time
 from kseg.segment.partition.partition_log import PartitionLog
@@ -91,7 +91,7 @@ def counted_summary(log: PartitionLog, now_ms: int, taker: ShapeTaker | None = N
         "log_start_offset": log.start_offset,
         "log_end_offset": log.end_offset,
         "high_watermark": log.high_watermark,
-        "last_stable_offset": state.last_stable_offset(log.end_offset, log.start_offset),
+        "last_stable_offset": stable_offset(log, state.first_unstable_offset),
         "first_offset": totals.first_offset,
         "last_offset": totals.last_offset,
         "earliest_timestamp": totals.earliest_ms,

@@ -17,7 +17,7 @@ from kseg.segment import header_tables as C
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.header_tables import Columns
-from kseg.segment.partition.derived_state import snapshot_in_memory
+from kseg.segment.partition.derived_state import snapshot_in_memory, stable_offset
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.scanning.damage import Damage
@@ -59,18 +59,7 @@ class PartitionReplay:
         oldest = min(self.state.unfinished(), default=None, key=lambda each: each.first_offset)
         if oldest is None:
             return self.end_offset, None
-        offset = oldest.first_offset
-        if (
-            offset < self.start_offset
-        ):  # whole batches are fetched (Kafka: UnifiedLog.maybeIncrementFirstUnstableOffset)
-            offset = self._batch_that_reaches(self.start_offset)
-        return min(offset, self.end_offset), oldest.producer_id
-
-    def _batch_that_reaches(self, offset: int) -> int:
-        for segment in self._log.from_floor(offset):
-            for batch in segment.reaching(offset):
-                return batch.base_offset
-        return self.end_offset
+        return stable_offset(self._log, oldest.first_offset), oldest.producer_id
 
     def forgotten(self) -> list[UnfinishedTransaction]:
         """Transactions that are open in the log but absent from the broker's producer state."""

@@ -80,7 +80,25 @@ def _replay(decoder: Decoder, table: Columns, state: ProducerState) -> None:
 
 def last_stable_offset(log: PartitionLog) -> int:
     """Where a read_committed reader stops, the log end taken for the high watermark (fact sheet §5.4)."""
-    return producer_state(log).last_stable_offset(log.end_offset, log.start_offset)
+    return stable_offset(log, producer_state(log).first_unstable_offset)
+
+
+def stable_offset(log: PartitionLog, first_unstable: int | None) -> int:
+    """The last stable offset of a log whose first undecided offset is known; None: all are decided. Where a transaction begins below the
+    log start it is the first offset of the batch that holds the log start, because whole batches are fetched, and so itself
+    may be below the log start (Kafka: UnifiedLog.maybeIncrementFirstUnstableOffset)."""
+    if first_unstable is None:
+        return log.end_offset
+    if first_unstable < log.start_offset:
+        first_unstable = _begin_of_batch(log, log.start_offset)
+    return min(first_unstable, log.end_offset)
+
+
+def _begin_of_batch(log: PartitionLog, offset: int) -> int:
+    for segment in log.from_floor(offset):
+        for batch in segment.reaching(offset):
+            return batch.base_offset
+    return log.end_offset
 
 
 def aborted_transactions(log: PartitionLog, from_offset: int, to_offset: int) -> tuple[AbortedTxn, ...]:

@@ -155,7 +155,9 @@ def _check_order(
 
 
 def _last_offset(log: PartitionLog, options: SourceOptions) -> int:
-    return last_stable_offset(log) if options.read_committed and log.segments else log.end_offset
+    if options.read_committed and log.segments:
+        return max(log.start_offset, last_stable_offset(log))  # that of a moved log start may be below it
+    return log.end_offset
 
 
 # --- who reads what

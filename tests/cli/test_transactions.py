@@ -322,6 +322,13 @@ def test_producers_below_a_log_start_that_was_moved(
     (partition,) = rows["partition"]
     assert (partition["log_start_offset"], partition["last_stable_offset"]) == (6, 4)
     assert [row["start_offset"] for row in rows["transaction"]] == [4 if is_clean else 0]
+    for words in (["list", "--count"], ["lookup", "--latest", "--isolation", "read_committed"]):
+        assert run([*words, "--json", str(data / "fares-0")]) == 0
+        told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        assert [row["last_stable_offset"] for row in told if row["type"] == "partition"] == [4] * (
+            words[0] == "list"
+        )
+        assert [row["offset"] for row in told if row["type"] == "lookup"] == [4] * (words[0] == "lookup")
 
 
 def test_a_replica_that_lags_behind(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
