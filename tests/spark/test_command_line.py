@@ -191,7 +191,8 @@ def test_the_zip_is_the_whole_package(tmp_path: Path) -> None:
 
 
 def test_a_task_that_moves_still_finds_what_was_shipped(tmp_path: Path) -> None:
-    """Spark puts shipped zips under `.`; what a task imports later comes from there too."""
+    """Spark puts shipped zips under `.`; what a task imports later comes from there too. It keeps its workers, and one may stand in a
+    directory that is gone by now."""
     package_shipping.write_zip(str(tmp_path / "kseg.zip"))
     (tmp_path / "elsewhere").mkdir()
     script = (
@@ -202,6 +203,10 @@ def test_a_task_that_moves_still_finds_what_was_shipped(tmp_path: Path) -> None:
         "import kseg.recovery.verify.verify as late\n"
         "assert os.path.basename(os.getcwd()) == 'elsewhere' and 'kseg.zip' in late.__file__, late.__file__\n"
         "enter_directory(os.path.abspath('nowhere'))\n"
+        "around = os.path.dirname(os.getcwd())\n"
+        "os.rmdir(os.getcwd())\n"
+        "enter_directory(around)\n"
+        "assert os.getcwd() == around\n"
     )
     subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
 
