@@ -89,6 +89,7 @@ class Examination:
                 self._note(event, partitions)
             yield event
         yield from self._costs()
+        self._note_lost_identities()
         yield from self._hanging(partitions)
         yield from self._stranded_offsets()
         yield from self._left_over()
@@ -183,6 +184,28 @@ class Examination:
         if name is not None and repair is not None:
             ends = range(repair.log_start_offset, repair.log_end_offset + 1)
             self._repaired_ends.setdefault((name.topic, name.partition), []).append(ends)
+
+    def _note_lost_identities(self) -> None:
+        """Which values of a lost meta.properties only the user has; `recover` does not write the file without them."""
+        if not self._situation.lost_identities:
+            return
+        from kseg.internal_topics.metadata.registered import registered_directories
+        from kseg.recovery.repair.meta_properties_repair import RequestedIdentity, identity_repair
+
+        log_dirs = [target for target in self._targets if isinstance(target, LogDirTarget)]
+        for log_dir in log_dirs:
+            if log_dir.path not in self._situation.lost_identities:
+                continue
+            repair = identity_repair(
+                log_dir.path,
+                [other.path for other in log_dirs if other != log_dir],
+                RequestedIdentity(),
+                self._now_ms,
+                registered_directories,
+                [target.path for target in self._targets if _log_dir(target) == log_dir.path],
+            )
+            if repair is not None and repair.needed:
+                self._situation.values_needed[log_dir.path] = repair.needed
 
     def _recover_options(self, damaged: Sequence[Target]) -> "RecoverOptions":
         from kseg.recovery.policy import LoadSettings

@@ -24,6 +24,7 @@ from kseg.cli.next_command import command_line, next_command
 from kseg.cli.request import Request
 from kseg.inspection.disk_leftovers import Leftover, LeftoverKind
 from kseg.inspection.log_dir_host import LogDirHost
+from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
 from kseg.segment.counted import counted, shown_of
 from kseg.segment.diagnosis import PartitionTwice
 from kseg.segment.errors import KsegError
@@ -44,10 +45,15 @@ _SCARCE_BYTES = 64 << 20  # less is not enough for the journals and side files o
 _MARKED = (LeftoverKind.DELETED_FILES, LeftoverKind.UNFINISHED_CLEANING)
 _OF_FILE_SYSTEM = "lost+found"
 _ANY_SERVER = "HOST:PORT"
+_NO_IDENTITY = ("meta-properties-missing", "meta-properties-corrupt")
 _APART = {
     "directory-id-twice": "is a copy of another data directory",
     "log-dirs-mixed": "belongs to another node or cluster than the others",
 }
+_SOURCES_OF_VALUES = (
+    "the values that meta.properties had (node.id is in server.properties, cluster.id in meta.properties of any other node, directory.id in what "
+    "`kseg metadata` shows)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,7 @@ class NextStep:
 class Situation:
     """The results of an examination that steps depend on. bootstrap_server: of the cluster; None when the metadata log has no broker.
     foreign: directories with names that a broker does not start with. apart: log dirs that do not go with others, and why.
+    lost_identities: log dirs without a readable meta.properties. values_needed: by log dir, the options of `recover` that only the user has values for.
     twice: (partition directory, the same partition in another log dir). undo_bytes: kept for `undo`.
     unloadable: partitions that a broker dies of before and after a repair."""
 
@@ -81,6 +88,8 @@ class Situation:
     hosts: list[LogDirHost] = field(default_factory=list)
     hints: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     foreign: list[str] = field(default_factory=list)
+    lost_identities: set[str] = field(default_factory=set)
+    values_needed: dict[str, tuple[str, ...]] = field(default_factory=dict)
     apart: dict[str, str] = field(default_factory=dict)
     twice: list[tuple[str, str]] = field(default_factory=list)
     has_unreadable: bool = False
@@ -101,6 +110,10 @@ class Situation:
         if finding.id == "bad-directory-name":
             self.foreign.append(finding.path)
             return
+        if finding.id in _NO_IDENTITY:
+            self.lost_identities.add(
+                finding.path if finding.id == "meta-properties-missing" else os.path.dirname(finding.path)
+            )
         if finding.id in _APART:
             self.apart[os.path.dirname(finding.path)] = _APART[finding.id]
         if isinstance(finding.diagnosis, PartitionTwice):
@@ -294,9 +307,17 @@ def _repair(situation: Situation, advice: str) -> Iterator[NextStep]:
         )
     yield NextStep("See what a repair would do; nothing is changed.", advice)
     how = "Or repair in place, if the disk still takes writes" if situation.has_unreadable else "Repair"
-    yield NextStep(
-        f"{how}; `kseg undo` takes it back.", advice.replace("kseg recover", "kseg recover --apply", 1)
-    )
+    if len(situation.values_needed) < max(1, len(situation.hosts)):
+        yield NextStep(
+            f"{how}; `kseg undo` takes it back.", advice.replace("kseg recover", "kseg recover --apply", 1)
+        )
+    for log_dir, names in situation.values_needed.items():
+        paths = situation.request.paths if len(situation.hosts) == 1 else (log_dir,)
+        given = {"--apply": True, **{name: OPTION_VALUES[name] for name in names}}
+        yield NextStep(
+            f"{how} with {_SOURCES_OF_VALUES}; `kseg undo` takes it back.",
+            command_line("recover", given, replace(situation.request, paths=paths)),
+        )
 
 
 def _end_transactions(situation: Situation) -> Iterator[NextStep]:

@@ -256,6 +256,29 @@ def test_the_node_id_of_another_is_named(tmp_path: Path, capfd: pytest.CaptureFi
     assert not commands(doctor(capfd, data, status=0))
 
 
+@pytest.mark.parametrize("is_there", [True, False], ids=["empty", "gone"])
+def test_the_values_of_a_lost_identity_are_asked_for(
+    is_there: bool, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`recover` writes no meta.properties without them; the advice to repair led round in circles."""
+    data = shutil.copytree(capture_small / "data", tmp_path / "data")
+    properties = data / "meta.properties"
+    before = dict(line.split("=", 1) for line in properties.read_text().splitlines() if line[0] != "#")
+    if is_there:
+        properties.write_bytes(b"")
+    else:
+        properties.unlink()
+    plan, repair, again = commands(doctor(capfd, data, status=1 if is_there else 0))
+    assert (plan, again) == (f"kseg recover {data}", f"kseg doctor {data}")
+    values = {"N": before["node.id"], "ID": before["cluster.id"], "UUID": before["directory.id"]}
+    words = [values.get(word, word) for word in shlex.split(repair)]
+    assert words.count(before["cluster.id"]) == 1
+    assert run(words[1:]) == 0
+    assert commands(doctor(capfd, data, status=0)) == []
+    after = dict(line.split("=", 1) for line in properties.read_text().splitlines() if line[0] != "#")
+    assert after == before
+
+
 def test_a_log_that_no_repair_lets_a_broker_load_is_moved_out_of_its_way(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
