@@ -321,11 +321,12 @@ def enter_run(run: TaskRun[T, O]) -> NotVisible | None:
 def enter_directory(directory: str) -> None:
     """Make this process stand where paths are relative to. Raises OSError."""
     try:
-        is_there = os.getcwd() == directory
-    except FileNotFoundError:  # Spark keeps its workers, and the directory of an earlier run may be gone
-        is_there = False
-    if not is_there:
-        _make_import_paths_absolute()
+        here = os.getcwd()
+    except FileNotFoundError:  # Spark keeps its workers, and the directory of an earlier run may be gone; nothing is imported from there
+        here = ""
+    if here != directory:
+        if here:
+            _make_import_paths_absolute()
         os.chdir(directory)
 
 

@@ -205,6 +205,7 @@ def test_a_task_that_moves_still_finds_what_was_shipped(tmp_path: Path) -> None:
         "enter_directory(os.path.abspath('nowhere'))\n"
         "around = os.path.dirname(os.getcwd())\n"
         "os.rmdir(os.getcwd())\n"
+        "sys.path.insert(1, '.')  # as Spark does before each task\n"
         "enter_directory(around)\n"
         "assert os.getcwd() == around\n"
     )
