@@ -35,6 +35,16 @@ def partitions(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [healthy.partition(place / "plain" / "metro-0"), compacted(place / "compacted")]
 
 
+@pytest.fixture
+def plain(partitions: list[Path], tmp_path: Path) -> Path:
+    return shutil.copytree(partitions[0], tmp_path / "metro-0")
+
+
+@pytest.fixture
+def cleaned(partitions: list[Path], tmp_path: Path) -> Path:
+    return shutil.copytree(partitions[1], tmp_path / "accounts-0")
+
+
 def compacted(root: Path) -> Path:
     """Segments at 0, 60 and 120, of whose batches most hold fewer records than offsets, with gaps between them."""
     topic = Topic(root)
@@ -148,13 +158,11 @@ def _holds_more(answer: Answer, planned: list[dict[str, Any]]) -> bool:
 
 @pytest.mark.evidence("damage-offsets")
 def test_a_damaged_compacted_batch_is_two_records_everywhere(
-    partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    cleaned: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Its header tells which offsets it reached over, and how many records it held; a gap before it is no loss."""
-    partition = tmp_path / "accounts-0"
-    shutil.copytree(partitions[1], partition)
     hurt, before = None, -1
-    for path in sorted(partition.glob("*.log")):
+    for path in sorted(cleaned.glob("*.log")):
         data = path.read_bytes()
         for position, size in batch_spans(path):
             first = int.from_bytes(data[position : position + 8], "big")
@@ -168,31 +176,29 @@ def test_a_damaged_compacted_batch_is_two_records_everywhere(
     broken = bytearray(path.read_bytes())
     broken[position + size - 2] ^= 4
     path.write_bytes(bytes(broken))
-    assert told_by_all(partition, capfd) == {("bad-crc", path.name, position, size, first, last, count)}
-    costs = next(row for row in rows(capfd, "recover", partition) if row["type"] == "result")["costs"]
+    assert told_by_all(cleaned, capfd) == {("bad-crc", path.name, position, size, first, last, count)}
+    costs = next(row for row in rows(capfd, "recover", cleaned) if row["type"] == "result")["costs"]
     assert costs["salvage"]["records"] == count
     assert costs["salvage"]["offsets"] == last - first + 1
 
 
 @pytest.mark.evidence("damage-offsets")
 def test_an_altered_offset_behind_damage_takes_no_offsets_with_it(
-    partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Foreign bytes before the last batch of a segment, which claims an offset beyond the next segment: nothing was lost there."""
-    partition = tmp_path / "metro-0"
-    shutil.copytree(partitions[0], partition)
-    path = sorted(partition.glob("*.log"))[1]
+    path = sorted(plain.glob("*.log"))[1]
     position, _ = list(batch_spans(path))[-1]
     data = bytearray(path.read_bytes())
     data[position] ^= 0x60
     data[position:position] = b"\x55" * 100
     path.write_bytes(bytes(data))
-    (answer,) = told_by_all(partition, capfd)
+    (answer,) = told_by_all(plain, capfd)
     assert answer == ("foreign-bytes", path.name, position, 100, None, None, 0)
-    assert [said[:2] for said in altered(rows(capfd, "verify", partition))] == [
+    assert [said[:2] for said in altered(rows(capfd, "verify", plain))] == [
         ("altered-base-offset", path.name)
     ]
-    costs = next(row for row in rows(capfd, "recover", partition) if row["type"] == "result")["costs"]
+    costs = next(row for row in rows(capfd, "recover", plain) if row["type"] == "result")["costs"]
     assert costs["salvage"]["records"] == 0
 
 
@@ -212,54 +218,48 @@ def removed_from(partition: Path, capfd: pytest.CaptureFixture[str]) -> list[Ans
 @pytest.mark.evidence("damage-offsets")
 @pytest.mark.parametrize("before", [1, 4])
 def test_an_offset_that_is_too_high_does_not_move_the_range_of_damage_behind_it(
-    partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str], before: int
+    plain: Path, capfd: pytest.CaptureFixture[str], before: int
 ) -> None:
     """Directly in front of the damage, or a few batches before it."""
-    partition = tmp_path / "metro-0"
-    shutil.copytree(partitions[0], partition)
-    path = min(partition.glob("*.log"))
+    path = min(plain.glob("*.log"))
     spans = list(batch_spans(path))
     hurt, size = spans[15]
     put(path, (spans[15 - before][0] + 4, b"\x10"), (hurt + size - 3, b"\xee\xee\xee"))
-    (answer,) = told_by_all(partition, capfd)
+    (answer,) = told_by_all(plain, capfd)
     assert answer == ("bad-crc", path.name, hurt, size, 51, 54, 4)
-    (other,) = altered(rows(capfd, "verify", partition))
+    (other,) = altered(rows(capfd, "verify", plain))
     assert other[2] == spans[15 - before][0]
-    assert ("bad-crc", hurt, size, 51, 54, 4) in removed_from(partition, capfd)
+    assert ("bad-crc", hurt, size, 51, 54, 4) in removed_from(plain, capfd)
 
 
 @pytest.mark.evidence("damage-offsets")
 def test_the_only_batch_before_damage_is_altered_and_the_one_behind_it_is_not(
-    partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    cleaned: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing of the damaged headers is left."""
-    partition = tmp_path / "accounts-0"
-    shutil.copytree(partitions[1], partition)
-    path = sorted(partition.glob("*.log"))[1]
+    path = sorted(cleaned.glob("*.log"))[1]
     spans = list(batch_spans(path))
     hurt, end = spans[1][0], spans[4][0]
     put(path, (2, b"\x01"), (hurt, b"\x55" * (end - hurt)))
     first = int.from_bytes(path.read_bytes()[end : end + 8], "big")
-    assert told_by_all(partition, capfd) == {
+    assert told_by_all(cleaned, capfd) == {
         ("foreign-bytes", path.name, hurt, end - hurt, 66, first - 1, None)
     }
-    assert [said[2:6] for said in altered(rows(capfd, "verify", partition))] == [(0, 8, 60, 65)]
+    assert [said[2:6] for said in altered(rows(capfd, "verify", cleaned))] == [(0, 8, 60, 65)]
 
 
 @pytest.mark.evidence("damage-offsets")
 def test_offsets_that_the_segment_cannot_hold_prove_no_other_batch_wrong(
-    partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    cleaned: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A batch between two that claim offsets beyond the next segment would fit between these, too, with one bit flipped."""
-    partition = tmp_path / "accounts-0"
-    shutil.copytree(partitions[1], partition)
-    path = min(partition.glob("*.log"))
+    path = min(cleaned.glob("*.log"))
     spans = list(batch_spans(path))
     data = path.read_bytes()
     one, other = spans[4][0], spans[6][0]
     put(path, (0, b"\x55" * one), (one + 7, bytes([data[one + 7] ^ 64])), (other + 6, b"\x01"))
-    told_by_all(partition, capfd)
-    assert [said[2:6] for said in sorted(altered(rows(capfd, "verify", partition)))] == [
+    told_by_all(cleaned, capfd)
+    assert [said[2:6] for said in sorted(altered(rows(capfd, "verify", cleaned)))] == [
         (one, 8, 30, 35),
         (other, 8, 48, 53),
     ]
@@ -267,44 +267,40 @@ def test_offsets_that_the_segment_cannot_hold_prove_no_other_batch_wrong(
 
 @pytest.mark.evidence("damage-offsets")
 def test_a_batch_whose_offset_was_zeroed_with_what_lies_before_it_keeps_its_place(
-    partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A hole of zeros ends in its header. It claims offset 0, which is lost at the beginning of the log as well, and is none of those."""
-    partition = tmp_path / "metro-0"
-    shutil.copytree(partitions[0], partition)
-    path = min(partition.glob("*.log"))
+    path = min(plain.glob("*.log"))
     spans = list(batch_spans(path))
     zeroed, width = spans[15]
     hurt, size = spans[14]
     put(path, (spans[0][0] + 70, b"\x55" * 20), (hurt + size - 20, bytes(28)))
-    told = told_by_all(partition, capfd)
+    told = told_by_all(plain, capfd)
     assert ("bad-crc", path.name, hurt, size, 47, 50, 4) in told
-    assert [(*said[:3], said[4]) for said in altered(rows(capfd, "verify", partition))] == [
+    assert [(*said[:3], said[4]) for said in altered(rows(capfd, "verify", plain))] == [
         ("altered-base-offset", path.name, zeroed, 51)
     ]
-    assert removed_from(partition, capfd) == [
+    assert removed_from(plain, capfd) == [
         ("bad-crc", 0, spans[0][1], 0, 3, 4),
         ("bad-crc", hurt, size, 47, 50, 4),
     ]
     sound = path.read_bytes()[zeroed + 8 : zeroed + width]
-    assert run(["recover", "--apply", "--quiet", str(partition)]) == 0
+    assert run(["recover", "--apply", "--quiet", str(plain)]) == 0
     assert (51).to_bytes(8, "big") + sound in path.read_bytes()
 
 
 @pytest.mark.evidence("damage-offsets")
 def test_a_batch_that_is_given_up_beside_damage_counts_for_what_the_damage_has_not_taken(
-    partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    partition = tmp_path / "metro-0"
-    shutil.copytree(partitions[0], partition)
-    path = min(partition.glob("*.log"))
+    path = min(plain.glob("*.log"))
     spans = list(batch_spans(path))
     start, _size = spans[3]
     following, width = spans[4]
     data = path.read_bytes()
     path.write_bytes(data[:start] + b"\0\0\0" + bytes.fromhex("000000000c000014") + data[following + 8 :])
-    told_by_all(partition, capfd)
-    removed = removed_from(partition, capfd)
+    told_by_all(plain, capfd)
+    removed = removed_from(plain, capfd)
     assert removed == [
         ("zero-filled", start, 3, 12, 15, None),
         ("altered-base-offset", start + 3, width, 16, 19, None),
@@ -313,12 +309,10 @@ def test_a_batch_that_is_given_up_beside_damage_counts_for_what_the_damage_has_n
 
 @pytest.mark.evidence("damage-offsets")
 def test_a_dump_names_an_overlap_in_a_log_whose_batches_hold_fewer_records_than_offsets(
-    partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The records are as many as the offsets from the first to the last, by chance."""
-    partition = tmp_path / "metro-0"
-    shutil.copytree(partitions[0], partition)
-    path = max(partition.glob("*.log"))
+    path = max(plain.glob("*.log"))
     position, _ = list(batch_spans(path))[-1]
     data = path.read_bytes()
     put(path, (position + 7, bytes([data[position + 7] ^ 2])))
