@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, cast
 
 from kseg.segment import layout as L
 from kseg.segment.errors import CodecError
+from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -31,8 +32,20 @@ MAX_BODY_BYTES = 256 * 1024 * 1024
 
 Reader = Callable[[memoryview, int, int], memoryview]
 Writer = Callable[[bytes, int, int | None], bytes]
-Filler = Callable[[memoryview, memoryview], int]
-FILL_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Filler:
+    """What puts the content of the usual batches of a codec (`kernel.usual_blocks`) where it is to lie.
+
+    fill: takes a block and room for it, of room_bytes or more, and returns the size of the content. unreadable: what it raises; then,
+    and where it returns −1, `decompress` is to be asked about the batch, be it sound or not.
+    """
+
+    fill: Callable[[memoryview, memoryview], int]
+    unreadable: type[Exception]
+    room_bytes: int
+
 
 _MODULES = {
     L.GZIP: "kseg.segment.codecs.gzip_stream",
@@ -63,11 +76,7 @@ def reader_of(codec: int) -> Reader:
 
 
 def filler(codec: int) -> Filler | None:
-    """What puts the content of a usual block of this codec where it is to lie, None when nothing does.
-
-    It takes a block of a batch of magic 2 and room of FILL_BYTES or more, and returns the size of the content, or −1 of a block
-    that `decompress` is to be asked about, be it sound or not.
-    """
+    """That of a codec, None when it has none."""
     if codec not in _MODULES:
         return None
     if codec not in _fillers:

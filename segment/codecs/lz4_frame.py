@@ -19,17 +19,18 @@ where it is to lie, which saves two copies of each batch of a run.
 """
 
 import struct
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import lz4.block
 
+from kseg.segment import layout as L
 from kseg.segment.codecs.codec import Filler, beyond_limit, check_level
 from kseg.segment.errors import CodecError
+from kseg.segment.kernel.usual_blocks import usual_block_end
 
 _FRAME_MAGIC = 0x184D2204
 _STORED = 0x80000000
 _HEADER = struct.Struct("<IBBB")
-_HEADER_AND_SIZE = struct.Struct("<7sI")
 _SIZE = struct.Struct("<I")
 _END_MARK = bytes(4)
 _JAVA_FLG, _JAVA_BD, _JAVA_HC = 0x60, 0x40, 0x82
@@ -47,11 +48,11 @@ _BlockError = lz4.block.LZ4BlockError
 
 def decompress(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
     """The content of the first frame in `data`; see `codec.decompress`."""
-    end = _usual_end(data) if magic else 0
+    end = usual_block_end(data, L.LZ4) if magic else 0
     if not end:
         return _decompress_any(data, magic, limit_bytes)
     try:
-        content: bytes = _block_content(data[11:end], uncompressed_size=_WRITTEN_BLOCK)
+        content: bytes = _block_content(data[11:end], _WRITTEN_BLOCK)
     except _BlockError as error:
         raise CodecError("an lz4 block cannot be decoded") from error
     if len(content) > limit_bytes:
@@ -65,27 +66,8 @@ def filler() -> Filler | None:
         import cramjam
     except ImportError:
         return None
-    block_into, wrong = cramjam.lz4.decompress_block_into, cramjam.DecompressionError
-
-    def fill(data: memoryview, room: memoryview) -> int:
-        end = _usual_end(data)
-        try:
-            return block_into(data[11:end], room, _WRITTEN_BLOCK) if end else -1
-        except wrong:
-            return -1
-
-    return fill
-
-
-def _usual_end(data: memoryview) -> int:
-    """Where the one compressed block ends that stands in the usual batch behind the header that Java writes; 0 of every other."""
-    if len(data) < 15:
-        return 0
-    header, size = _HEADER_AND_SIZE.unpack_from(data)
-    end = 11 + size
-    if header != _JAVA_HEADER or not 0 < size <= _WRITTEN_BLOCK or end + 4 > len(data):
-        return 0
-    return 0 if _SIZE.unpack_from(data, end)[0] else end
+    fill = partial(cramjam.lz4.decompress_block_into, output_len=_WRITTEN_BLOCK)
+    return Filler(fill, cramjam.DecompressionError, _WRITTEN_BLOCK)
 
 
 def _decompress_any(data: memoryview, magic: int, limit_bytes: int) -> memoryview:

@@ -21,15 +21,16 @@ import struct
 
 import cramjam
 
-from kseg.segment.codecs.codec import beyond_limit
+from kseg.segment import layout as L
+from kseg.segment.codecs.codec import Filler, beyond_limit
 from kseg.segment.errors import CodecError
+from kseg.segment.kernel.usual_blocks import usual_block_end
 
 _MAGIC = b"\x82SNAPPY\x00"
 _HEADER = _MAGIC + struct.pack(">ii", 1, 1)
 _HEADER_BYTES = len(_HEADER)
 _HEADER_AS_LENGTH = struct.unpack(">i", _MAGIC[:4])[0]
 _LENGTH = struct.Struct(">i")
-_USUAL_START = struct.Struct(">16si")
 _MIN_VERSION = 1
 _MAX_BLOCK = 512 * 1024 * 1024  # xerial's default ceiling
 _WRITTEN_BLOCK = 32 * 1024
@@ -42,10 +43,8 @@ _content = cramjam.snappy.decompress_raw
 def decompress(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
     """The content of a xerial stream or of one raw block; see `codec.decompress`."""
     end = len(data)
-    if end > _USUAL_START.size:
-        header, length = _USUAL_START.unpack_from(data)
-        if header == _HEADER and length == end - _USUAL_START.size:  # the usual batch: one block
-            return _raw(data[_USUAL_START.size :], limit_bytes, limit_bytes)
+    if usual_block_end(data, L.SNAPPY):
+        return _raw(data[_HEADER_BYTES + _LENGTH.size :], limit_bytes, limit_bytes)
     if end < _HEADER_BYTES or data[:8] != _MAGIC:
         return _raw(data, limit_bytes, limit_bytes)
     pieces = []
@@ -68,6 +67,11 @@ def decompress(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
         pieces.append(piece)
         position += length
     return memoryview(b"".join(pieces))
+
+
+def filler() -> Filler:
+    """See `codec.filler`."""
+    return Filler(cramjam.snappy.decompress_raw_into, cramjam.DecompressionError, 2 * _WRITTEN_BLOCK)
 
 
 def _header_follows(data: memoryview, position: int) -> bool:

@@ -19,17 +19,15 @@ import threading
 import zstandard
 
 from kseg.segment import layout as L
-from kseg.segment.codecs.codec import beyond_limit, check_level
+from kseg.segment.codecs.codec import Filler, beyond_limit, check_level
 from kseg.segment.errors import CodecError
+from kseg.segment.kernel.usual_blocks import usual_block_end
 
 _FRAME_MAGIC = 0xFD2FB528
 _SKIPPABLE_MAGIC, _SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
 _WORD = struct.Struct("<I")
-_JAVA_START = struct.Struct("<IBBI")  # magic, descriptor, window, block header and one more byte
-_EMPTY_LAST_BLOCK = b"\x01\x00\x00"
 _LARGEST_BLOCK = 128 * 1024
 _LARGEST_WINDOW = (1 << 27) + 1
-_LARGEST_WINDOW_CODE = 0x88
 _JAVA_INPUT_PIECE = _LARGEST_BLOCK + 3
 _DICTIONARY_BYTES = (0, 1, 2, 4)
 _CONTENT_SIZE_BYTES = (0, 2, 4, 8)
@@ -50,28 +48,22 @@ _contexts = _Contexts()
 
 def decompress(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
     """The content of all frames; see `codec.decompress`."""
-    size_bytes = len(data)
-    if size_bytes >= 10 and magic >= L.MAGIC_V2:
-        frame_magic, descriptor, window, block = _JAVA_START.unpack_from(data)
-        # the usual batch: the header that Java writes and one block, compressed, that ends with the input or before
-        # an empty last one, which a flush before the end leaves
-        if (
-            frame_magic == _FRAME_MAGIC
-            and descriptor == 0
-            and window <= _LARGEST_WINDOW_CODE
-            and limit_bytes >= _LARGEST_BLOCK
-            and (
-                (block & 7 == _COMPRESSED << 1 | 1 and (block & 0xFFFFFF) >> 3 == size_bytes - 9)
-                or (
-                    block & 7 == _COMPRESSED << 1
-                    and (block & 0xFFFFFF) >> 3 == size_bytes - 12
-                    and data[-3:] == _EMPTY_LAST_BLOCK
-                )
-            )
-        ):
-            return memoryview(_frame_content(data, _LARGEST_BLOCK))
+    if magic >= L.MAGIC_V2 and limit_bytes >= _LARGEST_BLOCK and usual_block_end(data, L.ZSTD):
+        return memoryview(_frame_content(data, _LARGEST_BLOCK))
     _check_magic(magic)
     return _decompress_any(data, limit_bytes)
+
+
+def filler() -> Filler:
+    """See `codec.filler`. The library makes the content elsewhere, so it is copied."""
+
+    def fill(frame: memoryview, room: memoryview) -> int:
+        content = _contexts.reader.decompress(frame, _LARGEST_BLOCK)
+        size_bytes = len(content)
+        room[:size_bytes] = content
+        return size_bytes or -1
+
+    return Filler(fill, zstandard.ZstdError, _LARGEST_BLOCK)
 
 
 def _check_magic(magic: int) -> None:

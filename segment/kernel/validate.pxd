@@ -21,5 +21,5 @@ cdef int looks_compressed(const unsigned char* body, Py_ssize_t p, Py_ssize_t si
 @cython.locals(source=cython.p_const_uchar, table=cython.p_const_longlong, size_of_buf=cython.Py_ssize_t, start=cython.longlong, size=cython.longlong, attributes=cython.longlong, largest=cython.longlong, base=cython.longlong, last=cython.longlong, count=cython.longlong, width=cython.longlong, codec=cython.longlong, is_dense=cython.bint, is_before_gap=cython.bint)
 cpdef Py_ssize_t next_doubtful(const unsigned char[::1] buf, Py_ssize_t row, Py_ssize_t stop, const long long[::1] batches, Py_ssize_t capacity, bint opens_before_gaps) except -1
 
-@cython.locals(table=cython.p_const_longlong)
-cpdef int compressed_valid(const unsigned char[::1] body, const long long[::1] batches, Py_ssize_t capacity, Py_ssize_t row) except -1
+@cython.locals(source=cython.p_const_uchar, table=cython.p_const_longlong, size_of_body=cython.Py_ssize_t, at=cython.Py_ssize_t, begin=cython.longlong, end=cython.longlong)
+cpdef Py_ssize_t compressed_valid(const unsigned char[::1] body, const long long[::1] bounds, Py_ssize_t row, Py_ssize_t stop, const long long[::1] batches, Py_ssize_t capacity) except -1

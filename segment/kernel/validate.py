@@ -237,11 +237,26 @@ def next_doubtful(
     return row
 
 
-def compressed_valid(body: Readable, batches: Readable, capacity: int, row: int) -> int:
-    """Whether the records in `body`, what the compressed batch `row` holds, are sound."""
-    if capacity * 15 > len(batches) or row < 0 or row >= capacity:
+def compressed_valid(
+    body: Readable, bounds: Readable, row: int, stop: int, batches: Readable, capacity: int
+) -> int:
+    """The first of the rows from `row` on whose records are not sound; `stop` when all are. The first row's body lies in
+    body[bounds[0]:bounds[1]], that of the next in body[bounds[2]:bounds[3]]."""
+    if capacity * 15 > len(batches) or row < 0 or stop > capacity or 2 * (stop - row) > len(bounds):
         raise ValueError("the table of batches is too small")
+    source = buffer_access.bytes_in(body)
     table = buffer_access.cells_in(batches)
-    if table[2 * capacity + row] != 2 or table[6 * capacity + row] & 32:
-        return 0
-    return body_is_sound(buffer_access.bytes_in(body), 0, len(body), table, capacity, row)
+    size_of_body = len(body)
+    at = 0
+    while row < stop:
+        begin = bounds[at]
+        end = bounds[at + 1]
+        if not 0 <= begin <= end <= size_of_body:
+            raise ValueError("a body lies outside the buffer")
+        if table[2 * capacity + row] != 2 or table[6 * capacity + row] & 32:
+            break
+        if not body_is_sound(source, begin, end, table, capacity, row):
+            break
+        at = at + 2
+        row = row + 1
+    return row

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.codecs.codec import FILL_BYTES, decompress, filler
+from kseg.segment.codecs.codec import decompress, filler
 from kseg.segment.errors import CodecError
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel.usual_blocks import fill_bodies
 from kseg.segment.values import dataclass
 
 BODY_BYTES = 256 * 1024
@@ -52,42 +53,64 @@ class DecompressionBuffer:
             self._body = memoryview(bytearray(BODY_BYTES))
             self._bounds = memoryview(array("q", bytes(16 * MAX_BODIES)))
         room, bounds = self._body, self._bounds
-        begin, filled = first, 0
-        known_codec, fill = L.NONE, None
+        begin, filled, reached = first, 0, first
+        known_codec, known = L.NONE, filler(L.NONE)
         # as little as possible around each call of the library
         fields = (table.column(field)[first:stop].tolist() for field in (C.POSITION, C.SIZE, C.ATTRIBUTES))
         for row, (start, size, attributes) in enumerate(zip(*fields, strict=True), first):
-            packed = view[start + L.BATCH_HEADER : start + size]
+            if row < reached:
+                continue
             codec = attributes & L.CODEC_MASK
             if codec != known_codec:
-                known_codec, fill = codec, filler(codec) if limit_bytes >= FILL_BYTES else None
-            if row - begin == MAX_BODIES or (fill is not None and filled > BODY_BYTES - FILL_BYTES):
+                known_codec, known = codec, filler(codec)
+                if known is not None and limit_bytes < known.room_bytes:
+                    known = None
+            if row - begin == MAX_BODIES or (known is not None and filled > BODY_BYTES - known.room_bytes):
                 yield DecompressedRun(begin, row, room, bounds)
                 begin, filled = row, 0
+            at = 2 * (row - begin)
             if not codec:
-                at = 2 * (row - begin)
                 bounds[at] = bounds[at + 1] = filled
                 continue
-            put = -1 if fill is None else fill(packed, room[filled:])
-            if put < 0:
-                try:
-                    content = decompress(codec, L.MAGIC_V2, packed, limit_bytes)
-                except CodecError as error:
-                    if row > begin:
-                        yield DecompressedRun(begin, row, room, bounds)
-                    begin, filled = row + 1, 0
-                    yield DecompressedRun(row, begin, memoryview(b""), bounds, str(error))
+            if known is not None:
+                reached = fill_bodies(
+                    view,
+                    view,
+                    row,
+                    stop,
+                    table.cells,
+                    table.capacity,
+                    known.fill,
+                    known.unreadable,
+                    known.room_bytes,
+                    room,
+                    bounds,
+                    begin,
+                    filled,
+                )
+                if reached > row:
+                    filled = bounds[2 * (reached - begin) - 1]
                     continue
-                put = len(content)
-                if filled + put > BODY_BYTES:
-                    if row > begin:
-                        yield DecompressedRun(begin, row, room, bounds)
-                    begin, filled = row, 0
-                    if put > BODY_BYTES:
-                        begin = row + 1
-                        yield DecompressedRun(row, begin, content, memoryview(array("q", (0, put))))
-                        continue
-                room[filled : filled + put] = content
+            try:
+                content = decompress(
+                    codec, L.MAGIC_V2, view[start + L.BATCH_HEADER : start + size], limit_bytes
+                )
+            except CodecError as error:
+                if row > begin:
+                    yield DecompressedRun(begin, row, room, bounds)
+                begin, filled = row + 1, 0
+                yield DecompressedRun(row, begin, memoryview(b""), bounds, str(error))
+                continue
+            put = len(content)
+            if filled + put > BODY_BYTES:
+                if row > begin:
+                    yield DecompressedRun(begin, row, room, bounds)
+                begin, filled = row, 0
+                if put > BODY_BYTES:
+                    begin = row + 1
+                    yield DecompressedRun(row, begin, content, memoryview(array("q", (0, put))))
+                    continue
+            room[filled : filled + put] = content
             at = 2 * (row - begin)
             bounds[at] = filled
             bounds[at + 1] = filled = filled + put

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from array import array
 from collections.abc import Sequence
 
 import lz4.frame
@@ -10,11 +11,17 @@ import pytest
 
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.codecs.codec import FILL_BYTES, MAX_BODY_BYTES, compress, decompress, filler
+from kseg.segment.codecs.codec import MAX_BODY_BYTES, compress, decompress, filler
 from kseg.segment.errors import CodecError
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel.usual_blocks import fill_bodies, usual_block_end
 from kseg.segment.scanning.decompressed_runs import BODY_BYTES, MAX_BODIES, DecompressionBuffer
+from tests.support import interpreted_kernels
 from tests.support.raw_batches import gzip, sealed
+
+FILL_BYTES = 64 * 1024
+BLOCK_BEGINS = {L.LZ4: 11, L.SNAPPY: 20, L.ZSTD: 0}
+SLOW = interpreted_kernels.kernels()["usual_blocks"]
 
 
 def file_of(bodies: Sequence[bytes], codecs: Sequence[int]) -> tuple[Columns, memoryview]:
@@ -102,10 +109,12 @@ def test_runs_hold_what_each_block_yields_by_itself(seed: int, limit_bytes: int)
     rng = random.Random(seed)
     bodies, codecs = [], []
     expected: list[bytes | None] = []
+    codec = L.LZ4
     for _ in range(rng.choice((5, 60, 700))):
         size = rng.choice((0, 1, 90, 2999, 3001, FILL_BYTES - 1, FILL_BYTES, FILL_BYTES + 1, 200_000))
         content = rng.randbytes(20) * (size // 20) if rng.random() < 0.9 else rng.randbytes(size)
-        codec = rng.choice((L.LZ4, L.LZ4, L.LZ4, L.LZ4, L.GZIP, L.SNAPPY, L.ZSTD, 6))
+        if rng.random() < 0.4:
+            codec = rng.choice((L.LZ4, L.LZ4, L.GZIP, L.SNAPPY, L.SNAPPY, L.ZSTD, L.ZSTD, 6))
         block = rng.randbytes(size) if codec == 6 else block_of(codec, content, rng)
         bodies.append(block)
         codecs.append(codec)
@@ -118,20 +127,69 @@ def test_runs_hold_what_each_block_yields_by_itself(seed: int, limit_bytes: int)
     assert 0 < max(sizes) <= MAX_BODIES
 
 
-def test_both_readers_of_lz4_blocks_say_the_same_of_hurt_ones() -> None:
-    rng, room = random.Random(7), memoryview(bytearray(FILL_BYTES + 10))
-    fill, agreed = filler(L.LZ4), 0
-    assert fill is not None
+@pytest.mark.parametrize("codec", BLOCK_BEGINS)
+def test_both_readers_of_a_codec_say_the_same_of_hurt_blocks(codec: int) -> None:
+    known, rng = filler(codec), random.Random(7)
+    assert known is not None
+    begin, agreed = BLOCK_BEGINS[codec], 0
+    room = memoryview(bytearray(known.room_bytes + 10))
     for _ in range(3000):
-        block = bytearray(
-            compress(L.LZ4, L.MAGIC_V2, rng.randbytes(rng.randint(1, 30)) * rng.randint(1, 2500))
+        body = bytearray(
+            compress(codec, L.MAGIC_V2, rng.randbytes(rng.randint(1, 30)) * rng.randint(1, 1000))
         )
         for _ in range(rng.randint(0, 3)):
-            block[rng.randrange(11, len(block))] = rng.randrange(256)
+            body[rng.randrange(min(begin, len(body) - 1), len(body))] = rng.randrange(256)
+        end = usual_block_end(body, codec)
+        if not end:
+            continue
         room[:] = bytes(len(room))
-        size = fill(memoryview(block), room[:FILL_BYTES])
-        assert not any(room[FILL_BYTES:])
+        try:
+            size = known.fill(memoryview(body)[begin:end], room[: known.room_bytes])
+        except known.unreadable:
+            size = -1
+        assert not any(room[known.room_bytes :])
         if size >= 0:
-            assert room[:size] == decompress(L.LZ4, L.MAGIC_V2, block, MAX_BODY_BYTES)
+            assert room[:size] == decompress(codec, L.MAGIC_V2, body, MAX_BODY_BYTES)
             agreed += 1
     assert 500 < agreed < 2900
+
+
+@pytest.mark.parametrize("codec", [L.GZIP, *BLOCK_BEGINS])
+def test_only_a_whole_usual_batch_has_a_block(codec: int) -> None:
+    rng, usual = random.Random(codec), 0
+    for _ in range(1000):
+        body = bytearray(block_of(codec, rng.randbytes(rng.randint(0, 40)) * rng.randint(1, 40), rng))
+        for _ in range(rng.randint(0, 2) if body else 0):
+            body[rng.randrange(min(30, len(body)))] = rng.randrange(256)
+        end = usual_block_end(body, codec)
+        assert end == SLOW.usual_block_end(body, codec)
+        assert not end or not usual_block_end(body[: end - 1], codec)
+        usual += end > 0
+    assert 200 < usual < 900 or (codec == L.GZIP and not usual)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"row": 2, "stop": 2}, {"row": -1}, {"stop": 3}, {"capacity": 3}, {"row": 0, "first": 1}]
+)
+def test_rows_that_are_not_in_the_table_are_refused(wrong: dict[str, int]) -> None:
+    table, view = file_of([compress(L.LZ4, L.MAGIC_V2, b"abc")] * 2, [L.LZ4, L.LZ4])
+    room, known = memoryview(bytearray(BODY_BYTES)), filler(L.LZ4)
+    assert known is not None
+    place = {"row": 0, "stop": 2, "capacity": table.capacity, "first": 0} | wrong
+    for kernel in (fill_bodies, SLOW.fill_bodies):
+        with pytest.raises(ValueError, match="too small"):
+            kernel(
+                view,
+                view,
+                place["row"],
+                place["stop"],
+                table.cells,
+                place["capacity"],
+                known.fill,
+                known.unreadable,
+                known.room_bytes,
+                room,
+                memoryview(array("q", bytes(64))),
+                place["first"],
+                0,
+            )
