@@ -32,6 +32,18 @@ HELD = {  # what holds bytes that cannot be freed
     "unreadable": "partitions that cannot be read",
     "refused": "partitions that need `kseg recover` first",
 }
+KEPT = {  # by the rule of a segment that stays
+    "no-limit": "without a limit",
+    "retention.ms": "younger than retention.ms",
+    "retention.bytes": "within retention.bytes",
+    "future-timestamp": "with timestamps in the future, which retention.ms never reaches",
+    "order": "behind a segment that stays",
+    "high-watermark": "above the high watermark",
+    "cleanup.policy": "whose cleanup.policy does not delete",
+    "active": "active",
+    "log-start-offset": "above the log start offset",
+    "free": "that --free does not need",
+}
 _SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes")
 
 
@@ -171,6 +183,23 @@ class RetainReport(ChangeReport):
         super().__init__(retain_words)
         self._due = self._applied = 0
         self._segments = self._bytes_freed = self._files_purged = self._bytes_purged = self._taken_back = 0
+        self._kept: dict[str, tuple[int, int]] = {}  # by rule: segments, bytes
+
+    def row(self, values: Values) -> None:
+        if values.get("type") == "segment" and values["verdict"] == "keep" and values["rule"] in KEPT:
+            segments, size_bytes = self._kept.get(values["rule"], (0, 0))
+            self._kept[values["rule"]] = segments + 1, size_bytes + values["bytes"]
+        super().row(values)
+
+    def totals(self) -> Iterator[str]:
+        """What stays, and why."""
+        most_first = sorted(self._kept.items(), key=lambda item: -item[1][1])
+        kept = (
+            f"{counted(segments, 'segment')} of {size_words(size_bytes)} {KEPT[rule]}"
+            for rule, (segments, size_bytes) in most_first
+        )
+        if words := ", ".join(kept):
+            yield f"what stays: {words}"
 
     def is_answer(self, values: Values) -> bool:
         return values.get("type") in ("what_if", "free", "free_topic")

@@ -17,13 +17,14 @@ from kseg.segment.values import dataclass
 DELETE, KEEP = "delete", "keep"
 
 # what keeps a segment, besides the limits
-HIGH_WATERMARK, ACTIVE, FUTURE, ORDER, NO_LIMIT, POLICY = (
+HIGH_WATERMARK, ACTIVE, FUTURE, ORDER, NO_LIMIT, POLICY, MARKED_ONLY = (
     "high-watermark",
     "active",
     "future-timestamp",
     "order",
     "no-limit",
     "cleanup.policy",
+    "marked-only",
 )
 
 
@@ -77,7 +78,12 @@ def verdicts(
     first: Verdict | None = None
     for index in range(deleted_count, len(log_to_retain.candidates)):
         kept = _KeptSegment(log_to_retain, limits, index, excess, first, deleted_count)
-        verdict = kept.verdict(timestamp_of) if options.cuts is None else kept.not_freed()
+        if options.only_marked:
+            verdict = Verdict(
+                KEEP, MARKED_ONLY, "only files that are already marked for deletion are concerned"
+            )
+        else:
+            verdict = kept.verdict(timestamp_of) if options.cuts is None else kept.not_freed()
         first = first or verdict
         yield verdict
 

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
+from kseg.cli.text.amounts import size_words
+from kseg.cli.text.retain import KEPT
 
 Unchanged = Callable[[Path], AbstractContextManager[None]]
 NAMES = ("metro-none-0", "metro-lz4-0")
@@ -223,3 +225,46 @@ def test_a_limit_that_is_off_was_given_all_the_same(
     assert run(["retain", "--json", "--cleanup-policy", "delete", *given, str(log_dir / "metro-none-0")]) == 0
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert {row["reason"] for row in rows if row["type"] == "segment"} == {reason}
+
+
+@pytest.mark.parametrize(
+    ("options", "rules"),
+    [
+        ((), {"no-limit", "cleanup.policy"}),
+        (("--retention-ms", "20s", "--now", str(LAST_MS)), {"retention.ms", "future-timestamp"}),
+        (("--retention-bytes", "3000"), {"retention.bytes", "order"}),
+        (("--free", "30KiB"), {"free", "active"}),
+    ],
+)
+def test_what_stays_is_counted_by_reason(
+    options: tuple[str, ...],
+    rules: set[str],
+    capture_small: Path,
+    unchanged: Unchanged,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    _, rows = json_run(*options, capture_small / "data", capfd=capfd)
+    kept: dict[str, list[int]] = {}
+    for row in rows:
+        if row["type"] == "segment" and row["verdict"] == "keep":
+            kept.setdefault(row["rule"], []).append(row["bytes"])
+    assert rules <= kept.keys()
+    with unchanged(capture_small):
+        run(["retain", *options, str(capture_small / "data")])
+    (line,) = [line for line in capfd.readouterr().out.splitlines() if line.startswith("what stays: ")]
+    expected = {
+        f"{len(sizes)} segment{'s' * (len(sizes) > 1)} of {size_words(sum(sizes))} {KEPT[rule]}"
+        for rule, sizes in kept.items()
+    }
+    assert set(line.removeprefix("what stays: ").split(", ")) == {
+        part for words in expected for part in words.split(", ")
+    }
+
+
+def test_a_purge_alone_says_nothing_of_policies(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    _, rows = json_run("--purge", log_dir, capfd=capfd)
+    segments = [row for row in rows if row["type"] == "segment"]
+    assert {(row["verdict"], row["rule"]) for row in segments} == {("keep", "marked-only")}
+    assert "cleanup.policy" not in segments[0]["reason"]
+    run(["retain", "--purge", str(log_dir)])
+    assert "what stays" not in capfd.readouterr().out
