@@ -28,9 +28,9 @@ class Policy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSettings:
-    """The settings of a broker that its log loading depends on, under the names of the command's options.
+    """The broker settings that log loading depends on, under the names of the command's options.
 
-    now_ms: the clock that producers expire by.
+    now_ms: the time by which producers expire.
     """
 
     now_ms: int
@@ -43,9 +43,9 @@ class LoadSettings:
 class BrokerState:
     """What a broker knows of a partition before it opens it (Kafka: LogManager.loadLog; fact sheet §6.1).
 
-    is_clean: the clean-shutdown marker was there. recovery_point, log_start_offset: from the checkpoints, 0 when they have no entry; first_dirty_offset: likewise, the cleaner's. high_watermark: from its checkpoint, None when it
-    says nothing (the log end stands in). log_dir: the data directory they are of, None when it is not known or not to
-    be asked.
+    is_clean: the clean-shutdown marker existed. recovery_point, log_start_offset, first_dirty_offset: from the checkpoints, 0
+    when they have no entry. high_watermark: from its checkpoint, None without an entry (the log end is used instead). log_dir:
+    the data directory of these values, None when it is unknown or is not to be read.
     """
 
     is_clean: bool = False
@@ -56,18 +56,21 @@ class BrokerState:
     log_dir: str | None = None
 
     def safe_point(self, end_offset: int) -> int:
-        """What the next load of a log that ends there may skip: all after a clean shutdown, else what was known to be on
-        the disk."""
+        """The recovery point of the next load of a log that ends at this offset: the log end after a clean shutdown, otherwise
+        only what was known to be on disk.
+        """
         return end_offset if self.is_clean else min(self.recovery_point, end_offset)
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """Bytes that leave a log. file: the name as found; position, length: in it. first_offset, last_offset: of the
-    offsets that are lost with them as far as one can know (both None: none, or it is unknown). cause: id of the
-    finding. batches: how many valid batches are among them (a broker throws those away, salvage does only when
-    another holds the same offsets). records: that a consumer would have seen and that no other bytes hold, by the headers
-    (control records are none); None when it is unknown."""
+    """Bytes that leave a log.
+
+    file: the original name; position, length: in it. first_offset, last_offset: of the offsets that are lost with them as far as
+    known (both None: none, or unknown). cause: id of the finding. batches: how many valid batches are among them (a broker
+    discards those; salvage does so only when another batch has the same offsets). records: that a consumer would have received
+    and that no other bytes contain, by the headers (control records do not count); None when unknown.
+    """
 
     file: str
     position: int
@@ -81,7 +84,8 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class LoadFailure:
-    """A broker's load of this directory fails with an exception. kafka_exception: simple name of the Java class. sentence: why."""
+    """A broker's load of this directory fails with an exception. kafka_exception: simple name of the Java class. sentence: the
+    reason."""
 
     kafka_exception: str
     sentence: str
@@ -91,16 +95,15 @@ class LoadFailure:
 class Repair:
     """The result of a policy.
 
-    image: the files as they would be. why: a reason for every name that differs from what was found. findings: what
-    is wrong, in the order met. removed: bytes that leave the logs, in offset order. last_stable_offset: with the log
-    end as high watermark. recovery_point: what may be skipped by the next load. doubt: why the partition would still
-    not be sound afterwards (a broker's load would fail on it, records cannot be read), empty when it would.
-    misplaced: why a broker would not serve it from here although its log is sound, empty when it would.
-    left: what the policy leaves damaged because a broker does not look at it, empty when nothing.
-    is_in_order: every byte of the logs was checked, all of it valid batches whose offsets increase and whose leader
-    epochs never decrease. unread: batches of its logs that consumers do not get whole. kept: ranges of the offsets that stay, in order, where they are known. bytes_scanned: of the logs of the
-    segments that policy kafka recovers. load_failure: set when policy kafka has no result because the broker would throw; then image is the directory as found and the offsets
-    are 0.
+    image: the files as they would be. why: a reason for every name that differs from the original. findings: what is wrong, in
+    the order met. removed: bytes that leave the logs, in offset order. last_stable_offset: with the log end as high watermark.
+    recovery_point: below it the next load may skip. doubt: why the partition would still be unsound afterwards (a broker's load
+    would fail on it, records cannot be read); empty when it would be sound. misplaced: why a broker would not serve it from here
+    although its log is sound; empty when it would. left: what the policy leaves damaged because a broker does not look at it;
+    empty when nothing. is_in_order: every byte of the logs was checked, all of it valid batches whose offsets increase and whose
+    leader epochs never decrease. unread: batches of its logs that consumers do not receive in full. kept: ranges of the offsets
+    that stay, in order, if known. bytes_scanned: of the logs of the segments that policy kafka recovers. load_failure: set when
+    policy kafka has no result because the broker would throw; then image is the directory as found and the offsets are 0.
     """
 
     image: DirectoryImage
@@ -127,7 +130,9 @@ class Repair:
         findings: tuple[Finding, ...] = (),
         load_failure: LoadFailure | None = None,
     ) -> Self:
-        """No log came of it: the directory as found. load_failure: what the broker would throw, if it is that."""
+        """A repair that produces no log: the directory as found. load_failure: what the broker would throw, if that is the
+        reason.
+        """
         return cls(
             image=image,
             log_start_offset=0,
@@ -140,5 +145,5 @@ class Repair:
 
     @property
     def bytes_lost(self) -> int:
-        """Without preallocated zeros."""
+        """Bytes removed, without preallocated zeros."""
         return sum(removed.length for removed in self.removed if removed.cause != PREALLOCATED)

@@ -1,4 +1,4 @@
-"""The events of a `verify` run, followed by what a broker of each node would do at its start: one `broker-start` row per node."""
+"""The events of a `verify` run, followed by one `broker-start` row per node: what a broker of that node would do at startup."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,15 +10,15 @@ from kseg.recovery.broker_start.partition_start import PartitionStart
 from kseg.recovery.broker_start.start_check import TargetStart
 from kseg.segment.storage import places
 
-# (directory of the metadata log, the offset at which a broker ends it, partition directories) → those that become stray then, None
-# where that is not this node's to say: another voter of the quorum may have what it has lost.
+# (directory of the metadata log, the offset to which a broker truncates it, partition directories) → those that become stray then. None
+# where this node alone cannot tell: another voter of the quorum may still have what it has lost.
 StraysAfterCut = Callable[[str, int, Sequence[str]], Sequence[str] | None]
 
 WHOLE, CUT, UNKNOWN = "whole", "cut", "unknown"
 
 
 class StartForecast:
-    """Collects the rows of all targets. A partition that loads without changes costs only its name."""
+    """Collects the rows of all targets. Of a partition that loads unchanged only the name is kept."""
 
     def __init__(self, strays_after_cut: StraysAfterCut) -> None:
         self._directories: dict[str, LoadedDirectory] = {}
@@ -26,15 +26,18 @@ class StartForecast:
         self._strays_after_cut = strays_after_cut
 
     def add_metadata(self, certain: Iterable[str], missing: Iterable[str]) -> None:
-        """Add what the metadata log says. certain: paths of data directories for which it is complete. missing: partition directories that it
-        expects and that are not there."""
+        """Add what the metadata log says.
+
+        certain: paths of the data directories for which it is complete. missing: partition directories that it expects and that
+        do not exist.
+        """
         self._certain = frozenset(certain)
         for path in missing:
             around, name = self._directory_around(path), os.path.basename(path)
             (around.obstructed if places.lexists(path) else around.missing).append(name)
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
-        """The events as they are, and the rows of the nodes behind them."""
+        """Pass the events on, followed by one row per node."""
         for event in events:
             if isinstance(event, Row) and isinstance(event.result, TargetStart):
                 self._take(event.result)
@@ -45,7 +48,7 @@ class StartForecast:
             yield Row(node_start(node, self._metadata(node)).as_row())
 
     def _metadata(self, node: Sequence[LoadedDirectory]) -> str:
-        """What is known of the metadata log when logs are loaded; takes note of those that become stray behind its cut."""
+        """What is known of the metadata log when logs are loaded. Records the partitions that become stray once it is truncated."""
         if all(each.path in self._certain for each in node if each.start is not None and each.is_loaded):
             return WHOLE
         for each in node:
@@ -82,18 +85,19 @@ class StartForecast:
 
 
 def _has_something_to_say(directory: LoadedDirectory) -> bool:
-    """Of partitions without their data directory only what happens to them is known."""
+    """For partitions without a known data directory, only those that a load changes are reported."""
     return directory.start is not None or bool(directory.noteworthy or directory.bytes_to_scan)
 
 
 def _is_within(directory: LoadedDirectory, directories: Sequence[LoadedDirectory]) -> bool:
-    """Whether it lies in another data directory, so that log.dirs does not name it."""
+    """Whether it is a subdirectory of another data directory, so that log.dirs does not name it."""
     around = os.path.dirname(directory.path)
     return any(each.path == around and each.start is not None for each in directories)
 
 
 def _nodes(directories: Sequence[LoadedDirectory]) -> list[list[LoadedDirectory]]:
-    """The data directories of each node (see `node_start`); partitions whose data directory was not looked at stand alone."""
+    """The data directories of each node (see `node_start`). Partitions whose data directory was not checked form a node of their
+    own."""
     whole = [each for each in directories if each.start is not None and not _is_within(each, directories)]
     if not any(each.start and each.start.is_directory for each in whole):
         whole = []

@@ -1,12 +1,13 @@
-"""What in a data directory's own files stops or degrades a broker's start: identity, lock, checkpoints, names, free space.
+"""The files of a data directory itself that stop or degrade a broker's start: identity, lock, checkpoints, names, free space.
 
 In the order in which a broker checks them (Kafka: KafkaRaftServer.initializeLogDirs, LogManager, ReplicaManager):
 
-1. meta.properties. If it cannot be parsed the directory goes offline, or, if it has the metadata log, the process exits; if it is
-   missing or incomplete, the process exits.
+1. meta.properties. If it cannot be parsed the directory goes offline, or, if it contains the metadata log, the process exits; if
+   it is missing or incomplete, the process exits.
 2. bootstrap.checkpoint, the lock, the names of subdirectories: each of them can end the process.
 3. The offset checkpoints. A file that is not a CheckpointFile takes the directory offline; a number that cannot be parsed raises
-   another exception, and recovery points and log starts count as 0. High watermarks are read when the first partition of the directory is served.
+   another exception, and recovery points and log starts count as 0. High watermarks are read when the first partition of the
+   directory is served.
 """
 
 import os
@@ -39,15 +40,15 @@ _BOOTSTRAP = NAME_BY_ROLE[Role.BOOTSTRAP_SNAPSHOT]
 _KNOWN_DIRECTORIES = (
     REMOTE_INDEX_CACHE,
     NAME_BY_ROLE[Role.CLEAN_SHUTDOWN],
-)  # the marker: deleted before names are read
+)  # the marker: a broker deletes it before it lists the names
 _META_PROPERTIES = NAME_BY_ROLE[Role.META_PROPERTIES]
 _LEAST_FREE_BYTES = 4096  # a page of an index, a block of the metadata log
-_READ_AS_EMPTY = (Role.RECOVERY_POINTS, Role.LOG_START_OFFSETS)  # where a number cannot be parsed
+_READ_AS_EMPTY = (Role.RECOVERY_POINTS, Role.LOG_START_OFFSETS)  # if a number cannot be parsed
 
 
 @dataclass(frozen=True, slots=True)
 class Thrown:
-    """exception: the simple name of the Java class. message: as the broker logs it, where Kafka has written the sentence."""
+    """exception: the simple name of the Java class. message: as the broker logs it, if the sentence is Kafka's own."""
 
     exception: str
     message: str
@@ -55,12 +56,16 @@ class Thrown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirStart:
-    """path: as shown to the user. identity_problem: why meta.properties cannot be used; empty when it can, or is missing (then has_identity
-    is False). metadata_log: whether it lies in this directory. prevents: what ends the process before a log is loaded; bad_names:
-    while logs are loaded. is_directory: False for a file in its place. swallowed: data directories in it that are named like partitions:
-    they are loaded as such, empty, and set aside. removed: directories that were marked for deletion. offline: what takes the directory offline. watermarks: likewise, but only where the directory serves a
-    partition. unserved: why no partition in it is served. is_full: whether not even an
-    index page can be had; how much is free would differ from run to run."""
+    """What the files of one data directory do to the start.
+
+    path: as shown to the user. identity_problem: why meta.properties cannot be used; empty when it can, or is missing (then
+    has_identity is False). metadata_log: whether it is in this directory. prevents: what ends the process before a log is loaded;
+    bad_names: what ends it while logs are loaded. is_directory: False if a file has its name. swallowed: data directories inside
+    it that are named like partitions; they are loaded as empty partitions and become stray. removed: directories that were marked
+    for deletion. offline: what takes the directory offline. watermarks: likewise, but only if the directory serves a partition.
+    unserved: why no partition in it is served. is_full: whether there is no room even for an index page; the free space itself
+    would differ between runs.
+    """
 
     path: str
     has_identity: bool = True
@@ -82,7 +87,7 @@ class LogDirStart:
 
     @property
     def identity(self) -> tuple[str | None, int | None] | None:
-        """Cluster and node; None where the directory has neither."""
+        """Cluster id and node id; None if the directory has neither."""
         known = self.cluster_id, self.node_id
         return None if known == (None, None) else known
 
@@ -99,13 +104,15 @@ class LogDirStart:
 
 
 def file_in_place(path: str) -> LogDirStart:
-    """A plain file where a data directory should be."""
+    """The result for a plain file with the name of a data directory."""
     return LogDirStart(path=path, is_directory=False, identity_problem="Not a directory")
 
 
 def log_dir_start(directory: LogDirectory, errors: Sequence[Finding]) -> LogDirStart | None:
-    """What a data directory does to a broker's start; None for a mere collection of partitions. errors: what a check has found wrong
-    with its files."""
+    """What a data directory does to a broker's start; None for a plain collection of partitions.
+
+    errors: what a check has found wrong with its files.
+    """
     if not any(is_of_log_directory(entry.name.name) for entry in directory.entries):
         return None
     path = directory.path
@@ -148,7 +155,7 @@ def _identity(directory: LogDirectory) -> dict[str, Any]:
 
 def _prevents(directory: LogDirectory, errors: Sequence[Finding]) -> Iterator[Thrown]:
     for error in errors:
-        # the reader of this file asks for no checksum, but for a first batch
+        # a broker reads this file without verifying checksums, but it needs a first batch
         if os.path.basename(error.path) == _BOOTSTRAP and error.position == 0 and error.id != "bad-crc":
             message = (
                 "No FeatureLevelRecord for metadata.version was found in the bootstrap metadata from the binary bootstrap "
@@ -181,7 +188,7 @@ def _is_marked(child: SubDirectory) -> bool:
 
 
 def _checkpoint_fault(directory: LogDirectory, role: Role) -> Thrown | None:
-    """What reading an offset checkpoint throws, where that matters."""
+    """The exception that reading an offset checkpoint throws, if it affects the start."""
     path = os.path.join(directory.path, NAME_BY_ROLE[role])
     if not places.lexists(path):
         return None
@@ -200,7 +207,7 @@ def _checkpoint_fault(directory: LogDirectory, role: Role) -> Thrown | None:
 
 
 def _exception_of(data: bytes) -> str:
-    """Most faults are an IOException that Kafka wraps; the numbers of an entry are parsed without a net."""
+    """Most faults are an IOException that Kafka wraps; the numbers of an entry are parsed without a try block."""
     try:
         lines = read_lines(data)
     except FormatError:

@@ -23,7 +23,7 @@ UNCHECKED_IO = "UncheckedIOException"
 def with_quorum_files(
     start: PartitionStart, directory: PartitionDirectory, damaged: Collection[str]
 ) -> PartitionStart:
-    """What becomes of the metadata log with the files beside it. damaged: paths of files with an error in them."""
+    """The start of the metadata log, with the files beside it taken into account. damaged: paths of files with an error in them."""
     if start.exception is not None:
         return start
     quorum_state = directory.entry(Role.QUORUM_STATE)
@@ -50,7 +50,7 @@ def with_quorum_files(
 
 
 def newest_snapshot(directory: PartitionDirectory) -> Entry | None:
-    """The one with the greatest epoch and end offset."""
+    """The snapshot with the greatest epoch, and among those with the greatest end offset."""
     found = [
         entry
         for entry in directory.entries

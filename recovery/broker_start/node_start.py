@@ -7,9 +7,9 @@ What ends a start, in the order in which a broker reaches it (Kafka 4.3: KafkaRa
 3. during log loading: a directory that is not a partition, a load that fails with anything but an IOException, a partition twice;
 4. all data directories, or the one with the metadata log, are offline.
 
-No log is loaded before 3, so nothing is reported about partitions then. Data directories belong to one node if their meta.properties
-say so. A directory with another identity and without a metadata log cannot be a complete KRaft node: next to one node it counts as
-part of it.
+No log is loaded before step 3, so an earlier failure leaves the partitions unreported. Data directories belong to one node if their
+meta.properties say so. A directory with another identity and without a metadata log cannot be a complete KRaft node: if the run has
+exactly one node, it counts as part of that.
 """
 
 import os
@@ -25,9 +25,10 @@ STARTS = "starts"
 WITH_OFFLINE_DIRS = "starts-with-offline-log-dirs"
 DOES_NOT_START = "does-not-start"
 
-# Of a broker's log loading (4.3.1, two recovery threads for a data directory): for each log, read or not, and for what is read of them. The
-# first of each: on a machine with nothing else to do, the logs in its memory; the second: on a busy one, from a disk that turns. Eleven
-# starts, from 4 logs of 512 MiB to 2,000 of 16 KiB, batches of 170 bytes to 64 KiB, warm and cold, lay between the two sums.
+# The time of a broker's log loading (4.3.1, two recovery threads per data directory): per log, whether it is recovered or not, and per
+# byte and batch that recovery reads. The first of each pair: an idle machine with the logs in the page cache; the second: a busy machine
+# with a rotating disk. Eleven measured starts, from 4 logs of 512 MiB to 2,000 of 16 KiB, batches of 170 bytes to 64 KiB, warm and cold,
+# took a time between the two sums.
 SCAN_BYTES_PER_S, SCAN_BYTES_PER_S_SLOW = 1_900_000_000, 150_000_000
 SECONDS_A_BATCH, SECONDS_A_BATCH_SLOW = 1.4e-6, 4.5e-6
 SECONDS_A_LOG, SECONDS_A_LOG_SLOW = 0.005, 0.030
@@ -35,9 +36,11 @@ SECONDS_A_LOG, SECONDS_A_LOG_SLOW = 0.005, 0.030
 
 @dataclass(slots=True)
 class LoadedDirectory:
-    """The partitions of one data directory. live: names of those that are served from it; noteworthy: those with more to say than that
-    they are loaded as they lie; missing: that the metadata log places here and that are not there; obstructed: those of which a file has the
-    name."""
+    """The partitions of one data directory.
+
+    live: names of those that are served from it. noteworthy: those that a load changes. missing: those that the metadata log
+    places here and that do not exist. obstructed: those whose name is taken by a file.
+    """
 
     path: str
     start: LogDirStart | None = None
@@ -52,7 +55,7 @@ class LoadedDirectory:
     batches_to_scan: int = 0
 
     def add(self, directory_name: str, start: PartitionStart) -> None:
-        """Of nearly all partitions, those that are loaded as they are, only the name is kept."""
+        """Add a partition. Nearly all load unchanged; only their names are kept."""
         self.partitions += 1
         self.logs_to_scan += bool(start.bytes_to_scan)
         self.bytes_to_scan += start.bytes_to_scan
@@ -65,7 +68,7 @@ class LoadedDirectory:
 
     @property
     def load_s(self) -> float:
-        """How long loading its logs takes at least."""
+        """The least time that loading its logs takes."""
         return (
             self.bytes_to_scan / SCAN_BYTES_PER_S
             + self.batches_to_scan * SECONDS_A_BATCH
@@ -74,7 +77,7 @@ class LoadedDirectory:
 
     @property
     def slow_load_s(self) -> float:
-        """The same on a busy machine, from a disk that turns."""
+        """The same on a busy machine with a rotating disk."""
         return (
             self.bytes_to_scan / SCAN_BYTES_PER_S_SLOW
             + self.batches_to_scan * SECONDS_A_BATCH_SLOW
@@ -87,7 +90,7 @@ class LoadedDirectory:
         return self.start is None or not self.start.identity_problem
 
     def set_aside(self, directory_name: str) -> None:
-        """It becomes stray, as only the whole node tells."""
+        """Mark a partition as stray. Only the node as a whole can tell."""
         self.live.remove(directory_name)
         known = dict(self.noteworthy).get(
             directory_name, PartitionStart(partition=directory_name, outcome=Loading.UNCHANGED)
@@ -103,16 +106,19 @@ class LoadedDirectory:
 
     @property
     def metadata_log(self) -> PartitionStart | None:
-        """What becomes of the metadata log, where that is more than its recovery."""
+        """What a load does with the metadata log, if that is more than to recover it."""
         return next((start for name, start in self.noteworthy if name == METADATA_DIRECTORY), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStart:
-    """One node. thrown: what ends the start, None when the broker starts. is_loaded: whether it comes to load logs. offline: data
-    directories that it goes on without, and why. unserved: partitions that it loads and does not serve. outcome: None where only partitions
-    were looked at, and nobody can say. metadata: what is known of strays and missing partitions rests on: the metadata log as it is (`whole`), as
-    the broker cuts it (`cut`), or nothing (`unknown`)."""
+    """One node.
+
+    thrown: what ends the start; None when the broker starts. is_loaded: whether it gets as far as loading logs. offline: data
+    directories that it continues without, and why. unserved: partitions that it loads and does not serve. outcome: None if only
+    partitions were checked, which do not tell. metadata: the basis for stray and missing partitions: the metadata log as it is
+    (`whole`), as the broker truncates it (`cut`), or nothing (`unknown`).
+    """
 
     directories: tuple[LoadedDirectory, ...]
     outcome: str | None
@@ -184,7 +190,7 @@ def _strays(directory: LoadedDirectory) -> Iterator[str]:
 
 
 def _removed(directory: LoadedDirectory) -> Sequence[str]:
-    """A check passes them over where the data directory is looked at as a whole."""
+    """Directories marked for deletion, which a check of the whole data directory skips."""
     return directory.named(Loading.REMOVED) if directory.start is None else directory.start.removed
 
 
@@ -199,8 +205,7 @@ def _failed(directory: LoadedDirectory) -> Iterator[dict[str, object]]:
 
 
 def node_start(directories: Sequence[LoadedDirectory], metadata: str) -> NodeStart:
-    """What a broker makes of these data directories, all of one node, in the order in which log.dirs has them. metadata: see
-    `NodeStart`."""
+    """What a broker does with these data directories, all of one node, in the order of log.dirs. metadata: see `NodeStart`."""
     return replace(_node_start(tuple(directories)), metadata=metadata)
 
 
@@ -248,7 +253,8 @@ def _before_loading(dirs: Sequence[LoadedDirectory]) -> Iterator[Thrown]:
 
 
 def _identities(starts: Sequence[LogDirStart]) -> Iterator[Thrown]:
-    """Kafka: MetaPropertiesEnsemble.verify and KafkaRaftServer.initializeLogDirs, which take directories by their paths."""
+    """Kafka: MetaPropertiesEnsemble.verify and KafkaRaftServer.initializeLogDirs, which process the directories in the order of
+    their paths."""
     by_path = sorted(starts, key=lambda start: start.path)
     readable = [start for start in by_path if start.has_identity and not start.identity_problem]
     with_log = [start for start in starts if start.metadata_log]
@@ -342,7 +348,7 @@ def _takes_offline(directory: LoadedDirectory) -> Iterator[Thrown]:
 def _without_directories(
     dirs: Sequence[LoadedDirectory], offline: Sequence[tuple[str, Thrown]]
 ) -> Thrown | None:
-    """What ends a broker that has lost the data directories it cannot be without."""
+    """What ends a broker that has lost data directories it cannot run without."""
     lost = dict(offline)
     starts = [each.start for each in dirs if each.start is not None]
     with_log = next((start for start in starts if start.metadata_log), None)

@@ -1,8 +1,8 @@
 """What a starting broker's log loading does with one partition directory.
 
-For most partitions this follows from what was checked: if nothing was found that affects a load, the log is loaded as it is,
-and after an unclean shutdown the segments from the recovery point on are read (their sizes are known). Only if something was found,
-the load itself is simulated (`loading.loader`). The metadata log is loaded by another part of the broker, which ignores marker
+For most partitions this follows from the findings of the check: without a finding that affects a load, the log is loaded as it is, and
+after an unclean shutdown the segments from the recovery point on are read (their sizes are known). Otherwise the load itself is
+simulated (`loading.loader`). The metadata log is loaded by another part of the broker, which ignores marker
 and checkpoints: it is recovered from its first offset at every start (Kafka: KafkaRaftLog.createLog).
 """
 
@@ -38,7 +38,7 @@ _FAULT = "a fault occurred in a recent unsafe memory access operation in compile
 # (Kafka: LogManager.loadLogs). What is thrown as KafkaStorageException is logged as the IOException behind it.
 _TAKES_DIRECTORY_OFFLINE = frozenset((NO_SUCH_FILE, IO_EXCEPTION))
 
-# Findings that are ordinary on a running or crashed broker, or no business of a load: the log is loaded as it lies.
+# Findings that are ordinary for a running or crashed broker, or that a load does not look at: the log is loaded unchanged.
 _IGNORED_BY_LOAD = frozenset(
     (
         *(
@@ -55,16 +55,16 @@ _IGNORED_BY_LOAD = frozenset(
 
 
 class Loading(StrEnum):
-    """What becomes of a partition directory."""
+    """What a load does with a partition directory."""
 
     UNCHANGED = "unchanged"
     RECOVERED = "recovered"  # segments are read and their indexes rebuilt, nothing is lost
     TRUNCATED = "truncated"
     FAILS = "fails"
     BECOMES_STRAY = "becomes-stray"
-    STRAY = "stray"  # was set aside before, and stays so
+    STRAY = "stray"  # was renamed as stray before, and stays so
     REMOVED = "removed"  # was marked -delete before
-    FUTURE = "future"  # goes on moving
+    FUTURE = "future"  # continues as a future replica
 
 
 _BY_STATE = {
@@ -76,10 +76,10 @@ _BY_STATE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStart:
-    """partition: `topic-partition`. log_start_offset, log_end_offset: once it is loaded, None where the load fails and of
-    one that is deleted. bytes_to_scan, batches_to_scan: of the
-    segments that are recovered. bytes_lost, records_lost: that leave the log (None: nobody can tell how many records). exception,
-    message: what the load ends with; exception is the simple name of the Java class."""
+    """partition: `topic-partition`. log_start_offset, log_end_offset: once it is loaded; None where the load fails, and for a
+    partition that is deleted. bytes_to_scan, batches_to_scan: in the segments that are recovered. bytes_lost, records_lost:
+    removed from the log (None: the number of records is unknown). exception, message: what the load fails with; exception is
+    the simple name of the Java class."""
 
     partition: str
     outcome: Loading
@@ -94,7 +94,7 @@ class PartitionStart:
 
     @property
     def takes_directory_offline(self) -> bool:
-        """Whether the load fails in a way that costs the data directory; every other failure costs the process."""
+        """Whether the load fails in a way that takes the data directory offline; every other failure ends the process."""
         return self.exception in _TAKES_DIRECTORY_OFFLINE
 
     def as_row(self) -> dict[str, object]:
@@ -116,8 +116,8 @@ class PartitionStart:
 def _unchanged_start(
     checked: CheckedPartition, kinds: set[str], options: VerifyOptions
 ) -> PartitionStart | None:
-    """Of a live partition that is loaded as it is, or recovered without a loss, as nearly all are; None for all others, and where
-    nobody can say."""
+    """The start of a live partition that is loaded as it is, or recovered without a loss, as nearly all are; None for all others,
+    and if the outcome is unknown."""
     directory, around = checked.directory, checked.log_dir_state
     first_offset, end_offset = checked.first_offset, checked.end_offset
     name = directory.name
@@ -145,8 +145,8 @@ def _unchanged_start(
 def partition_start(
     checked: CheckedPartition, kinds: set[str], options: VerifyOptions
 ) -> PartitionStart | None:
-    """What a broker does with a partition that was just checked; None where nobody can say (its data directory is not
-    known, its name is not a partition's, it is a log of Kafka 0.7).
+    """What a broker does with a partition that was just checked. None if that is unknown: its data directory is not known, its
+    name is not a partition's, or it is a log of Kafka 0.7.
 
     kinds: the ids of the findings about it.
     """
@@ -177,7 +177,7 @@ def _becomes_stray(checked: CheckedPartition, options: VerifyOptions) -> bool:
 
 
 class _Checkpointed(NamedTuple):
-    """What the broker itself takes for granted of a partition."""
+    """What the broker's checkpoints say about a partition."""
 
     is_clean: bool
     recovery_point: int
@@ -228,7 +228,7 @@ def _simulated_load(
     checked: CheckedPartition, name: PartitionName, noted: _Checkpointed, now_ms: int, outcome: Loading | None
 ) -> PartitionStart | None:
     path = checked.directory.path
-    # most runs find nothing that a load could stumble over
+    # most runs find nothing that affects a load
     from kseg.change.plan.inputs import inputs_of
     from kseg.recovery.loading.loader import load_as_broker
     from kseg.recovery.policy import BrokerState, LoadSettings
@@ -266,10 +266,11 @@ def _simulated_load(
 
 
 def _faulting_index(path: str, noted: _Checkpointed) -> str | None:
-    """The first index that cannot be read where a broker that loads the partition touches it, None where there is none.
+    """The first index that cannot be read where a broker that loads the partition touches it; None if there is none.
 
-    A broker maps an index when it is first asked for something and looks at its last slot (OffsetIndex.<init>, TimeIndex.<init>): that is
-    so of the segments that it recovers, and of the last one always. Java answers the fault with an InternalError."""
+    A broker maps an index on first use and reads its last slot (OffsetIndex.<init>, TimeIndex.<init>). It does so for every
+    segment that it recovers, and always for the last one. Java reports the fault as an InternalError.
+    """
     if not bad_pages.count():
         return None
     segments = list_partition(path).segments
@@ -287,7 +288,7 @@ def _faulting_index(path: str, noted: _Checkpointed) -> str | None:
 
 
 def _is_unreadable(path: str, position: int, count: int) -> bool:
-    """Whether touching these bytes of a map is a fault: a page is mapped in as a whole, or not."""
+    """Whether touching these mapped bytes is a fault: a page is mapped as a whole or not at all."""
     start = position // unreadable.PAGE_BYTES * unreadable.PAGE_BYTES
     stop = position + count + -(position + count) % unreadable.PAGE_BYTES
     try:
@@ -295,7 +296,7 @@ def _is_unreadable(path: str, position: int, count: int) -> bool:
             file.read(start, stop - start)
             return bool(file.unreadable(start, stop))
     except UnreadableInput:
-        return False  # the load says why
+        return False  # the load gives the reason
 
 
 def _failed(name: PartitionName, exception: str, message: str) -> PartitionStart:

@@ -1,7 +1,7 @@
 """`verify` that also determines how a broker would start, from what was just checked, so that nothing is read twice.
 
-The `verified` row of each target gets a field `start`: for a partition what log loading does with it (`PartitionStart`), for a data
-directory what prevents a start (`LogDirStart`), null if that cannot be said. `node_start` combines the rows of all targets.
+The `verified` row of each target gets a field `start`: for a partition what log loading does with it (`PartitionStart`), for a
+data directory what prevents a start (`LogDirStart`), null if unknown. `node_start` combines the rows of all targets.
 """
 
 import os
@@ -24,7 +24,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TargetStart:
-    """What a broker would make of one target. shape: of its log, where that was asked for."""
+    """What a broker would do with one target. shape: of its log, if it was requested."""
 
     path: str
     start: PartitionStart | LogDirStart
@@ -32,7 +32,7 @@ class TargetStart:
 
 
 class VerifyForStart(Verify):
-    """`verify`, whose rows say as well what a broker would make of each target."""
+    """`verify`, with the start prediction added to each target's row."""
 
     def __call__(
         self, target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions

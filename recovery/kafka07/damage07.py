@@ -23,8 +23,8 @@ class ValidBytes:
 
 @dataclass(frozen=True, slots=True)
 class DamagedBytes:
-    """Bytes that hold no valid entry. kind: id of the finding of the first of them. entries: valid ones that had to be
-    counted in with them, because nothing fits into the damaged bytes alone."""
+    """Bytes that hold no valid entry. kind: id of the finding of the first of them. entries: valid ones that are counted as
+    damaged, because no filler fits into the damaged bytes alone."""
 
     kind: str
     position: int
@@ -36,7 +36,7 @@ class DamagedBytes:
         return self.end_position - self.position
 
     def offsets(self, base_offset: int) -> tuple[int | None, int | None]:
-        """(first, last) of the offsets lost with it; none in zeros at the end, where nothing was ever written."""
+        """(first, last) offset lost with it; none for zeros at the end, where nothing was ever written."""
         if self.kind == "zero-tail":
             return None, None
         return base_offset + self.position, base_offset + self.end_position - 1
@@ -55,7 +55,8 @@ Run = ValidBytes | DamagedBytes | WrongMagicEntry
 
 
 def runs(file: MappedFile, limit: int | None = None, start: int = 0) -> Iterator[Run]:
-    """All of a file from `start` (a boundary) on, in order; neighbours of a kind are one run, except altered entries.
+    """All of a file from `start` (an entry boundary) on, in order. Adjacent entries of a kind form one run, except altered
+    entries.
 
     limit: no entry may end after it; bytes there count as damage (another file begins at that offset).
     """

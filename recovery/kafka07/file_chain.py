@@ -27,8 +27,8 @@ class Link:
 
 
 def chain_of(directory: str, inputs: tuple[FileIdentity, ...]) -> tuple[Link, ...]:
-    """Those of `inputs` that are `.kafka` files in use, by offset. The directory tells which file follows, as
-    the inputs may be one file of it. Raises UnreadableInput."""
+    """The `.kafka` files in use among `inputs`, by offset. The directory tells which file follows, as the inputs may be one file
+    of it. Raises UnreadableInput."""
     bases = sorted(
         name.base_offset
         for _, name in partition_files(directory)

@@ -16,7 +16,7 @@ MIN_BYTES = HEADER_BYTES[0]
 _GZIP_START = b"\x1f\x8b\x08%c\x00\x00\x00\x00\x00\xff"
 _GZIP_OF_NOTHING = (
     b"\x03\x00" + b"\x00" * 8
-)  # the end of a deflate stream, the checksum and the size of nothing
+)  # the end of a deflate stream, the checksum and the size of an empty payload
 _COMMENTED = 0x10
 _MIN_SET_BYTES = HEADER_BYTES[1] + len(_GZIP_START) - 1 + len(_GZIP_OF_NOTHING)
 _SET_BYTES = 64 * 1024
@@ -24,7 +24,7 @@ _COMMENT = b"kseg put this in the place of damaged bytes. "
 
 
 def is_skipped_by_consumers(length: int) -> bool:
-    """Whether a consumer is given nothing for a filler of that many bytes."""
+    """Whether consumers receive nothing for a filler of this size."""
     return length >= _MIN_SET_BYTES
 
 

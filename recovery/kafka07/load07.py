@@ -1,7 +1,7 @@
 """Policy `kafka` for 0.7: what its broker does when it opens a log (0.7.2: Log.loadSegments, FileMessageSet.recover).
 
 1. Sort the files. Where one does not start at the end of the previous one, the load throws.
-2. After a clean shutdown that is all.
+2. After a clean shutdown nothing more happens.
 3. Otherwise read the last file: size, magic and checksum of each entry. It is truncated where an entry is incomplete, too
    small or does not match its checksum; an unknown magic throws. No other file is read, nor is any content.
 """
@@ -53,7 +53,7 @@ def load_as_broker07(
 
 
 def gap_finding(directory: str, link: Link) -> Finding:
-    """That the file after `link` does not begin where `link` ends."""
+    """The finding that the file after `link` does not begin where `link` ends."""
     message = f"the file ends at byte {link.end_offset} of the partition, but the next one starts at {link.next_base}"
     numbers: dict[str, int | str | bool | None] = {"expected": link.end_offset, "found": link.next_base}
     return Finding("ancient-gap", os.path.join(directory, link.name), message, numbers=numbers)

@@ -10,10 +10,10 @@ from kseg.segment.partition.names import Role, parse_file_name
 def recover07(
     directory: str, inputs: tuple[FileIdentity, ...], policy: Policy, broker_state: BrokerState
 ) -> Repair:
-    """What `policy` makes of the `.kafka` files among `inputs`.
+    """The result of `policy` for the `.kafka` files among `inputs`.
 
-    inputs: the files of the directory, or one of them: then what lies after it still bounds it. broker_state: whether the
-    stop was clean; 0.7 knows no checkpoints. Raises UnreadableInput.
+    inputs: the files of the directory, or one of them; the file after it still bounds it. broker_state: whether the shutdown was
+    clean; 0.7 has no checkpoints. Raises UnreadableInput.
     """
     links = chain_of(directory, inputs)
     image = DirectoryImage.of(inputs)
@@ -35,7 +35,7 @@ def recover07(
 
 
 def _nameless(inputs: tuple[FileIdentity, ...]) -> str:
-    """A `.kafka` file whose name is not a number, on which 0.7 fails; empty when there is none."""
+    """A `.kafka` file whose name is not a number, which makes 0.7 fail; empty when there is none."""
     names = (parse_file_name(file.name) for file in inputs)
     found = (n.name for n in names if n.role is Role.KAFKA07_LOG and n.is_live and n.base_offset is None)
     return next(found, "")

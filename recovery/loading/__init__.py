@@ -1,1 +1,1 @@
-"""Policy `kafka`: what a broker's log loading makes of a partition directory, worked out without touching it."""
+"""Policy `kafka`: simulate what a broker's log loading does with a partition directory, without touching it."""

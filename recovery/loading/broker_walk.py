@@ -1,6 +1,6 @@
 """How a broker walks a `.log` to find an offset: by headers alone, without checksums.
 
-The walk is that of FileLogInputStream (fact sheet §2.4), from any position that an index entry has, valid or not. It ends
+The walk is that of FileLogInputStream (fact sheet §2.4), from any position that an index entry names, valid or not. It ends
 silently where less than a header or less than a batch is left, and throws on a size field below the minimum. Three
 questions are asked of the batches on the way (FileRecords, AbstractRecords):
 
@@ -26,12 +26,12 @@ from kseg.segment.kernel.batch_walk import FULL, HEADER_CUT, TOO_SMALL, walk
 _FIRST_TABLE = 32
 _LARGEST_TABLE = 4096
 _GROWTH = 8
-_CUT = -2  # in VALID: the header of this row leaves the file
+_CUT = -2  # in VALID: the header of this row extends beyond the end of the file
 
 
 class WalkedBatch(NamedTuple):
-    """A batch that was walked over. base_offset: as a search found it, else as
-    stored. last_offset: None when its header is truncated."""
+    """One batch of a walk. base_offset: as determined by a search, otherwise as stored. last_offset: None when its header is
+    truncated."""
 
     base_offset: int
     position: int
@@ -40,7 +40,7 @@ class WalkedBatch(NamedTuple):
 
 
 class LogWalk:
-    """Walks over the bytes of one segment. view: the whole file. name: for sentences."""
+    """Walks over the bytes of one segment. view: the whole file. name: for messages."""
 
     def __init__(self, view: memoryview, name: str) -> None:
         self.view = view
@@ -76,7 +76,7 @@ class LogWalk:
                 table = Columns(C.BATCH_WIDTH, capacity)
 
     def search(self, target: int, position: int) -> WalkedBatch | None:
-        """The batch at or from `position` on that holds `target`, else the first one after it."""
+        """The batch from `position` on that contains `target`, else the first one after it."""
         before: WalkedBatch | None = None
         for table in self.tables(position):
             row = self._first_at_or_after(table, target)
@@ -97,7 +97,7 @@ class LogWalk:
         return None if last is None else self._look_into(last)
 
     def largest_timestamp(self, position: int) -> tuple[int, int]:
-        """(the largest timestamp from `position` on, last offset of its batch); (-1, -1) when none is greater."""
+        """(largest timestamp from `position` on, last offset of its batch); (-1, -1) if no timestamp exceeds -1."""
         largest, offset = L.NO_TIMESTAMP, -1
         for table in self.with_headers(position):
             for row, timestamp in enumerate(table.column(C.MAX_TIMESTAMP)):
@@ -112,7 +112,7 @@ class LogWalk:
             yield table
 
     def base_offset(self, table: Columns, row: int) -> int:
-        """The first offset; for a wrapper of an old format only its messages know it (and may throw)."""
+        """The first offset; for a wrapper of an old format only its inner messages contain it (and reading them may throw)."""
         if not _is_wrapper(table, row):
             return table.at(C.BASE_OFFSET, row)
         position = table.at(C.POSITION, row)
@@ -120,7 +120,7 @@ class LogWalk:
         return first_offset(message, f"the message at position {position} of {self.name}")
 
     def _first_at_or_after(self, table: Columns, target: int) -> int:
-        """The first row whose first offset is not below `target`, or the count. Asks one after the other."""
+        """The first row whose first offset is not below `target`, or the row count. Asks row by row."""
         bases = table.column(C.BASE_OFFSET)
         if min(table.column(C.MAGIC)) >= L.MAGIC_V2:
             if max(bases) < target:

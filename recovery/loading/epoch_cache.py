@@ -21,7 +21,7 @@ class LoadedEpochs:
 
     def __init__(self, load_state: LoadState) -> None:
         self._load_state = load_state
-        self._reasons: dict[str, str] = {}  # of each kind of change the last
+        self._reasons: dict[str, str] = {}  # the last change of each kind
         if FILE_NAME not in load_state.image:
             load_state.write(FILE_NAME, b"", "created because it was missing")
             if FILE_NAME not in load_state.found:
@@ -34,7 +34,7 @@ class LoadedEpochs:
 
     @property
     def latest_epoch(self) -> int:
-        """-1 while there is none."""
+        """-1 if there is none."""
         latest = self._history.latest
         return -1 if latest is None else latest.epoch
 

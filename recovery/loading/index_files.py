@@ -1,12 +1,12 @@
-"""The side files of one segment as a broker has them while it loads a log.
+"""The side files of one segment, as a broker handles them during log loading.
 
-Offset and time index (Kafka: AbstractIndex, LazyIndex): a file is opened on first use. A missing one is then created at
-its full size; in an existing one every complete slot counts as an entry. Entries and file length are separate: `reset`
-drops the entries and gives the file its full size, `resize` changes the length (and throws when the entries do not
-fit), `trim` truncates it to the entries. Bytes after the entries remain in the file until it is trimmed: dropped entries, zeros.
+Offset and time index (Kafka: AbstractIndex, LazyIndex): a file is opened on first use. A missing one is then created at its full
+size; in an existing one every complete slot counts as an entry. Entries and file length are separate: `reset` drops the entries
+and gives the file its full size, `resize` changes the length (and throws when the entries do not fit), `trim` truncates it to the
+entries. Bytes after the entries (dropped entries, zeros) remain in the file until it is trimmed.
 
-Transaction index (Kafka: TransactionIndex): opened when it exists, created with its first entry, appended to whatever
-the file has. Last offsets must increase, but only those appended since it was opened or reset are compared.
+Transaction index (Kafka: TransactionIndex): opened when it exists, created with its first entry, appended to regardless of the
+content of the file. Last offsets must increase, but only those appended since it was opened or reset are compared.
 """
 
 import struct
@@ -50,7 +50,7 @@ class IndexFile(Generic[I]):
         self._slot_bytes = slot_bytes
         self._full_bytes = max_bytes // slot_bytes * slot_bytes
         self._is_open = False
-        self._is_as_found = False  # no entry was added or forgotten since the file was opened
+        self._is_as_found = False  # no entry was added or dropped since the file was opened
         self._raw: memoryview | bytes = b""
         self._entries: memoryview | bytes = b""
         self._reader: I | None = None
@@ -177,8 +177,9 @@ class TimeIndexFile(IndexFile[TimeIndex]):
         super().__init__(load_state, name, base_offset, max_bytes, TimeIndex, L.TIME_INDEX_ENTRY)
 
     def append_at_close(self, entry: TimeIndexEntry) -> None:
-        """The largest timestamp, when it is greater than the last entry's; what cannot be appended is left out
-        (Kafka: LogSegment.close swallows it)."""
+        """Append the largest timestamp if it is greater than that of the last entry. An entry that cannot be appended is left out
+        (Kafka: LogSegment.close swallows the exception).
+        """
         last = self.reader.last_entry
         if entry.timestamp_ms <= last.timestamp_ms or not self.has_room:
             return
@@ -200,8 +201,7 @@ class TxnIndexFile:
         self._appended = bytearray()
 
     def is_sane(self) -> bool:
-        """The check of every load; False makes the segment be recovered. Raises BrokerException for a version that is
-        not known."""
+        """The check of every load; False means that the segment must be recovered. Raises BrokerException for an unknown version."""
         if not self._is_open:
             return True
         for slot, entry in enumerate(TxnIndex(self._load_state.view(self.name), self.base_offset)):
@@ -248,5 +248,5 @@ class TxnIndexFile:
             self._last_offset = None
 
     def forget_file(self) -> None:
-        """The segment was made under another name: a file of this name is found only when an entry is written."""
+        """The segment was created under another name: a file of this name is opened only when an entry is written."""
         self._is_open = False

@@ -1,6 +1,6 @@
 """The exceptions of a broker's log loading that decide how it continues.
 
-The loader catches two of them: after an overflow it splits the segment and starts again, after an offset out of order
+The loader catches two of them. After an overflow it splits the segment and starts again; after an offset out of order
 (or a failed file operation) it truncates the segment to 0 bytes. All others end the load of the log.
 """
 
@@ -20,7 +20,7 @@ NUMBER_FORMAT = "NumberFormatException"
 
 
 class BrokerException(Exception):
-    """A broker throws here. kafka_exception: simple name of the Java class. sentence: why, in our words."""
+    """A broker throws here. kafka_exception: simple name of the Java class. sentence: the reason, in kseg's words."""
 
     def __init__(self, kafka_exception: str, sentence: str) -> None:
         super().__init__(kafka_exception, sentence)

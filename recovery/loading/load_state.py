@@ -26,7 +26,7 @@ _MAX_MAPS = 64
 
 
 class LoadState:
-    """A partition directory under work. directory: as shown to the user. image: as it would be now. findings,
+    """The partition directory during the load. directory: as shown to the user. image: its current simulated state. findings,
     removed, why: as in a Repair."""
 
     def __init__(self, directory: str, inputs: Iterable[FileIdentity]) -> None:
@@ -85,11 +85,11 @@ class LoadState:
     def _bytes_of(self, piece: Piece) -> memoryview:
         if isinstance(piece, Span):
             return self._file(piece.name).view[piece.position : piece.end_position]
-        assert isinstance(piece, Fresh)  # nothing else is made here
+        assert isinstance(piece, Fresh)  # no other kind of source is created here
         return memoryview(piece.data)
 
     def list_snapshots(self) -> dict[int, str]:
-        """Names of the producer snapshots by their offset; raises BrokerException when one has no number."""
+        """Names of the producer snapshots by their offset; raises BrokerException when the name of one has no number."""
         for name in self._odd_snapshots:
             offset_in_name(name)
         return dict(self._snapshots)
@@ -98,7 +98,7 @@ class LoadState:
         return self.image.size_bytes(name)
 
     def source(self, name: str) -> Span | None:
-        """The bytes as found that a file consists of, None when it is empty or rebuilt."""
+        """The original bytes that a file consists of; None when it is empty or rebuilt."""
         content = self.image.content(name)
         return content[0] if len(content) == 1 and isinstance(content[0], Span) else None
 
@@ -108,13 +108,13 @@ class LoadState:
             if len(self._maps) >= _MAX_MAPS:
                 self._maps.pop(next(iter(self._maps))).close()
             file = MappedFile(self.path(name))
-        self._maps[name] = file  # the newest stands last
+        self._maps[name] = file  # the newest comes last
         return file
 
     # --- changing
 
     def write(self, name: str, data: bytes, why: str) -> None:
-        """Create or replace a file. Data equal to the beginning of the file as found is referenced, not stored."""
+        """Create or replace a file. Data equal to the beginning of the original file is referenced, not stored."""
         self.image.write(name, [Span(name, 0, len(data))] if self._is_found(name, data) else data)
         self.why[name] = why
         self._note_snapshot(name)
@@ -135,7 +135,7 @@ class LoadState:
         self.why[name] = why
 
     def create_from(self, name: str, source: Span, why: str) -> None:
-        """Create a file from a range of a file as found, with that file's modification time."""
+        """Create a file from a range of an original file, with that file's modification time."""
         self.image.write(name, [source], like=source.name)
         self.why[name] = why
 
@@ -143,11 +143,11 @@ class LoadState:
         self.findings.append(finding)
 
     def note(self, kind: str, name: str, message: str) -> None:
-        """A finding about a whole file."""
+        """Add a finding about a whole file."""
         self.findings.append(Finding(kind, self.path(name), message))
 
     def changes(self) -> dict[str, str]:
-        """The reasons by name, only for files that differ from those found."""
+        """The reasons by name, only for files that differ from the original."""
         return {
             name: why
             for name, why in self.why.items()
@@ -183,5 +183,5 @@ def offset_in_name(name: str) -> int:
 
 
 def numbered(offset: int, suffix: str) -> str:
-    """A file name as a broker writes it, also for the offsets below 0 that it should never write."""
+    """A file name as a broker writes it, including offsets below 0, which it should never write."""
     return f"{'-' if offset < 0 else ''}{abs(offset):0{OFFSET_DIGITS}d}{suffix}"

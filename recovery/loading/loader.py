@@ -7,7 +7,7 @@ on first use. The steps:
 1. Read the leader epochs, list the producer snapshots.
 2. Complete interrupted cleanings, splits and deletions (`swap_files`).
 3. In the order of names: an index without its log is deleted; a log whose offset index is missing, or whose transaction
-   index has an entry below it, is recovered at once. What that truncates costs no later segment.
+   index has an entry below it, is recovered at once. A truncation here does not remove later segments.
 4. Unless the shutdown was clean: recover each segment from the recovery point on; truncate one with offsets out of
    order to 0 bytes; delete all segments after the first that loses bytes.
 5. Delete a log that ends below its log start; a log without segments gets an empty one.
@@ -16,7 +16,7 @@ on first use. The steps:
 8. Close the log: trim indexes to their entries.
 
 3 and 4 start again whenever a segment overflows, which is split (`overflow`). An exception that a broker does not catch
-ends the load: the answer is then the directory as it was found, and the exception.
+ends the load: the result is then the directory as it was found, and the exception.
 """
 
 from collections.abc import Callable
@@ -56,8 +56,8 @@ def load_as_broker(
 ) -> Repair:
     """What a broker's load of `directory` and a clean shutdown leave. inputs: its files (`plan.inputs.inputs_of`).
 
-    rebuild: as if all side files were missing and the stop had not been clean, with recovery point 0. Where the load
-    would throw, `load_failure` of the answer says so. Raises UnreadableInput when a file cannot be read.
+    rebuild: as if all side files were missing and the shutdown had not been clean, with recovery point 0. If the load would
+    throw, `load_failure` of the result says so. Raises UnreadableInput when a file cannot be read.
     """
     with LoadState(directory, inputs) as load_state:
         if rebuild:
@@ -137,8 +137,7 @@ class _Load:
         self._close()
 
     def is_in_order(self) -> bool:
-        """Whether every segment was recovered and all batches of the log are in the order of their offsets and leader
-        epochs."""
+        """Whether every segment was recovered, offsets increase throughout the log, and leader epochs never decrease."""
         end = epoch = -1
         for segment in self._segments:
             ordered_range = segment.ordered_range
@@ -152,7 +151,7 @@ class _Load:
         return True
 
     def _splitting(self, work: Callable[[], T]) -> T:
-        """`work`, begun again after each split of a segment that overflows."""
+        """Run `work` again after each split of a segment that overflows."""
         while True:
             try:
                 return work()
@@ -241,7 +240,7 @@ class _Load:
                     raise
                 removed = self._empty(segment, thrown)
             if removed:
-                segment.next_offset()  # a broker puts it into its warning, and may fail on that
+                segment.next_offset()  # a broker logs it in its warning, and may fail while computing it
                 self._delete_after(segment)
                 return
 
@@ -288,8 +287,9 @@ class _Load:
     # --- the end
 
     def _last_stable_offset(self) -> int:
-        """With the log end for high watermark. A broker reads the batch where the first open transaction begins,
-        before and after it learns the high watermark, and so opens that segment's offset index."""
+        """The last stable offset, with the log end as high watermark. A broker reads the batch where the first open transaction
+        begins, before and after it learns the high watermark, and thereby opens that segment's offset index.
+        """
         high_watermark = max(self.log_end_offset, self.log_start_offset)
         unstable = self._unstable(self.log_start_offset - 1)
         if unstable is not None:
@@ -300,7 +300,7 @@ class _Load:
         return min(self._batch_position(unstable), high_watermark)
 
     def _unstable(self, high_watermark: int) -> int | None:
-        """The first undecided offset below a high watermark, None if all are decided."""
+        """The first undecided offset below a high watermark; None if all are decided."""
         producers = self._producers
         offsets = [one.first_offset for one in producers.state.open_transactions]
         offsets = [offset for offset in offsets if offset not in producers.lost]
@@ -308,8 +308,9 @@ class _Load:
         return max(min(offsets), self.log_start_offset) if offsets else None
 
     def _batch_position(self, offset: int) -> int:
-        """Position of the batch that contains an offset or follows it, the log end if there is none (Kafka:
-        convertToOffsetMetadataOrThrow)."""
+        """Position of the batch that contains an offset or follows it; the log end if there is none (Kafka:
+        convertToOffsetMetadataOrThrow).
+        """
         segment = self._segments.floor(offset)
         if offset > self.log_end_offset or segment is None:
             return offset
@@ -324,7 +325,7 @@ class _Load:
 
     def _close(self) -> None:
         for segment in self._segments:
-            segment.time_index.open_if_visible()  # whoever asks a log for its times opens them all
+            segment.time_index.open_if_visible()  # looking up the log's timestamps opens all of them
         self._producers.take_snapshot()
         self._segments.close_all()
 
@@ -334,7 +335,7 @@ def _offset_order(removed: Removed) -> tuple[int, int]:
 
 
 class _Overflow(Exception):
-    """A segment overflows and is to be split."""
+    """A segment overflows and must be split."""
 
     def __init__(self, segment: LoadedSegment, sentence: str) -> None:
         super().__init__(sentence)

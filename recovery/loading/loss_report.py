@@ -32,8 +32,8 @@ def report_truncation(
 ) -> str:
     """Record the cost of truncating the log `name` at `position`, and the reason.
 
-    next_offset: after the last batch before the cut, None when there is none. cause: None when the bytes themselves
-    say it. Returns the id of the finding that is to blame.
+    next_offset: after the last batch before the cut, None when there is none. cause: None when the bytes themselves show it.
+    Returns the id of the finding that caused the truncation.
     """
     batches, lowest, highest, damage, records = _scan_removed(
         load_state, name, base_offset, position, next_offset
@@ -75,7 +75,7 @@ def report_removed_log(
 def _scan_removed(
     load_state: LoadState, name: str, base_offset: int, position: int, next_offset: int | None
 ) -> tuple[int, int | None, int | None, Damage | None, int | None]:
-    """(valid batches from `position` on, the least and largest offset of what goes, the first damage, its records)."""
+    """(valid batches from `position` on, least and greatest removed offset, the first damage, its records)."""
     scanner = load_state.scanner(name, base_offset)
     if next_offset is not None:
         scanner.order.begin_behind(next_offset - 1)
@@ -103,8 +103,8 @@ def _scan_removed(
 
 
 def _batches_in(scanner: Scanner, damage: Damage) -> Iterator[tuple[int, int]]:
-    """(first, last offset) of the valid batches that a search for what goes on has passed over, because their offsets
-    lie below it. Each is followed by another, or ends the damage: what a record holds is neither."""
+    """(first, last offset) of valid batches that the resync search skipped because their offsets lie below the expected one. Each
+    is followed by another batch or ends the damage; batches inside a record's value are neither."""
     stop = damage.position + damage.length
     found = [
         (table.at(C.POSITION, 0), table.at(C.SIZE, 0), first_of(table, 0), table.at(C.LAST_OFFSET, 0))

@@ -11,7 +11,7 @@ FILE_NAME = NAME_BY_ROLE[Role.PARTITION_METADATA]
 
 
 def check_partition_metadata(load_state: LoadState) -> None:
-    """Raises BrokerException when a broker cannot read the file; an absent one is not checked."""
+    """Raises BrokerException when a broker cannot read the file. A missing one is not checked."""
     if FILE_NAME not in load_state.image:
         return
     data = bytes(load_state.view(FILE_NAME))

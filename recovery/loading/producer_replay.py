@@ -3,10 +3,10 @@
 one by one   when it recovers a segment (Kafka: LogSegment.updateProducerState): the state is right after each batch
 together     when it replays a segment it does not recover (Kafka: UnifiedLog.loadProducersFromRecords): what each
              producer did in the segment is gathered first, then the producers enter the map in the order of another
-             hash map, then the transactions that ended are taken out of the list of open ones
+             hash map, then the completed transactions are removed from the list of open ones
 
-The two differ for an inconsistent log: a producer that falls back to a former epoch within a segment keeps
-its last batch only together; a transaction that begins twice at one offset ends the load only together.
+The two differ for an inconsistent log: a producer that falls back to an earlier epoch within a segment keeps its last batch only
+when replayed together; a transaction that begins twice at one offset ends the load only when replayed together.
 """
 
 from collections.abc import Iterator, Mapping
@@ -54,7 +54,8 @@ def rows_of_producers(table: Columns, stop: int) -> list[int]:
 
 
 def rows_to_read(view: "ReadableBuffer", table: Columns, stop: int) -> Iterator[int]:
-    """Those of them that are not the end of a transaction as brokers write it, in which nothing can be wrong. view: the bytes of the file."""
+    """The rows whose marker has to be read: all except plain transaction markers as brokers write them, in which nothing can be
+    wrong. view: the bytes of the file."""
     row = next_control(view, table.cells, table.capacity, 0, stop)
     while row < stop:
         yield row
@@ -76,7 +77,7 @@ def read_marker(decoder: Decoder, table: Columns, row: int) -> EndTransactionMar
     marker: EndTransactionMarker | None = None
     refusal: ControlRecordError | None = None
     for chunk in decoder.chunks(table, row, row + 1):
-        # a plain batch is read record by record, a compressed one as a whole
+        # an uncompressed batch is read record by record, a compressed one as a whole
         if chunk.problem is not None and (codec or count == 1 or not (first or chunk.records.count)):
             thrown = KAFKA if chunk.problem.code is None else INVALID_RECORD
             raise BrokerException(thrown, f"{location}: {chunk.problem.sentence}")
@@ -100,7 +101,7 @@ def apply_rows(
     stop: int,
     markers: Mapping[int, EndTransactionMarker | None],
 ) -> list[AbortedTxn]:
-    """One by one: the first `stop` rows; the entries for the transaction index. markers: of the rows to read.
+    """One by one: apply the first `stop` rows; returns the entries for the transaction index. markers: those of the rows to read.
 
     Raises BrokerException where a broker's recovery ends.
     """
@@ -149,7 +150,7 @@ class SegmentReplay:
     completed: list[tuple[int, int]] = field(default_factory=list)  # (first offset, offset of the marker)
 
     def take(self, decoder: Decoder, table: Columns) -> None:
-        """Add the next table of batches. Raises BrokerException if a broker's replay would fail there."""
+        """Add the next table of batches. Raises BrokerException where a broker's replay would fail."""
         if max(table.column(C.PRODUCER_ID)) < 0:
             return
         row = self._appends.follow(table, 0, table.count)
@@ -214,8 +215,8 @@ class SegmentReplay:
 def _in_hash_order(producer_ids: list[int]) -> list[int]:
     """The iteration order of Kafka's map of producers, from the order of insertion.
 
-    It is filled by HashMap.computeIfAbsent, which puts a newcomer before the others of its bucket and lets the table
-    grow only when it is asked for one more.
+    It is filled by HashMap.computeIfAbsent, which inserts a new key at the head of its bucket and resizes the table only on the
+    next insertion.
     """
     capacity = 16
     while len(producer_ids) - 1 > capacity // 4 * 3:

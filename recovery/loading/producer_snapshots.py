@@ -1,6 +1,6 @@
 """Producer state and its snapshots during a load (Kafka: ProducerStateManager, UnifiedLog.rebuildProducerState).
 
-A broker makes a new one of these for every segment that it recovers, and one for the loaded log. To rebuild the state
+A broker creates a new state manager for every segment that it recovers, and one for the loaded log. To rebuild the state
 up to an offset:
 
 1. A clean start without any snapshot: nothing is replayed; empty snapshots are written at the bases of the last two
@@ -27,10 +27,10 @@ from kseg.segment.state.producer import ProducerState
 
 
 class LoadedProducers:
-    """One producer state manager. state: the producers; its end offset is that of the map.
+    """One producer state manager. state: the producers; its end offset is the map end offset.
 
-    unreplicated: first offset → marker's offset of transactions that ended in what was replayed together. lost: first
-    offsets of transactions that their producer has open and the list of open ones has not.
+    unreplicated: first offset → marker's offset of transactions that ended while segments were replayed together. lost: first
+    offsets of transactions that are open for their producer but missing from the list of open ones.
     """
 
     def __init__(self, load_state: LoadState, settings: LoadSettings) -> None:

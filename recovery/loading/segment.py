@@ -1,8 +1,8 @@
 """One segment of a log while a broker loads it, and the segments of a log by base offset.
 
 A segment is opened by its name alone: a missing `.log` is created, and its indexes are not read before they are
-needed (`index_files`). Lookups go through the offset index, whatever it contains, and then from batch to
-batch (`walk`). Source: Kafka's LogSegment, LogSegments.
+needed (`index_files`). Lookups go through the offset index, whatever it contains, and then from batch to batch
+(`broker_walk`). Source: Kafka's LogSegment, LogSegments.
 """
 
 import bisect
@@ -29,7 +29,7 @@ class LogRange(NamedTuple):
 
 
 class OrderedRange(NamedTuple):
-    """Where the offsets and leader epochs of a segment begin and end (an epoch of -1: none)."""
+    """First and last offset and leader epoch of a segment (an epoch of -1: none)."""
 
     first_offset: int
     last_offset: int
@@ -40,9 +40,8 @@ class OrderedRange(NamedTuple):
 class LoadedSegment:
     """One segment. suffix: of all its files (".swap", ".cleaned" or none).
 
-    checked_bytes: this many bytes of the log are known to be batches with good checksums. ordered_range: when all of the log
-    is such batches, each after the offsets of the one before and of no lower epoch; None when it is not so or it was not
-    looked.
+    checked_bytes: this many bytes of the log are known to be batches with valid checksums. ordered_range: set when all of the log
+    is such batches, offsets increase and leader epochs never decrease; None when that is false or unknown.
     """
 
     def __init__(
@@ -86,16 +85,16 @@ class LoadedSegment:
         return LogWalk(self.view, self.log_name)
 
     def can_hold(self, offset: int) -> bool:
-        """Whether an index of this segment can name the offset. Opens the offset index, as a broker does."""
+        """Whether an index of this segment can represent the offset. Opens the offset index, as a broker does."""
         self.offset_index.open()
         return can_index_offset(offset, self.base_offset)
 
     def find(self, offset: int) -> WalkedBatch | None:
-        """The batch that holds `offset`, else the first one after it (Kafka: translateOffset)."""
+        """The batch that contains `offset`, else the first one after it (Kafka: translateOffset)."""
         return self.walk.search(offset, max(0, self.offset_index.reader.lookup(offset).position))
 
     def read(self, offset: int, max_bytes: int, end: int) -> LogRange | None:
-        """The range from the batch of `offset` on, at most `max_bytes` and not beyond `end` (Kafka: read)."""
+        """The range from the batch of `offset` on, at most `max_bytes`, up to `end` (Kafka: read)."""
         found = self.find(offset)
         if found is None:
             return None
@@ -112,7 +111,7 @@ class LoadedSegment:
         found = self.read(self.offset_index.reader.last_entry.offset, size, size)
         last = None if found is None else self.walk.last_offset(found.position, found.end)
         if last == L.INT64_MAX:
-            return -L.INT64_MAX - 1  # a Java long wraps
+            return -L.INT64_MAX - 1  # a Java long overflows
         return self.base_offset if last is None else last + 1
 
     def has_overflow(self) -> bool:
@@ -122,7 +121,7 @@ class LoadedSegment:
 
     @property
     def largest(self) -> TimeIndexEntry:
-        """The largest timestamp as a broker knows it: that of the last time index entry."""
+        """The largest timestamp that a broker assumes: that of the last time index entry."""
         if self._largest is None:
             self._largest = self.time_index.reader.last_entry
         return self._largest
@@ -140,7 +139,7 @@ class LoadedSegment:
             self.checked_bytes = min(self.checked_bytes, size_bytes)
 
     def truncate_to(self, offset: int, why: str) -> int:
-        """Remove everything at and above `offset`; the bytes that left the log (Kafka: truncateTo)."""
+        """Remove everything at and above `offset`; returns the number of bytes removed from the log (Kafka: truncateTo)."""
         found = self.find(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -186,7 +185,7 @@ class LoadedSegments:
         return len(self._bases)
 
     def __iter__(self) -> Iterator[LoadedSegment]:
-        """From the oldest to the newest, as they are at this moment."""
+        """From the oldest to the newest, in a snapshot of the current segments."""
         return iter([self._by_base[base] for base in self._bases])
 
     @property

@@ -4,7 +4,7 @@
 2. Read batch after batch while length and checksum are valid. For each: its last offset must fit
    the segment (otherwise the segment overflows); the indexes get their entries (an offset that does not increase, or a
    full index, throws); a new leader epoch is recorded; the producer state is updated, and an aborted transaction is recorded.
-3. The first invalid batch, a partial one, or an unreadable control record ends that. The log is truncated after the
+3. The first invalid batch, partial batch, or unreadable control record ends the walk. The log is truncated after the
    last valid batch (a batch whose control record cannot be read is kept).
 4. The time index gets its final entry; the indexes are trimmed.
 
@@ -43,8 +43,8 @@ _REBUILT = "rebuilt from the log"
 
 
 def recover(segment: LoadedSegment, producers: LoadedProducers, epochs: LoadedEpochs) -> int:
-    """Recover a segment; the number of bytes that left its log. Raises BrokerException, the indexes being as far as they
-    were."""
+    """Recover a segment; returns the number of bytes truncated from its log. Raises BrokerException, leaving the indexes as far
+    as they were built."""
     return _Recovery(segment, producers, epochs).run()
 
 
@@ -95,7 +95,7 @@ class _Recovery:
         return removed
 
     def _tables(self) -> Iterator[tuple[Columns, int]]:
-        """Tables of batches, and how many of their rows from the first on are sound; the last one ends the walk."""
+        """Tables of batches, and how many of their leading rows are valid; the last one ends the walk."""
         view, position = self._view, 0
         scanner = self._scanner
         state = memoryview(array("q", [0, 0]))
@@ -108,7 +108,7 @@ class _Recovery:
                 table.count = good = state[1]
             else:
                 reason = scanner.fill(position, len(view))
-                table = scanner.table  # another one than before: the first is small
+                table = scanner.table  # a new array: the first one is small
                 good = first_invalid(table.cells, table.capacity, table.count)
             if good:
                 yield table, good
@@ -136,13 +136,15 @@ class _Recovery:
         return unread >= good
 
     def _note_order(self, table: Columns, stop: int) -> None:
-        """Note whether offsets increase: a broker ignores decreases between index entries, but comparing the policies needs it."""
+        """Record whether offsets increase: a broker does not notice decreases between index entries, but comparing the policies
+        needs it.
+        """
         if self._first is None:
             epoch = table.at(C.LEADER_EPOCH, 0) if table.at(C.MAGIC, 0) >= L.MAGIC_V2 else L.NO_LEADER_EPOCH
             self._first = table.at(C.BASE_OFFSET, 0), epoch
             self._seen[verify_records.SEEN_EPOCH] = epoch
         if next_doubtful(self._view, 0, stop, table.cells, table.capacity, 1) < stop:
-            self._is_in_order = False  # consumers may miss records of it, which salvage finds out
+            self._is_in_order = False  # consumers may miss records of it; salvage determines which
         row, seen = 0, self._seen
         while self._is_in_order and row < stop:
             epoch = seen[verify_records.SEEN_EPOCH]
@@ -157,8 +159,9 @@ class _Recovery:
     def _read_markers(
         self, table: Columns, good: int
     ) -> tuple[int, int, dict[int, EndTransactionMarker | None], tuple[int, BrokerException] | None]:
-        """(rows that are taken, the row whose control record cannot be read or `good`, the markers of the rows to read, what ends the
-        load and in which row)."""
+        """(rows that are applied, the row whose control record cannot be read or `good`, the markers of the rows to read, the
+        exception that ends the load and its row).
+        """
         markers: dict[int, EndTransactionMarker | None] = {}
         for row in rows_to_read(self._view, table, good):
             try:
@@ -190,7 +193,7 @@ class _Recovery:
         return apply_rows(producers.state, self._decoder, table, stop, markers)
 
     def _check_lost_transactions(self, table: Columns, stop: int) -> None:
-        """A marker of a transaction that is in no list any more ends the load."""
+        """A marker of a transaction that is missing from the list of open ones ends the load."""
         state = self._producers.state
         for row in rows_of_producers(table, stop):
             known = state.entry(table.at(C.PRODUCER_ID, row))
@@ -228,8 +231,9 @@ class _Recovery:
         return removed
 
     def _raise_if_unreadable(self) -> None:
-        """Raises BrokerException where a broker does not find the next batch wrong, but cannot read it: first the length and the
-        magic byte, then all of it (Kafka: FileLogInputStream, FileChannelRecordBatch.loadBatchWithSize)."""
+        """Raises BrokerException where a broker does not find the next batch invalid, but cannot read it: first its length and
+        magic byte, then all of it (Kafka: FileLogInputStream, FileChannelRecordBatch.loadBatchWithSize).
+        """
         start = self._valid_bytes
         stop = start + L.HEADER_TO_MAGIC
         if not self._scanner.unreadable(start, stop):

@@ -35,7 +35,7 @@ def resolve_leftovers(load_state: LoadState, settings: LoadSettings) -> None:
         if name.endswith(L.SWAP_SUFFIX):
             final_name = name.removesuffix(L.SWAP_SUFFIX)
             if final_name in load_state.image and final_name.endswith(L.LOG_SUFFIX):
-                # an empty replacement spans no offsets, and takes the place of its namesake all the same
+                # an empty replacement spans no offsets, but it still replaces the segment of the same name
                 report_removed_log(
                     load_state, final_name, offset_in_name(final_name), "leftover-swap", is_replaced=True
                 )
@@ -43,7 +43,7 @@ def resolve_leftovers(load_state: LoadState, settings: LoadSettings) -> None:
 
 
 def _remove_temporary_files(load_state: LoadState) -> list[str]:
-    """Steps 1 and 2; the `.swap` files that count."""
+    """Steps 1 and 2; returns the `.swap` files that remain."""
     cleaned, swaps = [], []
     for name in load_state.listing():
         if name.endswith(L.DELETED_SUFFIX) and not name.endswith(_KRAFT_SNAPSHOT_DELETED):

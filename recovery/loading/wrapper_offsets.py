@@ -4,7 +4,7 @@ Only the inner messages contain it, so the set is decompressed, whatever its che
 and magic are checked (Kafka: AbstractLegacyRecordBatch.DeepRecordsIterator, LegacyRecord.value). Every fault
 throws, and the exception depends on the fault:
 
-    key or value leave the message        IndexOutOfBoundsException, IllegalArgumentException
+    key or value exceed the message       IndexOutOfBoundsException, IllegalArgumentException
     no value, no message, zstd, bad magic, a wrapper's offset below its last message's   InvalidRecordException
     an inner size below the minimum       CorruptRecordException
     the block cannot be decompressed      KafkaException
@@ -78,7 +78,7 @@ def _value_of(message: memoryview, magic: int, location: str) -> memoryview:
 
 
 def _messages(body: memoryview, location: str) -> Iterator[_Message]:
-    """The inner messages; a partial one ends the set."""
+    """The inner messages; a partial message ends the set."""
     position = 0
     while position + L.ENTRY_OVERHEAD <= len(body):
         size = _int_at(body, position + 8)

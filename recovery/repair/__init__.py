@@ -1,1 +1,1 @@
-"""`recover`: from evidence to a plan, by one of two policies, and what surrounds a partition."""
+"""`recover`: plan a repair by one of two policies, carry it out, and update the files of the data directory."""

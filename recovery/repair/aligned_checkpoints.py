@@ -13,8 +13,8 @@ of 0 equals no entry (that is how a broker reads it) and is kept.
     offset of cleaner
 
 An unreadable file is rewritten from the partitions; none of its content is trusted. The same applies to one that is empty or missing
-after a clean shutdown, which writes all of them: a broker assumes 0 everywhere. The log starts in it left traces in the
-partitions (`segment.partition.log_start_trace`); recovery points were at the log ends, since everything was synced; high
+after a clean shutdown, which writes all of them: a broker assumes 0 everywhere. Log start offsets can be derived from traces in
+the partitions (`segment.partition.log_start_trace`); recovery points were at the log ends, since everything was synced; high
 watermarks come from the other replicas. With an unreadable one a broker (4.3.1) loads the logs with offset 0 for all of
 them, takes the data directory offline all the same, and stops when it has no other. Entries of partitions without a
 directory are dropped when their file is written anyway, as a broker writes only what it has loaded; they alone are no
@@ -39,13 +39,13 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOutcome:
-    """What a run of `recover` made of one partition; it can be pickled.
+    """The result of `recover` for one partition; it can be pickled.
 
-    first_base_offset: the number of the first segment. recovery_point: as the policy determines it (`Repair`). changed:
-    whether any of its files was or would be changed. loses_bytes: whether bytes are removed from its logs. doubt: why the partition is not sound, empty when it is.
-    is_misplaced: the partition is sound, but a broker does not serve it from this directory. is_left_damaged: the doubt is about
-    damage that a broker does not read during a load, and that policy kafka leaves in place. is_known:
-    False when the recovery failed, so that its offsets say nothing.
+    first_base_offset: the base offset of the first segment. recovery_point: as determined by the policy (`Repair`). changed:
+    whether any of its files was or would be changed. loses_bytes: whether bytes are removed from its logs. doubt: why the
+    partition is not sound, empty when it is. is_misplaced: the partition is sound, but a broker does not serve it from this
+    directory. is_left_damaged: the doubt is about damage that a broker does not read during a load, and that policy kafka leaves
+    in place. is_known: False when the recovery failed, so that its offsets mean nothing.
     """
 
     name: PartitionName
@@ -121,9 +121,9 @@ def align(
 ) -> AlignedCheckpoint:
     """Compute the content that the checkpoint `role` must have.
 
-    data: the file as found, None when it is absent. outcomes: the partitions of this run; entries of others stay.
-    present: (topic, partition) of every log in the data directory. problem: why a broker cannot have
-    left the file in this state, although it can be parsed. traces: entries that a lost file must have had.
+    data: the original file, None when it is missing. outcomes: the partitions of this run; entries of others are kept. present:
+    (topic, partition) of every log in the data directory. problem: why a broker cannot have left the file in this state, although
+    it can be parsed. traces: entries that a lost file must have had.
     """
     found, unreadable = _decoded(data)
     problem = unreadable or problem

@@ -12,8 +12,8 @@ def broker_state_of(
 ) -> BrokerState:
     """State of one partition: from the options, else from the files of its data directory, else offset 0 and an unclean shutdown.
 
-    directory: the partition's. name: None when the directory is not named like a partition. log_dir: None when the data directory is not known. An unreadable checkpoint counts as empty, as for a
-    broker (Kafka: LogManager.loadLogs).
+    directory: the partition's. name: None when the directory is not named like a partition. log_dir: None when the data directory
+    is not known. An unreadable checkpoint counts as empty, as for a broker (Kafka: LogManager.loadLogs).
     """
     log_dir_state = None if log_dir is None else read_log_dir_state(log_dir)
 
@@ -23,7 +23,7 @@ def broker_state_of(
         return log_dir_state.offset(role, name.topic, name.partition)
 
     def started() -> int | None:
-        """The log start offset: the checkpoint entry, or the evidence left in the partition if the checkpoint is lost."""
+        """The log start offset: the checkpoint entry, or the evidence in the partition if the checkpoint is lost."""
         entry = checkpointed(Role.LOG_START_OFFSETS)
         if (
             entry is not None

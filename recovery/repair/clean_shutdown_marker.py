@@ -1,4 +1,4 @@
-"""The clean-shutdown marker around a repair: when to remove it, when to restore it, when to write a new one.
+"""The clean-shutdown marker during a repair: when to remove it, when to restore it, when to write a new one.
 
 A broker that finds the marker trusts every log and reads none of them. It also sends the broker epoch in the marker to the
 controller, as proof that this broker has lost nothing since (KIP-966). So
@@ -15,6 +15,7 @@ controller, as proof that this broker has lost nothing since (KIP-966). So
                               (LogManager.readBrokerEpochFromCleanShutdownFiles). It is also empty when a replica that was here
                               is missing: the broker creates it again, empty, with and without a marker, and a controller that
                               trusts the epoch would keep it in the ISR.
+
 Nothing else writes a marker, and a run that changes nothing does not touch it.
 """
 
@@ -38,8 +39,11 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The marker of a data directory before the run. path: where it is now. losses: names of partitions that a
-    run which was killed after the marker took bytes out of. missing: of replicas that were here and are gone."""
+    """The marker of a data directory before the run.
+
+    path: its current location. losses: names of partitions that lost bytes in a run that was killed after it removed the marker.
+    missing: directory names of replicas that were here and are gone.
+    """
 
     path: str
     losses: tuple[str, ...] = ()
@@ -50,7 +54,7 @@ class Marker:
         """None when it cannot be read. Read on first use: reading changes the access time."""
         with suppress(UnreadableInput):
             content = read_small(self.path)
-            return None if unreadable.bytes_of(self.path) else content  # zeros in its place say nothing
+            return None if unreadable.bytes_of(self.path) else content  # zeros carry no epoch
         return None
 
 
@@ -65,20 +69,20 @@ def marker_of(log_dir: str) -> Marker | None:
 
 
 def with_missing_replicas(marker: Marker | None, missing: Iterable[Finding]) -> Marker | None:
-    """The marker of a data directory in which replicas are missing. One that was never made is no loss."""
+    """The marker of a data directory in which replicas are missing. A replica that was never created is no loss."""
     names = [os.path.basename(finding.path) for finding in missing if finding.id != "replica-unmade"]
     return None if marker is None else replace(marker, missing=tuple(names))
 
 
 def content_of_new(marker: Marker | None, outcomes: Iterable[PartitionOutcome]) -> bytes:
-    """What --mark-clean writes."""
+    """The content that --mark-clean writes."""
     if marker is None or marker.missing or losses_of(marker, outcomes):
         return b""
     return marker.content or b""
 
 
 def losses_of(marker: Marker, outcomes: Iterable[PartitionOutcome]) -> list[str]:
-    """Names of the partitions that bytes were or would be taken out of."""
+    """Names of the partitions from which bytes were or would be removed."""
     lost = [outcome.name.text for outcome in outcomes if outcome.loses_bytes]
     return list(dict.fromkeys((*marker.losses, *lost)))
 
@@ -89,9 +93,10 @@ def marker_objections(
     outcomes: Sequence[PartitionOutcome],
     others: Iterable[tuple[str, PartitionName]],
 ) -> list[str]:
-    """What makes the marker untrue once the partitions are as in `outcomes`: a clause for each; empty where it stays true.
+    """Why the marker is not true once the partitions are as in `outcomes`, one clause each; empty if it stays true.
 
-    others: (directory name, what it says) of the partitions that were not checked, which it speaks of as well."""
+    others: (directory name, objection) of the partitions that were not checked, which the marker covers as well.
+    """
     reasons = [f"{outcome.name.text} {outcome.doubt}" for outcome in outcomes if not outcome.is_as_loaded]
     reasons += [f"the log of {name} loses bytes" for name in losses_of(marker, outcomes)]
     reasons += [f"{name} is missing" for name in marker.missing]
@@ -106,7 +111,7 @@ def marker_objections(
 
 
 def listed(words: Sequence[str]) -> str:
-    """The first of many clauses."""
+    """The first few of many clauses, in one sentence."""
     return "; ".join(_first(words))
 
 

@@ -1,18 +1,18 @@
 """What consumers get from a planned partition directory: the reader that the price of policy kafka assumes.
 
-The price is what no consumer gets, however patient: one that reads from the log start, takes one record at a time, and seeks to the
-first and to the last offset of every batch that it was not given. The rules are those of the broker and the Java consumer of 4.3 (LocalLog.read,
+The price is what even the most persistent consumer does not get: one that reads from the log start, takes one record at a time, and
+seeks to the first and to the last offset of every batch that it did not receive. The rules are those of the broker and the Java consumer of 4.3 (LocalLog.read,
 LogSegment.translateOffset, CompletedFetch.nextFetchedRecord); real ones are compared in `tests/kafka/test_price_by_consumers.py`:
 
     a fetch    begins in the segment with the largest base offset that is not above its offset, at the batch that the headers
                name (`loading.broker_walk`), and else in the next segment; it gives the bytes to the end of the segment
     walking    the consumer goes from batch to batch by size; a size below the minimum, an unknown magic or a wrong checksum
-               is an exception, and nothing after it is given without a seek
-    skipping   records below the fetch position are passed over without a word; the next fetch begins after the last batch
+               is an exception, and nothing after it is returned without a seek
+    skipping   records below the fetch position are silently skipped; the next fetch begins after the last batch
     the end    a fetch at or above the log end returns nothing; what an earlier fetch reaches there is returned
 
-A record that comes with another offset than it had is not lost: whoever reads gets it. How much a consumer gets of a batch whose
-records contradict its header says `verify.unread_batch`; here a walk ends at one that is answered with an exception.
+A record that is returned with a different offset than it had is not lost: a reader gets it. `verify.unread_batch` determines how much a
+consumer gets of a batch whose records contradict its header; here a walk ends at one that causes an exception.
 """
 
 import bisect
@@ -59,8 +59,9 @@ def log_names(names: Iterable[str]) -> list[LogName]:
 class ConsumerView:
     """A consumer of the partition `image`, of which the broker serves log_start … log_end − 1. Use as a context manager.
 
-    logs: those that the broker has. identical: base offset → the first offset after the segment, of the segments that are known to
-    be given whole, which are not opened. stops: batches in which a reader gets an exception. given: base offset in the log → the first offset that was given, by the content of the batch.
+    logs: those that the broker has. identical: base offset → the first offset after the segment, of the segments known to be read
+    completely, which are not opened. stops: batches in which a reader gets an exception. given: base offset in the log → the
+    first offset that was returned, by the content of the batch.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class ConsumerView:
         self._files.close()
 
     def read_from(self, offset: int) -> None:
-        """Read on from an offset until nothing new comes."""
+        """Read on from an offset until nothing new is returned."""
         position, seen = offset, set[int]()
         while self._start <= position < self._end and position not in seen:
             seen.add(position)
@@ -101,7 +102,7 @@ class ConsumerView:
             position = after
 
     def _fetch(self, offset: int) -> int | None:
-        """Where the next fetch begins, None when this one gave nothing new."""
+        """The offset of the next fetch; None when this one returned nothing new."""
         at = max(0, bisect.bisect_right(self._bases, offset) - 1)
         for log in self._logs[at:]:
             if log.base_offset in self._identical:
@@ -154,7 +155,7 @@ def _end_of_records(table: Columns, row: int) -> int:
 
 
 class _Segment:
-    """is_broken: the last walk ended with an exception of the consumer."""
+    """is_broken: the last walk ended with a consumer's exception."""
 
     def __init__(self, log: LogName, view: memoryview, index: OffsetIndex) -> None:
         self.index = index
@@ -180,7 +181,7 @@ class _Segment:
             if reason != FULL or not table.count:
                 break
             rows = min(rows * _GROWTH, BATCHES_PER_TABLE)
-        # what is too short for its size is not checked by the consumer
+        # the consumer does not check a batch that is truncated
         size = int.from_bytes(self._view[position + 8 : position + L.ENTRY_OVERHEAD], "big", signed=True)
         is_whole_size = len(self._view) - position >= L.ENTRY_OVERHEAD
         self.is_broken = is_whole_size and size < L.MIN_LEGACY_SIZE_FIELD

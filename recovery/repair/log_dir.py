@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 COMMAND = "recover"
 
-# what a broker writes by way of a .tmp file
+# the files that a broker writes through a .tmp file
 _WRITTEN_ROLES = (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES)
 _CHECKPOINT_WORDS = {
     Role.RECOVERY_POINTS: "recovery points",
@@ -307,7 +307,7 @@ def _aligned(
             continue
         image.write(name, encode_offset_checkpoint(aligned.entries), name if name in image else None)
         why[name] = _reason(role, aligned)
-        # a broker that was killed before its first checkpoint has lost nothing; the marker wants the file all the same
+        # a broker that was killed before its first checkpoint has lost nothing, but next to a marker the file must exist
         is_lost = marker is not None or bool(traces) or not aligned.is_readable
         yield from _findings(
             os.path.join(log_dir, name), aligned, {o.name.text: o for o in outcomes}, is_lost=is_lost

@@ -2,14 +2,14 @@
 
 1. The reference is what salvage keeps: the batches of its image, and valid ones that it removes because no log can hold
    them. Neither policy has what is damaged.
-2. Policy kafka loses those that a consumer of the broker's log does not get (`consumer_view`): because they were truncated,
+2. Policy kafka loses those that a consumer of the broker's log does not receive (`consumer_view`): because they were truncated,
    because no fetch finds them, or because retention deletes their segment (`retention_after_load`).
 3. Damage whose headers do not have the record count is counted by its offsets if every offset of the log is a record: no
    gaps, no transactions. After a cleaning, or with control records, the count is unknown. The same holds where a closed
    segment ends in damage and more offsets than that are missing before the next one. A gap without damage existed
    before, and is no loss of either policy.
-4. Of batches that stay under a right checksum and are not given whole (`verify.unread_batch`), what is not given
-   counts for both policies.
+4. Batches with a valid checksum stay even if consumers do not receive them in full (`verify.unread_batch`); the missing
+   records count for both policies.
 
 Segments that both policies leave identical are not opened.
 """
@@ -39,7 +39,7 @@ _LOST_TAIL = "lost-tail"
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """ranges: of offsets, in order; they may overlap. records: None when it is unknown."""
+    """ranges: of offsets, in order; they may overlap. records: None when unknown."""
 
     ranges: tuple[Range, ...] = ()
     records: int | None = 0
@@ -79,9 +79,12 @@ def lost_by_each(
     *,
     is_compacted: bool = False,
 ) -> tuple[Lost, Lost]:
-    """(by salvage, by policy kafka). found: names and sizes of the files. is_compacted: the topic is known to be. deleted: logs that the broker's retention deletes because of wrong time indexes.
+    """(by salvage, by policy kafka).
 
-    Raises UnreadableInput, and Refused when there is no room to put a large file together."""
+    found: names and sizes of the files. is_compacted: the topic is known to be compacted. deleted: logs that the broker's
+    retention deletes because of wrong time indexes. Raises UnreadableInput, and Refused when there is no room to assemble a large
+    file.
+    """
     removed = [
         _without_unread(entry, salvaged.unread)
         for entry in _counted(directory, salvaged, found, is_compacted)
@@ -95,7 +98,7 @@ def lost_by_each(
 
 
 def _without_unread(entry: Removed, unread: Sequence[UnreadBatch]) -> Removed:
-    """Offsets missing behind the log end, except records of a batch whose header claims an earlier last offset."""
+    """Drop offsets that are missing beyond the log end, except records of a batch whose header claims a lower last offset."""
     if entry.cause != _LOST_TAIL or entry.first_offset is None or entry.last_offset is None:
         return entry
     held = [
@@ -118,7 +121,8 @@ def _ranges(removed: Iterable[Removed]) -> Iterator[Range]:
 
 
 def _counted(directory: str, salvaged: Repair, found: Mapping[str, int], is_compacted: bool) -> list[Removed]:
-    """What salvage takes out, with the records where its entries leave them open. found: names and sizes of the files."""
+    """What salvage removes, with record counts added where its entries leave them open. found: names and sizes of the original
+    files."""
     counted: list[Removed] = []
     bases = sorted(log.base_offset for log in log_names(found))
     removed = [_with_gap(entry, bases, found) for entry in salvaged.removed]
@@ -140,8 +144,8 @@ def _counted(directory: str, salvaged: Repair, found: Mapping[str, int], is_comp
 
 
 def _with_gap(entry: Removed, bases: Sequence[int], found: Mapping[str, int]) -> Removed:
-    """Damage at the end of a closed segment, with the offsets up to the next one: more may be truncated than the batch of which
-    a part is left."""
+    """Damage at the end of a closed segment, extended to the base offset of the next one: more may be missing than the batch of
+    which a part is left."""
     if entry.batches or entry.last_offset is None or entry.position + entry.length != found.get(entry.file):
         return entry
     at = bisect.bisect_right(bases, entry.last_offset)
@@ -151,7 +155,7 @@ def _with_gap(entry: Removed, bases: Sequence[int], found: Mapping[str, int]) ->
 
 
 def _is_dense(directory: str, salvaged: Repair, lost: Sequence[Range]) -> bool:
-    """Whether every offset of the log that is not lost is a record that consumers see. lost: in order."""
+    """Whether every offset of the log that is not lost is a record that consumers receive. lost: in order."""
     reader = ImageReader(directory, salvaged.image)
     expected: int | None = None
     for log in log_names(salvaged.image):
@@ -181,7 +185,7 @@ def _covers(ranges: Sequence[Range], first: int, last: int) -> bool:
     return first > last
 
 
-# --- what a broker's consumers do not get of what salvage keeps
+# --- what consumers do not receive of what salvage keeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +197,7 @@ class _Batch:
 
 
 class _Comparison:
-    """unread_by_salvage: batches that stay with salvage and are not given whole, once `missing` is known."""
+    """unread_by_salvage: batches that stay with salvage and are not returned in full, set by `missing`."""
 
     def __init__(self, directory: str, salvaged: Repair, loaded: Repair, deleted: frozenset[str]) -> None:
         self._directory = directory
@@ -210,7 +214,7 @@ class _Comparison:
         self._start = start
 
     def missing(self, valid: Sequence[Removed]) -> Lost:
-        """valid: batches that salvage takes out, to be had nevertheless."""
+        """What consumers do not receive. valid: batches that salvage removes although they are valid."""
         identical = self._identical()
         reader = ImageReader(self._directory, self._salvaged.image)
         batches: list[_Batch] = []
@@ -231,7 +235,7 @@ class _Comparison:
         with ConsumerView(self._directory, image, self._served, bounds, identical, stops) as view:
             view.read_from(self._start)
             for batch in batches:
-                for offset in (batch.first_offset, batch.last_offset):  # entries of an index have either
+                for offset in (batch.first_offset, batch.last_offset):  # index entries have both values
                     given = view.given.get(batch.content, {}).get(batch.first_offset)
                     if given is None or given > offset:
                         view.read_from(offset)
@@ -268,7 +272,7 @@ class _Comparison:
                 found = given.get(batch.content, {})
                 first = batch.first_offset if batch.first_offset in found or not found else min(found)
                 if not is_second and first != batch.first_offset:
-                    elsewhere.append(batch)  # what comes with its own offset is taken first
+                    elsewhere.append(batch)  # batches that are returned with their own offset come first
                     continue
                 from_offset = found.pop(first, None)
                 missing = _missing(batch, None if from_offset is None else from_offset - first)
@@ -281,7 +285,7 @@ class _Comparison:
 
 
 def _missing(batch: _Batch, delta: int | None) -> tuple[Range, int | None] | None:
-    """(offsets, records) that are not given of a batch; delta: where what is given of it begins, None for none of it."""
+    """(offsets, records) of a batch that are not returned; delta: where the returned part begins, None if nothing is returned."""
     if delta is None:
         return (batch.first_offset, batch.last_offset), batch.records
     if delta <= 0:

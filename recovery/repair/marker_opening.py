@@ -10,8 +10,8 @@ from kseg.recovery.repair.clean_shutdown_marker import MARKER, Marker
 from kseg.recovery.repair.log_dir import COMMAND
 from kseg.segment.values import dataclass
 
-LOSSES = "losses"  # in the journal that has the marker: the partitions that the run takes bytes out of
-_SOMETHING = "a partition"  # where the journal does not say it
+LOSSES = "losses"  # in the journal that holds the marker: the partitions from which the run removes bytes
+_SOMETHING = "a partition"  # if the journal does not name them
 
 
 @dataclass(frozen=True, slots=True)

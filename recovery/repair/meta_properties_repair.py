@@ -1,12 +1,12 @@
 """Rewrite a lost or unreadable meta.properties: the identity of the data directory.
 
-A broker does not start without it (node id, cluster id; MetaPropertiesEnsemble), and no other file in the data directory has
-the cluster id. So the values come from, in this order: the user; what is still readable in the file; the other data
-directories of the run, when all belong to one node.
+A broker does not start without it (node id, cluster id; MetaPropertiesEnsemble), and no other file in the data directory
+contains the cluster id. So the values come from, in this order: the user; what is still readable in the file; the other data
+directories of the run, if all of them belong to one node.
 
 The directory.id matters as much: the controller treats a data directory with a new id as new and empty, and partitions that
 were there have no leader any more (observed with 4.3.1). The metadata log of the cluster has the ids that a node
-registered; if exactly one is left that no other data directory of the run has, it is this one's.
+registered; if exactly one of them belongs to no other data directory of the run, it is this one's.
 """
 
 import os
@@ -29,9 +29,9 @@ META_PROPERTIES = NAME_BY_ROLE[Role.META_PROPERTIES]
 NO_ID = "none"  # of a cluster before 3.7
 _VERSION = 1
 
-# by node id the directory ids that it has registered, as the metadata log in one of some data directories says
+# the directory ids that each node has registered, by node id, from the metadata log in one of these data directories
 Registered = Callable[[Sequence[str]], Mapping[int, tuple[str, ...]]]
-# the options that say what the file is to have, and how their values are called
+# the options for the content of the file, and the names of their values
 OPTION_VALUES = {"--node-id": "N", "--cluster-id": "ID", "--directory-id": "UUID"}
 
 
@@ -59,8 +59,8 @@ class RequestedIdentity:
 
 @dataclass(frozen=True, slots=True)
 class IdentityRepair:
-    """content: of the new file, None where not enough is known. finding: what is wrong with the old one. doubt: why the
-    data directory still has none, empty when it has. needed: the options that only the user has values for."""
+    """content: of the new file, None if not enough is known. finding: what is wrong with the old one. doubt: why the data
+    directory still has none, empty when it has one. needed: the options whose values only the user knows."""
 
     finding: Finding
     content: bytes | None = None
@@ -77,9 +77,11 @@ def identity_repair(
     registered: Registered,
     partitions: Sequence[str] = (),
 ) -> IdentityRepair | None:
-    """None where the file is as it should be, or there is none and nothing says that there ever was. others: the other
-    data directories of the run. partitions: the directories in this one. now_ms: for the date line of the file. registered: asks the metadata log in one of some
-    data directories."""
+    """None if the file is valid, or is missing and nothing indicates that it ever existed.
+
+    others: the other data directories of the run. partitions: the directories in this one. now_ms: for the date line of the file.
+    registered: reads the metadata log in one of some data directories.
+    """
     path = os.path.join(log_dir, META_PROPERTIES)
     is_there = os.path.lexists(path)
     if not is_there and requested == RequestedIdentity() and not set(_identities_of(others)):
@@ -149,7 +151,7 @@ def _directory_id(
         return None, False
     taken = {_identity(other).directory_id for other in log_dirs[1:]}
     left = [each for each in by_node[node_id] if each not in taken]
-    if not by_node[node_id]:  # of a version that has none
+    if not by_node[node_id]:  # a version without directory ids
         return None, True
     return (left[0], True) if len(left) == 1 else (None, False)
 

@@ -19,17 +19,16 @@ _NOTHING_KNOWN = TopicSettings()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoverOptions(WithIdentities):
-    """One run of `recover`. is_clean, recovery_point, log_start_offset: None asks the data directory.
+    """One run of `recover`. is_clean, recovery_point, log_start_offset: None reads the data directory.
 
-    marked: data directories that count as marked though this run, or a killed one before it, took their marker away.
-    apply: change the files; output: make a repaired copy below this directory instead (None: neither, plan only).
-    is_nested: the copies of several data directories lie each in a directory of its name below `output`. run_id: names
-    the journals of this run. hard_link: unchanged files of the copy are links.
-    rebuild: all side files are rebuilt. topic_id: to write a missing partition.metadata with.
-    identity: to write a lost meta.properties with. keeping: where
-    journals and what is taken out go. follow_links: a directory may be a link. accept_unreadable: bytes that cannot be read
-    count as lost. topics: what each partition's topic is configured to, by its path, which takes precedence over `settings`; None: not known.
-    shared: the work is done by attempts in other processes.
+    marked: data directories that count as marked although this run, or a killed one before it, removed their marker. apply:
+    change the files; output: make a repaired copy below this directory instead (None: neither, plan only). is_nested: the copies
+    of several data directories each go into a directory of their name below `output`. run_id: names the journals of this run.
+    hard_link: unchanged files of the copy are links. rebuild: all side files are rebuilt. topic_id: for a missing
+    partition.metadata. identity: for a lost meta.properties. keeping: where journals and removed data are stored. follow_links: a
+    directory may be a link. accept_unreadable: bytes that cannot be read count as lost. topics: the topic configuration of each
+    partition, by path, which takes precedence over `settings`; None: unknown. shared: the work is done by attempts in other
+    processes.
     """
 
     settings: LoadSettings

@@ -10,7 +10,7 @@ def outcome_of(result: RecoverResult) -> PartitionOutcome | None:
     name = own_partition_name(result.directory)
     if name is None:
         return None
-    if result.first_base_offset is None:  # there is no log, and nothing wrong with that
+    if result.first_base_offset is None:  # there is no log, which is not an error
         return PartitionOutcome(
             name=name,
             first_base_offset=0,

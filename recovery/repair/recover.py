@@ -3,7 +3,7 @@
 1. Complete an unfinished journal of `recover` (--apply); without --apply it is an error.
 2. Collect the files, and what the data directory says about the partition (`broker_state`).
 3. The policy computes the repaired directory (`loading`, `salvage`, `kafka07`), the difference is the plan.
-4. Compute what the other policy would cost, unless nothing is wrong.
+4. Compute the cost of the other policy, unless nothing is wrong.
 5. --apply passes the plan to the executor, --output writes the copy; otherwise the plan is the result.
 
 Yields the findings that led to the plan, one row for each step, and one result. The caller holds the lock of the data
@@ -41,10 +41,10 @@ _IGNORED_BY_LOAD = frozenset(("partition-metadata-missing", "becomes-stray", "to
 
 
 def recover(target: FileTarget | PartitionTarget, options: RecoverOptions) -> Iterator[Event]:
-    """Plan the repair of one target, and carry it out when the options say so.
+    """Plan the repair of one target, and carry it out if the options say so.
 
-    Raises UsageError for a file that is not a segment's, UnreadableInput, Refused (inputs changed, half-done journal,
-    output there already). Where policy kafka has no result the target is a Failure with status 4.
+    Raises UsageError for a file that does not belong to a segment, UnreadableInput, Refused (inputs changed, unfinished journal,
+    output already exists). Where policy kafka has no result the target is a Failure with status 4.
     """
     yield from carry_out((yield from prepare(target, options)), options)
 
@@ -100,7 +100,7 @@ def _prepared(
     salvaged, costs = _costs(recovery_target, found, repair, plan, broker_state, options)
     topic = options.topic_of(recovery_target.directory)
     remains = _remaining(recovery_target, repair, salvaged, plan, broker_state, options)
-    # whose topic it is says `misplaced`
+    # `misplaced` reports which topic it belongs to
     remains = [each for each in remains if recovery_target.concerns(each) and each != identity.finding]
     repair = with_remaining_damage(repair, options.policy, remains, recovery_target.directory)
     around_copy = options.copy_of(recovery_target.log_dir)
@@ -202,8 +202,8 @@ def _costs(
     broker_state: BrokerState,
     options: RecoverOptions,
 ) -> tuple[Repair, dict[str, rows.Row]]:
-    """The answer of policy salvage, and what either policy costs. Salvage reads every byte: where it has nothing to say, no
-    broker loses anything. A broker that loads cleanly reads next to nothing, so a clean load proves nothing."""
+    """The result of policy salvage, and the cost of either policy. Salvage reads every byte: if it reports nothing, no broker
+    loses anything. A broker that loads cleanly reads next to nothing, so a clean load proves nothing."""
     if options.policy is Policy.SALVAGE:
         doubts = [f for f in repair.findings if f.severity != INFO and f.id not in _IGNORED_BY_LOAD]
         needs_nothing = plan.is_empty and not doubts
@@ -213,7 +213,7 @@ def _costs(
         loaded = repair
         salvaged = repair
         if not repair.is_in_order:
-            # salvage of an ordinary directory is known without it, whatever a load would write anew
+            # the result of salvage for an ordinary directory is known without running it, whatever a load would rewrite
             salvaged = _unchanged_by_salvage(recovery_target, found, broker_state, options) or _repair(
                 recovery_target, Policy.SALVAGE, broker_state, options
             )
@@ -252,8 +252,8 @@ def _remaining(
     broker_state: BrokerState,
     options: RecoverOptions,
 ) -> Sequence[Finding]:
-    """What is to be said of the partition once the plan is carried out, by policy salvage. That policy changes every file with
-    an error that it can help, so only the other files have to be checked."""
+    """What remains to be reported once the plan is carried out, by policy salvage. That policy changes every file with an error
+    that it can repair, so only the other files have to be checked."""
     if plan.is_empty:
         return salvaged.findings
     if recovery_target.is_kafka07 or (options.policy is Policy.SALVAGE and not _has_error_left(repair, plan)):
@@ -269,7 +269,7 @@ def _remaining(
             options.settings,
             recovery_target.partition if recovery_target.base_offset is None else None,
         )
-    except Refused:  # no room to look: what is wrong now is what may be wrong then
+    except Refused:  # no room to check: report what is wrong now as what may still be wrong afterwards
         return salvaged.findings
 
 

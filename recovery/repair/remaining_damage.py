@@ -15,7 +15,7 @@ from dataclasses import replace
 from kseg.recovery.policy import Policy, Repair
 from kseg.segment.findings import ERROR, Finding
 
-# What a repair cannot help, by what it does to the partition.
+# What a repair cannot fix, by its effect on the partition.
 HARMFUL = {
     "undecodable-batch": "records that cannot be read",
     "record-count-mismatch": "records that cannot be read",
@@ -25,8 +25,8 @@ HARMFUL = {
     "transaction-collision": "a batch that a broker does not load",
 }
 
-# Known by a checkpoint of the data directory alone where nothing in the partition is changed: an index or a snapshot that
-# knows of more is rebuilt.
+# Known only from a checkpoint of the data directory if nothing in the partition is changed: an index or a snapshot that
+# extends further is rebuilt.
 _BY_CHECKPOINT = ("lost-tail",)
 
 
@@ -43,11 +43,11 @@ def with_harmful_batches(repair: Repair) -> Repair:
 def with_remaining_damage(
     repair: Repair, policy: Policy, findings: Iterable[Finding], directory: str
 ) -> Repair:
-    """The repair, with a doubt when errors remain once it is done: then it is not all there is to say.
+    """The repair, with a doubt if errors remain once it is done.
 
-    findings: what policy salvage, which looks at every byte, says of the partition as it will be. directory: the
-    partition's. What is wrong with the data directory's own files does not count: the same run sets them right
-    (`log_dir`)."""
+    findings: what policy salvage, which reads every byte, reports for the partition as it will be. directory: the partition's.
+    Errors in the data directory's own files do not count: the same run repairs them (`log_dir`).
+    """
     if repair.doubt:
         return repair
     for finding in findings:

@@ -1,10 +1,10 @@
 """What a broker's retention deletes because a time index is wrong: a cost of policy kafka that no load shows.
 
-A broker takes the age of a segment from the last slot of its time index, whatever its value (`largest_timestamp`). Zeros there mean
-1970, and with retention.ms set the segment is deleted minutes after the start; for an index of 0 bytes the modification
-time of the file counts (verified with a real broker: `tests/kafka/test_price_by_consumers.py`). Segments that correct timestamps would delete as well are no
-loss caused by damage. The limit is the configuration of the topic or its broker, else Kafka's default of seven days; the
-result names its source.
+A broker takes the age of a segment from the last slot of its time index, whatever its value (`largest_timestamp`). Zeros there
+mean 1970, and with retention.ms set the segment is deleted minutes after the start; for an index of 0 bytes the modification time
+of the file counts (verified with a real broker: `tests/kafka/test_price_by_consumers.py`). Segments that would be deleted with
+correct timestamps as well are no loss caused by damage. The limit is the configuration of the topic or its broker, else Kafka's
+default of seven days; the result names its source.
 """
 
 import struct
@@ -35,7 +35,7 @@ def time_limit(topic: TopicSettings, partition: PartitionName | None, now_ms: in
     if setting is None or "delete" not in topic.policies or not setting.value.isdecimal():
         return None
     if partition is not None and partition.topic == "__cluster_metadata":
-        return None  # which the log manager does not look after
+        return None  # which the log manager does not manage
     return TimeLimit(now_ms, int(setting.value))
 
 
@@ -46,8 +46,8 @@ def deleted_by_wrong_times(
     sound: DirectoryImage,
     limit: TimeLimit,
 ) -> frozenset[str]:
-    """Names of the logs that time-based retention deletes from `image`, as a broker loads it, but not from `sound`, whose time indexes
-    that are right. found: the files as they lie there. Raises UnreadableInput."""
+    """Names of the logs that time-based retention deletes from `image`, as a broker loads it, but not from `sound`, whose time
+    indexes are correct. found: the original files. Raises UnreadableInput."""
     mtimes = {file.name: file.mtime_ns // 1_000_000 for file in found}
     if all(image.content(name) == sound.content(name) for name in _time_indexes(image) if name in sound):
         return frozenset()

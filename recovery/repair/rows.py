@@ -70,7 +70,7 @@ def recover_result(
     costs: Mapping[str, Row],
     settings: Mapping[str, object],
 ) -> RecoverResult:
-    """The result before anything is carried out. costs: of either policy. settings: of the topic, and where they come from."""
+    """The result before anything is carried out. costs: of both policies. settings: of the topic, and where they come from."""
     return RecoverResult(
         partition=partition,
         directory=plan.directory,
@@ -99,8 +99,8 @@ def log_dir_row(
     missing: Sequence[Finding] = (),
     needed: Sequence[str] = (),
 ) -> dict[str, object]:
-    """The same for a data directory's own files. doubts: why a broker would still not start with it, as clauses. missing: of
-    replicas that the metadata log places there. needed: the options that its meta.properties needs to be written anew."""
+    """The same for a data directory's own files. doubts: why a broker would still not start with it, as clauses. missing:
+    replicas that the metadata log places there. needed: the options required to rewrite its meta.properties."""
     return {
         "type": "result",
         "command": plan.command,
@@ -127,9 +127,12 @@ def first_base_offset(repair: Repair) -> int | None:
 
 
 def cost_row(repair: Repair, damage: Sequence[Removed] = (), lost: Lost | None = None) -> Row:
-    """What a policy costs: bytes that leave the logs, valid batches among them, offsets and records that consumers do not get
-    (any more), and the bytes that stay though they cannot be read; or what the broker fails on. damage: the ranges that
-    salvage takes out. lost: None for what is removed and what is damaged, whether its bytes go or stay."""
+    """The cost of a policy: bytes that leave the logs, valid batches among them, offsets and records that consumers no longer
+    receive, and the bytes that stay although they cannot be read; or the exception on which the broker fails.
+
+    damage: the ranges that salvage removes. lost: of everything removed or damaged, whether its bytes stay or not; None when
+    unknown.
+    """
     if repair.load_failure is not None:
         return {"dies_of": repair.load_failure.kafka_exception}
     kept: Sequence[Range] = ()
@@ -142,7 +145,7 @@ def cost_row(repair: Repair, damage: Sequence[Removed] = (), lost: Lost | None =
         "batches": sum(removed.batches for removed in repair.removed),
         "offsets": _count(lost.ranges, kept),
         "records": lost.records,
-        # a valid batch that salvage takes out is a copy or out of order: consumers read past it
+        # a valid batch that salvage removes is a copy or out of order: consumers read past it
         "damaged_bytes_left": sum(
             length for each, length in _left_of(damage, repair.image) if not each.batches
         ),

@@ -64,7 +64,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
         super().__init__(options)
         self._over = over
         self._registered = registered
-        # by data directory that was named as a whole, what the metadata log places there and is not there
+        # by data directory that was named as a whole: what the metadata log places there and is missing
         self.missing: Mapping[str, Sequence[Finding]] = {}
         self._outcomes: dict[str, list[PartitionOutcome]] = {}
         self._looked_at: dict[
@@ -73,7 +73,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
         self._directories: dict[str, list[str]] = {}
         self._changed: dict[str, list[str]] = {}
         self._openings: dict[str, str] = {}  # by data directory, the id of the journal that has the marker
-        self._markers: dict[str, Marker | None] = {}  # those that lay there before
+        self._markers: dict[str, Marker | None] = {}  # those that existed before
         self._single_segments: dict[str, list[FileTarget]] = {}  # single segments, by data directory
         self._of_segments: dict[
             str, list[PartitionOutcome]
@@ -87,7 +87,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
                 if self._markers[log_dir] is not None or self.options.mark_clean:
                     self._look_ahead(log_dir, targets)
             else:
-                with suppress(UnreadableInput):  # to be named when it is in the way
+                with suppress(UnreadableInput):  # named in the error when it is in the way
                     opening = opening_of(log_dir)
                     self._markers[log_dir] = self._markers[log_dir] if opening is None else opening.marker
 
@@ -127,7 +127,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
 
         outcomes = [outcome for each in directories for outcome in self._of_segments.get(each, ())]
         marker = self._markers[log_dir]
-        assert marker is not None  # there is no opening without
+        assert marker is not None  # without them there is no opening journal
         for directory in directories:
             sync_files(directory)
         plan = own_files.marking_plan(log_dir, outcomes, marker)
@@ -177,7 +177,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
         inside = [
             target for target in targets if isinstance(target, PartitionTarget) and target.log_dir == log_dir
         ]
-        for target in inside:  # what this command left half done would be in the way of the plan
+        for target in inside:  # an unfinished change of this command would block the plan
             complete_or_refuse(target.path, self.command, self.options)
         changing, doubtful, outcomes = list[RecoverResult](), [], []
         for event in self._over(recover, inside, planned):
@@ -195,7 +195,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
     def _take_marker(self, log_dir: str, changing: Sequence[RecoverResult], doubtful: Sequence[str]) -> None:
         """Remove the marker. changing: the partitions that need a repair."""
         if not changing:
-            return  # nothing is done where nothing can be
+            return  # nothing is changed if the repair is not possible
         needs = [f"{result.partition} needs a repair" for result in changing]
         plan = own_files.opening_plan(log_dir, [*needs, *doubtful])
         if not plan.is_empty:
@@ -214,7 +214,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
             self._resume(log_dir)
 
     def _resume(self, log_dir: str) -> None:
-        """Adopt a killed run that had removed the marker: this run completes it."""
+        """Adopt a killed run that had removed the marker; this run completes it."""
         opening = opening_of(log_dir)
         if opening is not None:
             self._markers[log_dir] = opening.marker
@@ -226,7 +226,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
         mark_clean, missing = options.mark_clean, self.missing.get(log_dir, ())
         marker = with_missing_replicas(self._markers[log_dir], missing)
         if mark_clean and own_files.doubts_about(log_dir, outcomes):
-            mark_clean = False  # all else is done nevertheless: the partitions are changed already
+            mark_clean = False  # everything else is still done: the partitions are already changed
         if options.apply and own_files.will_mark(log_dir, outcomes, mark_clean=mark_clean, marker=marker):
             from kseg.change.apply.sync import sync_files
 
@@ -261,7 +261,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
             if outcomes or self._is_whole(log_dir):
                 done = self._copied(log_dir, plan, copy, outcomes)
                 yield Row(log_dir_row(reported, done, doubts, missing, needed))
-        # else the one journal there may be undoes all
+        # otherwise the single journal undoes everything
         elif not plan.is_empty or len(changed) >= 2 or opening is not None:
             done = self._carried_out(log_dir, plan, opening, changed)
             yield Row(log_dir_row(reported, done, doubts, missing, needed))
@@ -297,7 +297,9 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
         return there <= self._looked_at.get(log_dir, set())
 
     def _copied(self, log_dir: str, plan: Plan, copy: str, outcomes: Sequence[PartitionOutcome]) -> Values:
-        """All of the data directory's own files if it was copied completely, else the checkpoint entries of the copied partitions."""
+        """All of the data directory's own files if it was copied completely, else the checkpoint entries of the copied
+        partitions.
+        """
         from kseg.change.apply.copy import write_files
         from kseg.change.run.copied_checkpoints import carried_row, carry
 
@@ -332,7 +334,8 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
     def _carried_out(self, log_dir: str, plan: Plan, opening: str | None, changed: Sequence[str]) -> Values:
         """Apply the plan for the data directory's own files.
 
-        opening: the id of the journal that has its marker. changed: names of the partitions with a journal."""
+        opening: the id of the journal that holds its marker. changed: names of the partitions with a journal.
+        """
         options = self.options
         done: Values = {"applied": False, "journal": None, "quarantine": None}
         if options.apply:

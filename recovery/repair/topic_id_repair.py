@@ -3,8 +3,8 @@
 A KRaft broker (3.7 and later) renames a log without a topic id as stray, and fails on an unreadable file
 (Kafka: PartitionMetadataFile). The log itself does not have the id: it is in the metadata log of the cluster and, if they
 are here, in the other partitions of the topic. If the metadata log has exactly one topic of that name, now and before, its
-id is used; otherwise the user specifies it, and it is checked: it must be an id, the partition and the topic's other
-partitions must not have a different one, and no other topic of this data directory may have it.
+id is used. Otherwise the user specifies it, and it is checked: it must be an id, neither the partition nor the topic's other
+partitions may have a different one, and no other topic of this data directory may have it.
 """
 
 import os
@@ -46,15 +46,17 @@ def with_topic_id(
     topic_id: str | None,
     identity: TopicIdentity = UNKNOWN_IDENTITY,
 ) -> Repair:
-    """The repair of a partition directory, with partition.metadata written when `topic_id` is given, or the metadata log
-    says what a missing or unreadable one is to say; without, with the finding that it is missing or cannot be read (and the id
-    other partitions of the topic have). With the finding that a broker does not serve the directory, unless the id settles that.
+    """Add partition.metadata and the findings about it to the repair of a partition directory.
 
-    log_dir: the data directory around it, None when unknown. identity: what the metadata log says. Raises UsageError for
-    what is not a topic's id, Refused for one that contradicts the partition or the data directory, UnreadableInput.
+    It is written when `topic_id` is given, or when it is missing or unreadable and the metadata log has the content. Otherwise
+    the repair gets the finding that it is missing or unreadable (with the id that other partitions of the topic have). In either
+    case it gets the finding that a broker does not serve the directory, unless the id settles that.
+
+    log_dir: the data directory around it, None when unknown. identity: what the metadata log says. Raises UsageError for a value
+    that is not a topic id, Refused for one that contradicts the partition or the data directory, UnreadableInput.
     """
     if topic_id is None and METADATA_FILE not in repair.image and not list_partition(directory).segments:
-        return repair  # a directory that was made and never filled: a broker makes it anew
+        return repair  # a directory that was created and never filled: a broker creates it again
     others = tuple(finding for finding in repair.findings if finding.id not in (_MISSING, _CORRUPT))
     if topic_id is None and identity.topic_id is not None and not _has_topic_id(repair.image, directory):
         return _from_metadata_log(repair, directory, identity, others)
@@ -74,13 +76,13 @@ def with_topic_id(
     path = os.path.join(directory, METADATA_FILE)
     found = read_small(path) if METADATA_FILE in repair.image else None
     image = repair.image.copy()
-    is_named = identity.named_id == topic_id  # the metadata log knows better than the files that lie around
+    is_named = identity.named_id == topic_id  # the metadata log takes precedence over other files
     why = partition_metadata_step(image, topic_id, found, replaces=is_named)
     name = own_partition_name(directory)
     if log_dir is not None and name is not None and not is_named:
         refuse_foreign_topic_id(log_dir, name, topic_id)
     if why is None:
-        return repair  # it says so already
+        return repair  # it already has this content
     return replace(repair, image=image, why={**repair.why, METADATA_FILE: why}, findings=others)
 
 
@@ -121,10 +123,10 @@ def _unless_readable(
 def partition_metadata_step(
     image: DirectoryImage, topic_id: str, found: bytes | None, *, replaces: bool = False
 ) -> str | None:
-    """Write partition.metadata into the image; returns the reason for the plan, or None when it is right already.
+    """Write partition.metadata into the image; returns the reason for the plan, or None if it is already right.
 
-    found: the file as it is, None when it is missing; one that cannot be read is replaced. replaces: one with another id,
-    too. Raises UsageError for what is not a topic's id, Refused when the partition has another one.
+    found: the original file, None when it is missing; one that cannot be read is replaced. replaces: replace one with another id,
+    too. Raises UsageError for a value that is not a topic id, Refused when the partition has another one.
     """
     try:
         data = encode_partition_metadata(PartitionMetadata(topic_id))
