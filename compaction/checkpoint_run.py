@@ -33,7 +33,7 @@ O = TypeVar("O", bound=ChangeOptions)
 
 
 class _Result(Protocol):
-    """What the results of both commands have."""
+    """The fields that the results of both commands share."""
 
     @property
     def directory(self) -> str: ...
@@ -88,7 +88,7 @@ class CheckpointRun(RunLifecycle[O], Generic[O, R]):
                 name = own_partition_name(event.path)
                 topic_and_message = event.path if name is None else name.topic, event.message
                 if topic_and_message in emitted:
-                    continue  # once for each topic, for the same reason
+                    continue  # once per topic, for the same reason
                 emitted.add(topic_and_message)
             yield event
         if self._unknown:
@@ -129,7 +129,7 @@ class CheckpointRun(RunLifecycle[O], Generic[O, R]):
         entries, changed = self._entries.get(log_dir, {}), self._changed.get(log_dir, [])
         plan = self._plan(log_dir, entries)
         if plan.is_empty and len(changed) < 2:
-            return  # the one journal there may be undoes all
+            return  # the single journal undoes everything
         self.is_due = self.is_due or not self.options.apply
         done: Values = {"applied": False, "journal": None}
         if self.options.apply:

@@ -1,7 +1,7 @@
 """Read topic properties from a file under Kafka's names (Kafka: LogConfig, TopicConfig; broker names: ServerLogConfigs).
 
-A file may hold what `kafka-configs.sh --describe` shows of a topic, or a broker's server.properties: the name of a topic
-comes first, then the broker's name for the same, in the order in which a broker asks them.
+A file may be the output of `kafka-configs.sh --describe` for a topic, or a broker's server.properties: the topic's name of a
+property takes precedence, then come the broker's names for it, in the order in which a broker looks them up.
 """
 
 import math
@@ -13,7 +13,7 @@ from kseg.segment.files import read_small
 from kseg.segment.java.java_text import LONG_BITS, parse_integer
 from kseg.segment.java.properties import decode_properties
 
-# What ConfigCommand writes behind each value: where it comes from, and what would hold without it.
+# What ConfigCommand prints after each value: its source, and the values that would apply without it.
 _SHOWN_BEHIND = re.compile(r"\s+sensitive=(?:true|false)\s+synonyms=\{.*\}\s*", re.DOTALL)
 
 
@@ -42,7 +42,7 @@ class TopicConfig:
         return name in self._pairs
 
     def integer(self, name: str) -> int | None:
-        """A whole number of 64 bits, None when it is not there. Raises UsageError for anything else."""
+        """A 64-bit integer, None when it is not set. Raises UsageError for anything else."""
         text = self._pairs.get(name)
         if text is None:
             return None
@@ -52,7 +52,7 @@ class TopicConfig:
         return number
 
     def number(self, name: str) -> float | None:
-        """A decimal number, None when it is not there. Raises UsageError for anything else."""
+        """A decimal number, None when it is not set. Raises UsageError for anything else."""
         text = self._pairs.get(name)
         if text is None:
             return None
@@ -65,12 +65,12 @@ class TopicConfig:
         return number
 
     def words(self, name: str) -> tuple[str, ...] | None:
-        """A list with commas, None when it is not there."""
+        """A comma-separated list, None when it is not set."""
         text = self._pairs.get(name)
         if text is None:
             return None
         return tuple(word for word in (part.strip() for part in text.split(",")) if word)
 
     def named(self, *prefixes: str) -> tuple[str, ...]:
-        """The names with this prefix, in order."""
+        """The names with one of these prefixes, in order."""
         return tuple(sorted(name for name in self._pairs if name.startswith(prefixes)))

@@ -1,7 +1,7 @@
-"""Topic settings of a partition as the caller found them in the metadata log or was given.
+"""Topic settings of a partition, as the caller found them in the metadata log or received them from the user.
 
-`options.topics` has the settings of each partition directory by its path. Without them (a run that was given no settings) the
-options apply to every topic alike.
+`options.topics` has the settings of each partition directory by path. Without them (a run without topic settings) the options
+apply to every topic.
 """
 
 from collections.abc import Mapping
@@ -51,5 +51,5 @@ def unknown_policy(target: PartitionTarget, known: TopicSettings) -> Finding | N
 
 
 def as_values(known: TopicSettings | None) -> Mapping[str, object]:
-    """The field `settings` of a result: each setting, and where it came from."""
+    """The field `settings` of a result: each setting and its source."""
     return {} if known is None else known.as_values()

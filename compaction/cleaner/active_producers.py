@@ -6,8 +6,8 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LastRecords:
-    """data_offsets: (last offset, producer id) of the newest data batch of each producer that has one. marker_epochs:
-    epoch by producer id of producers of which only a marker is known."""
+    """data_offsets: (last offset, producer id) of the newest data batch of each producer that has one. marker_epochs: epoch by
+    producer id, for producers of which only a marker is known."""
 
     data_offsets: tuple[tuple[int, int], ...] = ()
     marker_epochs: dict[int, int] | None = None

@@ -48,14 +48,14 @@ class Cleanable:
         return self.dirty_bytes / total if total else 0.0
 
     def is_due(self, settings: CleanSettings, is_overdue: bool) -> bool:
-        """Whether a cleaner would choose the log. is_overdue: max.compaction.lag.ms has passed for a part of it."""
+        """Whether a cleaner would choose the log. is_overdue: max.compaction.lag.ms has passed for part of it."""
         if not self.dirty_bytes:
             return False
         return is_overdue or self.dirty_ratio > settings.min_cleanable_dirty_ratio
 
 
 def cleanable(log: LogToClean, settings: CleanSettings) -> Cleanable:
-    """The log must have at least one segment."""
+    """The cleanable range. The log must have at least one segment."""
     first_dirty, is_reset = _first_dirty(log)
     active = log.segments[-1]
     bounds = [(log.last_stable_offset, Bound.UNSTABLE), (active.base_offset, Bound.ACTIVE)]
@@ -101,8 +101,10 @@ def _lagging(log: LogToClean, settings: CleanSettings, first_dirty: int) -> int 
 
 
 def is_overdue(first_timestamps: Sequence[int], settings: CleanSettings) -> bool:
-    """Whether records have waited longer than max.compaction.lag.ms. first_timestamps: the maximum timestamp of the first
-    batch of each dirty segment that is not the active one."""
+    """Whether records have waited longer than max.compaction.lag.ms.
+
+    first_timestamps: the maximum timestamp of the first batch of each dirty segment except the active one.
+    """
     if settings.max_compaction_lag_ms is None:
         return False
     known = [timestamp for timestamp in first_timestamps if timestamp > 0]

@@ -4,8 +4,8 @@
 
 1. Aborted transactions wait by first offset. One becomes ongoing for its producer at the first batch that ends at or
    after its first offset; a second one of the same producer does not replace it.
-2. A transactional batch of a producer with an ongoing aborted transaction is removed and recorded as seen. Any other one records
-   that the producer has committed data.
+2. A transactional batch of a producer with an ongoing aborted transaction is removed and
+   recorded as seen. Any other one records that the producer has committed data.
 3. An ABORT marker ends the ongoing transaction. When batches of it were seen in this pass the marker is needed, and
    so is the entry of the transaction index. A COMMIT marker is needed when committed data of its producer were seen since
    the last one. A control batch without records is not needed; control records of other kinds are.
@@ -32,7 +32,7 @@ class _Ongoing:
 
 @dataclass(frozen=True, slots=True)
 class MarkerVerdict:
-    """can_discard: the marker may go once its delete horizon has passed. kept_entry: for the new transaction index."""
+    """can_discard: the marker may be removed once its delete horizon has passed. kept_entry: for the new transaction index."""
 
     can_discard: bool
     kept_entry: AbortedTxn | None = None

@@ -11,8 +11,9 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PassTotals:
-    """totals: of filtered records (`key_verdicts.J_…`). counts: of new segments (`filter_batches.S_…`). records_read: as the headers
-    declare. aborted_records: data of aborted transactions, which are not looked up in the map. horizons: number of retained tombstones by delete horizon."""
+    """totals: of filtered records (`key_verdicts.J_…`). counts: of new segments (`filter_batches.S_…`). records_read: as declared
+    in the headers. aborted_records: data of aborted transactions, which are not looked up in the map. horizons: number of
+    retained tombstones by delete horizon."""
 
     totals: tuple[int, ...] = (0,) * K.J_WIDTH
     counts: tuple[int, ...] = (0,) * W.S_WIDTH

@@ -38,8 +38,11 @@ _FILES = (Role.LOG, Role.OFFSET_INDEX, Role.TIME_INDEX, Role.TXN_INDEX)
 
 @dataclass(frozen=True, slots=True)
 class Roll:
-    """The new active segment, and the snapshot that is written with it. preallocated: names of the files of the former one that end
-    with preallocated zeros, and how many bytes they hold without them; a broker cuts them when it rolls (LogSegment.onBecomeInactiveSegment)."""
+    """The new active segment, and the producer snapshot that is written with it.
+
+    preallocated: (name, size without the zeros) of the files of the previous one that end with preallocated zeros; a broker
+    truncates them when it rolls (LogSegment.onBecomeInactiveSegment).
+    """
 
     base_offset: int
     snapshot: bytes
@@ -48,7 +51,7 @@ class Roll:
 
 @dataclass(frozen=True, slots=True)
 class CleaningEvidence:
-    """log: opened, the caller closes it. log_to_clean.segments: with the rolled one, which is not on disk yet. roll_damage: the
+    """log: open, the caller closes it. log_to_clean.segments: with the rolled one, which is not on disk yet. roll_damage: the
     damage that prevents the active segment from being rolled."""
 
     log: PartitionLog
@@ -79,8 +82,8 @@ def gather(
     inputs: tuple[FileIdentity, ...],
     options: CompactOptions,
 ) -> CleaningEvidence:
-    """Collect everything that the rules need. Raises Refused where a broker would first do something else to the log (finish a swap,
-    empty it), UnreadableInput."""
+    """Collect everything that the rules need. Raises Refused if a broker would first change the log in some other way (finish a
+    swap, empty it), UnreadableInput."""
     _refuse_unfinished_swap(log.directory, inputs)
     by_name = {file.name: file for file in inputs}
     segments = [_segment(log, segment, by_name, dir_state, options) for segment in log.segments]
@@ -111,7 +114,7 @@ def gather(
 
 
 def _preallocated(active: CleanerSegment, by_name: Mapping[str, FileIdentity]) -> Iterator[tuple[str, int]]:
-    """The files of the active segment that are longer than what they hold, and how much that is."""
+    """(name, used bytes) of the files of the active segment that are longer than their content."""
     held_bytes = {
         L.LOG_SUFFIX: active.size_bytes,
         L.OFFSET_INDEX_SUFFIX: active.index_bytes,
@@ -124,7 +127,7 @@ def _preallocated(active: CleanerSegment, by_name: Mapping[str, FileIdentity]) -
 
 
 def _damage(segment: CleanerSegment) -> list[Finding]:
-    """All damage of the active segment; it is marked as damaged when there is any."""
+    """All damage of the active segment; it is marked as damaged if there is any."""
     found = [*survey(segment), *contradictions(segment, None)]
     segment.is_damaged = bool(found)
     return found
@@ -225,12 +228,12 @@ def _loaded(dir_state: LogDirState | None) -> Loaded:
 
 
 def _used_bytes(path: str | None, kind: type[OffsetIndex] | type[TimeIndex], slot_bytes: int) -> int:
-    """Bytes of the entries of an index, without its zero tail."""
+    """Size of the entries of an index, without trailing zeros."""
     if path is None:
         return 0
     size_bytes, tail = read_end(path, slot_bytes)
     if not any(tail) and size_bytes:
-        with MappedFile(path, random_access=True) as file:  # 10 MiB of zeros where it is preallocated
+        with MappedFile(path, random_access=True) as file:  # up to 10 MiB of zeros when preallocated
             return kind(file.sparse_view, 0, need=file.need).entries * slot_bytes
     return size_bytes // slot_bytes * slot_bytes
 

@@ -2,9 +2,9 @@
 
 1. With --apply an unfinished change of `compact` is completed first; without --apply it is refused.
 2. Collect the state of the partition (`cleaning_evidence`) and the range that a cleaner would clean now (`cleanable`).
-3. The rounds (`rounds`). With --apply or --output new logs are written as they come, to files without names; a plan alone
-   counts.
-4. The steps that put the new segments into place (`swapping`), carried out by the executor.
+3. Run the rounds (`rounds`). With --apply or --output new logs are written along the way, to files without names; a plan alone
+   only counts.
+4. Plan the steps that put the new segments into place (`swapping`); the executor carries them out.
 
 Yields findings, a row for each step, and one result. Whoever runs this with `apply` holds the lock of the data
 directory, and writes its checkpoint afterwards (`run`).
@@ -46,10 +46,10 @@ from kseg.segment.partition.topic_settings import CLEANUP_POLICY, TopicSettings
 
 
 def compact(target: LogTarget, options: CompactOptions) -> Iterator[Event]:
-    """Plan the compaction of one partition, and carry it out when the options say so.
+    """Plan the compaction of one partition, and carry it out if the options say so.
 
-    Raises UsageError for a single file, UnreadableInput, Refused (a broker would first do something else, inputs
-    changed, half-done journal, output there already). A log with damage is a Failure with status 4.
+    Raises UsageError for a single file, UnreadableInput, Refused (a broker would first change the log in some other way, inputs
+    changed, unfinished journal, output already exists). A log with damage is a Failure with status 4.
     """
     yield from carry_out((yield from prepare(target, options)), options)
 
@@ -78,9 +78,7 @@ def prepare(
             options = replace(options, settings=configured(as_config(target, known), options.settings))
             options.settings.check()
             policies_of(tuple(known.policies))
-        except (
-            UsageError
-        ) as error:  # a value that no broker takes: what the topic is meant to be nobody knows
+        except UsageError as error:  # a value that no broker accepts: the intended policy is unknown
             known = replace(known, unknown=str(error))
         excluded = _policy_excludes_compaction(target, known)
         if excluded is not None:
@@ -181,8 +179,8 @@ def _planned(
 def _is_in_order(
     target: PartitionTarget, evidence: CleaningEvidence, range_: Cleanable, options: CompactOptions
 ) -> Generator[Event, None, bool]:
-    """Whether the offsets of all that would be read tell which record of a key is the newest; segments with an altered
-    leader epoch are marked as damaged. Raises DamagedSegment unless damage is skipped."""
+    """Whether the offsets of all that would be read tell which record of a key is the newest. Segments with an altered leader
+    epoch are marked as damaged. Raises DamagedSegment unless damage is skipped."""
     segments, is_in_order = evidence.segments, True
     for segment, following in pairwise(segments):
         if segment.base_offset >= range_.first_uncleanable_offset:

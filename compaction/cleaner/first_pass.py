@@ -32,7 +32,7 @@ _NO_BOUNDS = memoryview(array("q"))
 
 
 class OffsetMapBuilder:
-    """One pass. segments: of the whole log. found: collects damage and continues; None: damage raises."""
+    """One pass. segments: of the whole log. found: collects damage, and reading continues; None: damage raises."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class OffsetMapBuilder:
         self._transactions = Transactions()
         self._bodies = DecompressionBuffer()
         self._start = 0
-        self._dirty: list[tuple[CleanerSegment, int]] = []  # with the offset that bounds it
+        self._dirty: list[tuple[CleanerSegment, int]] = []  # with the offset that limits it
 
     def run(self, start_offset: int, end_offset: int) -> None:
         """Fill the map with start_offset <= offset < end_offset, until the map is full. Raises DamagedSegment."""
@@ -56,7 +56,7 @@ class OffsetMapBuilder:
         self.fill(None, None)
 
     def begin(self, start_offset: int, end_offset: int) -> None:
-        """A pass over start_offset <= offset < end_offset: clear the map."""
+        """Start a pass over start_offset <= offset < end_offset: clear the map."""
         self._map.begin(start_offset)
         self._start = start_offset
         dirty = between(self._segments, start_offset, end_offset)
@@ -65,8 +65,9 @@ class OffsetMapBuilder:
         self._dirty = [*zip(dirty, bounds, strict=True)]
 
     def fill(self, start: Cut | None, stop: Cut | None) -> bool:
-        """Put the records between two cuts of the range into the map; whether it became full. None: the range begins or ends
-        there. Raises DamagedSegment, NotJoined when no batch ends at `stop`."""
+        """Put the records between two cuts of the range into the map; returns whether it became full. None: the range begins or
+        ends there. Raises DamagedSegment, NotJoined when no batch ends at `stop`.
+        """
         for part in parts([segment for segment, _ in self._dirty], start, stop):
             segment, bound = self._dirty[part.number]
             with segment.opened() as view:
@@ -78,8 +79,9 @@ class OffsetMapBuilder:
         return False
 
     def track(self, stop: Cut) -> int:
-        """Advance the transactions alone to a cut, by the headers of batches whose checksums somebody else verifies; the last
-        offset before it."""
+        """Advance only the transactions to a cut, by the headers of batches whose checksums another process verifies; returns the
+        last offset before the cut.
+        """
         last_offset = self._start - 1
         for part in parts([segment for segment, _ in self._dirty], None, stop):
             segment = self._dirty[part.number][0]
@@ -91,7 +93,7 @@ class OffsetMapBuilder:
         return last_offset
 
     def _segment(self, segment: CleanerSegment, view: memoryview, position: int, stop: int | None) -> bool:
-        """Whether the map is full."""
+        """Put a segment's records into the map; returns whether it is full."""
         decoder = Decoder(view)
         for table in tables(segment, view, position, self._found, stop):
             self._map.begin_table()
@@ -120,7 +122,7 @@ class OffsetMapBuilder:
         return False
 
     def _rows(self, segment: CleanerSegment, decoder: Decoder, table: Columns, row: int, stop: int) -> bool:
-        """Put the records of these batches into the map; whether it is full."""
+        """Put the records of these batches into the map; returns whether it is full."""
         while row < stop:
             if table.at(C.MAGIC, row) < L.MAGIC_V2:
                 end = max(plain_run(table.cells, table.capacity, row, stop), row + 1)
@@ -130,7 +132,7 @@ class OffsetMapBuilder:
                 end = packed_stop(table.cells, table.capacity, row, stop)
                 if self._packed(segment, decoder, table, row, end):
                     return True
-                end = max(end, row + 1)  # one without records
+                end = max(end, row + 1)  # a batch without records
             else:
                 end = plain_run(table.cells, table.capacity, row, stop)
                 if self._put(segment, decoder, table, DecompressedRun(row, end, decoder.view, _NO_BOUNDS)):
@@ -173,7 +175,7 @@ class OffsetMapBuilder:
     def _decoded(
         self, segment: CleanerSegment, decoder: Decoder, table: Columns, row: int, stop: int
     ) -> bool:
-        """Messages of magic 0 and 1."""
+        """The messages of a batch with magic 0 or 1."""
         for chunk in decoder.chunks(table, row, stop):
             if chunk.problem is not None or not self._map.hash(chunk):
                 problem = chunk.problem or outside(chunk.last_row)
@@ -187,7 +189,7 @@ class OffsetMapBuilder:
         return False
 
     def _update_latest_offset(self, table: Columns, row: int) -> None:
-        """The map became full in batch `row`: set its latest offset."""
+        """The map became full in batch `row`: update its latest offset."""
         last_put = self._map.last_put_offset(row)
         if last_put is not None:
             self._map.update_latest_offset(last_put)
@@ -202,7 +204,7 @@ class OffsetMapBuilder:
 
 
 def start_position(segment: CleanerSegment, view: memoryview, offset: int) -> int:
-    """Where the pass begins in a segment: a broker trusts the index; we do when a batch starts there."""
+    """Where the pass begins in a segment. A broker trusts the index; kseg does so only if a batch starts there."""
     if offset <= segment.base_offset or not len(view):
         return 0
     position = _indexed_position(segment, offset)

@@ -1,16 +1,19 @@
-"""Both passes of a round shared by two processes: `LocalPasses` with a forked helper behind a cut of the log.
+"""Share both passes of a round between two processes: `LocalPasses` with a forked helper that works behind a cut of the log.
 
-First pass. This process puts the records before the cut into its map, the helper those behind it into one of its own, with the same
-secret. Both maps together are the one of a pass in one process: of each key the greater offset stays.
+First pass. This process puts the records before the cut into its map; the helper puts those behind it into a map of its own, with
+the same secret. Merged, the maps equal that of a pass in one process: the greater offset of each key wins.
 
-Second pass. Each process rewrites its side of the cut, by the same map. The helper writes new bytes to a spool and notes of their batches
-to another scratch file; this process appends them to the new segments and builds the indexes, so both are what one process makes.
+Second pass. Each process rewrites its side of the cut with the same map. The helper writes new bytes to a spool and notes about
+their batches to another scratch file; this process appends them to the new segments and builds the indexes, so the result is the
+same as from one process.
 
-The helper needs the transactions that are open at the cut, and goes over the headers before it, whose checksums this process verifies.
+The helper needs the transactions that are open at the cut, and reads the headers before it, whose checksums this process
+verifies.
 
-The result does not depend on who does what. Whatever is unusual (damage, a map that becomes full, offsets out of order, an index that
-points between batches, a helper that ends) makes this process begin again as if it were alone; a map that the helper has
-filled up only costs the helper's share. Memory: the helper's map takes at most half of what the settings allow, beside this one's.
+The result does not depend on which process does what. Anything unusual (damage, a map that becomes full, offsets out of order, an
+index entry that points between batches, a helper that dies) makes this process start over alone; if only the helper's map becomes
+full, only its share is discarded. Memory: the helper's map takes at most half of what the settings allow, in addition to this
+one's.
 """
 
 import os
@@ -47,7 +50,7 @@ from kseg.segment.values import dataclass
 
 
 class _Alone(Exception):
-    """This process has to do the pass by itself."""
+    """This process must do the pass alone."""
 
 
 _NOT_SHARED = (_Alone, NoAnswer, DamagedSegment, SegmentOverflow, NotJoined, KsegError)
@@ -55,8 +58,8 @@ _NOT_SHARED = (_Alone, NoAnswer, DamagedSegment, SegmentOverflow, NotJoined, Kse
 
 @dataclass(frozen=True, slots=True)
 class _Learned:
-    """What the helper found behind the cut. keys: in the shared memory; None when its map became full. boundary: the last
-    offset before the cut."""
+    """What the helper found behind the cut. keys: in the shared memory; None when its map became full. boundary: the last offset
+    before the cut."""
 
     keys: int | None
     boundary: int
@@ -67,7 +70,7 @@ class _Learned:
 
 @dataclass(frozen=True, slots=True)
 class _Rewritten:
-    """What the helper has made behind the cut: a part for each group from that of the cut on."""
+    """The helper's output behind the cut: a part for each group, starting with the group that contains the cut."""
 
     parts: list[WrittenPart]
     spool_bytes: int
@@ -77,12 +80,12 @@ class _Rewritten:
 
 
 def can_share() -> bool:
-    """Whether a second process can be forked, and would find a processor."""
+    """Whether a second process can be forked and has a processor to run on."""
     return can_fork() and has_free_processor()
 
 
 class ForkedPasses(LocalPasses):
-    """In this process and one that it forks for each pass over a large range."""
+    """The passes of this process and of one that it forks for each pass over a large range."""
 
     def first(
         self, log: LogBeingCleaned, start_offset: int, end_offset: int, found: list[Finding] | None
@@ -140,7 +143,7 @@ class ForkedPasses(LocalPasses):
             self._map.skip(first_offset, last_offset)
         self._map.update_latest_offset(learned.latest_offset)
         for segment in dirty[cut.number :]:
-            # both sides verified all of it, unless the range begins inside
+            # both sides together verified all of it, unless the range begins inside it
             segment.is_whole = segment.is_whole or segment is not dirty[0] or not first_position
         return self._map.latest_offset + 1
 
@@ -268,13 +271,13 @@ def _rewriter(
 
 
 def _forget_damage(segments: Sequence[CleanerSegment]) -> None:
-    """What was found will be found again, by a pass that reports it."""
+    """Reset what was found; the pass that reports it will find it again."""
     for segment in segments:
         segment.is_damaged = False
 
 
 class _HelperMap(OffsetMap):
-    """A map in a helper, which ends when its parent is gone."""
+    """A map in a helper, which exits when its parent is gone."""
 
     parent = 0
 

@@ -1,14 +1,14 @@
 """Find batches whose base offset or leader epoch contradicts adjacent batches: damage that the CRC does not cover.
 
-The CRC covers neither field. A base offset that was altered upwards would be the latest one of every key in its batch,
-and the cleaner would remove the true latest records as superseded. So before anything is cleaned:
+The CRC covers neither field. A base offset that was altered upwards would be the latest one of every key in its batch, and the
+cleaner would remove the true latest records as superseded. So before anything is cleaned:
 
-1. The headers of each segment are walked without checksums: offsets must rise from the base offset to below the next
-   segment's, and leader epochs must not decrease. Nearly always that is all.
-2. Otherwise the segment is scanned, and only batches with a valid checksum are compared: the others
-   are damage anyway, which any reader of the segment finds.
-3. Offsets that do not rise are damage in any case. A leader epoch is damage only if it contradicts both adjacent batches
-   while these agree with each other: logs of old brokers do have decreasing epochs.
+1. The headers of each segment are walked without checksums: offsets must rise from the base offset to below the next segment's,
+   and leader epochs must not decrease. Nearly always this settles it.
+2. Otherwise the segment is scanned, and only batches with a valid checksum are compared: the others are damage anyway, which any
+   reader of the segment finds.
+3. Offsets that do not rise are always damage. A leader epoch is damage only if it contradicts both adjacent batches while these
+   agree with each other: logs of old brokers do have decreasing epochs.
 """
 
 from array import array
@@ -75,7 +75,7 @@ def _needs_scan(view: memoryview, base_offset: int, next_base_offset: int | None
                 return True
             row += 1
     if state[0] < len(view):
-        return True  # damage: what lies behind it has not been seen
+        return True  # damage: the batches behind it have not been seen
     return next_base_offset is not None and seen[verify_records.SEEN_LAST] >= next_base_offset
 
 
@@ -85,7 +85,7 @@ def _headers(view: memoryview, segment: CleanerSegment) -> Iterator[_Header]:
         if isinstance(block, Damage):
             continue
         for row in range(block.count):
-            is_legacy = block.at(C.MAGIC, row) < L.MAGIC_V2  # whose header has the last offset alone
+            is_legacy = block.at(C.MAGIC, row) < L.MAGIC_V2  # their header contains only the last offset
             last = block.at(C.LAST_OFFSET, row)
             yield _Header(
                 block.at(C.POSITION, row),
@@ -131,8 +131,11 @@ def _epochs(segment: CleanerSegment, headers: list[_Header]) -> Iterator[Finding
 
 
 def _is_altered(epochs: list[int], at: int, decreases: int) -> bool:
-    """Whether no epoch sinks without this one. The first and the last batch have one neighbour only; there a single
-    bit has to be all that differs. decreases: how many epochs are lower than the one before."""
+    """Whether no epoch decreases without this one. The first and the last batch have only one neighbour; there the values must
+    differ in a single bit.
+
+    decreases: how many epochs are lower than the previous one.
+    """
     neighbours = epochs[max(0, at - 1) : at + 2]
     if sum(former > following for former, following in pairwise(neighbours)) != decreases:
         return False

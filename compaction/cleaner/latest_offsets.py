@@ -1,13 +1,12 @@
 """A bitmap of the offsets in a full offset map: cheaper to query than the map when the map covers the whole log.
 
-A record of the mapped range is the latest of its key if the map has exactly its offset. So after the first pass one scan of the
-map clears the bits of these offsets in a bitmap of ones; the second
-pass reads the bitmap sequentially, instead of hashing every key again and probing the map at random.
+A record of the mapped range is the latest of its key if the map contains exactly its offset. So after the first pass one scan of
+the map clears the bits of these offsets in a bitmap of ones; the second pass reads the bitmap sequentially, instead of hashing
+every key again and probing the map at random.
 
-The map itself answers for records that were not put into it: batches next to those that the first pass took for aborted.
-No bitmap is built when there are records before the range (keys of which the map has later offsets), when offsets
-were not put in ascending order, when they are too sparse, or when the map is so small that scanning it
-costs more than it gains.
+The map itself still answers for records that were not put into it: batches next to those that the first pass took for aborted. No
+bitmap is built if there are records before the range (keys of which the map has later offsets), if offsets were not put in
+ascending order, if they are too sparse, or if the map is so small that scanning it costs more than it gains.
 """
 
 from array import array
@@ -21,7 +20,7 @@ from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk
 from kseg.segment.state.offset_map import KeyLookup, OffsetMap
 
 _MAX_BITMAP_BYTES = 32 << 20
-_MIN_SHARE = 16  # of the slots, one in so many is taken
+_MIN_SHARE = 16  # at least one in this many slots must be in use
 
 
 def fastest_lookup(offset_map: OffsetMap, first_offset: int) -> "KeyLookup | LatestOffsets":
@@ -37,7 +36,7 @@ def fastest_lookup(offset_map: OffsetMap, first_offset: int) -> "KeyLookup | Lat
     bits = PrivateMemory(span_bytes)
     bits.view[:] = b"\xff" * span_bytes
     done = R.spare_latest(offset_map.slots, offset_map.slot_count, offset_map.start_offset, bits.view)
-    if done < offset_map.slot_count:  # a record that says it lies behind its batch
+    if done < offset_map.slot_count:  # a record whose offset is beyond the end of its batch
         bits.close()
         return offset_map
     return LatestOffsets(offset_map, bits)

@@ -1,7 +1,7 @@
 """Cut a range of segments in two at the start of a batch, so that two processes can share a pass.
 
-Where the cut lies follows from the sizes and the offset indexes alone, never from how many processes there are. An index is believed only
-until the pass gets there: whoever reads up to a cut checks that a batch ends at it.
+The cut depends only on sizes and offset indexes, never on the number of processes. An index entry is only provisional: the
+process that reads up to a cut checks that a batch ends there.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,22 +12,22 @@ from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import MappedFile
 from kseg.segment.sidecar.index import OffsetIndex
 
-# of a smaller range a second process would cost more than it takes over
+# for a smaller range a second process costs more than it saves
 MIN_BYTES = 16 << 20
-# of the range before the cut: who is behind it first goes over the headers before it
+# share of the range before the cut: the process behind it first has to read the headers before it
 _FIRST_SHARE = 0.52
 _LEAST_SHARE = 0.25
 
 
 class Cut(NamedTuple):
-    """number: of the segment in the range. position: of the batch in it; 0 lies between this segment and the one before."""
+    """number: of the segment in the range. position: of the batch in it; 0: between this segment and the previous one."""
 
     number: int
     position: int
 
 
 class SegmentPart(NamedTuple):
-    """What of a segment lies between two cuts. stop: None is the end of the segment."""
+    """The part of a segment between two cuts. stop: None is the end of the segment."""
 
     number: int
     start: int
@@ -35,7 +35,7 @@ class SegmentPart(NamedTuple):
 
 
 def parts(segments: Sequence[CleanerSegment], start: Cut | None, stop: Cut | None) -> Iterator[SegmentPart]:
-    """What lies between two cuts, segment by segment. None: the range begins or ends there."""
+    """The parts between two cuts, segment by segment. None: the range begins or ends there."""
     first = Cut(0, 0) if start is None else start
     behind = Cut(len(segments), 0) if stop is None else stop
     for number in range(first.number, len(segments)):
@@ -46,15 +46,15 @@ def parts(segments: Sequence[CleanerSegment], start: Cut | None, stop: Cut | Non
 
 
 def within(cut: Cut | None, first: int, count: int) -> Cut | None:
-    """The cut of a range as one of its segments `first` … first + count − 1 alone; None when it lies elsewhere."""
+    """The cut of a range, relative to its segments `first` … first + count − 1; None when it is elsewhere."""
     if cut is None or not first <= cut.number < first + count:
         return None
     return Cut(cut.number - first, cut.position)
 
 
 def middle(segments: Sequence[CleanerSegment], first_position: int = 0) -> Cut | None:
-    """Where to cut a range of segments that is read from `first_position` of the first one on; None for one that stays whole:
-    it is small, or no index says where a batch begins near the middle."""
+    """Where to cut a range of segments that is read from `first_position` of the first one on. None if it stays whole: it is
+    small, or no index names a batch near the middle."""
     total_bytes = sum(segment.size_bytes for segment in segments) - first_position
     if total_bytes < MIN_BYTES:
         return None

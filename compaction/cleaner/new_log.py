@@ -2,7 +2,7 @@
 
 1. The kernel (`filter_batches`) puts new batches and short spans of old ones into the buffer, and returns when it needs help.
 2. A full buffer: the checksums of its new batches are computed, then their index entries, then it goes to the scratch file.
-3. A long span is copied from the old file by the kernel of the system, without passing through this process.
+3. A long span is copied from the old file by the operating system, without passing through this process.
 4. New compressed batches: their records are in the buffer, are compressed and put back.
 
 Without a scratch file everything except the writing is done; a plan counts this way.
@@ -70,15 +70,15 @@ class Buffers:
 
 
 class RowTaker(Protocol):
-    """Takes the rows of batches that were written out: indexes, or notes for who builds them."""
+    """Takes the rows of batches that were written: indexes, or notes for the process that builds them."""
 
     def add_rows(self, table: Columns, first: int, stop: int) -> tuple[int, IndexRefusal] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenPart:
-    """What another process has written of a new segment: `size_bytes` of its spool from `log_at` on, and `rows` notes of its batches
-    from note `rows_at` on. counts: the kernel's. aborted: what the new transaction index keeps."""
+    """Part of a new segment that another process has written: `size_bytes` of its spool from `log_at` on, and `rows` notes about
+    its batches from note `rows_at` on. counts: the kernel's. aborted: entries for the new transaction index."""
 
     log_at: int
     size_bytes: int
@@ -120,7 +120,9 @@ class NewLog:
         return int(self.state[W.S_POSITION])
 
     def join(self, part: WrittenPart, notes: memoryview, spool: ScratchFile | None) -> None:
-        """Add what another process has written, behind what is complete here. notes: of all its batches. Raises NotWritable."""
+        """Append what another process has written; everything before it must be complete. notes: about all its batches. Raises
+        NotWritable.
+        """
         state, table = self.state, self._buffers.table
         for at in range(0, part.rows, table.capacity):
             table.count = count = min(table.capacity, part.rows - at)
@@ -207,7 +209,7 @@ class NewLog:
         row: int,
         chunks: Iterable[tuple[Chunk, bytearray]],
     ) -> None:
-        """A new batch of one whose records come in several tables, each with its flags. The tallies are of all."""
+        """Rebuild one batch whose records come in several tables, each with its flags. The tallies cover all of them."""
         self._flush()
         self._flush_span()
         self._start_at(row)
@@ -250,7 +252,7 @@ class NewLog:
         self._flush_span()
         self._view = memoryview(b"")
 
-    # --- help for the kernel
+    # --- requests of the kernel
 
     def _start_at(self, row: int) -> None:
         self.state[W.S_ROW] = row
@@ -263,7 +265,7 @@ class NewLog:
             self._buffers.out.extend(bytes(len(self._buffers.out)))
 
     def _pack(self, table: Columns, tallies: memoryview) -> None:
-        """Compress the bodies that wait in the buffer, and put them in their place with room for their headers."""
+        """Compress the bodies that are pending in the buffer, and put them in their place with room for their headers."""
         state, buffers = self.state, self._buffers
         count, packs, ends = state[W.S_PACKS], buffers.packs, buffers.ends
         codec = table.at(C.ATTRIBUTES, packs[2]) & L.CODEC_MASK

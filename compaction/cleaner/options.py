@@ -21,7 +21,7 @@ LOAD_FACTOR = 0.9  # Kafka's log.cleaner.io.buffer.load.factor
 
 
 class Damaged(StrEnum):
-    """What damage means: refuse the partition, or skip the segments that would be joined with the damaged one."""
+    """How to handle damage: refuse the partition, or skip the segments that would be joined with the damaged one."""
 
     REFUSE = "refuse"
     SKIP = "skip"
@@ -43,8 +43,9 @@ class CleanSettings:
     producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
 
     def check(self) -> None:
-        """Raises UsageError for a map that takes no key (Kafka's cleaner refuses it too), or one beyond all bounds, and for
-        a least lag above the greatest (Kafka: LogConfig.validateValues)."""
+        """Raises UsageError for an offset map that is too small for any key (Kafka's cleaner refuses it too) or unreasonably
+        large, and for min.compaction.lag.ms above max.compaction.lag.ms (Kafka: LogConfig.validateValues).
+        """
         if self.map_keys < 1 or self.map_keys >= self.map_slots:
             raise UsageError(
                 f"an offset map of {self.map_bytes} bytes cannot hold a single key; it needs at least {3 * SLOT_BYTES} bytes"
@@ -63,20 +64,21 @@ class CleanSettings:
 
     @property
     def map_keys(self) -> int:
-        """How many keys the map takes (Kafka: slots × load factor, cut to an int)."""
+        """How many keys the map can hold (Kafka: slots × load factor, cast to an int)."""
         return int(self.map_slots * LOAD_FACTOR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactOptions:
-    """One run of `compact`. topics: the settings of each topic, by partition directory, which go before `settings`; None: the
-    settings hold for all alike. first_dirty_offset: None is the log start; from_checkpoint asks the data directory instead.
-    log_start_offset, high_watermark: None asks the data directory. include_active: roll the last segment first.
+    """One run of `compact`.
 
-    apply: change the files; output: make a compacted copy below this directory instead (None: neither, plan only).
-    run_id: names the journals. keeping: where journals and what is taken out go. top_keys: how many keys to name.
-    follow_links: a directory may be a link.
-    accept_unreadable: bytes that cannot be read count as lost. jobs: processes for one log. shared: the work is done by attempts in other processes.
+    topics: the settings of each topic, by partition directory, which take precedence over `settings`; None: `settings` apply to
+    all. first_dirty_offset: None is the log start; from_checkpoint reads the data directory instead. log_start_offset,
+    high_watermark: None reads the data directory. include_active: roll the last segment first. apply: change the files; output:
+    make a compacted copy below this directory instead (None: neither, plan only). run_id: names the journals. keeping: where
+    journals and removed data are stored. top_keys: how many keys to name. follow_links: a directory may be a link.
+    accept_unreadable: bytes that cannot be read count as lost. jobs: processes for one log. shared: the work is done by attempts
+    in other processes.
     """
 
     settings: CleanSettings

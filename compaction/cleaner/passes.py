@@ -29,7 +29,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogBeingCleaned:
-    """A log between two passes. segments: all of it. records: of its producers."""
+    """A log between two passes. segments: all of them. records: the last ones of its producers."""
 
     segments: Sequence[CleanerSegment]
     start_offset: int
@@ -44,9 +44,11 @@ class LogBeingCleaned:
 
 @dataclass(frozen=True, slots=True)
 class SecondPassRequest:
-    """Parameters of a second pass. end_offset: segments that begin below it are cleaned; upper_offset: of the whole
-    range. directory: where new logs are written, None where the system keeps temporary files; is_written: False when
-    it is enough to count. top_keys: how many to name."""
+    """Parameters of a second pass.
+
+    end_offset: segments that begin below it are cleaned; upper_offset: of the whole range. directory: where new logs are written,
+    None for the system's temporary directory; is_written: False if counting is enough. top_keys: how many to name.
+    """
 
     end_offset: int
     upper_offset: int
@@ -60,7 +62,7 @@ class SecondPassRequest:
         return [segment for segment in log.segments if segment.base_offset < self.end_offset]
 
     def groups(self, log: LogBeingCleaned) -> list[list[CleanerSegment]]:
-        """The segments to clean, in groups that each become one segment."""
+        """The segments to clean, in groups; each becomes one segment."""
         return groups(self.segments(log), log.settings, self.upper_offset)
 
     def cleaner(self, log: LogBeingCleaned, key_lookup: KeyLookup) -> SegmentCleaner:
@@ -80,8 +82,7 @@ class SecondPassRequest:
 
 @dataclass(slots=True)
 class SecondPassResult:
-    """What a second pass has made: the segments in the place of those that it was to clean. groups_skipped: left alone
-    because of damage."""
+    """Output of a second pass: the segments that replace those to clean. groups_skipped: left unchanged because of damage."""
 
     segments: list[CleanerSegment] = field(default_factory=list)
     pass_totals: PassTotals = field(default_factory=PassTotals)
@@ -98,12 +99,14 @@ class Passes(Protocol):
     def first(
         self, log: LogBeingCleaned, start_offset: int, end_offset: int, found: list[Finding] | None
     ) -> int:
-        """Find the latest offset of each key of start_offset <= offset < end_offset; returns the offset that it reached, beyond
-        which nothing is known. found: takes damage; None makes it an exception. Raises DamagedSegment."""
+        """Find the latest offset of each key of start_offset <= offset < end_offset; returns the offset that the map covers up
+        to. found: collects damage; None makes it an exception. Raises DamagedSegment.
+        """
 
     def second(self, log: LogBeingCleaned, request: SecondPassRequest) -> SecondPassResult:
-        """Make new segments from the result of the first pass. Segments marked as damaged, and those that would be
-        merged with them, are left alone. Raises DamagedSegment, Overflowed; then nothing is kept."""
+        """Create new segments from the result of the first pass. Segments marked as damaged, and those that would be merged with
+        them, are left unchanged. Raises DamagedSegment, Overflowed; then nothing is kept.
+        """
 
     def survey(self, segments: Sequence[CleanerSegment]) -> list[Finding]:
         """Find all damage of these segments, and mark them."""
@@ -116,7 +119,7 @@ MakePasses = Callable[[CleanSettings, int], Passes]
 
 
 class LocalPasses:
-    """In this process, with one map. dirty_bytes: of the log that will go into it."""
+    """The passes in this process, with one map. dirty_bytes: of the log that will go into it."""
 
     def __init__(self, settings: CleanSettings, dirty_bytes: int) -> None:
         self._settings = settings
@@ -134,7 +137,7 @@ class LocalPasses:
         return self._map.latest_offset + 1
 
     def second(self, log: LogBeingCleaned, request: SecondPassRequest) -> SecondPassResult:
-        # each side of the cut has a sketch of its own, as it has when two processes share the pass: so both name the same keys
+        # one sketch for each side of the cut, as when two processes share the pass, so that both name the same keys
         cut = middle(request.segments(log)) if request.top_keys else None
         key_lookup = fastest_lookup(self._map, log.segments[0].base_offset)
         try:

@@ -18,10 +18,10 @@ from kseg.segment.sidecar.txn_index import AbortedTxn, encode_txn_index
 
 
 class GroupRewriter:
-    """Makes one new segment of a group, part by part and in order.
+    """Builds the new segment of one group, part by part and in order.
 
-    aborted: what is known of each segment of the group before it is read. log: where it is written, None to count only;
-    it is closed unless the new segment has it.
+    aborted: what is known of each segment of the group before it is read. log: where it is written, None to count only; it is
+    closed unless the new segment has it.
     """
 
     def __init__(
@@ -53,7 +53,9 @@ class GroupRewriter:
                     raise _refusal_finding(refused, segment) from refused
 
     def join(self, part: WrittenPart, notes: memoryview, spool: ScratchFile | None) -> None:
-        """Add what another process has written. Raises DamagedSegment, SegmentOverflow; both name any segment of the group."""
+        """Append what another process has written. Raises DamagedSegment, SegmentOverflow; both name an arbitrary segment of the
+        group.
+        """
         with self._closing():
             try:
                 self._new.join(part, notes, spool)
@@ -62,7 +64,7 @@ class GroupRewriter:
             self._entries += part.aborted
 
     def finish(self) -> CleanerSegment | None:
-        """The new segment; None when it would equal the old one byte for byte."""
+        """The new segment; None if it would equal the old one byte for byte."""
         group, log = self._group, self._log
         with self._closing():
             self._indexes.finish()
@@ -93,7 +95,7 @@ def clean_group(
     interval_bytes: int,
     log: ScratchFile | None,
 ) -> CleanerSegment | None:
-    """A whole group by `GroupRewriter`. Raises DamagedSegment, SegmentOverflow."""
+    """Rewrite a whole group. Raises DamagedSegment, SegmentOverflow."""
     rewriter = GroupRewriter(segment_cleaner, group, aborted, interval_bytes, log)
     rewriter.clean(parts(group, None, None))
     return rewriter.finish()

@@ -6,9 +6,9 @@
 3. The next round begins where the map ended, and reads the segments that the previous round made.
 
 Damage: without `skip_damaged` the first damage ends the cleaning. With it, damaged segments are found first, the groups that
-contain them are left alone, and the rest is cleaned. The first of them ends what counts as clean: old values behind it are
-for a later cleaner, when the damage is gone. Damage in records below the dirty offset is seen only by the second
-pass, which then begins again.
+contain them are left unchanged, and the rest is cleaned. The first of them ends what counts as clean: old values behind it are left for a
+later cleaning, after the damage is repaired. Damage in records below the dirty offset is only found by the second pass, which then
+starts over.
 
 A segment whose offsets do not all fit its index is split first, as a broker splits it, and the cleaning begins again.
 """
@@ -67,15 +67,15 @@ class CleanerTally:
 
     @property
     def tombstones_expired(self) -> int:
-        """Tombstones that nothing replaced and whose retention is over: the removed records that are counted nowhere else."""
+        """Expired tombstones that nothing superseded: the removed records that no other counter includes."""
         others = self.superseded + self.invalid_records + self.aborted_records + self.markers_removed
         return self.records_before - self.records_after - others
 
 
 @dataclass(slots=True)
 class Cleaned:
-    """The log after all rounds. next_dirty_offset: what the cleaner checkpoint says then. horizons: retained
-    tombstones by delete horizon. top_keys: those whose old values took most room, when that was asked for."""
+    """The log after all rounds. next_dirty_offset: the new entry of the cleaner checkpoint. horizons: retained tombstones by
+    delete horizon. top_keys: those whose old values took most space, if requested."""
 
     segments: list[CleanerSegment]
     next_dirty_offset: int
@@ -86,10 +86,12 @@ class Cleaned:
 
 
 class Rounds:
-    """The cleaning of one log. segments: all of it, the active one last. scratch_directory: where new logs are written;
-    None for a plan: then they are only counted, and where a later round has to read them they go where the system keeps
-    temporary files. skip_damaged: damage is left alone. top_keys: how many keys to name, of the first round. passes: who does the
-    passes."""
+    """The cleaning of one log.
+
+    segments: all of them, the active one last. scratch_directory: where new logs are written. None for a plan: then they are only
+    counted, and written to the system's temporary directory only if a later round has to read them. skip_damaged: leave damaged
+    segments unchanged. top_keys: how many keys to name, of the first round. passes: runs the passes.
+    """
 
     def __init__(
         self,
@@ -144,7 +146,7 @@ class Rounds:
         found = self._findings if self._skip_damaged else None
         log = LogBeingCleaned(self._segments, self._log_start, self._records, self._settings)
         end = passes.first(log, first_dirty, upper, found)
-        end = min(end, upper)  # a batch may claim to reach beyond its segment
+        end = min(end, upper)  # a batch header may claim to extend beyond its segment
         is_first = not self._tally.rounds
         request = SecondPassRequest(
             end_offset=end,
@@ -197,7 +199,7 @@ class Rounds:
         totals, counts = pass_totals.totals, pass_totals.counts
         self._horizons = pass_totals.horizons
         tally.rounds += 1
-        # A later round reads what the one before it left, and segments that none has read.
+        # A later round reads the output of the previous one, and segments that no round has read.
         tally.records_before += pass_totals.records_read - tally.records_after
         tally.map_keys += map_keys
         tally.live_keys = totals[K.J_LIVE]
@@ -233,7 +235,7 @@ class Rounds:
         self._segments[at : at + 1] = parts
 
     def _report_unsplittable(self, segment: CleanerSegment) -> None:
-        """Kafka: LogSegment.hasOverflow is false, and the split dies of it. Raises DamagedSegment unless it is skipped."""
+        """Kafka: LogSegment.hasOverflow is false, and the split fails. Raises DamagedSegment unless damage is skipped."""
         message = "it contains batches below its first offset, so it can be neither cleaned nor split"
         finding = Finding("offset-not-monotonic", segment.path, message)
         if not self._skip_damaged:

@@ -18,7 +18,7 @@ Row = dict[str, object]
 
 COMMAND = "compact"
 _MOST_HORIZONS = 100
-# fields of the result that have the name of their total
+# fields of the result that are named like their total
 _COUNTED = (
     *("records_before", "records_after", "live_keys", "superseded_bytes"),
     *("tombstones_kept", "tombstones_removed", "tombstones_expired"),
@@ -29,9 +29,9 @@ _COUNTED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactResult(ChangeResult):
-    """What `compact` makes of one partition: the line `{"type":"result","command":"compact", …}` of docs/json.md.
+    """The result of `compact` for one partition: the line `{"type":"result","command":"compact", …}` of docs/json.md.
 
-    Records are those of the cleaned segments; bytes and segments those of the log.
+    Records are those of the cleaned segments; bytes and segments are those of the log.
     """
 
     command: ClassVar[str] = COMMAND
@@ -96,7 +96,7 @@ class CompactResult(ChangeResult):
 def compact_result(
     partition: str, directory: str, evidence: CleaningEvidence, range_: Cleanable, known: TopicSettings | None
 ) -> CompactResult:
-    """The result for a log of which nothing is cleaned. known: the topic's settings."""
+    """The result for a log that is not cleaned. known: the topic's settings."""
     segments = evidence.segments
     size_bytes = sum(segment.size_bytes for segment in segments)
     return CompactResult(
@@ -122,7 +122,7 @@ def compact_result(
 
 
 def with_cleaned(result: CompactResult, cleaned: Cleaned) -> CompactResult:
-    """The result once the log was cleaned."""
+    """The result after the log was cleaned."""
     tally = cleaned.tally
     return replace(
         result,
@@ -137,7 +137,7 @@ def with_cleaned(result: CompactResult, cleaned: Cleaned) -> CompactResult:
 
 
 def detail_rows(partition: str, cleaned: Cleaned, now_ms: int) -> Iterator[Row]:
-    """When tombstones may go, and which keys had most old values."""
+    """When tombstones expire, and which keys had most old values."""
     horizons = sorted(cleaned.horizons.items())
     for horizon_ms, tombstones in horizons[:_MOST_HORIZONS]:
         yield {
@@ -163,7 +163,7 @@ def detail_rows(partition: str, cleaned: Cleaned, now_ms: int) -> Iterator[Row]:
 
 
 def log_dir_row(log_dir: str, offsets: dict[str, int], done: Row) -> Row:
-    """The result for a data directory: the first dirty offsets that its checkpoint notes now."""
+    """The result for a data directory: the first dirty offsets that its checkpoint now contains."""
     return {
         "type": "result",
         "command": COMMAND,

@@ -1,7 +1,7 @@
-"""What a run of `compact` does around the partitions (`checkpoint_run`): it keeps cleaner-offset-checkpoint in line, and gives
-copies their lines of all checkpoints (`copied_checkpoints`).
+"""Keep cleaner-offset-checkpoint up to date during a run of `compact` (`checkpoint_run`), and give copies their entries of all
+checkpoints (`copied_checkpoints`).
 
-Until that is written the offset there is too low, and a cleaner repeats work that is already done.
+Until it is written its offset is too low, and a cleaner repeats work that is already done.
 """
 
 import os
@@ -30,7 +30,7 @@ class CompactRun(CheckpointRun[CompactOptions, CompactResult]):
         super().__init__(options)
         self._copied: dict[
             str, Entries
-        ] = {}  # by data directory the partitions, with their first dirty offsets
+        ] = {}  # by data directory: the partitions and their first dirty offsets
 
     def log_dirs_of(self, targets: Sequence[Target]) -> list[str]:
         return [] if self.options.output is not None else super().log_dirs_of(targets)
@@ -53,7 +53,7 @@ class CompactRun(CheckpointRun[CompactOptions, CompactResult]):
             self._note_copy(event.result)
 
     def _note_copy(self, result: CompactResult) -> None:
-        """What a partition's data directory says of it goes with the copy."""
+        """Copy the data directory's checkpoint entries of the partition along with it."""
         directory = result.directory
         name, log_dir = own_partition_name(directory), os.path.dirname(directory) or os.curdir
         if name is None or not is_log_directory(log_dir):

@@ -5,8 +5,9 @@ For each batch, in this order:
 1. Control batches and transactional data change the state of `transactions`, which decides whether they can be discarded.
 2. Batches of an aborted transaction are removed.
 3. A discardable marker is removed once its delete horizon has passed; one without a horizon gets one now. Others stay.
-4. Records of other batches are judged by the map (`kernel.key_verdicts`), batches by what stays (`kernel.filter_batches`).
-5. A batch that loses all records stays as a header when it ends the round, or is the last one of its producer.
+4. Records of other batches are looked up in the map (`kernel.key_verdicts`); each batch is rebuilt from those that stay
+   (`kernel.filter_batches`).
+5. A batch that loses all records is kept as a header if it ends the round or is the last one of its producer.
 """
 
 from array import array
@@ -34,8 +35,7 @@ from kseg.segment.state.offset_map import KeyLookup
 
 
 class SegmentCleaner:
-    """One second pass, or the part of one that a group is. sketch: is told what is superseded. `pass_totals` says what was
-    done."""
+    """One second pass, or the part of it for one group. sketch: counts superseded values. `pass_totals` has the counters."""
 
     def __init__(
         self,
@@ -78,8 +78,9 @@ class SegmentCleaner:
         start: int = 0,
         stop: int | None = None,
     ) -> None:
-        """Clean one segment, or what lies between two positions of it. entries: takes what the new transaction index keeps.
-        Raises DamagedSegment, NotJoined when no batch ends at `stop`."""
+        """Clean one segment, or the part between two positions of it. entries: receives the entries of the new transaction index.
+        Raises DamagedSegment, NotJoined when no batch ends at `stop`.
+        """
         self._segment, self._new, self._entries = segment, new, entries
         self._keeps_legacy = segment.mtime_ms > self._legacy_horizon_ms
         with segment.opened() as view:
@@ -116,7 +117,7 @@ class SegmentCleaner:
                 track(segment, view, table, self.transactions)
 
     def skip_headers(self, segment: CleanerSegment, stop: int | None) -> None:
-        """Track the transactions of a segment up to a position, whose checksums somebody else verifies."""
+        """Track the transactions of a segment up to a position; another process verifies the checksums."""
         with segment.opened() as view:
             for table in headers(view, 0, stop):
                 track(segment, view, table, self.transactions)
@@ -194,7 +195,7 @@ class SegmentCleaner:
             self.horizons[self._runs[2 * at]] += self._runs[2 * at + 1]
 
     def _large(self, table: Columns, tallies: memoryview, row: int) -> None:
-        """One batch that may have more records than a table: judged as a whole, then decoded once more if need be."""
+        """One batch that may have more records than a table: filtered as a whole, and decoded once more if necessary."""
         declared = table.at(C.COUNT, row)
         for chunk in self._decoder.chunks(table, row, row + 1):
             self._filter_chunk(table, tallies, chunk, self.totals)

@@ -1,6 +1,6 @@
 """Read a segment batch table by batch table, and decode control batches. Damage ends the pass.
 
-A segment whose CRCs were checked in this run is not checked again.
+A segment whose CRCs were verified in this run is not verified again.
 """
 
 from array import array
@@ -31,7 +31,7 @@ class DamagedSegment(Exception):
 
 
 class NotJoined(Exception):
-    """No batch ends where a part of a log was said to end."""
+    """No batch ends where a part of a log should end."""
 
 
 def tables(
@@ -43,8 +43,8 @@ def tables(
 ) -> Iterator[Columns]:
     """The batches from `position` on; a table is valid until the next.
 
-    found: collects damage, and reading continues after it. Raises DamagedSegment when it is None. stop: where a batch ends, and
-    the tables with it; None is the end of the segment. Raises NotJoined when none ends there.
+    found: collects damage, and reading continues after it. Raises DamagedSegment when it is None. stop: the position where a
+    batch, and with it the last table, must end; None is the end of the segment. Raises NotJoined when no batch ends there.
     """
     end = position
     for table in _tables(segment, view, position, found, stop):
@@ -80,7 +80,7 @@ def _tables(
 
 
 def headers(view: memoryview, position: int, stop: int | None) -> Iterator[Columns]:
-    """The batches from `position` to `stop` (None: to the end), their checksums left alone."""
+    """The batches from `position` to `stop` (None: to the end), without verifying checksums."""
     table = Columns(C.BATCH_WIDTH, min(BATCHES_PER_TABLE, 16 + len(view) // 128))
     state = memoryview(array("q", [position, 0]))
     end = len(view) if stop is None else stop
@@ -93,7 +93,7 @@ def headers(view: memoryview, position: int, stop: int | None) -> Iterator[Colum
 
 
 def survey(segment: CleanerSegment) -> list[Finding]:
-    """All damage of a segment, in batches and in records; it is marked as damaged when there is any."""
+    """All damage of a segment, in batches and in records; it is marked as damaged if there is any."""
     found: list[Finding] = []
     segment.is_whole = False
     with segment.opened() as view:
@@ -107,7 +107,7 @@ def survey(segment: CleanerSegment) -> list[Finding]:
 
 
 def problem_of(segment: CleanerSegment, table: Columns, problem: Problem) -> DamagedSegment:
-    """The records of a batch cannot be decoded."""
+    """The finding that the records of a batch cannot be decoded."""
     return DamagedSegment(segment, (undecodable(segment.path, table, problem),))
 
 
@@ -121,7 +121,7 @@ def control_kind(
 ) -> int | None:
     """The type in the key of a control batch's first record; None when there is no record.
 
-    Raises DamagedSegment when there is no telling (Kafka: ControlRecordType.parse throws).
+    Raises DamagedSegment when it cannot be decoded (Kafka: ControlRecordType.parse throws).
     """
     if not table.at(C.COUNT, row):
         return None
@@ -143,12 +143,12 @@ def control_kind(
 
 
 def _plain_kind(view: memoryview, position: int, end: int) -> int | None:
-    """Of an uncompressed batch whose first record is as brokers write it; None for a closer look."""
+    """The type of an uncompressed control batch whose first record is as brokers write it; None if it has to be decoded."""
     packed = buffer_access.varint(view, position, end)
     position += (packed & 15) + 1
     while position < end and view[position] > 127:  # the timestamp delta
         position += 1
-    position += 2  # and the offset delta, which is 0
+    position += 2  # and the offset delta, always 0
     if position + _LEAST_CONTROL_KEY >= end or view[position - 1] or view[position] != 2 * _LEAST_CONTROL_KEY:
         return None
     return view[position + 3] << 8 | view[position + 4]

@@ -1,6 +1,6 @@
 """Split a segment whose offsets overflow its index (fact sheet §6.4; Kafka: splitOverflowedSegment).
 
-A part is named by the first offset of its first batch and takes batches while their last offsets fit.
+A part is named after the first offset of its first batch and takes batches while their last offsets fit.
 """
 
 from kseg.change.apply.scratch_file import ScratchFile
@@ -25,7 +25,7 @@ class SegmentOverflow(Exception):
 
 @dataclass(slots=True)
 class _Part:
-    """A stretch of the old log."""
+    """One of the new segments while it is filled: consecutive batches of the old log."""
 
     base_offset: int
     position: int
@@ -33,7 +33,7 @@ class _Part:
     indexes: SegmentIndexes
 
     def take(self, table: Columns, row: int) -> bool:
-        """The next batch; False when its last offset does not fit."""
+        """Add the next batch; False if its last offset does not fit."""
         position, size = table.at(C.POSITION, row), table.at(C.SIZE, row)
         last, timestamp = table.at(C.LAST_OFFSET, row), table.at(C.MAX_TIMESTAMP, row)
         refusal = self.indexes.add(position - self.position, size, last, timestamp)
@@ -68,7 +68,7 @@ def _segment(
     log = ScratchFile(directory)
     log.copy(old.path, view, part.position, part.end - part.position)
     log.release()
-    # a broker's split loses the transaction index; here each part gets the aborts whose markers it has
+    # a broker's split loses the transaction index; here each part gets the entries whose markers it contains
     aborted = tuple(
         entry for entry in old.aborted if _is_in(entry.last_offset, part, bound, is_first=is_first)
     )

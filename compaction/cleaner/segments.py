@@ -1,8 +1,8 @@
 """Segments of a log during cleaning: as found on disk, or written by the previous round.
 
-A segment that a round made stands for the found ones whose place it takes (`origins`); its log lies in a scratch file,
-its indexes are few bytes and are held. What a broker knows of a segment without reading it is here as well: sizes of
-log and indexes, modification time, the greatest timestamp, and the entries of its transaction index.
+A segment made by a round stands for the original ones that it replaces (`origins`); its log is in a scratch file, its indexes are
+small and kept in memory. What a broker knows of a segment without reading it is here as well: sizes of log and indexes,
+modification time, the greatest timestamp, and the entries of its transaction index.
 """
 
 from bisect import bisect_right
@@ -20,8 +20,8 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """One segment as found. names: of its files in the directory, the log first; snapshot: of the producer snapshot
-    with its number, None when there is none."""
+    """One original segment. names: of its files in the directory, the log first; snapshot: of the producer snapshot with the same
+    number, None when there is none."""
 
     base_offset: int
     names: tuple[str, ...]
@@ -34,7 +34,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class SideFiles:
-    """Index files of a segment that was made. txn_index: empty when it has none."""
+    """Index files of a new segment. txn_index: empty when it has none."""
 
     offset_index: bytes
     time_index: bytes
@@ -43,10 +43,10 @@ class SideFiles:
 
 @dataclass(slots=True, kw_only=True)
 class CleanerSegment:
-    """base_offset: from its name. path: of its log. size_bytes: without preallocated zeros. log: the scratch file of one that was made. index_bytes,
-    time_index_bytes: of used entries. largest_timestamp_ms: as a broker knows it, the modification time where there is
-    no timestamp. is_whole: every batch was seen to be sound. like: the file that new files are
-    made in the likeness of. joins_previous: it was split off the segment before it."""
+    """base_offset: from its name. path: of its log. size_bytes: without preallocated zeros. log: the scratch file of a new
+    segment. index_bytes, time_index_bytes: of used entries. largest_timestamp_ms: as a broker knows it; the modification time
+    if there is no timestamp. is_whole: every batch was verified. like: the file whose owner and mode new files get.
+    joins_previous: it was split off the previous segment."""
 
     base_offset: int
     path: str
@@ -64,11 +64,11 @@ class CleanerSegment:
     like: str = ""
     joins_previous: bool = False
     index_paths: tuple[str | None, str | None, str | None] = (None, None, None)
-    file: MappedFile | None = field(default=None, compare=False)  # as long as it is open
+    file: MappedFile | None = field(default=None, compare=False)  # while it is open
 
     @contextmanager
     def opened(self) -> Iterator[memoryview]:
-        """The bytes of the log, without what a broker has preallocated."""
+        """The bytes of the log, without preallocated zeros."""
         if self.log is not None:
             yield self.log.view
             return
@@ -81,11 +81,11 @@ class CleanerSegment:
 
     @property
     def name(self) -> str:
-        """Of the log file that it is or will be."""
+        """Name of the log file, existing or planned."""
         return segment_file_name(self.base_offset, L.LOG_SUFFIX)
 
     def stored_side_files(self) -> SideFiles | None:
-        """Its index files as they are; None when one is missing that every segment has."""
+        """Its index files on disk; None if one is missing that every segment has."""
         if self.side_files is not None:
             return self.side_files
         offset_index, time_index, txn_index = self.index_paths
@@ -103,12 +103,12 @@ def _base_offset(segment: CleanerSegment) -> int:
 
 
 def floor_at(segments: Sequence[CleanerSegment], offset: int) -> int:
-    """Where the segment with the greatest base not above `offset` is; −1 when all begin above."""
+    """The index of the segment with the greatest base offset not above `offset`; −1 when all begin above it."""
     return bisect_right(segments, offset, key=_base_offset) - 1
 
 
 def between(segments: Sequence[CleanerSegment], from_offset: int, to_offset: int) -> list[CleanerSegment]:
-    """The segments that can hold the range: from the floor of its start (Kafka: LogSegments.values)."""
+    """The segments that can contain the range: from the floor of its start (Kafka: LogSegments.values)."""
     if from_offset >= to_offset:
         return []
     first = max(0, floor_at(segments, from_offset))
@@ -118,8 +118,8 @@ def between(segments: Sequence[CleanerSegment], from_offset: int, to_offset: int
 def aborted_in(
     segments: Sequence[CleanerSegment], log_start_offset: int, from_offset: int, to_offset: int
 ) -> list[AbortedTxn]:
-    """What a broker's cleaner takes for the aborted transactions of a range: a superset, since it compares markers with
-    the log start and not with the start of the range (Kafka: LocalLog.collectAbortedTransactions)."""
+    """The aborted transactions that a broker's cleaner assumes for a range: a superset, since it compares markers with the log
+    start and not with the start of the range (Kafka: LocalLog.collectAbortedTransactions)."""
     found: list[AbortedTxn] = []
     first = floor_at(segments, from_offset)
     for segment in segments[first:] if first >= 0 else ():

@@ -1,8 +1,8 @@
 """Read cleaner settings from a properties file: the topic's property takes precedence over the broker's.
 
-Sources: Kafka's TopicConfig, ServerTopicConfigSynonyms, CleanerConfig. What stands there and does not matter to the
-result is told by `notes_on`: the cleaner packs a batch with the codec it had, whatever compression.type says, and grows its
-buffers beyond max.message.bytes.
+Sources: Kafka's TopicConfig, ServerTopicConfigSynonyms, CleanerConfig. `notes_on` reports properties that do not affect the
+result: the cleaner compresses a batch with the codec it had, whatever compression.type says, and grows its buffers beyond
+max.message.bytes.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ _INTEGERS = {
     "map_bytes": ("log.cleaner.dedupe.buffer.size",),
     "producer_id_expiration_ms": ("producer.id.expiration.ms",),
 }
-_MINIMUM = {"max_compaction_lag_ms": 1}  # where that is not 0
+_MINIMUM = {"max_compaction_lag_ms": 1}  # if it is not 0
 _RATIO = ("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio")
 _POLICY = ("cleanup.policy", "log.cleanup.policy")
 _IGNORED = ("compression.type", "compression.", "max.message.bytes", "message.max.bytes")
@@ -29,7 +29,7 @@ _ALL_NAMES = (*(name for names in _INTEGERS.values() for name in names), *_RATIO
 
 
 def configured(config: TopicConfig, settings: CleanSettings) -> CleanSettings:
-    """The settings with what the file says. Raises UsageError for values that Kafka would not take."""
+    """The settings, overridden by those in the file. Raises UsageError for values that Kafka would not accept."""
     for field, names in _INTEGERS.items():
         for name in names:
             value = config.integer(name)
@@ -49,7 +49,7 @@ def configured(config: TopicConfig, settings: CleanSettings) -> CleanSettings:
 
 
 def notes_on(config: TopicConfig) -> tuple[str, ...]:
-    """What a file says that the cleaner does not go by."""
+    """Properties in a file that the cleaner ignores."""
     notes = []
     if not config.named(*_ALL_NAMES):
         notes.append(f"{config.path}: contains no property that compact uses")

@@ -2,9 +2,10 @@
 
 A broker that opens the directory between any two steps finds the old segments, or finishes the swap:
 
-1. `.cleaned` files left by a broker are removed: with them there, a broker would take the `.swap` files behind them for
+1. `.cleaned` files left by a broker are removed: as long as they exist, a broker would take the `.swap` files at or above them for
    unfinished ones and delete them.
-2. A rolled log first loses what was preallocated, where its segment stays, and gets its new segment. Then each new segment, one after the other (parts of a split one together):
+2. A rolled log first loses its preallocated zeros (if its segment stays) and gets its new segment. Then, for each new segment
+   in turn (the parts of a split one together):
 3. Its files are written as `.cleaned`: a broker deletes those.
 4. They are renamed to `.swap`, from the last segment to the first, each log first: as long as one `.cleaned` is left
    a broker deletes the `.swap` files as well.
@@ -28,9 +29,9 @@ _SUFFIXES = (L.LOG_SUFFIX, L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX, L.TXN_IND
 def swap_steps(
     evidence: CleaningEvidence, segments: Sequence[CleanerSegment], *, marks: bool
 ) -> tuple[Step, ...]:
-    """The steps that put the made ones among `segments` in the place of the old ones; none when there are none.
+    """Steps that replace the original segments by the new ones among `segments`; none if there are no new ones.
 
-    marks: old files stay as `.deleted`; else they are removed (for a copy, where marks are pointless).
+    marks: old files are renamed to `.deleted`; otherwise they are removed (for a copy, where marks are pointless).
     """
     sets = list(_sets(segments))
     if not sets and evidence.roll is None:
@@ -48,7 +49,7 @@ def swap_steps(
 
 
 def _sets(segments: Sequence[CleanerSegment]) -> Iterator[list[CleanerSegment]]:
-    """Segments that were made, those together that share a found one."""
+    """The new segments, grouped by the original segment that they share."""
     current: list[CleanerSegment] = []
     for segment in segments:
         if segment.side_files is None:
@@ -69,7 +70,7 @@ def _leftovers(evidence: CleaningEvidence) -> Iterator[Step]:
 
 
 def _roll_steps(roll: Roll, replaced: set[str]) -> list[Step]:
-    """replaced: names of files that will not stay as they are anyway."""
+    """replaced: names of files that are replaced anyway."""
     why = "the active segment is rolled; a new one starts at the log end offset"
     names = [segment_file_name(roll.base_offset, suffix) for suffix in _SUFFIXES[:3]]
     snapshot = segment_file_name(roll.base_offset, L.SNAPSHOT_SUFFIX)

@@ -1,11 +1,11 @@
 """Find the keys whose superseded values take most space: estimated during the pass, looked up afterwards.
 
-A sketch of fixed size keeps one key per slot (`key_verdicts.tally_keys`); so a key that shares its slot with a larger one is not
-named, and what a key had before it held its slot is not counted: the figures are lower bounds. The name is
-read from the log again, from the first old value that was counted.
+A sketch of fixed size keeps one key per slot (`key_verdicts.tally_keys`). A key that shares its slot with a larger one is
+therefore not named, and what a key had before it took over its slot is not counted: the figures are lower bounds. The key itself
+is read from the log again, at the first old value that was counted.
 
-Places come from a hash with a seed of its own that never changes, so the same log has the same keys named in every run. The map that
-decides what stays has a secret instead: there, two keys that are made to meet would cost a record, and here a name.
+Slots come from a hash with a fixed seed of its own, so that every run names the same keys for the same log. The map that decides
+what stays uses a secret instead: there, two keys that are crafted to collide would cost a record; here they cost a name.
 """
 
 from array import array
@@ -23,14 +23,14 @@ from kseg.segment.values import dataclass
 _PLACES = 1 << 16
 _SEED = 0x6B736567, 0x6B657973
 _WIDTH = 8
-_KEYS_FOR_ONE = 8  # keys that one sketch names for each that the whole is to name
+_KEYS_FOR_ONE = 8  # candidates per sketch for each key to be named overall
 _MIN_KEYS = 64
 _BYTES, _VALUES, _SEGMENT, _POSITION, _OFFSET = range(3, 8)
 
 
 @dataclass(frozen=True, slots=True)
 class TopKey:
-    """A key, and how many bytes (keys and values) of old values it has at least."""
+    """A key, and the least size (keys and values) of its old values."""
 
     key: bytes
     bytes_superseded: int
@@ -38,14 +38,14 @@ class TopKey:
 
 
 class KeySketch:
-    """Counts values that go."""
+    """Counts superseded values."""
 
     def __init__(self) -> None:
         self._cells = memoryview(array("q", bytes(8 * _WIDTH * _PLACES)))
         self._hashes = memoryview(array("q", bytes(16 * RECORDS_PER_TABLE)))
 
     def count(self, chunk: Chunk, flags: bytearray, table: Columns, base_offset: int) -> None:
-        """The judged records of a chunk of the segment that begins at `base_offset`."""
+        """Count the filtered records of a chunk of the segment that begins at `base_offset`."""
         records = chunk.records
         hash_rows(chunk.body, records.cells, records.capacity, records.count, *_SEED, self._hashes)
         K.tally_keys(
@@ -62,18 +62,18 @@ class KeySketch:
         )
 
     def named(self, limit: int, segments: Sequence[CleanerSegment]) -> list[TopKey]:
-        """As many keys as one of several sketches names, so that `heaviest` finds the `limit` weightiest of all."""
+        """As many keys as one of several sketches has to name so that `heaviest` finds the `limit` heaviest overall."""
         return list(self.top(max(_MIN_KEYS, _KEYS_FOR_ONE * limit), segments))
 
     def top(self, limit: int, segments: Sequence[CleanerSegment]) -> Iterator[TopKey]:
-        """The largest first. segments: those that were counted, as they were."""
+        """The largest first. segments: those that were counted, in their original state."""
         weights = self._column(_BYTES)
         by_base = {segment.base_offset: segment for segment in segments}
         first = [self._column(field) for field in (_SEGMENT, _POSITION, _OFFSET)]
 
         def rank(
             at: int,
-        ) -> tuple[int, ...]:  # equals in the order of the log: their places are a matter of chance
+        ) -> tuple[int, ...]:  # ties in log order: their slots are arbitrary
             return -weights[at], *(column[at] for column in first)
 
         heaviest = sorted((at for at in range(_PLACES) if weights[at]), key=rank)
@@ -102,7 +102,7 @@ def _key_at(segment: CleanerSegment, position: int, offset: int) -> bytes | None
 
 
 def heaviest(named: Iterable[Sequence[TopKey]], most: int) -> list[TopKey]:
-    """The keys that weigh most in all sketches together. named: what each of them names."""
+    """The heaviest keys of all sketches together. named: the candidates of each sketch."""
     weights: dict[bytes, TopKey] = {}
     for keys in named:
         for top in keys:

@@ -1,6 +1,6 @@
 """Divide a table of batches into runs that a cleaner treats alike, while the state of transactions advances.
 
-Both passes go over a log in this way, and so does whoever only needs the state that they would have at some batch (`track`).
+Both passes walk a log in this way, and so does a caller that only needs their state at some batch (`track`).
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class Kind(IntEnum):
 
 
 def runs(table: Columns, state: Transactions) -> Iterator[tuple[Kind, int, int]]:
-    """(kind, first row, row behind it) of the runs of a table, in order. `state` advances as they are taken."""
+    """(kind, first row, end row) of the runs of a table, in order. `state` advances as they are consumed."""
     row = 0
     while row < table.count:
         stop = plain_stop(table.cells, table.capacity, row, table.count)
@@ -49,7 +49,7 @@ def runs(table: Columns, state: Transactions) -> Iterator[tuple[Kind, int, int]]
 
 
 def track(segment: CleanerSegment, view: memoryview, table: Columns, state: Transactions) -> None:
-    """Advance `state` past a table of a segment's batches; a control batch that cannot be decoded changes nothing."""
+    """Advance `state` past a table of a segment's batches. A control batch that cannot be decoded changes nothing."""
     decoder = Decoder(view, _CONTROL_RECORDS)
     for kind, row, _ in runs(table, state):
         if kind is not Kind.CONTROL:

@@ -1,13 +1,14 @@
 """Choose the segments to delete so that a file system gets back a number of bytes (`retain --free`).
 
-1. Survey each partition: the segments that may go are a prefix of its log. Never the active one, nothing that reaches above the high
-   watermark, only of topics whose cleanup.policy is known to have `delete`, never of topics that brokers create themselves.
+1. Survey each partition: the segments that may be deleted are a prefix of its log. Never the active one, never one that extends above
+   the high watermark; only of topics whose cleanup.policy is known to contain `delete`, never of topics that brokers create
+   themselves.
 2. Files that are already marked count first: a purge frees them.
-3. On each file system the oldest go, until the bytes are reached: first what the topics' own limits delete anyway, then by the
-   greatest timestamp up to and with each segment, over all partitions. So the choice for a topic is what one retention.ms
-   would delete, and that limit is reported.
+3. On each file system the oldest are deleted until the bytes are reached: first what the topics' own limits delete anyway, then by
+   the greatest timestamp up to and including each segment, over all partitions. So the choice for a topic equals what a single
+   retention.ms would delete, and that limit is reported.
 
-A segment counts the space that its files occupy, and nothing for a file with another hard link, which keeps the space. Nothing here
+A segment counts with the space that its files occupy, without files that have another hard link, which keeps the space. Nothing here
 changes a file: the choice is an offset for each partition, below which `retain` marks what may still be deleted when it runs.
 """
 
@@ -23,7 +24,7 @@ from kseg.segment.values import dataclass
 
 
 class Hold(StrEnum):
-    """Why bytes cannot be freed by retention; the value is the word in the rows."""
+    """Why bytes cannot be freed by retention; the value appears in the rows."""
 
     ACTIVE = "active"
     HIGH_WATERMARK = "high-watermark"
@@ -53,7 +54,8 @@ class Freeable:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """One partition directory. device: of its file system. marked_bytes: what a purge frees. held: bytes by what holds them."""
+    """One partition directory. device: of its file system. marked_bytes: freed by a purge. held: bytes by the reason that they
+    cannot be freed."""
 
     path: str
     log_dir: str
@@ -78,8 +80,8 @@ class TopicShare:
 
 @dataclass(frozen=True, slots=True)
 class FileSystemChoice:
-    """What is freed on one file system. available_bytes: free for an ordinary user before. freeable_bytes: what could go at most, the
-    marked files included. held: what holds the rest, by reason."""
+    """What is freed on one file system. available_bytes: free space for an ordinary user before. freeable_bytes: the most that
+    could be freed, including marked files. held: the rest, by reason."""
 
     log_dirs: tuple[str, ...]
     wanted_bytes: int
@@ -101,7 +103,7 @@ class FileSystemChoice:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """cuts: by partition directory the offset below which whole segments go."""
+    """cuts: by partition directory, the offset below which whole segments are deleted."""
 
     file_systems: tuple[FileSystemChoice, ...]
     cuts: Mapping[str, int]
@@ -127,7 +129,7 @@ def choose(surveys: Sequence[Survey], wanted_bytes: int) -> Choice:
 
 
 def refuse_unreached(choice: Choice) -> None:
-    """Raises Refused when a file system cannot free its bytes: deleting all that may be deleted would free too little."""
+    """Raises Refused if deleting everything that may be deleted would free too little on a file system."""
     for each in choice.file_systems:
         if not each.is_reached:
             attainable = (
@@ -215,7 +217,7 @@ def _shares(surveys: Sequence[Survey], taken: Mapping[str, Sequence[Freeable]]) 
 
 
 def _smallest(limits: Iterable[int | None]) -> int | None:
-    """None where one partition would need something else than a limit."""
+    """The smallest of the limits; None if a partition has no equivalent limit."""
     found = list(limits)
     known = [limit for limit in found if limit is not None]
     return min(known) if len(known) == len(found) else None

@@ -1,4 +1,5 @@
-"""Up to which limits each segment of a partition would go, were its policy `delete`: for `what-if`, which adds it up over topics."""
+"""The limits at which each segment of a partition would be deleted if its policy were `delete`: for `what-if`, which sums them
+over topics."""
 
 from collections.abc import Iterator
 
@@ -14,7 +15,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SurveyedSegment:
-    """retention_ms, retention_bytes: the greatest limits with which it goes, each alone; None: with none."""
+    """retention_ms, retention_bytes: the greatest limits that delete it, each alone; None: no limit does."""
 
     size_bytes: int
     retention_ms: int | None
@@ -29,7 +30,7 @@ class SurveyedLog:
     segments: tuple[SurveyedSegment, ...]
 
     def kept_bytes(self, *, retention_ms: int | None = None, retention_bytes: int | None = None) -> int:
-        """What stays of the log with one limit."""
+        """Bytes of the log that one limit keeps."""
         return sum(
             segment.size_bytes
             for segment in self.segments

@@ -3,9 +3,9 @@
 1. The new empty segment at the log end, when no other would be left: a log without segments begins again at its
    checkpointed start, with offsets that were assigned before. A snapshot of its producers is written with it.
 2. Segment by segment from the oldest, as a broker does it: the log, its indexes, and the snapshot of the same number
-   get `.deleted` behind their names. Between two of these a broker finds a whole log that begins later, and
-   indexes or snapshots without a log, which it removes.
-3. The leader epochs without what lies before the log start; stale ones a broker cuts itself when it loads the log.
+   get the suffix `.deleted`. Between two of these a broker finds a complete log that begins later, and indexes or
+   snapshots without a log, which it removes.
+3. The leader epochs are truncated to the log start. A broker truncates stale ones itself when it loads the log.
 """
 
 from collections.abc import Iterator, Sequence

@@ -24,7 +24,7 @@ _HOUR_MS = 3_600_000
 
 POLICY_NAMES = ("cleanup.policy", "log.cleanup.policy")
 
-# How the names begin of what counts here, and of what counts only where a tier holds the older part of a log.
+# Prefixes of the properties that matter here, and of those that matter only with tiered storage.
 _HEEDED = (
     "retention.",
     "log.retention.",
@@ -83,16 +83,16 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetainOptions:
-    """One run of `retain`. now_ms: the clock. log_start_offset: raise it to this first, as DeleteRecords does.
-    high_watermark: None asks the data directory. is_policy_given: the policy of the limits holds for internal topics too.
-    topics: the settings of each topic, by partition directory, which go before `limits`; None: the limits hold for all alike.
+    """One run of `retain`.
 
-    apply: change the files; run_id names the journals. purge: delete files that were marked long enough ago;
-    purge_only: and mark no others.
-    free_bytes: choose what goes over all partitions of a run, so that each file system gets so much back. cuts: that choice, by
-    partition directory the offset below which segments go.
-    unmark: bring marked segments back instead. what_if: say what other limits would free. shared: the
-    work is done by attempts in other processes. keeping: where journals and what they keep lie.
+    now_ms: the clock. log_start_offset: raise it to this first, as DeleteRecords does. high_watermark: None reads the data
+    directory. is_policy_given: the policy of the limits applies to internal topics too. topics: the settings of each topic, by
+    partition directory, which take precedence over `limits`; None: `limits` apply to all. apply: change the files; run_id names
+    the journals. purge: delete files that were marked long enough ago; purge_only: and mark no others. free_bytes: choose over
+    all partitions of a run what to delete, so that each file system gets this many bytes back. cuts: that choice, by partition
+    directory the offset below which segments are deleted. unmark: restore marked segments instead. what_if: report what other
+    limits would free. shared: the work is done by attempts in other processes. keeping: where journals and the data that they
+    keep are stored.
     """
 
     limits: Limits
@@ -123,7 +123,7 @@ class RetainOptions:
 
     @property
     def only_marked(self) -> bool:
-        """Whether only already marked files are concerned, to which no policy applies."""
+        """Whether only files that are already marked are concerned, to which no policy applies."""
         return self.unmark or self.purge_only
 
     @property
@@ -143,7 +143,7 @@ def policies_of(words: tuple[str, ...]) -> frozenset[RetentionPolicy]:
 
 
 def configured_limits(config: TopicConfig) -> Limits:
-    """The limits that a file of properties sets; what it does not name is off. Raises UsageError."""
+    """The limits set by a properties file; those it does not name are off. Raises UsageError."""
     retention_bytes = config.integer("retention.bytes")
     if retention_bytes is None:
         retention_bytes = config.integer("log.retention.bytes")

@@ -1,11 +1,10 @@
 """Delete marked files permanently (Kafka: the `delete-file` task, `file.delete.delay.ms` after the mark).
 
 A file is deleted when it was marked at least the delay ago (`segment/partition/deletion_marks` says how that is known). The files are
-unlinked one after another and nothing is written, so that a disk without a free byte can be freed; killed on the way, the
-next purge deletes the rest.
+unlinked one after another and nothing is written, so that a full disk can be freed. After a kill the next purge deletes the rest.
 
-On a cluster all of them leave the directory as one change with a journal, which tells a later attempt what has gone. Then
-the journal and what it kept are dropped, and the space is free. A purge that was killed before that is dropped by the next.
+On a cluster all of them leave the directory as one change with a journal, which tells a later attempt what was deleted. Then the
+journal and what it kept are removed, and the space is free. If a purge was killed before that, the next one does it.
 """
 
 import errno
@@ -103,10 +102,13 @@ def _delete(directory: str, names: Sequence[str], disk: Disk) -> None:
 
 
 def mark_at_once(plan: Plan, disk: Disk) -> tuple[Plan, list[FileIdentity]]:
-    """Mark what a plan marks, without a journal, since all of it is about to be deleted; returns the rest of the plan. A plan that
-    first makes files (for a log of which nothing else would be left) is returned unchanged: its deletions must not come first.
+    """Mark what a plan marks, without a journal, since all of it is about to be deleted; returns the rest of the plan. A plan
+    that first creates files (for a log that would otherwise be empty) is returned unchanged: its deletions must not come
+    first.
 
-    Where the name of a mark does not fit into a full directory, the file itself is deleted; these are returned too. Raises Refused."""
+    If the directory is full and has no room for the marked name, the file itself is deleted; these are returned too. Raises
+    Refused.
+    """
     marks = [step for step in plan.steps if _is_mark(step)]
     if not marks or not _is_mark(plan.steps[0]):
         return plan, []
@@ -154,8 +156,8 @@ def purge_id(run_id: str) -> str:
 
 
 def free_purged(directory: str, options: RetainOptions, disk: Disk = DISK) -> None:
-    """Free what purges have taken out. The journal of this run stays where a later attempt may look for it. Raises
-    Refused when that cannot be."""
+    """Free what purges have removed. The journal of this run stays as long as a later attempt may look for it. Raises Refused if
+    that is not possible."""
     kept = None if options.shared is None else purge_id(options.run_id)
     for journal in journals_in(directory, disk):
         if journal.location.id.endswith(_ID_SUFFIX) and journal.state is JournalState.DONE:
@@ -173,7 +175,7 @@ def drop_purge(directory: str, run_id: str, disk: Disk = DISK) -> None:
 
 
 def _check(journal: Journal, disk: Disk) -> None:
-    """Raises Refused for a journal that keeps something else than files that were marked for deletion: no purge made it."""
+    """Raises Refused for a journal that keeps something other than files that were marked for deletion: no purge made it."""
     place = journal.location
     marked = {
         place.old(str(step["file"]))

@@ -1,8 +1,8 @@
 """Delete marked files as part of `retain`: the verdict on each mark, and the order of deleting and marking.
 
-1. Files marked long enough ago are deleted before anything is marked. That may free the space that marking needs.
-2. Without a delay nothing could be undone anyway, so what is to be deleted is marked and deleted without a journal: a
-   disk without a free byte can be freed. Otherwise marking goes through the executor.
+1. Files that were marked long enough ago are deleted before anything is marked. This may free the space that marking needs.
+2. Without a delay nothing could be undone anyway, so segments are marked and deleted without a journal: even a full disk
+   can be freed. Otherwise marking goes through the executor.
 3. Files marked now are deleted afterwards if their delay has passed.
 """
 
@@ -25,8 +25,8 @@ from kseg.segment.partition.targets import PartitionTarget
 def purged_around(
     prepared: Prepared[RetainResult], options: RetainOptions
 ) -> Generator[Event, None, RetainResult]:
-    """Files that are already marked are deleted first, which may free the space that marking needs. Then files marked now, once
-    their delay has passed. The rows come by the names of the files, as those of one purge."""
+    """Delete files that are already marked first, which may free the space that marking needs, and files marked now once their
+    delay has passed. The rows are ordered by file name, as if from one purge."""
     emitted: list[Event] = []
     try:
         return _marked_and_purged(prepared, options, emitted)

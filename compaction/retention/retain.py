@@ -1,13 +1,13 @@
 """`retain` for one partition: `retain(target, RetainOptions) -> Iterator[Event]`.
 
-1. With --apply, a half-done change of `retain` is finished first; without it, it is refused.
+1. With --apply an unfinished change of `retain` is completed first; without --apply it is refused.
 2. Collect the evidence (`retention_evidence`), decide what is deleted (`rules`), explain it (`verdicts`) and plan which files
    change (`marking`). With --unmark, plan what is restored instead (`unmark`).
-3. With --apply, the executor carries the plan out. With --purge, marked files are deleted as well, in the order that
-   `purge_pass` describes. On a cluster the marks are always made first and with a journal, which tells a later attempt what was deleted.
+3. With --apply, the executor carries the plan out. With --purge, marked files are deleted as well, in the order that `purge_pass`
+   describes. On a cluster the marks are always made first and with a journal, which tells a later attempt what was deleted.
 
-Yields a row for each segment, one for each marked file where marks are concerned, and one result. Whoever runs this
-with `apply` holds the lock of the data directory, and writes its checkpoint afterwards (`run`).
+Yields a row for each segment, one for each marked file if marks are concerned, and one result. The caller holds the lock of the
+data directory when `apply` is set, and writes its checkpoint afterwards (`run`).
 """
 
 import os
@@ -54,10 +54,10 @@ from kseg.segment.partition.targets import FileTarget, PartitionTarget
 
 
 def retain(target: LogTarget, options: RetainOptions) -> Iterator[Event]:
-    """Plan the retention of one partition, and carry it out when the options say so.
+    """Plan the retention of one partition, and carry it out if the options say so.
 
-    Raises UsageError for a single file and for a log start offset above the high watermark, UnreadableInput, Refused
-    (a broker would first do something else, inputs changed, half-done journal).
+    Raises UsageError for a single file and for a log start offset above the high watermark, UnreadableInput, Refused (a broker
+    would first change the log in some other way, inputs changed, unfinished journal).
     """
     yield from carry_out((yield from prepare(target, options)), options)
 
@@ -97,7 +97,7 @@ def prepare(
         prepared = yield from _kafka07(target, inputs, options, result)
     else:
         prepared = yield from _marked(target, listing, options, result)
-        # on a cluster the journal of the attempt before says what has moved
+        # on a cluster the journal of the previous attempt says what was moved
         if is_resumed and options.shared is None:
             prepared = replace(prepared, result=replace(prepared.result, log_start_moved=True))
     return prepared
@@ -169,8 +169,8 @@ def _marked(
 def _is_entry_outdated(
     target: PartitionTarget, evidence: RetentionEvidence, dir_state: LogDirState | None
 ) -> bool:
-    """Whether kseg has been here, and the checkpoint notes a start below the first segment: a run that was killed between
-    the partition and the checkpoint leaves that."""
+    """Whether kseg has deleted segments here and the checkpoint still has a start below the first one: the state left by a run
+    that was killed between the partition and the checkpoint."""
     checkpointed, segments = checkpointed_start(target, dir_state), evidence.segments
     is_below = checkpointed is not None and bool(segments) and checkpointed < segments[0].segment.base_offset
     return is_below and is_known_to_kseg(target.path)

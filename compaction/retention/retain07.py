@@ -2,7 +2,7 @@
 
 1. Two passes, time before size. Each starts at the oldest file and stops at the first one that is kept.
        time    now − modification time > retention.ms; 0.7 has no timestamps
-       size    of all bytes above the limit at least this file's are still to go
+       size    the bytes still above the limit are at least this file's size
 2. There is no high watermark, no log start offset and no policy. The last file may be deleted too: then an empty one is
    created at the log end first. An empty last file is kept instead, with the current time.
 
@@ -23,7 +23,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Kafka07Evidence:
-    """names: of the `.kafka` files, oldest first, as the candidates of the standing."""
+    """names: of the `.kafka` files, oldest first, parallel to the candidates."""
 
     names: tuple[str, ...]
     log_to_retain: LogToRetain
@@ -32,7 +32,7 @@ class Kafka07Evidence:
 def gather_kafka07(
     directory: str, inputs: tuple[FileIdentity, ...], options: RetainOptions
 ) -> Kafka07Evidence:
-    """Raises UsageError for what 0.7 does not know, UnreadableInput for a directory without a log."""
+    """Raises UsageError for an option that 0.7 does not support, UnreadableInput for a directory without a log."""
     if options.log_start_offset is not None or options.high_watermark is not None:
         raise UsageError(
             f"{directory} is a log of Kafka 0.7, which has no log start offset and no high watermark"
@@ -74,7 +74,7 @@ def decide_kafka07(log_to_retain: LogToRetain, limits: Limits) -> Decision:
 
 
 def kafka07_steps(evidence: Kafka07Evidence, decision: Decision, reasons: Sequence[str]) -> tuple[Step, ...]:
-    """The new file first, then the marks from the oldest on."""
+    """The new file first, then the marks, oldest first."""
     steps: list[Step] = []
     if decision.rolls:
         end = evidence.log_to_retain.log_end_offset

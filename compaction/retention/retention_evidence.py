@@ -1,7 +1,7 @@
 """State of a partition before retention: its segments with size and age, and the offsets of the log.
 
-Files are judged by their names and by one look at the directory; of a segment that has gone cold only the last entry
-of its time index is read. The last segment alone is looked into, for the log end (`log_ends`).
+Files are judged by their names and one stat of each; of a closed segment only the last entry of its time index is read. Only the
+last segment is read, for the log end (`log_ends`).
 """
 
 import os
@@ -43,7 +43,7 @@ class AgedSegment:
 
 @dataclass(frozen=True, slots=True)
 class RetentionEvidence:
-    """log: opened, the caller closes it. previous_start: where the log started before --log-start-offset."""
+    """log: open, the caller closes it. previous_start: the log start before --log-start-offset."""
 
     log: PartitionLog
     inputs: Mapping[str, FileIdentity]
@@ -55,15 +55,17 @@ class RetentionEvidence:
 def open_log(
     target: PartitionTarget, names: Sequence[str] | None = None
 ) -> tuple[PartitionLog, LogDirState | None]:
-    """The log with the start that its data directory notes, and what that directory says. names: of everything in the
-    partition directory, where it has been listed. Raises UnreadableInput."""
+    """The log, with the log start from its data directory, and what that directory says.
+
+    names: of everything in the partition directory, if it has been listed. Raises UnreadableInput.
+    """
     dir_state = None if target.log_dir is None else read_log_dir_state(target.log_dir)
     start = checkpointed_start(target, dir_state) or 0
     return PartitionLog(target, log_start_offset=start, names=names), dir_state
 
 
 def checkpointed_start(target: PartitionTarget, dir_state: LogDirState | None) -> int | None:
-    """Where the log starts as its data directory notes it; None when it does not."""
+    """The log start offset in the data directory's checkpoint; None if there is none."""
     if dir_state is None:
         return None
     return _checkpoint_value(dir_state, Role.LOG_START_OFFSETS, own_partition_name(target.path))
@@ -75,10 +77,10 @@ def gather(
     inputs: tuple[FileIdentity, ...],
     options: RetainOptions,
 ) -> RetentionEvidence:
-    """Everything the rules need.
+    """Collect everything that the rules need.
 
-    Raises Refused where a broker would first do something else to the log (finish a swap, empty it), UsageError for a
-    log start offset above the high watermark, UnreadableInput.
+    Raises Refused if a broker would first change the log in some other way (finish a swap, empty it), UsageError for a log start
+    offset above the high watermark, UnreadableInput.
     """
     _refuse_unfinished_swap(log.directory, inputs)
     by_name = {file.name: file for file in inputs}
@@ -126,8 +128,8 @@ def _checkpoint_value(dir_state: LogDirState, role: Role, name: PartitionName | 
 
 
 def _recovered_from(log: PartitionLog, dir_state: LogDirState | None) -> int | None:
-    """From which base offset on a broker recovers segments at its next start; None when it recovers none, or nobody
-    knows (LogLoader: from the segment that holds the recovery point)."""
+    """The base offset from which a broker recovers segments at its next start; None when it recovers none, or that is unknown
+    (LogLoader: from the segment that contains the recovery point)."""
     if dir_state is None or dir_state.is_clean or not log.segments:
         return None
     point = _checkpoint_value(dir_state, Role.RECOVERY_POINTS, log.name) or 0
@@ -161,7 +163,7 @@ def _aged(
 
 
 def _high_watermark(log: PartitionLog, dir_state: LogDirState | None, options: RetainOptions) -> int:
-    """Within the log, as a broker keeps it (UnifiedLog.updateHighWatermark)."""
+    """Bounded by the log, as in a broker (UnifiedLog.updateHighWatermark)."""
     known = options.high_watermark
     if known is None and dir_state is not None:
         known = _checkpoint_value(dir_state, Role.HIGH_WATERMARKS, log.name)
@@ -169,7 +171,7 @@ def _high_watermark(log: PartitionLog, dir_state: LogDirState | None, options: R
 
 
 def _requested_start(log: PartitionLog, options: RetainOptions, high_watermark: int) -> int:
-    """The log start offset only rises (UnifiedLog.maybeIncrementLogStartOffset)."""
+    """The log start offset only increases (UnifiedLog.maybeIncrementLogStartOffset)."""
     requested = options.log_start_offset
     if requested is None or requested <= log.start_offset:
         return log.start_offset

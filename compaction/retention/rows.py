@@ -70,7 +70,7 @@ def what_if_rows(partition: str, ladder: tuple[WhatIf, ...]) -> Iterator[Row]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetainResult(ChangeResult):
-    """What `retain` makes of one partition: the line `{"type":"result","command":"retain", …}` of docs/json.md."""
+    """The result of `retain` for one partition: the line `{"type":"result","command":"retain", …}` of docs/json.md."""
 
     command: ClassVar[str] = COMMAND
     optional: ClassVar[tuple[str, ...]] = ("room",)
@@ -109,7 +109,7 @@ class Purged:
 
     @classmethod
     def from_row(cls, row: Mapping[str, object]) -> Self:
-        """Read back what `as_row` gave. Raises TypeError when it is anything else."""
+        """Parse the output of `as_row`. Raises TypeError for anything else."""
         match row:
             case {"purged": list(names), "bytes_purged": int(size_bytes)}:
                 texts = tuple(name for name in names if isinstance(name, str))
@@ -121,7 +121,7 @@ class Purged:
 def retain_result(
     partition: str, directory: str, options: RetainOptions, known: TopicSettings | None
 ) -> RetainResult:
-    """The result before anything is known of the log. known: the topic's settings."""
+    """The result before anything is known about the log. known: the topic's settings."""
     limits = options.limits
     return RetainResult(
         partition=partition,

@@ -1,11 +1,11 @@
 """Which segments a broker's retention deletes (Kafka: UnifiedLog.deleteOldSegments; fact sheet §7).
 
-1. With `delete` in cleanup.policy three passes follow each other: log start offset, size, time. Otherwise only the first.
+1. With `delete` in cleanup.policy there are three passes: log start offset, size, time. Otherwise only the first.
 2. A pass starts at the oldest remaining segment and stops at the first one that is kept. A segment is deleted when
-   a. the high watermark has reached its upper bound: the next segment's base, of the last segment the log end;
+   a. the high watermark has reached its upper bound: the next segment's base offset, or the log end for the last segment;
    b. the rule of the pass is breached:
           log start   there is a next segment, and it begins at or below the log start offset
-          size        of all bytes in `.log` files above the limit at least this segment's are still to go
+          size        the bytes of `.log` files still above the limit are at least this segment's size
           time        now − its greatest timestamp (or the file's modification time) > retention.ms
    c. it is not an empty last segment.
 3. When no segment would remain, an empty segment is created at the log end first.
@@ -33,7 +33,7 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Input of the rules. stamp_ms: the greatest timestamp, or the modification time where there is none."""
+    """Input of the rules. stamp_ms: the greatest timestamp, or the modification time if there is none."""
 
     base_offset: int
     size_bytes: int
@@ -91,8 +91,11 @@ def decide(log_to_retain: LogToRetain, limits: Limits) -> Decision:
 
 
 def decide_to_free(log_to_retain: LogToRetain, due: Decision, cut: int | None) -> Decision:
-    """Delete the oldest segments below the offset `cut`, None for none. due: what the topic's own limits delete, which gives
-    those their rule. The last segment is kept, and so are segments that end above the high watermark."""
+    """Delete the oldest segments below the offset `cut`, None for none.
+
+    due: what the topic's own limits delete; these segments get the rule of that limit. The last segment is kept, and so are
+    segments that end above the high watermark.
+    """
     rules: list[Rule] = []
     while (
         cut is not None
@@ -124,7 +127,7 @@ def _breached_by_start(log_to_retain: LogToRetain) -> int:
 
 
 def excess_bytes(candidates: Sequence[Candidate], limits: Limits) -> int:
-    """By how much these segments are above retention.bytes; negative when they are below, or there is no limit."""
+    """By how many bytes these segments exceed retention.bytes; negative when they are below, or there is no limit."""
     size_bytes = sum(candidate.size_bytes for candidate in candidates)
     return (
         size_bytes - limits.retention_bytes if limits.has_size and limits.retention_bytes is not None else -1
@@ -167,7 +170,7 @@ def _breached_by_time(log_to_retain: LogToRetain, limits: Limits, start: int) ->
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """The greatest limits with which a segment would go, each alone; None: with no limit."""
+    """The greatest limits that delete a segment, each alone; None: no limit does."""
 
     retention_ms: int | None
     retention_bytes: int | None
@@ -195,7 +198,7 @@ def thresholds(log_to_retain: LogToRetain) -> tuple[Threshold, ...]:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """What one limit would free, with nothing but the log start offset beside it. rule: of that limit."""
+    """What one limit would free, on top of the log start offset. rule: of that limit."""
 
     rule: Rule
     value: int

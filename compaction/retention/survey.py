@@ -21,8 +21,8 @@ from kseg.segment.partition.targets import PartitionTarget
 
 
 def survey(target: PartitionTarget, options: RetainOptions) -> Survey:
-    """One partition. What cannot be looked at, or what retention does not come to, is held; nothing is raised but
-    UnreadableInput for a directory that is not there."""
+    """Survey one partition. One that cannot be read, or that retention skips, is held. Raises only UnreadableInput for a missing
+    directory."""
     name = own_partition_name(target.path)
     topic = target.path if name is None else name.topic
     log_dir = target.log_dir or os.path.dirname(os.path.abspath(target.path))
@@ -58,7 +58,7 @@ def survey(target: PartitionTarget, options: RetainOptions) -> Survey:
 def _hold(
     target: PartitionTarget, topic: str, inputs: tuple[FileIdentity, ...], options: RetainOptions
 ) -> Hold | None:
-    """Why no segment of the partition may go, whatever its age."""
+    """Why no segment of the partition may be deleted, whatever its age."""
     name = own_partition_name(target.path)
     if name is not None and name.state is PartitionState.DELETE:
         return Hold.DELETED
@@ -75,7 +75,7 @@ def _hold(
 def _pieces(
     target: PartitionTarget, inputs: tuple[FileIdentity, ...], options: RetainOptions
 ) -> tuple[tuple[Freeable, ...], dict[Hold, int]]:
-    """What may go, oldest first, and what holds the rest of the partition."""
+    """The segments that may be deleted, oldest first, and what holds the rest of the partition."""
     options, _ = configured(target, known_for(target, inputs, options), options)
     if is_kafka07(inputs):
         kafka07 = gather_kafka07(target.path, inputs, options)
@@ -118,12 +118,12 @@ def _add(held: dict[Hold, int], hold: Hold, size_bytes: int) -> None:
 
 
 def _occupied(directory: str, names: Iterable[str]) -> int:
-    """Bytes that the file system gets back when these names go."""
+    """Bytes that the file system gets back when these names are deleted."""
     return sum(size_bytes for size_bytes, is_linked in _sizes(directory, names) if not is_linked)
 
 
 def _linked(directory: str, names: Iterable[str]) -> int:
-    """Bytes that it does not get back, because the files have other names."""
+    """Bytes that it does not get back, because the files have other hard links."""
     return sum(size_bytes for size_bytes, is_linked in _sizes(directory, names) if is_linked)
 
 

@@ -32,7 +32,7 @@ def known_for(
 def configured(
     target: PartitionTarget, known: TopicSettings | None, options: RetainOptions
 ) -> tuple[RetainOptions, Finding | None]:
-    """The options with the limits of the topic; and a finding that its policy is unknown, if that matters: then nothing is marked."""
+    """The options with the limits of the topic; and a finding if its policy is unknown and that matters: then nothing is marked."""
     name = own_partition_name(target.path)
     if known is None:
         if name is not None and not options.is_policy_given:
@@ -41,7 +41,7 @@ def configured(
     try:
         config = as_config(target, known)
         limits, delay_ms = configured_limits(config), configured_delay_ms(config)
-    except UsageError as error:  # a value that no broker takes: what the topic is meant to be nobody knows
+    except UsageError as error:  # a value that no broker accepts: the intended policy is unknown
         known, limits, delay_ms = replace(known, unknown=str(error)), Limits(), None
     unknown = None if options.only_marked else unknown_policy(target, known)
     if options.only_marked or unknown is not None:

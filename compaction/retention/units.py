@@ -5,7 +5,7 @@ from functools import lru_cache
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 
 
-@lru_cache(maxsize=8)  # one limit is said of thousands of segments
+@lru_cache(maxsize=8)  # the same limit appears in the reasons of thousands of segments
 def duration_words(length_ms: int) -> str:
     """The two greatest units: `6 d 23 h`, `4 min`, `250 ms`."""
     if length_ms < 0:

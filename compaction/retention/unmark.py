@@ -2,15 +2,15 @@
 
 Retention deletes from the start of a log, so what it marked precedes the first live segment:
 
-1. A marked segment is restored when it starts below the first segment of the log at that point, and ends at or before it.
-   Others were marked by the cleaner (their records are in another segment) or by a truncation: they stay marked.
+1. A marked segment is restored if it starts below the log's first segment at that point, and ends at or before its base
+   offset. Others were marked by the cleaner (their records are in another segment) or by a truncation: they stay marked.
 2. The newest is restored first, its side files before its log: a broker that starts in between finds a complete
    log. (It would also delete all files that are still marked.)
 3. The leader epochs of the restored batches are put before those in the checkpoint.
 4. The log starts at the first restored segment, unless the caller wants it to start later; the entry in the log dir's
    checkpoint, which would hide it, is removed.
 
-What `kseg undo` of the journal restores is the same and more: the former checkpoints too.
+`kseg undo` of the journal restores more: the former checkpoints too.
 """
 
 import os
@@ -58,8 +58,8 @@ def plan_unmark(
 ) -> Unmarking:
     """The plan above for one partition.
 
-    log: None for a 0.7 partition, whose files join without a gap. names: of all files there. first: number of the
-    first live segment, None when there is none. Raises UnreadableInput.
+    log: None for a 0.7 partition, whose files join without a gap. names: of all its files. first: base offset of the first live
+    segment, None when there is none. Raises UnreadableInput.
     """
     marks = marks_in(directory)
     role = Role.KAFKA07_LOG if log is None else Role.LOG

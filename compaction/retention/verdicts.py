@@ -16,7 +16,7 @@ from kseg.segment.values import dataclass
 
 DELETE, KEEP = "delete", "keep"
 
-# what keeps a segment, besides the limits
+# what keeps a segment, other than the limits
 HIGH_WATERMARK, ACTIVE, FUTURE, ORDER, NO_LIMIT, POLICY, MARKED_ONLY = (
     "high-watermark",
     "active",
@@ -30,8 +30,8 @@ HIGH_WATERMARK, ACTIVE, FUTURE, ORDER, NO_LIMIT, POLICY, MARKED_ONLY = (
 
 @dataclass(frozen=True, slots=True)
 class SegmentTimestamp:
-    """Where a segment's age comes from. offset: of the record with the greatest timestamp, None when it is unknown.
-    is_mtime: it has none, the file's modification time counts."""
+    """Where a segment's age comes from. offset: of the record with the greatest timestamp, None when unknown. is_mtime: the
+    segment has no timestamp, the file's modification time counts."""
 
     timestamp_ms: int
     offset: int | None = None
@@ -68,8 +68,11 @@ TimestampOf = Callable[[int, bool], SegmentTimestamp]
 def verdicts(
     log_to_retain: LogToRetain, options: RetainOptions, decision: Decision, timestamp_of: TimestampOf
 ) -> Iterator[Verdict]:
-    """One for each segment, in order. timestamp_of: where the age of a segment by number comes from; asked with True for
-    the one that holds the others, whose record is worth looking for."""
+    """One verdict for each segment, in order.
+
+    timestamp_of: the source of the age of a segment, by its number; called with True for the one that holds the others, for which
+    the record is looked up.
+    """
     deleted_count, limits = len(decision.rules), options.limits
     excess = excess_bytes(log_to_retain.candidates, limits)
     for index, rule in enumerate(decision.rules):
@@ -150,7 +153,7 @@ class _KeptSegment:
         return self._within_limits(timestamp_of)
 
     def _no_limit(self) -> str:
-        """The reason when neither limit applies: -1 is unlimited, None was not given."""
+        """The reason if neither limit applies: -1 is unlimited, None was not given."""
         limits = {"retention.ms": self.limits.retention_ms, "retention.bytes": self.limits.retention_bytes}
         off = " and ".join(f"{name} is {value}" for name, value in limits.items() if value is not None)
         start = self.log_to_retain.log_start_offset
