@@ -1,1 +1,1 @@
-"""Commands that only read: dump, lookup, fetch, inventory, export."""
+"""Commands that only read: dump, list, lookup, read, export, diff, what-if."""

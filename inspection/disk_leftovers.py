@@ -1,5 +1,5 @@
 """Unused files in a data directory: files that a broker has marked and not yet deleted, leftovers of a killed cleaner,
-partitions set aside, and what kseg keeps for `undo`.
+stray partitions, and what kseg keeps for `undo`.
 
     deleted files         segments and side files with `.deleted`: a broker deletes them at its next start
     unfinished cleaning   `.cleaned`, `.swap`: a broker removes them, or completes the cleaning, at its next start
@@ -21,7 +21,7 @@ from kseg.segment.values import dataclass
 
 
 class LeftoverKind(StrEnum):
-    """The names printed for them, in the plural."""
+    """The values are the printed names, in the plural."""
 
     DELETED_FILES = "deleted files"
     UNFINISHED_CLEANING = "unfinished cleaning"

@@ -1,15 +1,15 @@
 """`read`: return what a broker's fetch from an offset would return.
 
-    1. The place is that of a lookup by offset: the batch that holds N, else the next one. At the log end there is
-       nothing; below the log start and behind the log end a broker says OFFSET_OUT_OF_RANGE.
-    2. The bytes end with the segment. A broker cuts at `max_bytes`, in the middle of a batch too (Kafka: LogSegment.read,
-       FileRecords.slice); `grow=False` is that. Otherwise whole batches, and as long as not even the first one fits
-       the size is doubled, as clients did, up to `max_message_bytes`.
-    3. Raw: the bytes, in blocks. Else a `read` row, then each whole batch and its records as in a dump.
+    1. The position is that of a lookup by offset: the batch that contains N, else the next one. At the log end there is
+       nothing; below the log start and beyond the log end a broker answers OFFSET_OUT_OF_RANGE.
+    2. The bytes end with the segment. A broker cuts at `max_bytes`, even in the middle of a batch (Kafka: LogSegment.read,
+       FileRecords.slice); `grow=False` does the same. Otherwise whole batches are returned, and while not even the first one
+       fits, the size is doubled, as clients did, up to `max_message_bytes`.
+    3. Raw: the bytes, in blocks. Otherwise a `read` row, then each whole batch and its records as in a dump.
 
-Kafka 0.7: the bytes from any position on (Log.read), and around them the frame of the answer (`kafka07.fetch_response`): that of
-one partition ("message-set"), or of several ("multi").
-A 0.7 frame of batches of later formats is possible and means nothing to a 0.7 consumer.
+Kafka 0.7: the bytes from any position on (Log.read), framed as the response (`kafka07.fetch_response`) for one partition
+("message-set") or for several ("multi"). A 0.7 frame around batches of later formats is possible, but means nothing to a 0.7
+consumer.
 """
 
 from collections.abc import Iterator
@@ -56,10 +56,10 @@ class _Extent:
 
 
 def read(target: PartitionTarget | FileTarget, query: ReadQuery) -> Iterator[Event]:
-    """Text events with the bytes (raw, or framed), else a `read` row with `batch` and `record` rows behind it.
+    """Text events with the bytes (raw, or framed), or a `read` row followed by `batch` and `record` rows.
 
-    Framing "multi" yields the answer for this one target; `multi_message_set_send` joins several. An offset out of range
-    and a message that does not fit are Failures with exit status 1.
+    Framing "multi" yields the answer for this one target; `multi_message_set_send` joins several. An offset out of range and a
+    message that does not fit are Failures with exit status 1.
     """
     try:
         if query.framing not in FRAMINGS:
@@ -77,7 +77,7 @@ def _is_raw(query: ReadQuery) -> bool:
 
 
 def _send(view: memoryview, query: ReadQuery) -> Iterator[Event]:
-    """The bytes of an answer, with their frame if one is wished, in blocks."""
+    """The bytes of a response, framed if requested, in blocks."""
     if query.framing != "none":
         yield Text(message_set_header(len(view)))
     for start in range(0, len(view), BLOCK_BYTES):
@@ -103,7 +103,7 @@ def _too_large(path: str, query: ReadQuery, size_bytes: int) -> Iterator[Event]:
 
 
 def grown_max_bytes(max_bytes: int, first_bytes: int, query: ReadQuery) -> int | None:
-    """The size a client gets to that doubles it until `first_bytes` fit; None when the limit comes before."""
+    """The size at which a client that doubles it until `first_bytes` fit arrives; None if the limit comes first."""
     size = max(1, max_bytes)
     while size < first_bytes:
         if size >= query.max_message_bytes:
@@ -162,7 +162,7 @@ def _read(log: PartitionLog, path: str, query: ReadQuery) -> Iterator[Event]:
 
 
 def _refuse_secrets(segment: LogSegment, extent: _Extent, query: ReadQuery) -> None:
-    """Raises Refused where raw bytes would hold a secret: nothing can be replaced under a checksum."""
+    """Raises Refused if raw bytes would contain a secret: nothing can be replaced under a checksum."""
     redactor = query.redactor
     if redactor is None or not redactor.concerns(segment.path):
         return
@@ -185,7 +185,7 @@ def _partition(log: PartitionLog) -> str:
 
 
 def _extent(segment: LogSegment, first: Batch, query: ReadQuery) -> _Extent | None:
-    """The bytes to send from `first` on, None when not even that may be sent whole."""
+    """The bytes to send from `first` on, None if not even that batch may be sent whole."""
     size_bytes = segment.file.size_bytes
     if not query.grow:
         end = min(size_bytes, first.position + query.max_bytes)
@@ -204,7 +204,7 @@ def _whole_end(segment: LogSegment, start: int, limit: int) -> int:
         if isinstance(block, Damage):
             if end < limit:
                 segment.report_damage(block)
-            return end  # what lies behind damage is not sent with what lies before it
+            return end  # data after damage is not sent together with data before it
         for row in range(block.count):
             batch_end = block.at(C.POSITION, row) + block.at(C.SIZE, row)
             if batch_end > limit:
@@ -275,9 +275,7 @@ def _kafka07_extent(view: memoryview, position: int, query: ReadQuery) -> _Exten
     if not query.grow:
         return _Extent(position, limit, query.max_bytes, _kafka07_whole_end(view, position, limit) != limit)
     first = entry_at(view, position, len(view))
-    if isinstance(
-        first, str
-    ):  # nothing whole lies here: the client of 0.7 would have been sent this all the same
+    if isinstance(first, str):  # no complete entry here: a 0.7 broker would have sent this nevertheless
         return _Extent(position, limit, query.max_bytes, True)
     max_bytes = grown_max_bytes(query.max_bytes, first.size_bytes, query)
     if max_bytes is None:

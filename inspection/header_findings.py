@@ -1,11 +1,11 @@
 """Check base offsets and leader epochs, which the CRC does not cover: a batch with a flipped bit there reads as valid.
 
-`dump` and `lookup` show a log as its headers say and name the altered ones behind the answer:
+`dump` and `lookup` show a log as its headers describe it, and report altered headers after the answer:
 
-1. While batches are read, `segment.scanning.header_continuity` checks that they follow each other as a broker writes them. In nearly every
-   log they do, and nothing more is asked.
-2. Otherwise the headers are checked as `verify` checks them, and the findings follow the answer. That check belongs to `recovery`;
-   the caller passes it in as a `HeaderCheck`.
+1. While batches are read, `segment.scanning.header_continuity` checks that they follow each other as a broker writes them. In
+   nearly every log they do, and no more is needed.
+2. Otherwise the headers are checked as in `verify`, and the findings follow the answer. That check belongs to `recovery`; the
+   caller passes it in as a `HeaderCheck`.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,11 +1,11 @@
 """`list`: an inventory of files by name and of partitions by their batch headers.
 
     a file                  one row
-    a partition             one row for each file, unknown ones too, then one for the partition
-    a data directory        one row for each file of its own and each directory that is not a partition, then one for
-                            the whole; its partitions are targets of their own
+    a partition             one row for each file, including unknown ones, then one for the partition
+    a data directory        one row for each of its own files and each directory that is not a partition, then one for the
+                            whole; its partitions are separate targets
 
-What a partition's row says of its log: `log_summary`. Checksums are not computed; `verify` does that.
+The fields of a partition's row that describe its log come from `log_summary`. Checksums are not verified; `verify` does that.
 """
 
 import os
@@ -75,7 +75,7 @@ _REQUIRED = (("offset_index", L.OFFSET_INDEX_SUFFIX), ("time_index", L.TIME_INDE
 
 
 def list_target(target: FileTarget | PartitionTarget | LogDirTarget, options: ListOptions) -> Iterator[Event]:
-    """The rows of one target; what cannot be listed is a Failure."""
+    """The rows of one target; if it cannot be listed, a Failure."""
     try:
         match target:
             case FileTarget():
@@ -187,7 +187,7 @@ def _groups(
     end_offset: int | None,
     committed: Mapping[tuple[str, int], Sequence[tuple[str, int]]],
 ) -> list[dict[str, object]]:
-    """How far each group is behind the log end, the one that is farthest first. end_offset: None of a partition without segments."""
+    """How far each group is behind the log end, the largest lag first. end_offset: None for a partition without segments."""
     if name is None or name.state is not PartitionState.LIVE or end_offset is None:
         return []
     offsets = sorted(committed.get((name.topic, name.partition), ()), key=lambda each: (each[1], each[0]))
@@ -303,7 +303,7 @@ def _log_dir_values(directory: LogDirectory, *, is_brief: bool) -> dict[str, obj
 
 
 def _bytes_of(directory: LogDirectory) -> int:
-    """Of the files of its partitions; what cannot be examined is told where it is listed."""
+    """Size of the files of its partitions; errors are reported where the partition is listed."""
     return sum(bytes_in(child.path) for child in directory.partitions)
 
 

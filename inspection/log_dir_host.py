@@ -1,6 +1,7 @@
-"""What the machine says about a data directory: whether a broker holds it, how its last run ended, and the file system that it is on.
+"""Information from the operating system about a data directory: whether a broker uses it, whether its last shutdown was clean,
+and its file system.
 
-Only asks: the lock is queried, not taken, and of the directory's own files the clean-shutdown marker is looked for.
+Read-only: the lock is queried, not taken, and of the directory's own files only the clean-shutdown marker is looked up.
 """
 
 import os
@@ -17,9 +18,9 @@ _MARKER = NAME_BY_ROLE[Role.CLEAN_SHUTDOWN]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirHost:
-    """broker_process_id: of the broker that runs on it, 0 when it is out of sight, None when none does. is_clean: whether its last stop
-    left the clean-shutdown marker. mount: None where nobody knows. total_bytes, free_bytes (for an ordinary user), free_inodes (None also
-    where the file system has no such limit): None where the file system says nothing."""
+    """broker_process_id: of the broker that uses it, 0 if that process is not visible, None if there is none. is_clean: whether
+    the last shutdown left the clean-shutdown marker. mount: None if unknown. total_bytes, free_bytes (for an ordinary user),
+    free_inodes (None also if the file system has no such limit): None if unknown."""
 
     path: str
     broker_process_id: int | None
@@ -35,7 +36,7 @@ class LogDirHost:
 
 
 def log_dir_host(path: str) -> LogDirHost:
-    """What is known of one data directory. Raises nothing: what cannot be asked is not known."""
+    """The information about one data directory. Raises nothing: whatever cannot be queried is None."""
     host = LogDirHost(
         path=path,
         broker_process_id=lock_holder(path),

@@ -1,11 +1,11 @@
 """Summarize a log for `list`: from all batch headers, or from its first and last segment.
 
 counted     every batch header is read (first and last offsets, times, codecs, formats, epochs, the number of records), no
-            record; columns are folded a table at a time. Transactions come from the newest producer snapshot and
-            the batches behind it.
-estimated   the first batch that has a timestamp (the cleaner leaves empty batches without one), and the batches behind the
-            last index entry: a few KiB of a log of any size. Records are estimated from the offsets, which is too many
-            for compacted and transactional logs.
+            record; columns are aggregated a table at a time. Transactions come from the newest producer snapshot and
+            the batches after it.
+estimated   the first batch that has a timestamp (the cleaner leaves empty batches without one), and the batches after the
+            last index entry: a few KiB of a log of any size. The number of records is estimated from the offsets, which
+            is too high for compacted and transactional logs.
 """
 
 from collections.abc import Callable
@@ -48,7 +48,7 @@ class _HeaderTotals:
             self.first_offset = first_offset_of(table)
         self.last_offset = table.at(C.LAST_OFFSET, table.count - 1)
         counts = table.column(C.COUNT)
-        if self.records is not None:  # a compressed set of an old format does not say how many it holds
+        if self.records is not None:  # the header of an old compressed set has no count
             self.records = None if min(counts) < 0 else self.records + sum(counts)
         attributes = set(zip(table.column(C.MAGIC), table.column(C.ATTRIBUTES), strict=True))
         self.attributes.update(attributes)
@@ -78,7 +78,7 @@ class _HeaderTotals:
 
 
 def counted_summary(log: PartitionLog, now_ms: int, taker: ShapeTaker | None = None) -> dict[str, object]:
-    """The fields of a `partition` row, from every batch header. taker: sees them too."""
+    """The fields of a `partition` row, from every batch header. taker: receives the headers too."""
     totals = _HeaderTotals()
     for segment in log.segments:
         _add_segment(log, segment, totals, taker)
@@ -134,7 +134,7 @@ def _add_segment(
 
 
 def estimated_summary(log: PartitionLog, now_ms: int) -> dict[str, object]:
-    """The same fields from both ends of the log; None for what only all headers would tell."""
+    """The same fields from both ends of the log; None for fields that require all headers."""
     begin = _begin(log)
     first, last = next(iter(begin), None), log.last_batch
     ends = [*begin, *(() if last is None else (last,))]
@@ -184,7 +184,7 @@ def _first_time_ms(batch: Batch) -> int | None:
 
 
 def _indexed_times_ms(log: PartitionLog) -> list[int]:
-    """The greatest timestamps that the time indexes of the last two segments know."""
+    """The greatest timestamps in the time indexes of the last two segments."""
     found = []
     for segment in log.segments[-2:]:
         index = segment.time_index

@@ -17,11 +17,11 @@ LOOKUP_KINDS = ("offset", "timestamp", "max-timestamp", "earliest", "latest", "k
 class LookupQuery:
     """kind: one of LOOKUP_KINDS; exactly the operand of that kind is set (offset, timestamp_ms, key, leader_epoch).
 
-    every_version: with kind "key" the whole history instead of the newest record. bounds: with kind "key", of the records that count.
-    jobs: how many processes may search one log for a key. partition_counts: with kind "key", how many partitions each topic has, to
-    search only the partition that the default partitioner selects; None searches all. use_index: False scans.
-    log_start_offset: None takes the log dir's checkpoint, else the first segment's base.
-    row_decoder: decodes the key and value of the record that is found.
+    every_version: with kind "key" the whole history instead of the newest record. bounds: with kind "key", of the records that
+    count. jobs: how many processes may search one log for a key. partition_counts: with kind "key", how many partitions each
+    topic has, to search only the partition that the default partitioner selects; None searches all. use_index: False scans.
+    log_start_offset: None reads the log dir's checkpoint, else the first segment's base offset. row_decoder: decodes the key and
+    value of the record that is found.
     """
 
     kind: str
@@ -45,9 +45,9 @@ FRAMINGS = ("none", "message-set", "multi")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadQuery:
-    """What a broker's fetch is asked. grow: double `max_bytes` until one whole message fits (up to
-    `max_message_bytes`); framing: one of FRAMINGS (the 0.7 fetch results). row_decoder: decodes keys and values in rows.
-    redactor: knows the secrets that raw bytes must not hold, None allows all."""
+    """The parameters of a fetch. grow: double `max_bytes` until one whole message fits (up to `max_message_bytes`); framing: one
+    of FRAMINGS (the 0.7 fetch results). row_decoder: decodes keys and values in rows. redactor: recognizes the secrets that
+    raw bytes must not contain, None allows all."""
 
     offset: int
     max_bytes: int
@@ -63,10 +63,10 @@ class ReadQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions:
-    """now_ms: the wall clock, to say what lies in the future. count: read every batch header, for exact numbers. files: a row
-    for each file as well. groups: the offsets that groups have committed, by (topic, partition), each as (group, offset); None
-    when nobody asks for groups. is_brief: a row has only what a table of many shows, where that is quicker. shapes: with `count`, also give the shape of each log,
-    for pictures."""
+    """now_ms: the wall clock, to recognize future timestamps. count: read every batch header, for exact numbers. files: also a
+    row for each file. groups: the committed offsets of groups, by (topic, partition), each as (group, offset); None if groups
+    were not requested. is_brief: a row has only the columns of a table of many partitions, if that is faster. shapes: with
+    `count`, also return the shape of each log, for pictures."""
 
     now_ms: int
     is_brief: bool = False

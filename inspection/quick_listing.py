@@ -1,16 +1,16 @@
 """Fast path of `list`: what the table shows of an ordinary partition, from one listing and a few reads; otherwise None.
 
-A data directory has thousands of partitions, and nearly all are ordinary. `log_summary.estimated_summary` looks at the same places
-through the objects that lookups and fetches need; here nothing is mapped and no object is made for a file:
+A data directory has thousands of partitions, and nearly all are ordinary. `log_summary.estimated_summary` reads the same places
+through the objects that lookups and fetches need; here nothing is mapped and no object is created per file:
 
-1. One scandir. Live files with names that Kafka writes, beside them only what retention has marked and kseg's own directory.
+1. One scandir. Only live files with names that Kafka writes, files that retention has marked, and kseg's own directory are accepted.
 2. The size of each log. None has the size of a preallocated segment.
-3. The batches up to the first that has a timestamp: where the time range begins.
-4. The batches behind the last entry of the newest offset index: the log end.
-5. The last entry of the two newest time indexes: where the time range ends.
+3. The batches up to the first that has a timestamp: the start of the time range.
+4. The batches after the last entry of the newest offset index: the log end.
+5. The last entry of the two newest time indexes: the end of the time range.
 
-Every batch that the answer rests on has a valid checksum. Whatever is unusual, even if legal, gives None, and the
-general way has to go; `tests/inspection/test_quick_listing.py` compares the two on damaged partitions.
+Every batch that the answer depends on has a valid checksum. Anything unusual, even if legal, gives None, and the general path is
+used; `tests/inspection/test_quick_listing.py` compares the two on damaged partitions.
 """
 
 import os
@@ -47,7 +47,7 @@ _LARGEST_STEM = f"{L.INT64_MAX:0{OFFSET_DIGITS}d}"
 
 
 class _Ends(NamedTuple):
-    """Of a log. earliest_ms, latest_ms: None where no batch tells."""
+    """Of a log. earliest_ms, latest_ms: None if no batch has one."""
 
     end_offset: int
     earliest_ms: int | None
@@ -55,7 +55,7 @@ class _Ends(NamedTuple):
 
 
 def quick_row(target: PartitionTarget) -> dict[str, Any] | None:
-    """What the table shows, under the names of a `partition` row; None: ask in the general way."""
+    """The columns of the table, under the names of a `partition` row; None: use the general path."""
     try:
         return _row(target)
     except (Unusual, OSError, UnreadableInput):
@@ -73,7 +73,7 @@ def _row(target: PartitionTarget) -> dict[str, Any]:
     holding = [stem for stem, size_bytes in zip(stems, log_bytes, strict=True) if size_bytes]
     ends = _ends(prefix, stems, holding)
     start_offset = max(int(stems[0]), _checkpointed_start(target.log_dir, name))
-    require(not bad_pages.count())  # zeros may have been read; the general way tells where
+    require(not bad_pages.count())  # zeros may have been read; the general path reports where
     return {
         "type": "partition",
         "partition": name.text,
@@ -128,7 +128,7 @@ def _listed(path: str) -> tuple[list[str], list[str]]:
 
 
 def _checkpointed_start(log_dir: str | None, name: PartitionName) -> int:
-    """What the data directory has for the log start, 0 where it has nothing."""
+    """The log start in the data directory's checkpoint, 0 without an entry."""
     if log_dir is None:
         return 0
     state = read_log_dir_state(log_dir)
@@ -140,7 +140,7 @@ def _checkpointed_start(log_dir: str | None, name: PartitionName) -> int:
 
 
 def _ends(prefix: str, stems: list[str], holding: list[str]) -> _Ends:
-    """holding: the logs that have any bytes."""
+    """holding: the logs that are not empty."""
     times_ms = [last_time_ms(prefix + stem + L.TIME_INDEX_SUFFIX) for stem in stems[-2:]]
     end_offset = int(stems[-1])
     if holding and holding[-1] == stems[-1]:
@@ -154,7 +154,7 @@ def _ends(prefix: str, stems: list[str], holding: list[str]) -> _Ends:
 
 
 def _first_times_ms(prefix: str, holding: list[str], times_ms: list[int]) -> Iterator[int]:
-    """The first timestamp of each batch from the log's beginning on; their greatest are added to times_ms."""
+    """The first timestamp of each batch from the beginning of the log on; their maximum is added to times_ms."""
     left = MAX_TIMELESS_BATCHES
     for stem in holding:
         with Probe(prefix + stem + L.LOG_SUFFIX, is_surely_regular=True) as log:

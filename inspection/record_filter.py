@@ -1,4 +1,4 @@
-"""The record filters that dump, read and export share."""
+"""The record filter that dump, read and export share."""
 
 from kseg.segment.values import dataclass
 

@@ -1,8 +1,8 @@
 """The log dirs and partitions under the PATH arguments, seen as the directories of one broker.
 
 Every layout is recognised, as in every command (`segment/partition/targets`): one log dir, several under one parent (a broker with
-several disks, a volume per directory as operators of Kubernetes lay them out), a partition directory alone, one segment. `--topic` and
-`--partition` narrow what is reported and never what is known: the internal topics are looked for without them.
+several disks, or one volume per directory as Kubernetes operators lay them out), a single partition directory, one segment. `--topic`
+and `--partition` restrict what is reported, but not where the internal topics are searched.
 
 If the PATHs contain replicas of several brokers, a partition occurs more than once; `replicas` returns all of them.
 """
@@ -24,7 +24,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BrokerPartition:
-    """One partition directory, or one segment named alone. name: None when the directory is not named like a partition."""
+    """One partition directory, or one segment given by itself. name: None when the directory is not named like a partition."""
 
     target: PartitionTarget | FileTarget
     name: PartitionName | None
@@ -37,13 +37,13 @@ class BrokerPartition:
 
 @dataclass(frozen=True, slots=True)
 class BrokerDirectories:
-    """log_dirs: as shown, in order. partitions: all of them, with those that are marked by a suffix."""
+    """log_dirs: as shown, in order. partitions: all of them, including those marked by a suffix."""
 
     log_dirs: tuple[str, ...]
     partitions: tuple[BrokerPartition, ...]
 
     def replicas(self, topic: str) -> dict[int, list[PartitionTarget | FileTarget]]:
-        """The live partition directories of a topic, by partition; of each partition all replicas under PATH."""
+        """The live partition directories of a topic, by partition; all replicas of each partition under PATH."""
         found: dict[int, list[PartitionTarget | FileTarget]] = {}
         for each in self.partitions:
             if each.name is not None and each.is_live and each.name.topic == topic:
@@ -52,8 +52,8 @@ class BrokerDirectories:
 
 
 def find_broker_directories(paths: Iterable[str]) -> BrokerDirectories:
-    """The log dirs and partitions under PATHs. Raises UnreadableInput for a path that is missing, cannot be listed, or
-    holds nothing of Kafka's."""
+    """The log dirs and partitions under PATHs. Raises UnreadableInput for a path that is missing, cannot be listed, or contains
+    no Kafka files."""
     targets = resolve_targets(tuple(paths), expand=Expansion.INVENTORY)
     return BrokerDirectories(
         tuple(target.path for target in targets if isinstance(target, LogDirTarget)),

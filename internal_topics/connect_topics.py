@@ -60,8 +60,11 @@ _WITH_TASK: Final = ("task", "task-status")
 
 @dataclass(frozen=True, slots=True)
 class ConnectRows:
-    """A `RowDecoder`, and that of each log that it knows. names: globs of further topics that Connect keeps. as_bytes: decode nothing.
-    otherwise: for the logs of other topics. Secrets stay in: `topic_recognition` takes them out."""
+    """A `RowDecoder`, and the decoder of each log that it recognizes.
+
+    names: globs of further Connect topics. as_bytes: decode nothing. otherwise: for the logs of other topics. Secrets are not
+    redacted here: `topic_recognition` does that.
+    """
 
     names: tuple[str, ...] = ()
     as_bytes: bool = False
@@ -107,8 +110,8 @@ def _put(row: MutableMapping[str, object], side: str, data: bytes | None) -> Non
 
 
 def redacted_config(key: bytes | None, value: bytes) -> bytes | None:
-    """What is shown in the place of a value of the configs topic: the same JSON without its secrets. None where it has none; what is no
-    JSON, so that what it holds cannot be told, goes as a whole."""
+    """What is shown instead of a value of the configs topic: the same JSON without its secrets. None if it has none; a value that
+    is not JSON, so that its content is unknown, is replaced completely."""
     if not (key or b"").startswith(_SECRET_KEYS):
         return None
     try:

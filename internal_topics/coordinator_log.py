@@ -1,11 +1,11 @@
 """The records of one partition of a coordinator's topic, as the coordinator reads them when it loads.
 
-1. Begin at the log start offset, as `PartitionLog` finds it. A batch that holds it counts whole: a fetch returns whole batches,
-   and no coordinator looks for the log start inside one.
+1. Begin at the log start offset, as `PartitionLog` finds it. The batch that contains it is read completely: a fetch returns whole
+   batches, and no coordinator looks for the log start inside one.
 2. All segments in order, up to the log end (isolation LOG_END; the high watermark does not matter). Missing offsets are
    ordinary: the topics are compacted.
-3. Records of aborted transactions are records like others. The COMMIT and ABORT markers of a transaction come in their place in
-   the log; other control records, and control batches that compaction has emptied, are passed over.
+3. Records of aborted transactions are treated like others. The COMMIT and ABORT markers of a transaction are returned in log order;
+   other control records, and control batches that compaction has emptied, are skipped.
 4. Data that cannot be read becomes a `LogProblem` in its place, and reading continues after it. A coordinator that loads the same
    partition would fail there.
 
@@ -56,8 +56,10 @@ class TransactionMarker(NamedTuple):
 
 
 class LogProblem(NamedTuple):
-    """Why a part of the log cannot be read. offset: the first affected one, None when unknown.
-    position: in the file `path`, None when it is the file as a whole."""
+    """Why a part of the log cannot be read.
+
+    offset: the first affected one, None when unknown. position: in the file `path`, None if the file as a whole is affected.
+    """
 
     path: str
     offset: int | None
@@ -108,7 +110,7 @@ def read_coordinator_log(
 def read_coordinator_chunks(
     directory: str | PartitionTarget | FileTarget,
 ) -> Iterator[RecordChunk | TransactionMarker | LogProblem]:
-    """The same with records in chunks, for callers that do not need each record as an object. Raises UnreadableInput likewise."""
+    """The same with records in chunks, for callers that do not need each record as an object. Raises UnreadableInput as well."""
     if isinstance(directory, str):
         (directory,) = _targets_of(directory)
     with PartitionLog(directory) as log:
@@ -123,7 +125,7 @@ def read_coordinator_chunks(
 
 
 def _targets_of(path: str) -> list[PartitionTarget | FileTarget]:
-    """A directory that is named alone, with the log dir around it. Raises UnreadableInput."""
+    """A single directory, with the log dir around it. Raises UnreadableInput."""
     found = [target for target in resolve_targets((path,)) if not isinstance(target, LogDirTarget)]
     if len(found) != 1:
         raise UnreadableInput(f"{path} is not a partition directory")
@@ -151,7 +153,7 @@ def _segment(segment: LogSegment, start: int) -> Iterator[RecordChunk | Transact
 
 
 def _first_row(table: Columns, start: int) -> int:
-    """The first row that reaches the log start."""
+    """The first row that ends at or after the log start."""
     lasts = table.column(C.LAST_OFFSET)
     if not table.count or lasts[0] >= start:
         return 0
@@ -159,7 +161,7 @@ def _first_row(table: Columns, start: int) -> int:
 
 
 def _records(table: Columns, chunk: Chunk, until_ms: int | None) -> Iterator[CoordinatorRecord]:
-    """By columns; of a batch only the producer is looked at."""
+    """By columns; only the producer of a batch is read."""
     view, records = memoryview(chunk.body), chunk.records
     fields = (
         C.R_BATCH,

@@ -3,7 +3,7 @@
     int8 int16 int32 int64 uint16 uint32 float64   big-endian          bool   one byte, any but 0 is true
     uuid                                16 bytes (here: Kafka's text)
     string, bytes, array                length, content; in flexible versions the length is an unsigned varint of n + 1, 0 is null
-    struct                              its fields in order, in flexible versions a tag section behind them
+    struct                              its fields in order, in flexible versions followed by a tag section
     nullable struct                     int8 before it, negative is null; as a tagged field an unsigned varint, 0 is null
     tag section                         varint count, each: varint tag, varint size, content
 
@@ -11,11 +11,11 @@
     key of a coordinator's topic        int16 type, message (version 0)
     value                               int16 version, message
 
-As Kafka's generated readers do, a known tagged field is read by its own length and not by the tag's size, a tag that is there
-twice counts the second time, and unknown tags are skipped; all of that is remarked on. Where Kafka's tool would guess or give up, this goes on: a
-version above the last known one is decoded like that one and says so, left-over bytes are counted.
+As in Kafka's generated readers, a known tagged field is read by its own length and not by the tag's size, the second of two equal tags
+wins, and unknown tags are skipped; each of these causes a remark. Where Kafka's tool would guess or give up, decoding continues: a
+version above the last known one is decoded like that one, with a remark, and left-over bytes are counted.
 
-Time and memory are linear in the bytes given: a length or a count is checked against what remains before it is used.
+Time and memory are linear in the size of the input: a length or a count is checked against the remaining bytes before it is used.
 (Sources: MessageDataGenerator, ByteBufferAccessor, AbstractApiMessageSerde, CoordinatorRecordSerde of 4.3.1.)
 """
 
@@ -43,9 +43,12 @@ _Read = Callable[[bytes, int, Remarks], tuple[Any, int]]
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """One message. values: all fields of the version by their JSON names, in the order of the definition; arrays are tuples, structs
-    mappings, uuids text. version: as recorded. is_newer: above the last known version, decoded like that. left_over_bytes:
-    behind the message. remarks: what is odd about the bytes, in words."""
+    """One message.
+
+    values: all fields of the version by their JSON names, in the order of the definition; arrays are tuples, structs mappings,
+    uuids text. version: as recorded. is_newer: above the last known version, decoded like that. left_over_bytes: after the
+    message. remarks: irregularities, in words.
+    """
 
     message: Message
     version: int
@@ -56,7 +59,7 @@ class Decoded:
 
 
 class UnknownType(FormatError):
-    """A record of a type that 4.3.1 does not know. type_id: which."""
+    """A record of a type that 4.3.1 does not have. type_id: its number."""
 
     def __init__(self, topic: str, type_id: int) -> None:
         super().__init__(f"{topic} has no record type {type_id} in Kafka 4.3.1")
@@ -95,7 +98,7 @@ def decode_key(topic: str, key: bytes) -> Decoded:
 
 
 def decode_value(topic: str, type_id: int, value: bytes) -> Decoded:
-    """The value beside a key of `type_id`; never called for a tombstone. Raises UnknownType and FormatError."""
+    """The value that belongs to a key of `type_id`; never called for a tombstone. Raises UnknownType and FormatError."""
     version = _int16(value, "value")
     known = message(topic, "value", type_id)
     if known is None:
@@ -126,11 +129,11 @@ def _int16(data: bytes, what: str) -> int:
 # --- schemas to readers
 
 
-_readers: dict[tuple[int, int], tuple[Message, _Read]] = {}  # by the identity of the message
+_readers: dict[tuple[int, int], tuple[Message, _Read]] = {}  # by message
 
 
 def _reader(known: Message, version: int) -> _Read:
-    """The reader of a message in one version; made once."""
+    """The reader of one version of a message; created once."""
     key = (id(known), version)
     if key not in _readers:
         _readers[key] = (known, _struct_reader(known.fields, version, version in known.flexible))
@@ -224,7 +227,7 @@ def _nullable_struct(one: _Read, is_tagged: bool) -> _Read:
     def read(data: bytes, position: int, remarks: Remarks) -> tuple[Any, int]:
         if is_tagged:
             marker, position = _uvarint(data, position)
-            is_null = marker == 0 or marker > _MAX_INT32  # as an int below 0
+            is_null = marker == 0 or marker > _MAX_INT32  # as a negative int
         else:
             is_null, position = data[position] >= 0x80, position + 1
         return (None, position) if is_null else one(data, position, remarks)
@@ -274,7 +277,7 @@ def _text_reader(name: str, kind: str, nullable: bool, is_flexible: bool) -> _Re
 
 def _array_reader(name: str, one: _Read, nullable: bool, is_flexible: bool) -> _Read:
     def read(data: bytes, position: int, remarks: Remarks) -> tuple[Any, int]:
-        # each element has a byte at least, so a count above what remains cannot be true
+        # each element takes at least one byte, so a count above the remaining bytes is invalid
         count, position = _length(data, position, is_flexible, _INT32, 1 << 31, name)
         if count < 0:
             _null(name, nullable)

@@ -1,5 +1,5 @@
-"""Compile schemas into programs, from which the kernel prints the messages of one topic (`kernel.message_json`, `kernel.decoded_lines`); those for
-rows are made in `row_programs`.
+"""Compile schemas into programs, from which the kernel prints the messages of one topic (`kernel.message_json`, `kernel.decoded_lines`).
+The programs for rows are compiled in `row_programs`.
 
 A message gets one struct for each of its versions and one for any version above, where Kafka's generated readers go on as with the last
 version but refuse structs inside; a version below the first is read like the first. Structs that are used several times are
@@ -31,14 +31,14 @@ _KINDS = {
     "string": J.STRING,
     "bytes": J.BYTES,
 }
-# fields of the group metadata that hold messages of the protocol that protocolType names
+# fields of the group metadata that contain messages of the protocol named by protocolType
 _PROTOCOLS = {"subscription": "ConsumerProtocolSubscription", "assignment": "ConsumerProtocolAssignment"}
 _GROUP_METADATA = "GroupMetadataValue"
 
 
 @dataclass(frozen=True, slots=True)
 class MessageProgram:
-    """ops, names: as the kernel takes them. fields: name of a field or struct by where it stands in ops."""
+    """ops, names: as the kernel expects them. fields: name of a field or struct by its position in ops."""
 
     ops: memoryview
     names: bytes
@@ -80,12 +80,14 @@ class ProgramWriter:
             ]
 
     def structs(self, key: Message | None, value: Message) -> tuple[int, int, int, int]:
-        """Of a type: the struct of the key (1 where records have none), first and last version of the value, and where its structs stand."""
+        """For one type: the struct of the key (1 if records have none), first and last version of the value, and the position of
+        its structs.
+        """
         place = 1 if key is None else self._struct(key, 0)
         return place, value.versions.first, value.last_version, self._versions(value)
 
     def names_of(self, message: Message, field: Field, siblings: Sequence[str]) -> int:
-        """Where the table of names for the values of a field stands, 0 without any. siblings: the fields of the same struct."""
+        """The position of the table of names for the values of a field, 0 without any. siblings: the fields of the same struct."""
         return 0
 
     def default_of(self, message: Message, field: Field, version: int, siblings: Sequence[str]) -> bytes:
@@ -186,7 +188,7 @@ class ProgramWriter:
 
 
 def _type_name(name: str) -> str:
-    """`ZkMigrationStateRecord` as the constant of its type is called: `ZK_MIGRATION_STATE_RECORD`."""
+    """`ZkMigrationStateRecord` as the constant of its type: `ZK_MIGRATION_STATE_RECORD`."""
     return "".join(f"_{each}" if each.isupper() else each.upper() for each in name).removeprefix("_")
 
 

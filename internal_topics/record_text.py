@@ -1,8 +1,8 @@
 """Keys and values of Kafka's own topics as DumpLogSegments 4.3.1 prints them, its error texts included.
 
 `CoordinatorRecordMessageParser` (with `CoordinatorRecordSerde`), `ClusterMetadataLogMessageParser` (with `AbstractApiMessageSerde`) and
-`RemoteMetadataLogMessageParser`; fact sheet internal topics §1.3 to §1.7. The kernel reads; here is what is said of bytes that it cannot read, in the
-words of the exceptions of Kafka and of Java.
+`RemoteMetadataLogMessageParser`; fact sheet internal topics §1.3 to §1.7. The kernel decodes; this module
+produces the messages for bytes that it cannot decode, which are those of Kafka's and Java's exceptions.
 """
 
 from array import array
@@ -32,7 +32,7 @@ _FRAME_ZERO = (
 
 @dataclass(frozen=True, slots=True)
 class ReadParts:
-    """The result of the kernel for a record. key, value: JSON text, None where it did not come to it. state: its numbers."""
+    """The result of the kernel for a record. key, value: JSON text, None if it was not reached. state: its numbers."""
 
     key: bytes | None
     value: bytes | None
@@ -144,7 +144,7 @@ def _framed_error(read: ReadParts, program: MessageProgram) -> str:
 
 
 def _remote(offset: int, value: bytes | None) -> bytes:
-    """A record of `__remote_log_metadata`: `toString` of its class, in the tool's words what is wrong with it."""
+    """A record of `__remote_log_metadata`: `toString` of its class, or the tool's message about what is wrong with it."""
     try:
         if value is None:
             raise FormatError(_NULL_VALUE)
@@ -158,7 +158,7 @@ def _remote(offset: int, value: bytes | None) -> bytes:
 
 
 def java_message(state: memoryview, program: MessageProgram, version: int) -> str:
-    """The message of the exception that Kafka's generated reader throws; `null` where it has none."""
+    """The message of the exception that Kafka's generated reader throws; `null` if it has none."""
     a, b = state[J.A], state[J.B]
     field = program.fields.get(state[J.FIELD], "")
     describe: dict[int, Callable[[], str]] = {

@@ -85,7 +85,7 @@ def _segment_id(values: _Values) -> str:
 
 
 def _epochs(values: _Values) -> str:
-    """A TreeMap: by epoch, of one that is there twice the last."""
+    """A TreeMap: sorted by epoch; the last of several equal epochs counts."""
     epochs = {each["leaderEpoch"]: each["offset"] for each in values["segmentLeaderEpochs"]}
     if not epochs:
         raise FormatError("segmentLeaderEpochs can not be null or empty")

@@ -13,7 +13,7 @@ from kseg.segment.kernel import message_rows as R
 
 
 def row_program_of(topic: str, topics: Mapping[str, str], left_out: frozenset[int]) -> MessageProgram:
-    """The program of an internal topic. topics: names by topic id. left_out: types whose records are not for the kernel."""
+    """The program of an internal topic. topics: names by topic id. left_out: types whose records the kernel must not handle."""
     return _RowWriter(topics, left_out).program(topic)
 
 

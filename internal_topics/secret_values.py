@@ -1,15 +1,18 @@
-"""Which values of Kafka's own topics and of Kafka Connect's hold secrets, and what stands in their place.
+"""Which values of Kafka's own topics and of Kafka Connect's contain secrets, and what replaces them.
 
-Every way out of a log asks here: rows, exports, the data source and raw bytes before they give a value out, the text of `dump` to warn.
+Every output of log data goes through this: rows, exports, the data source and raw bytes before a value is returned, the text of
+`dump` for warnings.
 
-    __cluster_metadata, snapshots    SCRAM credentials, and sensitive configurations (`sensitive_configs`): the whole value goes.
-                                     What is of these types, or of no type that can be told, and cannot be decoded, goes too.
-    configs of Kafka Connect         what is called like a secret in connectors and tasks, and the session key (`connect_topics`)
+    __cluster_metadata, snapshots    SCRAM credentials, and sensitive configurations (`sensitive_configs`): the whole value is replaced.
+                                     Records of these types, or of an unknown type, that cannot be decoded are replaced, too.
+    configs of Kafka Connect         properties of connectors and tasks whose name suggests a secret, and the session key
+                                     (`connect_topics`)
 
-Delegation tokens need nothing: a broker derives their HMACs from its own secret key and stores none (fact sheet internal topics §11).
+Delegation tokens need no redaction: a broker derives their HMACs from its own secret key and stores none (fact sheet internal
+topics §11).
 
-A log is recognised by the name of its directory. Connect's configs have the name that `config.storage.topic` gives them: every topic whose
-name says `connect` and `config` counts, and MirrorMaker's `mm2-configs.*`; only records with the keys of Connect are changed.
+A log is recognised by the name of its directory. Connect's config topic is named by `config.storage.topic`: every topic whose
+name contains `connect` and `config` counts, and MirrorMaker's `mm2-configs.*`; only records with Connect's keys are changed.
 """
 
 import os
@@ -29,8 +32,8 @@ _CONNECT_CONFIGS = re.compile(r"(?=.*connect)(?=.*config)|mm2-configs\.", re.IGN
 
 @dataclass(frozen=True, slots=True)
 class SecretValues:
-    """A `Redactor`. topic: the internal topic that all logs are taken for, beside what their names say. connect_topics: globs of
-    further topics that Kafka Connect keeps."""
+    """A `Redactor`. topic: the internal topic that all logs are treated as, in addition to what their names imply.
+    connect_topics: globs of further Kafka Connect topics."""
 
     topic: str | None = None
     connect_topics: tuple[str, ...] = ()
@@ -65,7 +68,7 @@ def _holds_connect_configs(path: str, globs: tuple[str, ...]) -> bool:
 
 
 def _is_secret_metadata(value: bytes) -> bool:
-    """Whether a record of the metadata log holds a secret, or may: it cannot be decoded."""
+    """Whether a record of the metadata log contains a secret, or may contain one because it cannot be decoded."""
     from kseg.internal_topics.decoding import decode_framed, frame_of
     from kseg.internal_topics.sensitive_configs import is_sensitive
 

@@ -1,8 +1,9 @@
-"""Which configurations hold secrets: a ConfigRecord has them in clear text.
+"""Which configurations are secrets: a ConfigRecord contains them in clear text.
 
-Kafka's own rule, by which it hides values when it describes or logs them (KafkaConfig.maybeSensitive, KafkaConfigSchema.isSensitive):
+Kafka's own rule, by which it hides values when it describes or logs them (KafkaConfig.maybeSensitive,
+KafkaConfigSchema.isSensitive):
 
-1. of a broker: passwords, and names that it does not know; a name may have a listener before it
+1. of a broker: passwords, and names that it does not know; a name may have a listener prefix
    (`listener.name.<listener>.[<mechanism>.]<name>`, DynamicBrokerConfig.brokerConfigSynonyms);
 2. of a topic or a group: names that it does not know, as none of the known ones is a password;
 3. of a broker's loggers and of client metrics: nothing;
@@ -20,7 +21,7 @@ from functools import cache
 _TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP = 2, 4, 8, 16, 32  # Kafka: ConfigResource.Type
 _FILE = "config-names-4.3.1.json"
 _LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
-# What a broker takes for one SASL mechanism of a listener (Kafka: DynamicBrokerConfig.ListenerMechanismConfigs).
+# Names that a broker accepts for one SASL mechanism of a listener (Kafka: DynamicBrokerConfig.ListenerMechanismConfigs).
 _OF_MECHANISM = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",

@@ -2,7 +2,7 @@
 
 ShareGroupMetadataValue had no `metadataHash`, ShareGroupStatePartitionMetadataValue no `initializingTopics`; the epochs of ShareSnapshotValue and
 ShareUpdateValue were unsigned int16, the snapshot had no timestamps, and a type 9 existed, laid out like the partition metadata of consumer groups
-(fact sheet internal topics §3.3). What 4.3.1's schemas do not read to the last byte is tried with these.
+(fact sheet internal topics §3.3). A record that 4.3.1's schemas do not read to the last byte is tried with these.
 """
 
 from dataclasses import replace
@@ -24,14 +24,14 @@ _LATER_FIELDS = {
 
 
 def decode_key(topic: str, key: bytes) -> Decoded | None:
-    """A key of the type that only 4.0 has; None for any other. Raises FormatError."""
+    """A key of the type that exists only in 4.0; None for any other. Raises FormatError."""
     if topic != _OFFSETS or key[:2] != _PARTITION_METADATA.to_bytes(2, "big"):
         return None
     return decode(_partition_metadata("key", "ShareGroupPartitionMetadataKey"), 0, key, 2)
 
 
 def decode_value(topic: str, type_id: int, value: bytes) -> Decoded | None:
-    """A value that is one of 4.0's to its last byte; None where it is not."""
+    """A value that follows a 4.0 schema to its last byte; None if it does not."""
     is_changed = (topic, type_id) in _LATER_FIELDS or (topic, type_id) == (_OFFSETS, _PARTITION_METADATA)
     if not is_changed or value[:2] != b"\0\0":
         return None

@@ -1,7 +1,8 @@
 """The decoders of plain keys and values that Kafka ships for `--key-decoder-class` and `--value-decoder-class`.
 
-StringDecoder, IntegerDecoder and LongDecoder of `org.apache.kafka.tools.api`: numbers are big-endian, bytes behind them are ignored, too few end
-the tool with a BufferUnderflowException. The text of DefaultDecoder is the identity of a Java object: nobody can print it again.
+StringDecoder, IntegerDecoder and LongDecoder of `org.apache.kafka.tools.api`: numbers are big-endian, bytes after them are ignored, and
+with too few the tool fails with a BufferUnderflowException. DefaultDecoder prints the identity of a Java object, which cannot be
+reproduced.
 """
 
 import struct

@@ -1,9 +1,9 @@
 """The settings of a topic as a broker would have them, each with its source.
 
 A broker takes a property from the topic's own configuration, else from its own: what is set for this broker, else for all
-brokers, else in server.properties, else what is built in. Broker properties have other names, and several for one: of those that
-are set anywhere the first counts (Kafka: ServerTopicConfigSynonyms, KafkaConfig.logRetentionTimeMillis), so
-`log.retention.ms` in server.properties goes before `log.retention.hours` that is set dynamically.
+brokers, else in server.properties, else the built-in default. Broker properties have other names, and several for one topic property:
+the first that is set anywhere counts (Kafka: ServerTopicConfigSynonyms, KafkaConfig.logRetentionTimeMillis), so
+`log.retention.ms` in server.properties takes precedence over a dynamic `log.retention.hours`.
 
 The broker's own file is known only if the user specifies it. Then properties missing from it have their built-in values; without it only
 cleanup.policy is assumed to be built in (delete), unless the cleaner's checkpoint contradicts that. A limit that is configured nowhere is never assumed.
@@ -22,7 +22,7 @@ from kseg.segment.values import dataclass
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
 
-# By topic property: the broker's names for it, the first that is set counts, and what one unit of it is.
+# By topic property: the broker's names for it (the first that is set counts) and their units.
 _BROKER_NAMES: Mapping[str, tuple[tuple[str, int], ...]] = {
     CLEANUP_POLICY: (("log.cleanup.policy", 1),),
     "retention.ms": (
@@ -45,7 +45,7 @@ _BROKER_NAMES: Mapping[str, tuple[tuple[str, int], ...]] = {
 _TOPIC_ONLY = ("internal.segment.bytes",)
 _BUILT_IN = {CLEANUP_POLICY: "delete", "retention.ms": "604800000", "retention.bytes": "-1"}
 
-# Topics that a broker makes itself, with properties that go before its own (Kafka: groupMetadataTopicConfigs,
+# Topics that a broker creates itself, with properties that override its own (Kafka: groupMetadataTopicConfigs,
 # transactionStateTopicConfigs, shareGroupStateTopicConfigs).
 _INTERNAL: Mapping[str, Mapping[str, str]] = {
     CONSUMER_OFFSETS_TOPIC: {CLEANUP_POLICY: "compact"},
@@ -61,10 +61,13 @@ Layer = tuple[Source, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicEvidence:
-    """What is known of one topic. given: settings from the user, under topic or broker property names, highest precedence first.
-    topic_configs: of the metadata log, None if it has none that is reliable. doubt: the reason, in words.
-    brokers: dynamic properties, this broker's first. server: of server.properties, None when it was not named.
-    is_compacted: the cleaner's checkpoint lists the topic. assumes_defaults: properties that are set nowhere have their built-in values."""
+    """What is known about one topic.
+
+    given: settings from the user, under topic or broker property names, highest precedence first. topic_configs: from the
+    metadata log, None if it has none that are reliable. doubt: the reason, in words. brokers: dynamic properties, this broker's
+    first. server: server.properties, None if it was not given. is_compacted: the cleaner's checkpoint lists the topic.
+    assumes_defaults: properties that are set nowhere have their built-in values.
+    """
 
     topic: str | None
     given: tuple[Layer, ...] = ()
@@ -86,7 +89,7 @@ def settings_of(evidence: TopicEvidence) -> TopicSettings:
     if found.get("segment.bytes", _NOBODY).source in _OF_USER:
         found.pop(
             "internal.segment.bytes", None
-        )  # which otherwise goes before it (Kafka: LogConfig.segmentSize)
+        )  # which otherwise takes precedence (Kafka: LogConfig.segmentSize)
     policy = found.get(CLEANUP_POLICY)
     by_name = "" if evidence.topic is None else f"--topic {evidence.topic} "
     narrowed = f"{by_name}--cleanup-policy delete|compact"
@@ -118,7 +121,7 @@ def _setting(name: str, evidence: TopicEvidence) -> Setting | None:
     if internal is not None:
         return Setting(internal, Source.INTERNAL_TOPIC)
     if name == CLEANUP_POLICY:
-        # the topic may have a policy of its own that nobody here can see: no default settles what may be deleted
+        # the topic may have a policy of its own that is not visible here: a default must not decide what may be deleted
         if evidence.is_compacted:
             return Setting("compact", Source.CLEANER_CHECKPOINT)
         return _of_broker(name, evidence) if evidence.assumes_defaults else None
@@ -138,7 +141,7 @@ def _of_broker(name: str, evidence: TopicEvidence) -> Setting | None:
 
 
 def _under(name: str, pairs: Mapping[str, str]) -> str | None:
-    """A property of a file that may be a topic's or a broker's: the topic's name first."""
+    """A property in a file of topic or broker properties: the topic's name for it takes precedence."""
     if name in pairs:
         return pairs[name].strip()
     for broker_name, unit in _BROKER_NAMES.get(name, ()):
@@ -148,8 +151,8 @@ def _under(name: str, pairs: Mapping[str, str]) -> str | None:
 
 
 def _in_units(text: str, unit: int) -> str:
-    """Hours and minutes as milliseconds; text that is not a number is kept, and the reader refuses it. A negative time is
-    no limit (Kafka: logRetentionTimeMillis)."""
+    """Hours and minutes as milliseconds; text that is not a number is kept, and the reader rejects it. A negative time is no
+    limit (Kafka: logRetentionTimeMillis)."""
     text = text.strip()
     if unit == 1:
         return text

@@ -3,7 +3,7 @@
 CLUSTER_METADATA = "__cluster_metadata"
 REMOTE_LOG_METADATA = "__remote_log_metadata"
 
-# by decoder, in the order in which the tool takes the first that is asked for
+# by decoder, in the tool's order of precedence
 TOPICS = {
     "offsets": "__consumer_offsets",
     "transaction-log": "__transaction_state",

@@ -1,4 +1,4 @@
-"""Recognise the logs of Kafka's own topics, and choose the decoder of their rows. Cheap to import, since every dump as JSON uses it.
+"""Recognise the logs of Kafka's own topics, and choose the decoder of their rows. Cheap to import, since every JSON dump uses it.
 
 A log is recognised by the name of its directory; a `.checkpoint` is a snapshot of the metadata log in any directory.
 """
@@ -15,7 +15,7 @@ from kseg.segment.partition.names import Role, parse_given_name
 from kseg.segment.redaction import REDACTED, Redactor
 from kseg.segment.values import dataclass
 
-# what a row shows then: no value, a message whose secrets are replaced, or only the size or a hash of the bytes
+# values of a row that contain no secret: none, a redacted message, or only the size or a hash of the bytes
 _WITHOUT_SECRETS = (None, "message", "size", "redacted")
 _SNAPSHOTS = (Role.METADATA_SNAPSHOT, Role.BOOTSTRAP_SNAPSHOT)
 
@@ -30,8 +30,8 @@ def internal_topic_of(path: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class TopicRows:
-    """A `RowDecoder`. topic: what all logs are taken for, None to recognise each. as_bytes: decode nothing. redactor: keeps secrets out of
-    rows, decoded or not; None shows them. otherwise: for the logs of other topics."""
+    """A `RowDecoder`. topic: the topic that all logs are treated as, None to recognise each. as_bytes: decode nothing. redactor:
+    redacts secrets in rows, decoded or not; None shows them. otherwise: for the logs of other topics."""
 
     topic: str | None = None
     as_bytes: bool = False
@@ -59,7 +59,7 @@ class TopicRows:
 
 @dataclass(frozen=True, slots=True)
 class _WithoutSecrets:
-    """A `LogRowDecoder` that wraps another one, or undecoded bytes, and replaces the remaining secrets."""
+    """A `LogRowDecoder` that wraps another one, or undecoded bytes, and redacts the remaining secrets."""
 
     decoder: LogRowDecoder | None
     redactor: Redactor
@@ -72,7 +72,7 @@ class _WithoutSecrets:
             _redact(row, record, self.redactor)
 
     def program(self) -> tuple[memoryview, bytes] | None:
-        """See `LogRowDecoder`. Its rows have messages, whose secrets are replaced."""
+        """See `LogRowDecoder`. Its rows have messages whose secrets are redacted."""
         return None if self.decoder is None else self.decoder.program()
 
 

@@ -1,10 +1,11 @@
 """Records of Kafka's own topics in rows of JSON and tables: decoded, with names beside numbers, and without secrets.
 
-Where Kafka's tool guesses or gives up, this goes on: key and value are decoded each on its own, a version above the last known one is decoded like that one and says so, what is
-left over is counted, and what cannot be decoded stays as its bytes with the reason (fact sheet internal topics §9.2).
+Where Kafka's tool guesses or gives up, decoding continues: key and value are decoded independently, a version above the last
+known one is decoded like that one, with a remark, left-over bytes are counted, and undecodable data stays as bytes with the
+reason (fact sheet internal topics §9.2).
 
-What an attacker could use (SCRAM credentials, configurations that may be secret) is replaced in a message unless asked for (§11); bytes that are not
-decoded are the business of `secret_values`.
+Values that an attacker could use (SCRAM credentials, configurations that may be secret) are redacted in a message unless
+requested (§11); undecoded bytes are handled by `secret_values`.
 """
 
 from base64 import b64encode
@@ -48,7 +49,7 @@ class MessageRows:
         _put_message(row, record, self)
 
     def program(self) -> tuple[memoryview, bytes]:
-        """See `LogRowDecoder`. Records that may show a secret are asked for."""
+        """See `LogRowDecoder`. Records that may show a secret are passed to `amend`."""
         left_out = frozenset((_CONFIG, _SCRAM) if self.topic == CLUSTER_METADATA else ())
         program = row_program_of(self.topic, self.topics, left_out)
         return program.ops, program.names
@@ -80,7 +81,7 @@ def _put_key(row: MutableMapping[str, object], key: bytes | None, context: Messa
         raise FormatError("records of this topic have a key, and this one has none")
     decoded = share_4_0.decode_key(context.topic, key) or decode_key(context.topic, key)
     shown = _shown(decoded, context)
-    del shown["version"]  # keys have none
+    del shown["version"]  # keys have no version
     row["key"], row["key_encoding"] = shown, ENCODING
     return decoded.message.type
 
@@ -113,7 +114,7 @@ def _type_of(key: bytes | None) -> int | None:
 
 
 def _value(topic: str, type_id: int | None, value: bytes) -> tuple[Decoded, str | None]:
-    """A value, and the dialect of Kafka that it is written in when it is another one than 4.3.1's. Raises FormatError."""
+    """A value, and the dialect of Kafka in which it is written if that is not 4.3.1's. Raises FormatError."""
     if topic in (CLUSTER_METADATA, REMOTE_LOG_METADATA):
         return decode_framed(value, topic), None
     if type_id is None:

@@ -59,8 +59,8 @@ def names_of(message: str, field: str) -> Mapping[int, str] | None:
 
 
 def topic_label(field: str, siblings: Collection[str]) -> str | None:
-    """The field for the topic's name beside its id; None for other fields, and if the message has the topic's name itself. siblings: the
-    fields of the same struct."""
+    """The field for the topic's name beside its id; None for other fields, and if the message itself has the topic's name.
+    siblings: the fields of the same struct."""
     return "topicName" if field == "topicId" and not {"name", "topicName"} & set(siblings) else None
 
 

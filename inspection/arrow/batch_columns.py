@@ -1,8 +1,8 @@
 """Column builders of one Arrow batch: each appends rows of a chunk and returns an array.
 
-Buffers are allocated for the most rows a batch may have and given to Arrow as they are; what stays unused is never
-touched, so it is not memory. A column whose values are the same for a whole file is an array that was made once, of
-which each batch takes a slice.
+Buffers are allocated for the maximum number of rows of a batch and handed to Arrow without a copy; the unused part is never
+touched, so it takes no memory. A column whose values are the same for a whole file is one array, of which each batch takes a
+slice.
 """
 
 from abc import ABC, abstractmethod
@@ -42,20 +42,20 @@ class Rows:
 
     @property
     def of_kernel(self) -> G.RecordRows:
-        """The same rows as the kernels take them."""
+        """The same rows in the form that kernels expect."""
         table, records = self.table, self.chunk.records
         return G.RecordRows(
             table.cells, table.capacity, records.cells, records.capacity, self.first, self.stop
         )
 
 
-# how a kernel fills a column: the rows, the view, and how many are there already
+# a kernel that fills a column: the rows, the view, and how many values it already has
 Fill = Callable[[Rows, memoryview, int], int]
 Code = Literal["B", "i", "q"]
 
 
 class Column(ABC):
-    """One column of a batch. `capacity`: the most rows it will be asked to hold."""
+    """One column of a batch. `capacity`: the most rows it can hold."""
 
     @abstractmethod
     def start(self, capacity: int, max_value_bytes: int) -> None:
@@ -71,7 +71,7 @@ class Column(ABC):
 
 
 def allocate(size_bytes: int) -> tuple[pa.Buffer, memoryview]:
-    """Allocate an Arrow buffer, and return a view to fill it."""
+    """Allocate an Arrow buffer and return it with a view to fill it."""
     buffer = pa.allocate_buffer(size_bytes)
     return buffer, memoryview(buffer).cast("B")
 
@@ -103,7 +103,7 @@ class ConstantColumn(Column):
 
 
 class NumberColumn(Column):
-    """Numbers of one width that a kernel lays side by side. fill: takes the rows, the view and where to go on."""
+    """Numbers of fixed width, written by a kernel. fill: takes the rows, the view and the row at which to continue."""
 
     def __init__(self, arrow_type: pa.DataType, code: Code, fill: Fill) -> None:
         self._kind = arrow_type
@@ -163,7 +163,7 @@ class CodecColumn(Column):
 
 
 class BytesColumn(Column):
-    """Keys or values. field: the column of the table of records that says where they begin."""
+    """Keys or values. field: the column of the table of records that has their positions."""
 
     def __init__(self, field: int) -> None:
         self._field = field
@@ -193,7 +193,7 @@ class BytesColumn(Column):
         return pa.Array.from_buffers(pa.binary(), count, buffers)
 
 
-# --- how the kernel fills them
+# --- filled by kernels
 
 
 def of_records(field: int, arrow_type: pa.DataType) -> NumberColumn:

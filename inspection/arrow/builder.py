@@ -1,7 +1,7 @@
 """Build Arrow batches from chunks of records, bounded in rows and in bytes.
 
-1. Rows of chunks are appended to the columns that are asked for, chunk after chunk, so that a batch holds many small
-   compressed batches of Kafka's.
+1. Rows of chunks are appended to the requested columns, chunk after chunk, so that one Arrow batch holds many small
+   compressed Kafka batches.
 2. Before rows are appended the kernel counts how many still fit. When none fits, the batch is emitted and the next
    one starts. A record larger than the bound gets a batch of its own, as large as it needs.
 """

@@ -1,12 +1,12 @@
 """Find the batches that read_committed hides, and check that the log and its transaction indexes agree on them.
 
-From the log (`from_log`): the batch headers of all segments are replayed (`dump.committed`). An index entry counts only
-where the log has nothing to say: its marker lies in bytes that are no valid batch, or was compacted away. Without it the
-next marker of that producer would decide over two transactions.
+From the log (`from_log`): the batch headers of all segments are replayed (`dump.committed`). An index entry counts only where the
+log has no information: its marker is in bytes that are not a valid batch, or was compacted away. Without the entry, the next
+marker of that producer would decide two transactions.
 
-From the indexes (`from_indexes`): they and the newest snapshot are believed, as a broker believes them. Who reads the log
-anyway then meets the markers, and tells where they disagree (`MarkerCheck`): the rows are those that a broker would
-give, and the log would give others.
+From the indexes (`from_indexes`): they and the newest snapshot are trusted, as a broker trusts them. A caller that reads the log
+anyway then sees the markers, and reports where they disagree (`MarkerCheck`): the rows are those that a broker would return, and
+the log would give others.
 """
 
 from bisect import bisect_left
@@ -41,7 +41,7 @@ def from_log(log: PartitionLog) -> tuple[list[Aborted], int]:
         and not _has_valid_batch_at(log, each.last_offset)
     ]
     if any(each.first_offset <= stable_offset <= each.last_offset for each in unseen):
-        stable_offset = last_stable_offset(log)  # what was open was decided by a marker that is lost
+        stable_offset = last_stable_offset(log)  # the open transaction was decided by a marker that is lost
     return _aborted([*replayed, *unseen]), stable_offset
 
 
@@ -61,7 +61,7 @@ def _entries(log: PartitionLog) -> Sequence[AbortedTxn]:
     try:
         return aborted_transactions(log, 0, INT64_MAX)
     except (UnreadableInput, FormatError):
-        return ()  # the log does without
+        return ()  # the log does not need it
 
 
 def _has_valid_batch_at(log: PartitionLog, offset: int) -> bool:
@@ -80,9 +80,9 @@ def _has_valid_batch_at(log: PartitionLog, offset: int) -> bool:
 
 
 class MarkerCheck:
-    """Compares what the transaction indexes say of a piece with the markers in it, table by table.
+    """Compares what the transaction indexes say about a piece with the markers in it, table by table.
 
-    It knows only of its own piece, and of a transaction that began before it asks the log as a whole.
+    It only knows its own piece; for a transaction that began before it, it consults the whole log.
     """
 
     def __init__(self, piece: LogPiece, view: memoryview) -> None:
@@ -90,7 +90,7 @@ class MarkerCheck:
         self._decoder = Decoder(view, capacity=16)
         self._by_marker = {(each.producer_id, each.marker_offset): each for each in piece.aborted}
         self._markers = sorted({each.marker_offset for each in piece.aborted})
-        self._open: dict[int, int] = {}  # of a producer: the first offset since its last marker
+        self._open: dict[int, int] = {}  # by producer: the first offset since its last marker
         self._replayed: set[tuple[int, int]] | None = None
 
     def table(self, table: Columns) -> Iterator[Finding]:
@@ -130,14 +130,16 @@ class MarkerCheck:
             yield self._finding(entry, f"the log has it begin at offset {first}")
 
     def _is_of_a_transaction(self, producer_id: int, offset: int) -> bool:
-        """Whether an abort marker without an entry ends one whose batches lie before the piece: without any there is none."""
+        """Whether an abort marker without an index entry ends a transaction with batches before the piece; without any batches
+        there is no transaction.
+        """
         if self._replayed is None:
             replayed, _ = transactions_around(self._piece.path)
             self._replayed = {(each.producer_id, each.last_offset) for each in replayed}
         return (producer_id, offset) in self._replayed
 
     def _misplaced_entries(self, table: Columns, ended: set[tuple[int, int]]) -> Iterator[Finding]:
-        """Findings for entries whose marker offset holds something else."""
+        """Findings for entries whose marker offset contains something else."""
         bases, ends = table.column(C.BASE_OFFSET), table.column(C.LAST_OFFSET)
         low = bisect_left(self._markers, bases[0])
         for offset in self._markers[low : bisect_left(self._markers, ends[-1] + 1)]:

@@ -1,7 +1,7 @@
 """Record headers as an Arrow column: a list of (name, value) per record, null for a record without headers.
 
-Names are text for Arrow, and bytes for Kafka's format. What is no UTF-8 is read as Java's decoder reads it, with a
-sign in place of what it cannot tell; such names are rare enough to be mended one by one.
+Names are text in Arrow and bytes in Kafka's format. Invalid UTF-8 is decoded as Java decodes it, with replacement characters;
+such names are rare enough to be handled one by one.
 """
 
 from array import array
@@ -20,14 +20,14 @@ class HeadersColumn(Column):
 
     def __init__(self) -> None:
         self._sums = memoryview(array("q", [0, 0, 0]))
-        self._measured = 0, 0  # the rows that they are of
+        self._measured = 0, 0  # the rows to which they belong
 
     def start(self, capacity: int, max_value_bytes: int) -> None:
         self._parts: list[pa.Array] = []
         self._remaining_bytes = max_value_bytes
 
     def within(self, rows: Rows) -> int:
-        """The end of those of the rows whose headers still have room. They are taken next, as far as others fit."""
+        """The end of the leading rows whose headers still fit. These rows are appended next, as far as their other columns fit."""
         return self._measure(rows, self._remaining_bytes)
 
     def append_rows(self, rows: Rows, at: int) -> None:

@@ -1,7 +1,7 @@
 """Byte ranges of a log to read, and their bounds: plain values that can be sent to another process.
 
-A piece is a stretch of one file between two batch boundaries. Bounds are those of offsets and timestamps of records;
-which batches a reader of committed data leaves out comes with the piece, because one segment alone cannot tell.
+A piece is a stretch of one file between two batch boundaries. Bounds are offsets and timestamps of records. The aborted
+transactions come with the piece, because one segment alone does not show them.
 """
 
 from dataclasses import field
@@ -23,9 +23,12 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True)
 class LogPiece:
-    """A stretch of a `.log`, or a whole `.kafka` file. path: as shown. base_offset: from its name. start, stop: batch
-    boundaries in bytes, stop None for the end of the file. size_bytes: from one to the other when it was planned.
-    aborted: those that may overlap it. checks_markers: they come from transaction indexes, and are compared with the log."""
+    """A stretch of a `.log`, or a whole `.kafka` file.
+
+    path: as shown. base_offset: from its name. start, stop: batch boundaries in bytes, stop None for the end of the file.
+    size_bytes: of the stretch when it was planned. aborted: transactions that may overlap it. checks_markers: these come from
+    transaction indexes, and are compared with the log.
+    """
 
     path: str
     topic: str
@@ -50,8 +53,8 @@ class LogPiece:
 
 @dataclass(frozen=True, slots=True)
 class ValidatedRanges:
-    """Results of an earlier reader of a piece. misplaced: positions of batches whose offsets are not
-    theirs: their records are read as invalid ones. spans: of bytes that were found valid (`scanning.prevalidated`)."""
+    """Results of an earlier reader of a piece. misplaced: positions of batches whose offsets are altered; their records are read
+    as invalid ones. spans: of bytes that were found valid (`scanning.prevalidated`)."""
 
     misplaced: frozenset[int] = frozenset()
     spans: tuple[tuple[int, int], ...] = ()
@@ -59,9 +62,12 @@ class ValidatedRanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What to read of a piece besides its bounds. include_control: also control records. include_invalid: also the
-    records of batches (and messages) whose checksum is wrong. records_per_batch, bytes_per_batch: of an Arrow batch.
-    redactor: keeps secrets out of values, None leaves all values as they are."""
+    """What to read of a piece besides its bounds.
+
+    include_control: also control records. include_invalid: also the records of batches (and messages) with a wrong checksum.
+    records_per_batch, bytes_per_batch: of an Arrow batch. redactor: redacts secrets in values, None leaves all values as they
+    are.
+    """
 
     include_control: bool = False
     include_invalid: bool = False

@@ -2,15 +2,15 @@
 
 1. By name: a segment whose successor begins at or below the lowest offset, or that begins at or above the highest, is
    left out. No file is opened for that.
-2. By time: a segment is left out when the last entry of its time index, which covers all of it, lies below the least
-   timestamp. Of that file its last 12 bytes are read. An index that does not cover its segment, or is not sound, decides
-   nothing; the last segment is always read, because a broker completes its index only when it rolls.
-3. In the first and the last segment the offset index leads to the first and the last batch. An entry is believed only
-   when a sound batch begins there that fits it.
+2. By time: a segment is left out when the last entry of its time index, which covers all of it, is below the least
+   timestamp. Only the last 12 bytes of that file are read. An index that does not cover its segment, or is not valid, is
+   ignored; the last segment is always read, because a broker completes its index only when it rolls.
+3. In the first and the last segment the offset index locates the first and the last batch. An entry is trusted only if a
+   valid batch that matches it begins there.
 4. A range larger than a part is split into parts of equal size, at valid batches found through the index; without
    an index, at batches found by following the headers.
 5. For readers of committed data the batch headers of all segments are replayed; or the transaction indexes and the
-   newest snapshot are believed, as a broker believes them (`committed_ranges`).
+   newest snapshot are trusted, as a broker trusts them (`committed_ranges`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,9 +37,8 @@ SMALLEST_PART_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlanOptions:
-    """read_committed: leave out what a reader of committed data is not given. trust_transactions: believe the
-    transaction indexes and snapshots. checks_markers: tell where those and the log disagree. use_indexes: ask offset and time
-    indexes."""
+    """read_committed: leave out what a read_committed consumer does not receive. trust_transactions: trust the transaction
+    indexes and snapshots. checks_markers: report where those and the log disagree. use_indexes: use offset and time indexes."""
 
     read_committed: bool = False
     trust_transactions: bool = False
@@ -49,17 +48,17 @@ class ReadPlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class SegmentRead:
-    """What is read of one segment, uncut. segment: None for a file of Kafka 0.7, which is not cut."""
+    """The range to read of one segment, before it is cut. segment: None for a file of Kafka 0.7, which is not cut."""
 
     segment: LogSegment | None
     piece: LogPiece
 
     def cut(self, part_bytes: int, use_indexes: bool = True) -> list[LogPiece]:
-        """Pieces of equal size, of about `part_bytes` at most, as far as batches allow. Raises UnreadableInput."""
+        """Pieces of equal size, at most about `part_bytes`, as far as batch boundaries allow. Raises UnreadableInput."""
         return _cut(self.segment, self.piece, part_bytes, use_indexes) if self.segment else [self.piece]
 
     def cut_by_offsets(self, max_offsets: int) -> list[LogPiece]:
-        """Pieces of at most `max_offsets` offsets; one that was compacted away counts, as in Spark's own source."""
+        """Pieces of at most `max_offsets` offsets. Offsets that were compacted away count, as in Spark's own source."""
         return list(_cut_by_offsets(self.segment, self.piece, max_offsets)) if self.segment else [self.piece]
 
 
@@ -114,7 +113,7 @@ def _kafka07_pieces(log: PartitionLog, topic: str, partition: int, bounds: Bound
 
 
 def _trimmed(segment: LogSegment, whole_piece: LogPiece, use_indexes: bool) -> Iterator[LogPiece]:
-    """The byte range that contains everything within the bounds; none for an empty file."""
+    """The byte range that contains everything within the bounds; empty for an empty file."""
     bounds = whole_piece.bounds
     size_bytes = _size_of(segment)
     if not size_bytes:
@@ -155,7 +154,7 @@ def _cut_by_offsets(segment: LogSegment, whole_piece: LogPiece, max_offsets: int
     low = max(segment.base_offset, whole_piece.bounds.from_offset)
     high = min(last, whole_piece.bounds.to_offset)
     end = whole_piece.start + whole_piece.size_bytes
-    # more offsets than bytes: a log has few of them then, and a number in a name or a header must not make pieces
+    # more offsets than bytes: few of them exist, and a number in a name or a header must not determine the number of pieces
     is_sparse = high - low > whole_piece.size_bytes
     while low < high:
         following = min(low + max_offsets, high)
@@ -213,7 +212,7 @@ def _indexed_boundaries(segment: LogSegment, start: int, end: int, goals: Sequen
     slot, last = 0, start
     for goal in goals:
         while last < goal:
-            # entries are sorted by position, or lead to no sound batch
+            # entries are sorted by position, or lead to no valid batch
             slot = index.slot_at(goal, slot)
             if slot == len(index):
                 return
@@ -256,7 +255,7 @@ def _transactions(
 
 
 def _with_aborted(piece: LogPiece, segment: LogSegment, aborted: Sequence[Aborted]) -> LogPiece:
-    """The piece with the transactions that reach into its segment."""
+    """The piece with the transactions that extend into its segment."""
     low = max(segment.base_offset, piece.bounds.from_offset)
     high = INT64_MAX if segment.next_base_offset is None else segment.next_base_offset
     high = min(high, piece.bounds.to_offset)

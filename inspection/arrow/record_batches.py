@@ -1,13 +1,12 @@
 """Read a range of a log as Arrow batches, with findings for what cannot be read, in file order.
 
-1. The scanner gives tables of sound batches and damage spans, from the piece's start up to its stop.
+1. The scanner yields tables of valid batches and damage spans, from the piece's start up to its stop.
 2. The kernel selects runs of a table's batches that may contain requested records; batches of aborted transactions are removed
    from a run one by one, if there are any.
-3. Runs are decoded into chunks. Where bounds can cut through a batch, rows outside of them are dropped.
-4. The builder lays the rows side by side.
+3. Runs are decoded into chunks. If bounds cut through a batch, rows outside of them are dropped.
+4. The builder collects the rows into columns.
 
-A finding precedes the batch with the records after it in file order only:
-rows that wait in the builder are given out first.
+Findings and batches are in file order: pending rows in the builder are emitted before a finding.
 """
 
 from array import array
@@ -104,7 +103,7 @@ class _Reader:
         yield from self.builder.finish()
 
     def _is_behind(self, table: "Columns") -> bool:
-        # a whole table behind the bound, not one batch: a damaged base offset shall not end the reading
+        # a whole table beyond the bound, not one batch: a damaged base offset must not end the reading
         highest = self.piece.bounds.to_offset
         return table.count > 1 and highest < L.INT64_MAX and min(table.column(C.BASE_OFFSET)) >= highest
 

@@ -1,7 +1,7 @@
 """Redact secrets in the values of Arrow batches, for the few logs that may contain some.
 
-Whether a value contains one depends on its key, and control records contain none, so both are read as well and removed again. Values are checked one
-by one, since such logs are small.
+Whether a value contains a secret depends on its key, and control records contain none, so these two columns are read as well and
+removed again. Values are checked one by one, since such logs are small.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,8 +20,11 @@ _CONTROL = next(field for field in META_FIELDS if field.name == "control")
 def redacted_batches(
     path: str, schema: pa.Schema, redactor: Redactor, read: Callable[[pa.Schema], Results]
 ) -> Results:
-    """What `read` yields with the columns of `schema`, secrets replaced, and once a finding before the first that are. read:
-    yields the batches of the log at `path` with the columns that it is given, and findings."""
+    """The output of `read` with the columns of `schema` and with secrets replaced; before the first batch with a replacement, one
+    finding.
+
+    read: yields the batches of the log at `path` with the given columns, and findings.
+    """
     if "value" not in schema.names:
         yield from read(schema)
         return

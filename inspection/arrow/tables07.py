@@ -1,8 +1,8 @@
 """Read the messages of a Kafka 0.7 file as Arrow batches: the value, and the offset of its entry.
 
-A 0.7 message has no key, no time and no offset of its own: an offset is a byte. All messages of a compressed set have
-that of their entry, and their timestamps are −1 of no type, as those of magic 0. Built value by value, since no
-0.7 logs are large enough for speed to matter.
+A 0.7 message has no key, no timestamp and no offset of its own: an offset is a byte position. All messages of a compressed set
+have that of their entry; timestamps are −1 without a type, as with magic 0. Built value by value, since no 0.7 logs are
+large enough for speed to matter.
 """
 
 from collections.abc import Iterator

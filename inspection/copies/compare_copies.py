@@ -1,8 +1,8 @@
-"""`diff` on one pair of copies: the work, and its row.
+"""`diff` on one pair of copies: compare them, and build the row.
 
 The verdict is the most serious one that applies to a pair:
 
-    diverged      both have a record at an offset, and not the same one
+    diverged      both have a record at the same offset, and the records differ
     damaged       a copy contains bytes that are not valid batches; where both can be read they are the same
     missing       a copy lacks records in the middle of its log, and no cleaning explains it
     epochs        the same records, in batches of another leader epoch, or under another one in the leader epoch caches
@@ -12,7 +12,7 @@ The verdict is the most serious one that applies to a pair:
     repacked      the same records in other batches: another codec, level or size of batches
     same          the same batches
 
-and `only-in-a`, `only-in-b` if one copy has no such partition. What explains a gap: `gap_causes`.
+and `only-in-a`, `only-in-b` if one copy does not have the partition. Gaps are explained by `gap_causes`.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -66,7 +66,7 @@ class PairPicture:
 
 @dataclass(slots=True)
 class _Copy:
-    """One side of a comparison. causes: why it lacks records, None where it does not."""
+    """One side of a comparison. causes: why it lacks records; None if it lacks none."""
 
     target: LogTarget
     log: PartitionLog
@@ -87,7 +87,8 @@ class _Copy:
 
 
 def compare_copies(pair: CopyPair, _options: object) -> Iterator[Event]:
-    """Findings of damage in either copy, then one row, whose result is a `PairPicture`. Raises UnreadableInput where a copy cannot be listed."""
+    """Findings of damage in either copy, then one row, whose result is a `PairPicture`. Raises UnreadableInput when a copy cannot
+    be listed."""
     if pair.a is None or pair.b is None:
         yield _alone(pair)
         return
@@ -120,7 +121,7 @@ def _opened(target: LogTarget, log: PartitionLog) -> _Copy:
 
 
 def _compared(a: _Copy, b: _Copy, start_offset: int) -> Generator[Advance, None, Compared]:
-    """The result of going through both logs in order; meanwhile the progress."""
+    """Compare both logs in order; yields progress and returns the result."""
     of_a, of_b = CopyBatches(a.log), CopyBatches(b.log)
     reported = [0, 0]
     try:
@@ -140,8 +141,8 @@ def _compared(a: _Copy, b: _Copy, start_offset: int) -> Generator[Advance, None,
 
 
 def _causes(copy: _Copy, other: _Copy, start_offset: int) -> Iterator[Event]:
-    """Find out why a copy lacks records. The cleaner's checkpoints of both count: a replica that was fetched from a cleaned one has its gaps without
-    a cleaning of its own."""
+    """Find out why a copy lacks records. The cleaner checkpoints of both copies count: a replica that was fetched from a cleaned
+    one has its gaps without having been cleaned itself."""
     if not copy.counts.missing.records:
         return
     cleaned = [each.checkpoints[Role.CLEANER_OFFSETS] or 0 for each in (copy, other) if Role.CLEANER_OFFSETS in each.checkpoints]  # fmt: skip
@@ -248,7 +249,7 @@ def _drawn(copy: _Copy) -> CopyPicture:
     return CopyPicture(copy.start_offset, end, segments, damaged, copy.counts.missing.ranges)
 
 
-# --- what lies beside the log
+# --- files beside the log
 
 
 def _topic_id(log: PartitionLog) -> str | None:
@@ -260,8 +261,8 @@ def _topic_id(log: PartitionLog) -> str | None:
 
 
 def _epochs_differ_at(a: PartitionLog, b: PartitionLog, start: int, end: int) -> int | None:
-    """The first offset that both logs have and their leader epoch caches assign to different epochs; None where there is none, or a cache
-    that cannot be read."""
+    """The first offset that both logs have and that their leader epoch caches assign to different epochs; None if there is none,
+    or a cache cannot be read."""
     histories = [_history(log) for log in (a, b)]
     first, second = histories
     if first is None or second is None:

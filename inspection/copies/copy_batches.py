@@ -1,8 +1,8 @@
 """The batches of one copy of a log in offset order, a table at a time, for a comparison with another copy.
 
-Every checksum is verified. Invalid bytes become a finding, and the offsets that they stand for are recorded: where the other copy
-has records there, this one is damaged and not different. The CRC does not cover the base offset, so a batch whose offsets contradict both of its
-neighbours counts as damaged too, and one of an unknown magic.
+Every checksum is verified. Invalid bytes become a finding, and their offsets are recorded: where the other copy has records there, this
+one is damaged and not different. The CRC does not cover the base offset and the magic, so a batch whose offsets contradict both
+adjacent batches counts as damaged too, and so does one with an unknown magic.
 """
 
 from array import array
@@ -26,7 +26,7 @@ from kseg.segment.scanning.decode import Decoder, Problem
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.values import dataclass
 
-RANGES_TOLD = 200  # of a copy; more would not be read
+RANGES_TOLD = 200  # per copy; nobody would read more
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,8 @@ class LogPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogStretch:
-    """A part of a log between two batches, None for the ends of the log. It holds the offsets from `first_offset` to before `stop_offset`."""
+    """A part of a log between two batches, None for the ends of the log. It covers the offsets from `first_offset` to before
+    `stop_offset`."""
 
     start: LogPlace | None = None
     stop: LogPlace | None = None
@@ -61,9 +62,12 @@ _WHOLE = LogStretch()
 
 
 class CopyBatches:
-    """A cursor over the valid batches of a log, or of a stretch of it. table, row: where it is; view: the bytes of that segment. batches: passed so far.
-    damaged: offsets that cannot be read, in order. read_bytes: of the log, so far. Call `close` at the end. Raises CannotSplit where no batch ends at the
-    end of the stretch."""
+    """A cursor over the valid batches of a log, or of a stretch of it.
+
+    table, row: the current position; view: the bytes of that segment. batches: passed so far. damaged: offsets that cannot be
+    read, in order. read_bytes: of the log, so far. Call `close` at the end. Raises CannotSplit when no batch ends at the end of
+    the stretch.
+    """
 
     def __init__(self, log: PartitionLog, stretch: LogStretch = _WHOLE) -> None:
         self._log = log
@@ -101,7 +105,7 @@ class CopyBatches:
         return self.table.at(field, self.row)
 
     def rows_to(self, offset: int) -> int:
-        """How many of the remaining rows end at or before this offset, at least one."""
+        """How many of the remaining rows end at or before this offset; at least one."""
         ends = self.table.column(C.LAST_OFFSET)
         return max(1, bisect_right(ends, offset, self.row) - self.row)
 
@@ -114,7 +118,7 @@ class CopyBatches:
 
     @property
     def covers_to(self) -> int:
-        """Up to which offset the copy can be said to have a record or not, once the cursor is at the end."""
+        """The offset up to which the copy is known to have a record or not, once the cursor is at the end."""
         stop = self._stretch.stop_offset
         return self._last_offset if stop is None else stop - 1
 
@@ -166,7 +170,7 @@ class CopyBatches:
             if min(block.column(C.MAGIC)) < L.MAGIC_V2:
                 Decoder(file.view).note_sets(
                     block
-                )  # the header of a compressed set says where it ends, not where it begins
+                )  # the header of a compressed set has its last offset, not its first
             table = self._in_order(segment, block)
             if table.count:
                 self._last_offset = table.at(C.LAST_OFFSET, table.count - 1)
@@ -202,7 +206,9 @@ class CopyBatches:
             self.damaged.append(OffsetSpan(first, last))
 
     def _in_order(self, segment: LogSegment, table: Columns) -> Columns:
-        """The table without batches whose offsets contradict their neighbours or whose magic is unknown. It is the same table where there is none."""
+        """The table without batches whose offsets contradict adjacent batches or whose magic is unknown. Returns the same table
+        if there are none.
+        """
         stop = segment.next_base_offset if self._stretch.stop_offset is None else self._stretch.stop_offset
         if is_plausible(table, self._last_offset) and (
             stop is None or table.at(C.LAST_OFFSET, table.count - 1) < stop

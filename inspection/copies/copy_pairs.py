@@ -1,7 +1,8 @@
 """Pair the directories of one copy with those of the other.
 
-Partitions of data directories are paired by name; a single partition directory (or segment file) is compared with the other one whatever both are called,
-so that `orders-0` can be compared with `orders-0.before`, and with the partition of its name where the other path is a data directory.
+Partitions of data directories are paired by name. A single partition directory (or segment file) is compared with the other one
+whatever their names are, so that `orders-0` can be compared with `orders-0.before`; if the other path is a data directory, it is
+compared with the partition of its name there.
 """
 
 import os
@@ -39,15 +40,18 @@ class CopyPair:
 
     @property
     def path(self) -> str:
-        """The path of A, or of B where A has no such partition."""
+        """The path of A, or of B if A has no such partition."""
         return self.targets[0].path
 
 
 def pair_up(
     paths: Sequence[str], targets: Sequence[Target], *, is_narrowed: bool, jobs: int = 1
 ) -> list[CopyPair]:
-    """The pairs by name; a single one has all the jobs for itself. paths: A and B. targets: what both expand to. is_narrowed: only some partitions were
-    asked for, so a copy may have none of them. Raises UsageError, and UnreadableInput where a copy holds nothing of Kafka's."""
+    """The pairs by name; a single pair gets all jobs.
+
+    paths: A and B. targets: the expansion of both. is_narrowed: only some partitions were requested, so a copy may have none of
+    them. Raises UsageError, and UnreadableInput when a copy contains no Kafka files.
+    """
     pairs = _paired(paths, targets, is_narrowed=is_narrowed)
     return [replace(pairs[0], jobs=jobs)] if len(pairs) == 1 else pairs
 
@@ -64,12 +68,12 @@ def _paired(paths: Sequence[str], targets: Sequence[Target], *, is_narrowed: boo
             sides[0 if f"{target.path}{os.sep}".startswith(roots[0]) else 1].append(target)
     for path, side in zip(paths, sides, strict=True):
         if not side and not is_narrowed:
-            resolve_targets([path])  # says why there is nothing
+            resolve_targets([path])  # raises the reason that there is nothing
     alone = [len(side) == 1 and _is_alone(root, side) for root, side in zip(roots, sides, strict=True)]
     if all(alone):
         return [CopyPair(_name(sides[0][0]), sides[0][0], sides[1][0])]
     for own, other, path in ((0, 1, paths[1]), (1, 0, paths[0])):
-        if alone[own]:  # one partition, and a directory in which it is to be found
+        if alone[own]:  # one partition, and a data directory that contains it
             name = _name(sides[own][0])
             sides[other][:] = [target for target in sides[other] if _name(target) == name]
             if not sides[other] and not is_narrowed:
@@ -103,7 +107,7 @@ def _by_name(path: str, side: Sequence[LogTarget]) -> dict[str, LogTarget]:
 
 
 def _name(target: LogTarget) -> str:
-    """Of a live partition `topic-partition`, otherwise the name of its directory or file."""
+    """`topic-partition` for a live partition, otherwise the name of its directory or file."""
     base = os.path.basename(places.abspath(target.path))
     name = own_partition_name(target.path) if isinstance(target, PartitionTarget) else None
     return name.text if name is not None and name.state is PartitionState.LIVE else base

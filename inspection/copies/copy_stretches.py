@@ -1,9 +1,12 @@
-"""Compare two copies of a large log in several processes: cut both at the same offsets, and compare each stretch on its own.
+"""Compare two copies of a large log in several processes: cut both at the same offsets, and compare each stretch separately.
 
-1. The indexes of A say where batches begin, about `STRETCH_BYTES` apart. From such a place on, batch headers of both copies are followed until no batch of
-   either contains the offset that one begins with: that is a cut. Where they never agree, there is none.
-2. `fanout` has the stretches compared, and the results are added up in order. From the first stretch on in which the copies diverge, only what was read counts.
-3. A stretch must begin and end as its neighbours do, and be without damage: otherwise the result is that of one process, which goes through all of it in order.
+1. The indexes of A locate batches about `STRETCH_BYTES` apart. From each of them on, the batch headers of both copies are
+   followed until no batch of either contains the offset with which one begins: that is a cut. If there is no such place, there is
+   no cut.
+2. `fanout` has the stretches compared, and the results are added up in order. From the first stretch in which the copies diverge,
+   only the bytes read count.
+3. A stretch must begin and end where the adjacent ones do, and must be free of damage. Otherwise one process compares both logs
+   from the beginning.
 """
 
 from array import array
@@ -28,12 +31,12 @@ from kseg.segment.values import dataclass
 
 STRETCH_BYTES = 16 << 20
 _MIN_STRETCHES = 3
-_HEADERS_TRIED = 2000  # for a cut
+_HEADERS_TRIED = 2000  # while looking for a cut
 
 
 @dataclass(frozen=True, slots=True)
 class StretchPair:
-    """The same stretch of two copies. start_offset: where both logs have begun."""
+    """The same stretch of two copies. start_offset: the later of the two log starts."""
 
     targets: tuple[LogTarget, LogTarget]
     stretches: tuple[LogStretch, LogStretch]
@@ -97,7 +100,7 @@ def result_of(comparison: LogComparison, a: CopyBatches, b: CopyBatches) -> Comp
 def compared_in_stretches(
     targets: tuple[LogTarget, LogTarget], start_offset: int, jobs: int
 ) -> Generator[Advance, None, Compared | None]:
-    """The result by up to `jobs` processes, None where that cannot be done or does not pay; meanwhile the progress."""
+    """The result by up to `jobs` processes, None if that is impossible or does not pay; yields progress."""
     stretches = _stretches(targets, start_offset) if jobs > 1 else []
     if len(stretches) < _MIN_STRETCHES:
         return None
@@ -120,7 +123,7 @@ def compared_in_stretches(
 
 
 def compare_stretch(pair: StretchPair, _options: object) -> Iterator[Event]:
-    """One row, whose result is a `Compared`; findings or a failure where the stretch is not as it should be. Raises UnreadableInput."""
+    """One row, whose result is a `Compared`; findings or a failure if the stretch is not as it should be. Raises UnreadableInput."""
     with PartitionLog(pair.targets[0]) as log_a, PartitionLog(pair.targets[1]) as log_b:
         a = CopyBatches(log_a, pair.stretches[0])
         b = CopyBatches(log_b, pair.stretches[1])
@@ -145,7 +148,7 @@ def compare_stretch(pair: StretchPair, _options: object) -> Iterator[Event]:
 
 
 def _stretches(targets: tuple[LogTarget, LogTarget], start_offset: int) -> list[StretchPair]:
-    """The stretches, none where the logs stay whole."""
+    """The stretches; none if the logs are not cut."""
     if any(places.is_elsewhere(target.path) for target in targets):
         return []  # each process would fetch all of it
     found: list[StretchPair] = []
@@ -183,7 +186,7 @@ def _cuts(
 
 
 def _candidates(log: PartitionLog) -> Iterator[LogPlace]:
-    """Places about `STRETCH_BYTES` apart, as far as the indexes know of some."""
+    """Places about `STRETCH_BYTES` apart, as far as index entries exist."""
     held = 0
     for number, segment in enumerate(log.segments):
         size = places.stat(segment.path).st_size
@@ -197,7 +200,7 @@ def _candidates(log: PartitionLog) -> Iterator[LogPlace]:
 def _common_place(
     a: PartitionLog, b: PartitionLog, place: LogPlace
 ) -> tuple[int, tuple[LogPlace, LogPlace]] | None:
-    """The first offset from there on that begins a batch of A and lies inside of no batch of B."""
+    """The first offset from there on at which a batch of A begins and that is not inside a batch of B."""
     of_a = _Headers(a, place)
     of_b = _Headers(b, _place_of(b, of_a.base_offset))
     for _ in range(_HEADERS_TRIED):
@@ -213,7 +216,7 @@ def _common_place(
 
 
 def _place_of(log: PartitionLog, offset: int) -> LogPlace:
-    """A place before the first batch that reaches the offset, as far as the index knows."""
+    """A place before the first batch that contains or follows the offset, from the index."""
     number = max(0, log.floor_index(offset))
     if not log.segments:
         raise CannotSplit
@@ -222,7 +225,7 @@ def _place_of(log: PartitionLog, offset: int) -> LogPlace:
 
 
 class _Headers:
-    """The batch headers of a log from a place on, by their length fields. Raises CannotSplit where those lead nowhere."""
+    """The batch headers of a log from a place on, by their length fields. Raises CannotSplit when those lead nowhere."""
 
     def __init__(self, log: PartitionLog, place: LogPlace) -> None:
         self._log = log

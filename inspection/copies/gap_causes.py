@@ -1,16 +1,20 @@
-"""Why a copy lacks records that the other copy has: did a cleaning remove them, or are they lost?
+"""Determine why a copy lacks records that the other copy has: a cleaning removed them, or they are lost.
 
 A record that the cleaner has removed is one of these (Kafka: Cleaner.shouldRetainRecord, buildOffsetMap):
 
 - the copy that lacks it has a later record of its key, which is not aborted itself;
-- its key ends in a tombstone, which is gone as well;
+- its key ends in a tombstone, which is removed as well;
 - it belongs to an aborted transaction, or is a transaction marker;
-- it has no key. Only with a checkpoint of the cleaner: a compacted topic takes no records without a key, so others are not cleaned.
+- it has no key. This counts only with a cleaner checkpoint: a compacted topic accepts no records without a key, so others are not
+cleaned.
 
-And the cleaner's checkpoint of one of the data directories, where it is known, lies behind it. Every other record is lost.
+In addition, it must lie below the cleaner checkpoint of one of the data directories, if that is known. Every other record is
+lost.
 
-1. Put the newest offset of each key of the lacking copy into an offset map. Where that becomes full, go on with 2, and begin again behind there.
-2. Compare the copies once more, and look up the records that are missing. What no map explains stays; its tombstones go into another map.
+1. Put the newest offset of each key of the lacking copy into an offset map. When that is full, continue with 2, and repeat from
+   there.
+2. Compare the copies once more, and look up the missing records. Those that no map explains remain; their tombstones go into
+   another map.
 3. If there are any, compare again, for the records that those tombstones explain.
 """
 
@@ -46,7 +50,7 @@ class _MapLimits:
 
 @dataclass(frozen=True, slots=True)
 class GapCauses:
-    """Records that a copy lacks, by what explains it."""
+    """Records that a copy lacks, by cause."""
 
     damaged: Missing
     cleaned: Missing
@@ -75,8 +79,8 @@ class _Aborted:
 
 
 class GapJudge:
-    """holder, lacking: the copy with the records, and that without. damaged: offsets that cannot be read in the latter. cleaned_to: the highest
-    checkpoint of the cleaner, None where there is none."""
+    """holder, lacking: the copy with the records, and the copy without. damaged: offsets that cannot be read in the latter.
+    cleaned_to: the highest cleaner checkpoint, None if there is none."""
 
     def __init__(
         self,
@@ -94,10 +98,10 @@ class GapJudge:
         self._newest = OffsetMap(_MapLimits(map_slots), _MAP_BYTES)
         self._tombstones = OffsetMap(_MapLimits(_MAP_SLOTS), 0, like=self._newest)
         self._tombstones.begin(0)
-        self._left: list[bytes] = []  # flags of what is not explained yet, chunk by chunk
+        self._left: list[bytes] = []  # flags of records that are not explained yet, chunk by chunk
 
     def run(self) -> Iterator[GapCauses | None]:
-        """The causes, at the end; None from time to time."""
+        """The causes, as the last value; before that None from time to time."""
         from_offset: int | None = self._start
         pass_number = 0
         while from_offset is not None:
@@ -114,7 +118,7 @@ class GapJudge:
         yield lookup.causes
 
     def _map_newest(self, from_offset: int) -> int | None:
-        """Put the keys from this offset on into the map; the offset where it was full."""
+        """Put the keys from this offset on into the map; returns the offset at which it was full."""
         self._newest.begin(from_offset)
         with PartitionLog(self._lacking) as log:
             aborted = _Aborted(log)
@@ -145,7 +149,7 @@ class GapJudge:
 
 
 class _Pass:
-    """One more comparison of the copies, in which what is missing is looked up in a map."""
+    """One more comparison of the copies, in which missing records are looked up in a map."""
 
     def __init__(self, judge: GapJudge, number: int, offsets: OffsetMap, *, by_itself: bool) -> None:
         self._judge = judge
@@ -192,7 +196,7 @@ class _Pass:
         self._chunks += 1
 
     def _settle_at_once(self, table: Columns, chunk: Chunk, left: bytearray) -> None:
-        """Clear the flags of what the cleaner removes whatever else there is."""
+        """Clear the flags of records that the cleaner removes regardless of other records."""
         records = chunk.records
         if chunk.control:
             left[:] = bytes(len(left))
@@ -210,7 +214,7 @@ class _Pass:
         self._restore_uncleaned(records, bytes(left), left)
 
     def _restore_uncleaned(self, records: Columns, missing: bytes, left: bytearray) -> None:
-        """Above the cleaner's checkpoint nothing is explained by a cleaning."""
+        """Above the cleaner checkpoint no gap is explained by a cleaning."""
         limit = self._judge._cleaned_to
         if limit is not None and records.count and records.at(C.R_OFFSET, records.count - 1) >= limit:
             for row, offset in enumerate(records.column(C.R_OFFSET)):
@@ -218,7 +222,7 @@ class _Pass:
                     left[row] = missing[row]
 
     def _note(self, chunk: Chunk, missing: bytes, left: bytearray) -> None:
-        """Add the records to what they are: damaged, cleaned or lost."""
+        """Count the records under their cause: damaged, cleaned or lost."""
         records, spans = chunk.records, self._judge._damaged_spans
         flags = bytearray(missing)
         if spans and records.count:
@@ -232,7 +236,7 @@ class _Pass:
         self.causes.lost.add_flagged(records, left)
 
     def _collect_tombstones(self, chunk: Chunk, left: bytearray) -> None:
-        """Put the keys of unexplained tombstones into their map. It is used once the last map of keys has been looked up."""
+        """Put the keys of unexplained tombstones into their map. It is used after the last map of keys."""
         records = chunk.records
         if left.find(1) < 0 or min(records.column(C.R_VALUE_LENGTH), default=0) >= 0:
             return
@@ -248,14 +252,14 @@ class _Pass:
 
 
 def _without(flags: bytearray, others: bytearray) -> bytearray:
-    """The flags that are not among the others, all of which are."""
+    """The flags without the others, which are a subset."""
     return bytearray(
         (int.from_bytes(flags, "big") ^ int.from_bytes(others, "big")).to_bytes(len(flags), "big")
     )
 
 
 def _kept_runs(table: Columns, aborted: _Aborted) -> Iterator[tuple[int, int]]:
-    """(first row, row behind the last) of runs of batches that are not aborted."""
+    """(first row, end row) of runs of batches that are not aborted."""
     if not any(attributes & L.TRANSACTIONAL_BIT for attributes in table.column(C.ATTRIBUTES)):
         yield 0, table.count
         return

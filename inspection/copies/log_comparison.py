@@ -1,6 +1,6 @@
 """Compare two copies of a log by offset, regardless of their segments and batches.
 
-1. Where both cursors are at the same batches (offsets, checksum, size), whole runs are compared as bytes, except partition leader epochs.
+1. While both cursors are at the same batches (offsets, checksum, size), whole runs are compared as bytes, except partition leader epochs.
 2. A batch with none of its offsets in the other copy is missing there.
 3. Different batches that overlap are decoded and compared record by record (`kernel.compare_records`), up to the next batch that both have.
 4. The copies diverge at the first offset where their records differ. The rest is only checked for damage.
@@ -26,10 +26,13 @@ _BEHIND_LEADER_EPOCH, _BEHIND_LEGACY_SIZE = L.MAGIC_POSITION, L.ENTRY_OVERHEAD
 
 
 class LogComparison:
-    """start_offset: where both copies have begun. After `run`: differs_at, the offset where they diverge; epochs_differ_at, the first offset that
-    batches of both give another leader epoch; same_batches, and repacked_batches: of A, whose records B has in other batches;
-    missing_in_a, missing_in_b. take_gaps: takes the records that A and that B does not have, and is called with batches that lie whole in such a gap
-    too, decoded; without it those count by their headers."""
+    """start_offset: the later of the two log starts. After `run`: differs_at, the offset at which the copies diverge;
+    epochs_differ_at, the first offset to which their batches give different leader epochs; same_batches, and repacked_batches:
+    of A, whose records B has in other batches; missing_in_a, missing_in_b.
+
+    take_gaps: two callbacks, for the records that A lacks and for those that B lacks. They also receive batches that lie
+    completely in such a gap, decoded; without them those count by their headers.
+    """
 
     def __init__(
         self,
@@ -119,7 +122,7 @@ class LogComparison:
         for copy, start in zip((a, b), starts, strict=True):
             last = copy.row + count - 1
             if copy.table.at(C.POSITION, last) + copy.table.at(C.SIZE, last) - start != total:
-                return False  # batches between them were left out
+                return False  # batches between them were skipped
         view_a, view_b = a.view, b.view
         for done in range(0, total, _COMPARED_AT_ONCE_BYTES):
             step = min(_COMPARED_AT_ONCE_BYTES, total - done)
@@ -129,7 +132,7 @@ class LogComparison:
         return True
 
     def _same_but_for_epoch(self, at: int) -> bool:
-        """Compares the batches `at` rows behind the cursors, and notes another leader epoch."""
+        """Compare the batches `at` rows after the cursors, and record a different leader epoch."""
         a, b = self._a, self._b
         row_a, row_b = a.row + at, b.row + at
         skip = _BEHIND_LEADER_EPOCH if a.table.at(C.MAGIC, row_a) >= L.MAGIC_V2 else _BEHIND_LEGACY_SIZE
@@ -145,10 +148,12 @@ class LogComparison:
         if self.epochs_differ_at is None:
             self.epochs_differ_at = offset
 
-    # --- batches that only one has
+    # --- batches that only one copy has
 
     def _only_one_goes_on(self) -> bool:
-        """The other copy is at its end: what it could still have is missing there, and it is behind with the rest. False for that."""
+        """The other copy is at its end: it lacks what it could still have had, and is behind with the rest. False in the latter
+        case.
+        """
         holder, other = (self._b, self._a) if self._a.is_done else (self._a, self._b)
         if holder.at(C.BASE_OFFSET) > other.covers_to:
             return False
@@ -164,7 +169,7 @@ class LogComparison:
         if not self._decodes_gaps or not holder.at(C.COUNT):
             first, last = holder.at(C.BASE_OFFSET), holder.at(C.LAST_OFFSET)
             count = holder.at(C.COUNT)
-            if count:  # the cleaner leaves batches without records for their producer's sake
+            if count:  # the cleaner keeps empty batches for the state of their producer
                 missing = self.missing_in_a if holder is self._b else self.missing_in_b
                 missing.add(max(first, self._start), last, count if count > 0 else last - first + 1)
             holder.advance(1)
@@ -177,7 +182,7 @@ class LogComparison:
     # --- different batches
 
     def _open_run(self) -> None:
-        """Open batches of both that overlap, up to the next one that both have."""
+        """Open the overlapping batches of both, up to the next batch that both have."""
         a, b = self._a, self._b
         rows_a = min(a.left, _LONGEST_RUN)
         rows_b = b.rows_to(a.table.at(C.LAST_OFFSET, a.row + rows_a - 1))
@@ -215,7 +220,9 @@ class LogComparison:
         b.skip_exhausted()
 
     def _reopen(self, stream: RecordStream, copy: CopyBatches, other: RecordStream) -> None:
-        """The run of one copy has ended, that of the other has not: go on with the batches that reach into it, or let the rest of it be a gap."""
+        """The run of one copy has ended, that of the other has not: continue with the batches that overlap it, or count the rest
+        as a gap.
+        """
         if copy.is_done:
             other.flag_rest(self._start, copy.covers_to)
         elif copy.at(C.BASE_OFFSET) > other.last_offset:
@@ -228,7 +235,7 @@ class LogComparison:
                 stream.open(rows)
 
     def _diverge(self, a: Chunk, b: Chunk) -> None:
-        """Both have a record at the offset at work, and not the same one. What is flagged behind it does not count."""
+        """Both have a record at the current offset, and the records differ. Records flagged after it do not count."""
         self.differs_at = a.records.at(C.R_OFFSET, self._records_a.row)
         for stream, chunk in ((self._records_a, a), (self._records_b, b)):
             stream.row = chunk.records.count
@@ -241,7 +248,7 @@ class LogComparison:
 
 
 def _identities(copy: CopyBatches, rows: int) -> Iterator[tuple[int, ...]]:
-    """What two batches that are the same have in common, for the next so many."""
+    """The fields that identical batches have in common, for the next few rows."""
     return zip(*(copy.table.column(field)[copy.row : copy.row + rows] for field in _ALIKE), strict=True)
 
 

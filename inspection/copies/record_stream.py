@@ -1,7 +1,7 @@
-"""The decoded records of one copy, a chunk at a time, as far as somebody asks for them.
+"""The decoded records of one copy, a chunk at a time, as far as they are requested.
 
-Whoever compares opens a run of batches at the cursor, takes chunk after chunk, and marks those of their records that the other copy does not have. The cursor
-advances behind the run when its last chunk has been taken.
+The caller opens a run of batches at the cursor, takes chunk after chunk, and marks the records that the other copy does not have.
+The cursor advances past the run when its last chunk has been taken.
 """
 
 from array import array
@@ -17,7 +17,7 @@ TakeGaps = Callable[[Columns, Chunk, bytearray], None]
 
 
 class Missing:
-    """Offsets of records that one copy has and the other has not, gathered into ranges. ranges: the first so many."""
+    """Offsets of records that one copy has and the other lacks, as ranges. ranges: only the first ones, up to a limit."""
 
     def __init__(self, limit: int) -> None:
         self.ranges: list[OffsetSpan] = []
@@ -44,7 +44,7 @@ class Missing:
                 self.add(*bounds)
 
     def extend(self, later: "Missing") -> None:
-        """Add what was gathered from the offsets behind these."""
+        """Add the offsets collected after these."""
         records = self.records + later.records
         for each in later.ranges:
             self.add(each.first, each.last, 0)
@@ -52,8 +52,8 @@ class Missing:
 
 
 class RecordStream:
-    """chunk, row: where it is; None where no run of batches is open. last_offset: of the run, by the headers. take_gaps: takes each chunk with marked
-    records, before the next one."""
+    """chunk, row: the current position; None if no run of batches is open. last_offset: of the run, by the headers. take_gaps:
+    takes each chunk with marked records, before the next one."""
 
     def __init__(self, copy: CopyBatches, take_gaps: TakeGaps) -> None:
         self._copy = copy
@@ -82,7 +82,7 @@ class RecordStream:
         return self._copy.table
 
     def skip_exhausted(self) -> None:
-        """Go on to the next chunk where this one is exhausted; the run ends behind its last one."""
+        """Go on to the next chunk if this one is exhausted; after the last chunk the run ends."""
         while self.chunk is not None and self.row >= self.chunk.records.count:
             self._finish_chunk()
             self._next_chunk()

@@ -1,6 +1,6 @@
 """Apply a `Selection` to tables of batches and records, cheapest test first.
 
-1. Batches are dropped by their headers alone, without decompression, where no record of theirs can be selected.
+1. Batches are dropped by their headers alone, without decompression, if none of their records can be selected.
 2. Records are tested one by one only in batches that remain and only when some record-level bound is set.
 3. `limit` ends the work as soon as it is reached.
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class BatchFilter:
-    """Keeps what a selection selects and counts it against the limit.
+    """Applies a selection and counts selected records against the limit.
 
-    aborted, stable_offset: needed for `read_committed`: the aborted transactions that touch the file, and the last
-    stable offset (None = no open transaction).
+    aborted, stable_offset: needed for `read_committed`: the aborted transactions that touch the file, and the last stable offset
+    (None = no open transaction).
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class BatchFilter:
         return rows
 
     def _is_behind(self, table: Columns) -> bool:
-        # a whole table behind the bound, not one batch: a damaged base offset shall not end the dump
+        # a whole table beyond the bound, not one batch: a damaged base offset must not end the dump
         bound = self.selection.to_offset
         return bound is not None and table.count > 1 and min(table.column(C.BASE_OFFSET)) >= bound
 

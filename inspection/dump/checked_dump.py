@@ -17,12 +17,12 @@ from kseg.segment.partition.targets import FileTarget
 from kseg.segment.scanning.header_continuity import HeaderContinuity
 from kseg.segment.storage import places
 
-# A dump that wants a few records of a larger log does not walk over all of it.
+# A dump of a few records of a larger log does not walk the whole log.
 _MAX_PARTIAL_LOG_BYTES = 64 * 1024 * 1024
 
 
 class CheckedDump(Dump):
-    """`Dump`, with the findings about headers behind each log."""
+    """`Dump`, with the findings about headers after each log."""
 
     def __init__(self, header_check: HeaderCheck) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class CheckedDump(Dump):
     def __call__(self, target: FileTarget, options: DumpOptions) -> Iterator[Event]:
         self._open_logs.seen = None
         yield from super().__call__(target, options)
-        if self._open_logs.seen is not None:  # what was dumped is a log
+        if self._open_logs.seen is not None:  # the dumped file is a log
             yield from _header_findings(target.path, options, self._header_check, self._open_logs.seen)
 
 

@@ -47,7 +47,7 @@ class DecodedRecords:
         self._has_crashed = False
 
     def events(self, lines: RecordLines) -> Iterator[Event]:
-        """The lines, and once per file a finding where the tool would end."""
+        """The lines, and once per file a finding where Kafka's tool would fail."""
         state, records = lines.state, lines.chunk.records
         state[T.RECORD] = lines.start
         while True:
@@ -91,7 +91,7 @@ class DecodedRecords:
         return lines.block.fill(put, is_finished)
 
     def _one(self, lines: RecordLines, at: int) -> Iterator[Event]:
-        """The rest of the line of record `at`, behind its metadata."""
+        """The rest of the line of record `at`, after its metadata."""
         record = record_at(lines.chunk, at)
         text = self._decoder.text(record.offset, record.key, record.value)
         parts = self._shown(text)

@@ -1,7 +1,7 @@
 """`dump` for one file: `dump(FileTarget, DumpOptions) -> Iterator[Event]`.
 
-Dispatch is by what stands behind the last dot, as in Kafka's tool; suffixed files (`.deleted`, `.swap`,
-`.cleaned`) are dumped as what they were, and the other files of a data directory as text lines of our own.
+Dispatch is by the part after the last dot, as in Kafka's tool; files with an additional suffix (`.deleted`, `.swap`, `.cleaned`) are
+dumped as what they were, and the other files of a data directory as text lines in kseg's own format.
 """
 
 import os
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def dump(target: FileTarget, options: DumpOptions) -> Iterator[Event]:
-    """Everything in one file. Yields Text (format kafka or json) or Row (table), and findings.
+    """The content of one file. Yields Text (format kafka or json) or Row (table), and findings.
 
     An unreadable file is a Failure with its exit status, after the line `Dumping …`.
     """
@@ -42,14 +42,14 @@ def dump(target: FileTarget, options: DumpOptions) -> Iterator[Event]:
 class Dump:
     """`dump` of one file after another, so that the log of a segment need not be read again for its indexes.
 
-    One file at a time: the next call ends the one before it.
+    One file at a time: the next call ends the previous one.
     """
 
     def __init__(self) -> None:
         self._open_logs = OpenLogCache()
 
     def __reduce__(self) -> tuple[type["Dump"], tuple[()]]:
-        return Dump, ()  # what lies open stays in its process
+        return Dump, ()  # open files stay in their process
 
     def cuts(self, target: FileTarget, options: DumpOptions, piece_bytes: int) -> list[int]:
         """See `kseg.jobs.log_splitting`."""
@@ -85,7 +85,7 @@ class Dump:
 
 
 def _with_title(title: bytes, events: Iterator[Event]) -> Iterator[Event]:
-    """The events behind a title, which travels with what follows it."""
+    """The events after a title, which is emitted together with the first of them."""
     try:
         first = next(events, None)
     except KsegError:
@@ -156,7 +156,7 @@ def _in_parallel(
 
     def dump_range(start: int, end: int | None) -> Iterator[Event]:
         lines = of_parts
-        if end is None:  # a part that was given up may have left something in its lines
+        if end is None:  # a part that was given up may have left lines in the buffer
             lines = make()
             lines.catch_up(start)
         else:

@@ -4,8 +4,8 @@
     offset: 94 isvalid: true payloadsize: 23 magic: 1 compresscodec: NoCompressionCodec
     payload:⇥…                                                       with --print-data-log (or deep iteration)
 
-Offsets are byte positions. 0.7's tool shows a compressed set as one line and its payload as it lies; with deep
-iteration the messages of a set follow it, each on a line that begins with `|`, as in newer formats.
+Offsets are byte positions. 0.7's tool shows a compressed set as one line with its raw payload; with deep iteration the
+messages of a set follow it, each on a line that begins with `|`, as in newer formats.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ CODECS = {0: "NoCompressionCodec", 1: "GZIPCompressionCodec", 2: "SnappyCompress
 
 
 def dump_kafka07(path: str, base_offset: int, options: DumpOptions) -> Iterator[Event]:
-    """Entries (and with deep iteration the messages) of one file, on behind damage."""
+    """The entries of one file (and with deep iteration the messages), continuing after damage."""
     if options.format == "kafka":
         yield Text(f"Starting offset: {base_offset}\n".encode())
     with MappedFile(path, options.drop_cache) as file:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def as_java_shows(path: str) -> str:
-    """The path as java.io.File shows it: no doubled slashes, none at the end. Paths that are not on a disk stay as they are."""
+    """The path as java.io.File prints it: no double slashes, no trailing slash. Paths that are not on a disk stay as they are."""
     if is_elsewhere(path):
         return path
     while "//" in path:
@@ -23,13 +23,13 @@ def as_java_shows(path: str) -> str:
 
 
 def as_json(row: Row) -> Text:
-    from kseg.segment.json_line import json_line  # here, so that a dump of text does not wait for json
+    from kseg.segment.json_line import json_line  # imported here, so that a text dump does not load json
 
     return Text(json_line(row.values))
 
 
 def dumper(shape: str) -> type[LogText | LogRows]:
-    # imported here, so that a dump in one shape does not wait for the others
+    # imported here, so that a dump in one format does not load the others
     if shape == "kafka":
         from kseg.inspection.dump.log_text import LogText
 

@@ -1,9 +1,9 @@
 """Report index entries that Kafka's dump tool reports as mismatches, as findings (fact sheet §9.3).
 
 The tool compares every entry with the rule of Kafka 4: an entry names the LAST offset of the batch at its
-position; a time entry names the last offset of a batch and that batch's largest record timestamp. Indexes that
-older brokers wrote name other offsets of the same batch or append and are sound (fact sheet §4.1), so an entry is
-only an error here when no version can have written it; otherwise it is a note.
+position; a time entry names the last offset of a batch and that batch's largest record timestamp. Indexes written by
+older brokers name other offsets of the same batch or append and are valid (fact sheet §4.1), so an entry is only an
+error here if no version can have written it; otherwise it is a note.
 """
 
 from array import array
@@ -25,7 +25,7 @@ from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
 
 
 def check_offset_index(path: str, log: OpenLog, index: OffsetIndex) -> Iterator[Finding]:
-    """Findings of the used entries of `index` against the log beside it."""
+    """Findings about the used entries of `index`, compared with the log beside it."""
     if _all_exact(K.next_offset_entry, log.scanner, index):
         return
     log_bytes = log.file.size_bytes
@@ -54,10 +54,10 @@ def _all_exact(
     index: OffsetIndex | TimeIndex,
     agrees: Callable[[Columns, int, int], bool] = lambda table, first, stop: True,
 ) -> bool:
-    """Whether every entry is exactly what Kafka 4 writes for a valid batch of a log whose offsets rise: nearly always.
+    """Fast path: whether every entry is exactly what Kafka 4 writes for a valid batch of a log whose offsets rise.
 
-    compare: `next_offset_entry` or `next_time_entry` of the kernel, which compare with the headers of batches. agrees: asked of each
-    table, and the entries (from, to) that name batches in it.
+    compare: `next_offset_entry` or `next_time_entry` of the kernel, which compare with the headers of batches. agrees: called for
+    each table, with the entries (from, to) that name batches in it.
     """
     state, seen = (memoryview(array("q", bytes(8 * width))) for width in (K.I_WIDTH, K.SEEN_WIDTH))
     state[K.I_FORMER_SLOT] = seen[K.SEEN_LAST] = seen[K.SEEN_EPOCH] = -1
@@ -77,7 +77,7 @@ def _all_exact(
 
 
 def _tables(scanner: Scanner) -> Iterator[Columns | Damage]:
-    """The table that is already there if it covers the whole log, else tables from another walk over the log."""
+    """The cached table if it covers the whole log, else tables from another walk of the log."""
     table = scanner.table
     if not table.count or first_invalid(table.cells, table.capacity, table.count) < table.count:
         return scanner.blocks()
@@ -87,7 +87,7 @@ def _tables(scanner: Scanner) -> Iterator[Columns | Damage]:
 
 
 def _rises(table: Columns, seen: memoryview) -> bool:
-    """Whether each batch begins above the last offset of the one before."""
+    """Whether each batch begins above the last offset of the previous one."""
     row = 0
     while row < table.count:
         row = K.next_suspect(table.cells, table.capacity, row, table.count, seen)
@@ -142,7 +142,7 @@ def _old_style(path: str, slot: int, offset: int, log_offset: int) -> Finding:
 
 
 def check_time_index(path: str, log: OpenLog, index: TimeIndex) -> Iterator[Finding]:
-    """Findings of the used entries of `index` against the log beside it."""
+    """Findings about the used entries of `index`, compared with the log beside it."""
     if _all_exact_times(log.scanner, index):
         return
     base = index.base_offset
@@ -157,7 +157,7 @@ def check_time_index(path: str, log: OpenLog, index: TimeIndex) -> Iterator[Find
 
 
 def _all_exact_times(scanner: Scanner, index: TimeIndex) -> bool:
-    """Whether every entry is the last offset and the largest record timestamp of a valid batch: nearly always."""
+    """Fast path: whether every entry is the last offset and the largest record timestamp of a valid batch."""
     base, entries = index.base_offset, list(index.stored())
     if entries and entries[0][0] < 0:
         return False
@@ -213,7 +213,7 @@ def _time_entry(
 
 
 def _batches_holding(scanner: Scanner, wanted: Sequence[int]) -> dict[int, tuple[int, int]]:
-    """For each offset: last offset and largest record timestamp of the first valid batch that ends at or behind it.
+    """For each offset: last offset and largest record timestamp of the first valid batch that ends at or after it.
 
     wanted: sorted.
     """
@@ -235,7 +235,7 @@ def _batches_holding(scanner: Scanner, wanted: Sequence[int]) -> dict[int, tuple
 
 
 def _ends_of(view: memoryview, table: Columns, rows: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Last offset and largest record timestamp of each row: that of the header where the records agree with it."""
+    """Last offset and largest record timestamp of each row; the header's timestamp if the records agree with it."""
     last_offsets, timestamps = table.column(C.LAST_OFFSET), table.column(C.MAX_TIMESTAMP)
     looked_at = dict.fromkeys(rows)
     ends = {row: (last_offsets[row], max(-1, timestamps[row])) for row in looked_at}
@@ -245,13 +245,14 @@ def _ends_of(view: memoryview, table: Columns, rows: Sequence[int]) -> Iterator[
 
 
 def _largest_timestamps(view: memoryview, table: Columns, rows: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Each row with the largest timestamp of its records, decoded: for control batches and what is wrong. A batch without records
-    has that of its header, which a cleaner leaves and indexes; the real tool calls such an entry wrong."""
+    """Each row with the largest timestamp of its records, decoded: for control batches and batches that disagree with their
+    header. For an empty batch it is the timestamp in its header, which a cleaner keeps and indexes; Kafka's tool reports such
+    an entry as wrong."""
     empty = [row for row in rows if table.at(C.COUNT, row) == 0]
     yield from ((row, table.at(C.MAX_TIMESTAMP, row)) for row in empty)
     if len(empty) == len(rows):
         return
-    from kseg.segment.scanning.decode import Decoder  # here: most indexes name data that is sound
+    from kseg.segment.scanning.decode import Decoder  # imported here: most indexes agree with their log
 
     decoder = Decoder(view)
     for row in (row for row in rows if row not in empty):

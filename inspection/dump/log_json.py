@@ -50,7 +50,7 @@ class LogJson(LogRows):
                 yield from self._block.append(json_line(event.values))
                 continue
             if not isinstance(event, Text):
-                # its place is behind the lines of what comes before it in the file
+                # it follows the lines of everything before it in the file
                 yield from self._block.flush()
             yield event
         yield from self._block.flush()
@@ -84,7 +84,7 @@ class LogJson(LogRows):
             yield Row(record_row(self.path, batch, record_at(chunk, at), self.options.bytes_mode))
 
     def _messages(self, program: tuple[memoryview, bytes], table: Columns, chunk: Chunk) -> Iterator[Event]:
-        """As `_lines`, with records that are messages; the kernel stops at those that it leaves to the rows."""
+        """Like `_lines`, for records that are messages; the kernel stops at those that it leaves to the rows."""
         ops, names = program
         records, stop = chunk.records, chunk.records.count
         state, stopped = self._state, self._message_state

@@ -34,7 +34,7 @@ class LogRows:
         decoder = options.row_decoder
         self.row_decoder = None if decoder is None else decoder.for_log(path)
         self.batch_filter = batch_filter
-        self.seen: HeaderContinuity | None = None  # is told of all batches that are valid
+        self.seen: HeaderContinuity | None = None  # sees all valid batches
         self.scanner = scanner
         self.decoder = Decoder(scanner.view)
         self.end = self._limit = options.end_of(len(self.scanner.view))
@@ -45,14 +45,14 @@ class LogRows:
         catch_up(self.scanner, position)
 
     def write_into(self, room: Callable[[], memoryview]) -> None:
-        """Rows are no text; see `LogJson`."""
+        """Rows are not text; see `LogJson`."""
 
     def events(self, start: int = 0) -> Iterator[Event]:
         """All rows and findings of the file from position `start` on, in the order of the file."""
         for block in self.scanner.blocks(start, self.end):
             if isinstance(block, Damage):
                 if block.position + block.length == self._limit < len(self.scanner.view):
-                    return  # the limit that the user set cuts a batch: no damage
+                    return  # the user's byte limit cuts a batch: that is no damage
                 yield damage_finding(self.path, block)
                 yield from self._damaged_batches(block)
             else:

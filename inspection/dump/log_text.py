@@ -1,11 +1,11 @@
 """Print a `.log` (or KRaft snapshot) line for line as DumpLogSegments 4.3 does, and continue after damage.
 
 1. Heading: `Log starting offset` from the file's name, or the snapshot's end offset and epoch.
-2. Batches are walked as Kafka walks them, trusting the length fields: a batch with a wrong checksum is a line that
-   says `isvalid: false`, and with deep iteration its records follow as far as they can be read.
-3. Where Kafka's walk ends quietly before the end of the file, its line `Found N invalid bytes at the end of …`.
-4. Where that walk ends before the file does, quietly or with an exception, the scanner finds the next believable
-   batch, the bytes between are a finding, and the dump goes on. Kafka's own output is a prefix of ours.
+2. Batches are walked as Kafka walks them, trusting the length fields: a batch with a wrong checksum becomes a line with
+   `isvalid: false`, and with deep iteration its records follow as far as they can be read.
+3. Where Kafka's walk ends silently before the end of the file, its line `Found N invalid bytes at the end of …` is printed.
+4. Where that walk ends before the file does, silently or with an exception, the scanner finds the next plausible batch,
+   the bytes between become a finding, and the dump continues. Kafka's own output is a prefix of kseg's.
 
 Events: `Text` blocks of whole lines, findings in between, in the order of the file.
 """
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 # what ends Kafka's own walk with an exception
 STOPS = {TOO_SMALL: "CorruptRecordException", HEADER_CUT: "KafkaException"}
 
-# So many in a row, each leading to the next, are believed to end where they say.
+# This many in a row, each leading to the next, are trusted to end where their lengths say.
 MAX_SUSPECTS = 256
-# Going back behind lengths that were wrong is bounded, so that a hostile file is not printed again and again.
+# Going back after wrong lengths is bounded, so that a hostile file is not printed again and again.
 REWALK_ALLOWANCE_BYTES = 16 * 1024 * 1024
 REWALK_FACTOR = 4
 _NO_RECORDS = Columns(C.RECORD_WIDTH, 1)
@@ -58,7 +58,7 @@ class LogText:
         self.options = options
         self.batch_filter = batch_filter
         self.scanner = scanner
-        self.seen: HeaderContinuity | None = None  # is told of all batches that are walked over
+        self.seen: HeaderContinuity | None = None  # sees all batches of the walk
         self.size_bytes = len(self.scanner.view)
         self.end = options.end_of(self.size_bytes)
         deep = options.deep_iteration or options.print_data_log or batch_filter.needs_records
@@ -84,7 +84,7 @@ class LogText:
 
     @cached_property
     def decoder(self) -> "Decoder":
-        from kseg.segment.scanning.decode import Decoder  # here, so that lines of batches do not wait for it
+        from kseg.segment.scanning.decode import Decoder  # not needed for lines of batches
 
         return Decoder(self.scanner.view)
 
@@ -106,7 +106,7 @@ class LogText:
                 yield from self._table(table)
             if reason != FULL and position < self.end:
                 if reason in (END, PARTIAL) and self.end < self.size_bytes:
-                    break  # the limit that the user set cuts a batch: no damage
+                    break  # the user's byte limit cuts a batch: that is no damage
                 position = yield from self._after_walk_ends(position, reason)
         yield from self._settle(position)
         yield from self._block.flush()
@@ -120,7 +120,7 @@ class LogText:
         self._block.write_into(room)
 
     def _scan_rest(self, position: int) -> Iterator[Event]:
-        """The rest of a file whose lengths were wrong too often: batches with a wrong checksum are damage at once."""
+        """The rest of a file with too many wrong lengths: batches with a wrong checksum are damage at once."""
         for block in self.scanner.blocks(position, self.end):
             if not isinstance(block, Damage):
                 yield from self._check_batches(block)
@@ -151,7 +151,7 @@ class LogText:
         return self._reported_to
 
     def _check_batches(self, table: Columns) -> Iterator[Event]:
-        """Findings of the table's batches; those a valid batch has not yet followed are held back."""
+        """Findings about the table's batches; those that no valid batch has followed yet are held back."""
         row = next_remarkable(table.cells, table.capacity, 0, table.count)
         if row > 0:
             yield from self._settle(table.at(C.POSITION, 0))
@@ -236,7 +236,7 @@ class LogText:
             yield from self._control(chunk, start)
 
     def _warn_of_secrets(self, redactor: Redactor, chunk: "Chunk", start: int, stop: int) -> Iterator[Event]:
-        """Once a file a finding before lines that show a secret: the text is that of Kafka's tool, which hides none."""
+        """Once per file, a finding before lines that show a secret: the text is that of Kafka's tool, which redacts nothing."""
         from kseg.segment.scanning.decode import record_at
 
         records = (record_at(chunk, at) for at in range(start, stop))
@@ -250,7 +250,7 @@ class LogText:
             )
 
     def _control(self, chunk: "Chunk", at: int) -> Iterator[Event]:
-        """The rest of a control record's line, which `_lines` has just ended."""
+        """The rest of a control record's line, which `_lines` has just started."""
         from kseg.segment.scanning.decode import record_at
         from kseg.segment.state.control import kafka_text, parse_control_record
 

@@ -27,7 +27,7 @@ _HEADERS_PER_WALK = 1024
 
 
 def cuts(path: str, options: DumpOptions, piece_bytes: int) -> list[int]:
-    """Where pieces begin; only 0 where a selection hangs on what came before, or the file is not a plain log."""
+    """The starts of the pieces; only 0 if the selection depends on what came before, or the file is not a plain log."""
     path = as_java_shows(path)
     name = parse_given_name(os.path.basename(path))
     is_plain = name.role is Role.LOG and name.base_offset is not None
@@ -42,7 +42,7 @@ def cuts(path: str, options: DumpOptions, piece_bytes: int) -> list[int]:
 def piece(
     path: str, options: DumpOptions, open_logs: OpenLogCache, start: int, stop: int | None
 ) -> Iterator[Event]:
-    """The events from `start` on, up to `stop` or the end. Raises CannotSplit where only the whole rest can be printed."""
+    """The events from `start` on, up to `stop` or the end. Raises CannotSplit if only the whole rest can be printed."""
     path = as_java_shows(path)
     name = parse_given_name(os.path.basename(path))
     base = name.base_offset or 0

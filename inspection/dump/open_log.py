@@ -1,7 +1,7 @@
 """Keep the log of a segment open between files of a dump, because both of its indexes are compared with it.
 
-A directory is dumped log by log, each followed by its indexes. So the log that was opened last stays open: its bytes
-are read once, its batches walked once, and their CRCs checked once, as far as its table of batches reaches.
+A directory is dumped log by log, each followed by its indexes. So the last log stays open: its bytes are read once, its batches
+walked once, and their CRCs verified once, as far as its table of batches reaches.
 """
 
 import os
@@ -19,7 +19,7 @@ from kseg.segment.storage import places
 
 
 class OpenLog:
-    """An open log. scanner: over the whole file; its table keeps the batches walked last."""
+    """An open log. scanner: over the whole file; its table keeps the batches of the last walk."""
 
     __slots__ = ("file", "scanner")
 
@@ -29,12 +29,13 @@ class OpenLog:
 
 
 def scanner_of(path: str, file: MappedFile, base_offset: int) -> Scanner:
-    """A scanner of the log at `path`; where damage reaches to its end, the log behind it in its directory is asked for."""
+    """A scanner of the log at `path`; if damage extends to its end, the next log in its directory provides the following base
+    offset."""
     return Scanner.over(file, base_offset, next_base=partial(_following_base, path, base_offset))
 
 
 def _following_base(path: str, base_offset: int) -> int | None:
-    """The base offset of the next segment of its state in the directory of a log."""
+    """The base offset of the next segment, in the same state, in the directory of a log."""
     own = parse_file_name(os.path.basename(path))
     if own.base_offset is None:
         return None
@@ -61,7 +62,7 @@ def catch_up(scanner: Scanner, position: int) -> None:
 
 
 class OpenLogCache:
-    """Caches the log that was opened last. seen: collected from the headers of the log that was dumped last."""
+    """Caches the last log. seen: collected from the headers of the last dumped log."""
 
     def __init__(self) -> None:
         self._log: OpenLog | None = None
@@ -84,7 +85,7 @@ class OpenLogCache:
         """Close the cached log."""
         if self._log is not None:
             file = self._log.file
-            self._log = None  # the scanner looks into the map, which can only be closed without it
+            self._log = None  # the scanner references the map, which can only be closed without it
             file.close()
 
 

@@ -19,12 +19,10 @@ BYTES_MODES = ("auto", "utf8", "hex", "base64", "size", "redacted")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpOptions:
-    """format: one of FORMATS. decoder: knows what keys and values mean, None
-    when they are bytes. bytes_mode: one of BYTES_MODES, how keys, values
-    and header values are shown. row_decoder: decodes keys and values in rows, None shows them as they are. redactor: knows the secrets
-    that text shows and warns of; None warns of nothing. escape_control: escape
-    control characters (stdout is a terminal). jobs: how many
-    processes may share a large file whose records are shown."""
+    """format: one of FORMATS. decoder: decodes keys and values, None shows them as bytes. bytes_mode: one of BYTES_MODES, how
+    keys, values and header values are shown. row_decoder: decodes keys and values in rows, None shows them as they are.
+    redactor: recognizes the secrets in text and warns of them; None warns of nothing. escape_control: escape control
+    characters (stdout is a terminal). jobs: how many processes may share a large file whose records are shown."""
 
     format: str = "kafka"
     deep_iteration: bool = False
@@ -44,9 +42,9 @@ class DumpOptions:
     jobs: int = 1
 
     def shown(self, path: str) -> str:
-        """A path in a line of text."""
+        """A path as shown in a line of text."""
         return visible(path) if self.escape_control else path
 
     def end_of(self, size_bytes: int) -> int:
-        """How much of a log of `size_bytes` is read: the default limit, Kafka's, means all of it, above 2 GiB too."""
+        """How many bytes of a log of `size_bytes` are read. Kafka's default limit means all of it, above 2 GiB too."""
         return size_bytes if self.max_bytes == INT32_MAX else min(size_bytes, self.max_bytes)

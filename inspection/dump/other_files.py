@@ -1,4 +1,4 @@
-"""Dump the text and metadata files of a log dir, in a line format of our own: Kafka's tool does not print them."""
+"""Dump the text and metadata files of a log dir, in kseg's own line format: Kafka's tool does not print them."""
 
 from collections.abc import Callable, Iterator
 
@@ -16,7 +16,7 @@ from kseg.segment.sidecar.metadata_files import (
 
 
 def other_file(path: str, name: FileName, data: bytes) -> Iterator[Item]:
-    """The entries of any file that is not a segment, index or snapshot; what cannot be read is a finding."""
+    """The entries of any file that is not a segment, index or snapshot; if it cannot be read, a finding."""
     try:
         if name.role in OFFSET_CHECKPOINT_ROLES:
             yield from _offsets(path, data)

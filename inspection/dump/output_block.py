@@ -6,13 +6,13 @@ from kseg.jobs.events import Text
 
 Buffer = bytearray | memoryview
 
-BLOCK_BYTES = 256 * 1024  # small enough to stay in the processor's cache until it is written
+BLOCK_BYTES = 256 * 1024  # small enough to stay in the CPU cache until it is written
 
 
 class Block:
-    """A scratch buffer of whole lines; grows when a single line does not fit.
+    """A buffer of whole lines; grows when a single line does not fit.
 
-    expected_bytes: about how much will come, when that is little.
+    expected_bytes: the approximate size of the output, if it is small.
     """
 
     def __init__(self, expected_bytes: int = BLOCK_BYTES) -> None:
@@ -21,11 +21,11 @@ class Block:
         self._room: Callable[[], memoryview] | None = None
 
     def write_into(self, room: Callable[[], memoryview]) -> None:
-        """Write into the memory that `room` returns for each block from now on, and emit views of it."""
+        """From now on, write each block into the memory that `room` returns, and emit views of it."""
         self._room = room
 
     def fill(self, put: Callable[[Buffer, int], int], is_finished: Callable[[], bool]) -> Iterator[Text]:
-        """Call `put(buffer, start)`, which returns the new end, until it has written all; blocks that got full."""
+        """Call `put(buffer, start)`, which returns the new end, until it has written everything; yields full blocks."""
         self._find_room()
         while True:
             end = put(self._out, self._filled)

@@ -41,7 +41,7 @@ def _items(path: str, name: FileName) -> Iterator[Item]:
     data = read_small(path)
     if name.role is Role.PRODUCER_SNAPSHOT:
         return producer_snapshot(path, data)
-    # imported here: most dumps meet none
+    # imported here: most dumps have no such file
     if name.role is Role.TXN_INDEX:
         from kseg.segment.sidecar.txn_index import TxnIndex
 

@@ -9,7 +9,7 @@ creates a missing `.index`), this prints what is there and adds a finding. Its l
     producerId: 1 producerEpoch: 0 … timestamp: 1700000000000      .snapshot
 
 Kafka takes every slot for an entry and stops, after the first one, at an entry whose offset is the base offset:
-that is how it meets the zero tail of an active index.
+this is how it recognizes the zeros after the last entry of an active index.
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def starts_preallocated(index: OffsetIndex) -> bool:
 
 
 def no_batch_to_compare(path: str) -> Finding:
-    """The finding for an index that starts preallocated beside an empty log."""
+    """The finding for a preallocated index beside an empty log."""
     return _kafka_exception(path, "NoSuchElementException", "the index is preallocated and its log is empty")
 
 
@@ -83,7 +83,7 @@ def time_index_rows(path: str, index: TimeIndex) -> Iterator[dict[str, object]]:
 
 
 def txn_index(path: str, index: "TxnIndex") -> Iterator[Item]:
-    """Entries of a `.txnindex`; a version above 0 is a finding and its entry is shown all the same."""
+    """Entries of a `.txnindex`. A version above 0 is a finding; its entry is shown nevertheless."""
     for slot, entry in enumerate(index):
         if entry.version_as_kafka > 0:
             yield _kafka_exception(
@@ -120,7 +120,7 @@ def _txn_values(entry: "AbortedTxn") -> dict[str, object]:
 
 
 def producer_snapshot(path: str, data: bytes) -> Iterator[Item]:
-    """Producers of a `.snapshot` in the file's order; a corrupt one is a finding with Kafka's own words."""
+    """Producers of a `.snapshot` in the file's order; a corrupt one is a finding with Kafka's message."""
     try:
         entries = decode_snapshot(data)
     except SnapshotCorrupt as error:

@@ -27,11 +27,12 @@ from kseg.segment.partition.targets import FileTarget, PartitionTarget, director
 from kseg.segment.storage import places
 
 RECORDS_PER_BATCH = 32 * 1024
-_LONGEST_NAME = 120  # of a partition, in a file's name of at most 255 bytes
+_LONGEST_NAME = 120  # of a partition's part of a file name, which may have at most 255 bytes
 
 
 def export(target: PartitionTarget | FileTarget, options: ExportOptions) -> Iterator[Event]:
-    """Findings, and one `result` row; the records themselves where they go to stdout. Raises UnreadableInput, and Refused when files cannot be written."""
+    """Findings, and one `result` row; with stdout as output also the records themselves. Raises UnreadableInput, and Refused when
+    files cannot be written."""
     writers: Writers | StreamWriter
     topic, _ = identity(directory_of(target))
     if options.output == STDOUT:
@@ -79,7 +80,7 @@ class _PartitionExport:
                 return
 
     def _piece(self, piece: LogPiece) -> Iterator[Event]:
-        damaged_to = 0  # several things can be wrong with the same bytes
+        damaged_to = 0  # the same bytes can have several findings
         for item in self._written(piece):
             if isinstance(item, Finding):
                 if item.severity == ERROR and item.position is not None:

@@ -1,7 +1,7 @@
 """Write record batches as JSON lines with the same content as Spark's JSON writer.
 
-An object a line; a member that is null is left out; bytes are base64 unless another way is asked for. Whole columns are
-made text at a time:
+One object per line; null members are left out; bytes are base64 unless another mode is requested. Whole columns are
+converted to text at a time:
 
     value      null or its JSON text
     member     "name":value, null where the value is null
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from kseg.inspection.export.text_columns import as_text
 from kseg.inspection.export.timestamps import times
 
-JSON_LINE = pa.large_string()  # of a column that is JSON text already; no other column has this type
+JSON_LINE = pa.large_string()  # marks columns that are JSON text already; no other column has this type
 
 
 def json_lines(batch: pa.RecordBatch, bytes_mode: str) -> memoryview:
@@ -24,7 +24,7 @@ def json_lines(batch: pa.RecordBatch, bytes_mode: str) -> memoryview:
     if not batch.num_rows:
         return memoryview(b"")
     lines = _object(batch.columns, batch.schema.names, bytes_mode, end="}\n")
-    # Arrow keeps strings one behind the other: with their line feeds, that is the text
+    # Arrow stores strings back to back: with their line feeds, that is the text
     _, ends, text = lines.buffers()
     return memoryview(text)[: memoryview(ends).cast("i")[len(lines)]]
 
@@ -69,7 +69,7 @@ def _around(before: str, values: pa.Array, after: str) -> pa.Array:
 
 
 def _quoted(values: pa.Array, is_plain: bool = False) -> pa.Array:
-    """Strings as JSON strings. is_plain: none of them holds what must be escaped."""
+    """Strings as JSON strings. is_plain: none of them contains a character that must be escaped."""
     if is_plain:
         return _around('"', values, '"')
     encoded = values.dictionary_encode()

@@ -50,7 +50,7 @@ TABLE_FORMS: Final = (Form.DELTA, Form.ICEBERG)
 BYTES_MODES: Final = ("auto", "utf8", "hex", "base64")
 _DEFAULT_BYTES: Final = {Form.JSON: "base64", Form.CSV: "auto"}
 
-# by which directories can be made: columns, and what is made of the timestamp (UTC)
+# directories can be named after these: columns, and parts of the timestamp (UTC)
 OF_COLUMNS: Final = ("topic", "partition", "timestampType")
 DERIVED: Final = ("date", "hour")
 PARTITION_COLUMNS: Final = (*OF_COLUMNS, *DERIVED)
@@ -58,15 +58,15 @@ PARTITION_COLUMNS: Final = (*OF_COLUMNS, *DERIVED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """form, output, mode: what, where to, and what when something lies there. partition_by: of PARTITION_COLUMNS, a
-    level of directories each; they do not stand in the files. first_path: of the target whose bytes come first, where all go to one
-    stream. bytes_mode: how keys, values and header values become
-    text, "" where they stay bytes. compression: one of the form's. with_*: which columns; with_control: also control
-    records. fail_on_damage: the first damage ends it, and nothing is handed over. payloads: decodes keys and values, None leaves them as they are.
-    jobs: how many processes may share one large log.
-    redactor: keeps secrets out of values, None exports them.
+    """One run of `export`.
 
-    folder, run_id: where this run makes its files, and what sets their names apart from those of others.
+    form, output, mode: what to write, where to, and what to do if it exists. partition_by: of PARTITION_COLUMNS, one level of
+    directories each; the files do not contain these columns. first_path: of the first target, if all targets go to one stream.
+    bytes_mode: how keys, values and header values are converted to text, "" if they stay bytes. compression: one of the form's.
+    with_*: which columns; with_control: also control records. fail_on_damage: the first damage ends the export, and nothing is
+    published. payloads: decodes keys and values, None leaves them as they are. jobs: how many processes may share one large log.
+    redactor: redacts secrets in values, None exports them. folder, run_id: where this run creates its files, and what makes their
+    names unique.
     """
 
     form: Form

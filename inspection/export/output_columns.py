@@ -1,12 +1,12 @@
 """Output columns of an export: the requested ones, in types that the format supports.
 
-parquet and arrow hold all values as they are, as does JSON, whose writer converts them to text. CSV holds neither bytes nor nested
-values: keys and values become text, headers JSON text, and the members of `_meta` columns of their own, `_meta_file` and
-so on. With the bytes mode `auto` a text form says in `key_encoding` and `value_encoding` how each is written.
-Columns by which directories are made stand in the directories' names only.
+parquet and arrow store all values as they are, as does JSON, whose writer converts them to text. CSV supports neither bytes nor
+nested values: keys and values become text, headers JSON text, and the members of `_meta` columns of their own, `_meta_file` and
+so on. With the bytes mode `auto`, text forms have the columns `key_encoding` and `value_encoding`. Columns that directories are
+named after appear in the directory names only.
 
-Keys and values that are decoded (`segment.payload_table`) have a column of their type, and beside it `value_raw` and `value_error`, with the
-bytes of what did not decode and the reason, and `value_schema_id` where they name a schema. In a text form a decoded value is
+Decoded keys and values (`segment.payload_table`) have a column of their type, next to it `value_raw` and `value_error` with the
+bytes that could not be decoded and the reason, and `value_schema_id` if they name a schema. In a text form a decoded value is
 JSON: part of the line in JSON lines, text in CSV.
 """
 
@@ -40,7 +40,7 @@ class OutputColumns:
         self.schema = self._schema()
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch with the columns of `schema`."""
+        """Convert a batch to the columns of `schema`."""
         columns: list[pa.Array] = []
         for name in self._names:
             values = batch.column(name)

@@ -1,14 +1,14 @@
 """Write a directory of new files aside and rename it into place, so that no partial file ever has its final name.
 
-    a new directory       is made beside its place, under a hidden name, and renamed into it: all of it or nothing
-    one that replaces     the same; the old one steps aside first and is removed last. Killed between the two renames,
-                          both lie there whole, and the next run puts the old one back
-    more for an old one   the new files are made in a hidden directory inside of it and renamed out of there, one by
-                          one; renaming that directory says that all have arrived. Killed before, some of them have,
-                          each of them whole, and the next run takes these back
+    a new directory          is created next to its place, under a hidden name, and renamed into it: all of it or nothing
+    replacing one            the same; the old one is renamed first and removed last. After a kill between the two renames
+                             both are there complete, and the next run puts the old one back
+    adding to one            the new files are created in a hidden directory inside of it and moved out of there, one by
+                             one; renaming that directory records that all have arrived. After a kill before that, some have,
+                             each of them complete, and the next run takes these back
 
-Names that begin with `.` or `_` are hidden: readers of such directories (Spark, Arrow, Hive) pass over them. `_SUCCESS`,
-empty, is written last, as Spark does it. What a killed run left the next one removes.
+Names that begin with `.` or `_` are hidden: readers of such directories (Spark, Arrow, Hive) skip them. `_SUCCESS`, empty, is
+written last, as Spark does it. The next run removes what a killed run left.
 """
 
 import errno
@@ -43,8 +43,8 @@ class Mode(StrEnum):
 
 @dataclass(slots=True)
 class OutputFolder:
-    """path: where files are made, by their relative names. mode: as asked. adds: whether they join those that lie at the
-    target. is_published: whether they have arrived."""
+    """path: where files are created, by their relative names. mode: as requested. adds: whether they join existing files at the
+    target. is_published: whether they have been moved there."""
 
     target: str
     path: str
@@ -54,9 +54,9 @@ class OutputFolder:
     is_published: bool = False
 
     def publish(self, names: Sequence[str], is_complete: bool) -> None:
-        """Give the files `names` (relative, each of them synced) their place; others that were made are removed.
+        """Move the files `names` (relative, each of them synced) into place; others that were created are removed.
 
-        is_complete: write the marker. Raises Refused when the file system does not take them.
+        is_complete: write the marker. Raises Refused when the file system refuses.
         """
         disk = self.disk
         try:
@@ -122,7 +122,7 @@ class OutputFolder:
             if is_complete and disk.status(marker) is None:
                 disk.close(disk.create(marker))
             elif not is_complete:
-                remove_quietly(disk, marker)  # what it said of an earlier export is not so of the whole
+                remove_quietly(disk, marker)  # it does not hold for the files together
             disk.rename(self.path, f"{self.path}{_DONE}")
             disk.sync_directory(self.target)
         except OSError:
@@ -146,10 +146,9 @@ def visible_files(target: str, disk: Disk = DISK) -> Iterator[str]:
 
 @contextmanager
 def new_folder(target: str, mode: Mode, run_id: str, disk: Disk = DISK) -> Iterator[OutputFolder]:
-    """A place to make files that are to lie in `target` later; what was not handed over by the end is removed.
+    """A place to create files that are to be published in `target` later; those not published by the end are removed.
 
-    Raises Refused when `target` is taken and `mode` does not say what to do then, or what lies there was made by
-    nothing of the kind.
+    Raises Refused when `target` exists and `mode` does not say what to do then, or when its content was not written by an export.
     """
     target = os.path.realpath(target)
     try:
@@ -175,7 +174,7 @@ def new_folder(target: str, mode: Mode, run_id: str, disk: Disk = DISK) -> Itera
                 _remove_tree(disk, path)
 
 
-# --- what lies there already
+# --- the existing output
 
 
 def check(target: str, mode: Mode, disk: Disk = DISK) -> None:
@@ -239,8 +238,8 @@ def _clear_leftovers(target: str, disk: Disk) -> None:
 
 
 def _take_back(target: str, run_id: str, disk: Disk) -> None:
-    """Remove what a run that was killed had moved out already; of one that was done (`_DONE` behind its id) nothing. Else the run
-    that is given again would add the same rows twice."""
+    """Remove what a killed run had already moved out, unless that run had completed (`_DONE` after its id). Otherwise the
+    repeated run would add the same rows twice."""
     if _RUN_ID.fullmatch(run_id):
         for name in list(visible_files(target, disk)):
             base = os.path.basename(name)
@@ -249,7 +248,7 @@ def _take_back(target: str, run_id: str, disk: Disk) -> None:
 
 
 def _is_running(parent: str, name: str) -> bool:
-    """Whether the run is alive whose directory, or the one that stepped aside for it, has this name."""
+    """Whether the run is alive to which this directory name belongs (its new directory or the one that it replaces)."""
     return is_claimed(os.path.join(parent, name.removesuffix(_OLD)))
 
 

@@ -1,7 +1,7 @@
 """Split rows into directories by column values, named as Hive and Spark name them: `topic=orders/date=2024-05-01/hour=7`.
 
-`date` and `hour` are made of the timestamp, in UTC. What could not stand in a name is escaped as Spark does it; so is what a
-terminal would obey or not show (C1 controls, Unicode's direction marks), byte by byte: names of topics come from the disk.
+`date` and `hour` are derived from the timestamp, in UTC. Characters that a name cannot contain are escaped as Spark does it; so are
+characters that a terminal would interpret or hide (C1 controls, Unicode's direction marks), byte by byte: topic names come from the disk.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Column types of decoded payloads as types of Arrow, and what decoding needs of a batch."""
+"""Column types of decoded payloads as Arrow types, and the inputs of decoding from a batch."""
 
 from typing import Any, Final
 
@@ -33,7 +33,7 @@ _DECIMAL128_DIGITS = 38
 
 
 def arrow_type(kind: ColumnType) -> pa.DataType:
-    """The type of Arrow that holds a column type."""
+    """The Arrow type of a column type."""
     match kind:
         case Scalar(name):
             return _SCALARS[name]
@@ -51,7 +51,7 @@ def arrow_type(kind: ColumnType) -> pa.DataType:
 def decoded_arrays(
     payloads: PayloadTable, topic: str, name: str, batch: pa.RecordBatch, kind: pa.DataType
 ) -> dict[str, pa.Array]:
-    """The columns that stand for `name` (key or value) of a batch when it is decoded, in their order. kind: of the decoded values."""
+    """The columns that replace `name` (key or value) of a batch when it is decoded, in their order. kind: of the decoded values."""
     is_key = name == "key"
     decoded = payloads.decoded(topic, is_key, batch.column(name).to_pylist(), headers_of(batch))
     arrays = {
@@ -65,7 +65,7 @@ def decoded_arrays(
 
 
 def headers_of(batch: pa.RecordBatch) -> list[Headers] | None:
-    """The headers of each record, None where no record has any."""
+    """The headers of each record, None if no record has any."""
     column = batch.column("headers")
     if not len(column.flatten()):
         return None

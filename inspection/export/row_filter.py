@@ -1,6 +1,6 @@
 """Filter the records to export: apply a `Selection` to the batches that `inspection.arrow` reads.
 
-What prunes (offsets, times, transactions) goes into the pieces that are read; keys, producers, epochs and the limit
+Bounds that prune (offsets, times, transactions) go into the pieces that are read; keys, producers, epochs and the limit
 are tested here, batch by batch. Columns that only a test needs are read as well, and dropped later.
 """
 

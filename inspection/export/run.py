@@ -1,9 +1,9 @@
 """Lifecycle of an `export` over many partitions: create the output folder, collect the files, move them into place.
 
-The rows of the partitions say which files are whole; those, and no others, get their place when the last partition is
-done. So an export that was killed, interrupted, or ended by --fail-on-damage leaves what was there before. Partitions
-that cannot be read do not keep the others from their place; then, as where damage was found, the marker `_SUCCESS` is not
-written. Where a file cannot be written (a full disk), nothing gets its place.
+The rows of the partitions name the files that are complete; those, and no others, are published when the last partition is done.
+So an export that was killed, interrupted, or ended by --fail-on-damage leaves the output as it was. Partitions that cannot
+be read do not prevent the others from being published; then, as with damage, the marker `_SUCCESS` is not written. If a file
+cannot be written (a full disk), nothing is published.
 """
 
 import os
@@ -25,7 +25,7 @@ SUMMED = ("files", "records", "bytes", "damaged_bytes")
 
 
 class DamageFound(KsegError):
-    """Damage was found, and was to end the run."""
+    """Damage was found and must end the run (--fail-on-damage)."""
 
     exit_status = 1
 
@@ -39,22 +39,22 @@ class ExportRun:
 
     @property
     def options(self) -> ExportOptions:
-        """What is asked, with what is known by now."""
+        """The requested options, with everything known by now."""
         return self._options
 
     def use_jobs(self, jobs: int) -> ExportOptions:
-        """Let several processes share one log: the options with that in them."""
+        """Let several processes share one log; returns the new options."""
         self._options = replace(self._options, jobs=jobs)
         return self._options
 
     def decode(self, payloads: PayloadTable) -> ExportOptions:
-        """Decode keys and values from now on: the options with that in them."""
+        """Decode keys and values from now on; returns the new options."""
         self._options = replace(self._options, payloads=payloads)
         return self._options
 
     @contextmanager
     def held(self, targets: Sequence[Target]) -> Iterator[ExportOptions]:
-        """The folder, while the targets are worked on, and the options to work with. Raises Refused."""
+        """Hold the output folder while the targets are processed; yields the options to work with. Raises Refused."""
         options = self._options
         if options.output == STDOUT:
             self._options = replace(options, first_path=targets[0].path if targets else "")
@@ -68,7 +68,7 @@ class ExportRun:
             yield self._options
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
-        """The events of the partitions; behind the last, the files have their place."""
+        """Pass on the events of the partitions; after the last one the files are published."""
         names: list[str] = []
         sums = dict.fromkeys(SUMMED, 0)
         failures = damage = 0
@@ -97,7 +97,7 @@ class ExportRun:
             return
         folder = self._folder
         assert folder is not None
-        if cannot_write:  # the same command can be given again, and finds nothing in its way
+        if cannot_write:  # so that the same command can be repeated
             raise Refused(f"nothing was exported to {self._options.output}: some files could not be written")
         if not names and not failures:
             names = self._empty()
@@ -106,7 +106,7 @@ class ExportRun:
         yield Row({"type": "summary", **sums})
 
     def _empty(self) -> list[str]:
-        """A file without rows, where readers find the columns; of JSON lines there is nothing to be found."""
+        """A file without rows, from which readers learn the columns; none for JSON lines, which have no header."""
         options = self._options
         if options.form is Form.JSON or options.partition_by:
             return []
@@ -119,7 +119,7 @@ class ExportRun:
 
 
 def refuse_own_input(output: str, targets: Sequence[Target]) -> None:
-    """Raises Refused when the output would lie in a directory of the input's, or around it."""
+    """Raises Refused when the output would be inside an input directory, or contain one."""
     goal = os.path.realpath(output)
     for target in targets:
         path = os.path.realpath(target.path)

@@ -1,8 +1,8 @@
 """Writers of one export file: record batches in, bytes out to the file layer.
 
-Rows for a Parquet file wait until there are enough of them for a row group, or until memory is wanted for others
-(`flush`): readers skip and fetch by row groups, so they should be neither small nor more than memory bears. With more than one job a thread
-encodes a row group while the rows of the next are read.
+Rows for a Parquet file are buffered until there are enough of them for a row group, or until others need the memory
+(`flush`): readers skip and fetch by row groups, so these should be neither small nor too large for memory. With more than one
+job a thread encodes a row group while the rows of the next are read.
 """
 
 from abc import ABC, abstractmethod
@@ -21,13 +21,13 @@ _STREAMS = {"gzip": "gzip", "bzip2": "bz2"}
 
 
 def suffix_of(form: Form, compression: str) -> str:
-    """How names of files end, as Spark names them."""
+    """The suffix of file names, as Spark uses it."""
     mark = _SUFFIXES.get(compression, f".{compression}")
     return f".{form}{mark}" if form in (Form.JSON, Form.CSV) else f"{mark}.{form}"
 
 
 class ByteSink(Protocol):
-    """What takes bytes and counts them: a `NewFile`, or what stands in for one."""
+    """Takes bytes and counts them: a `NewFile`, or a substitute."""
 
     @property
     def size_bytes(self) -> int: ...
@@ -36,8 +36,8 @@ class ByteSink(Protocol):
 
 
 class Stream:
-    """A `ByteSink` with the file interface that pyarrow expects. is_abandoned: its content is discarded; writers that pyarrow closes
-    by itself, when it lets go of them, write into nothing."""
+    """A `ByteSink` with the file interface that pyarrow expects. is_abandoned: its content is discarded; writers that pyarrow
+    closes on its own when it releases them write into nothing."""
 
     closed = False
 
@@ -70,7 +70,7 @@ class Stream:
 
 
 class Sink(ABC):
-    """waiting_bytes: what rows take up that are not written yet."""
+    """waiting_bytes: size of the rows that are not written yet."""
 
     waiting_bytes = 0
 
@@ -79,19 +79,19 @@ class Sink(ABC):
         """Append rows."""
 
     def append_text(self, text: bytes) -> None:
-        """Append rows as text already, in the forms that are text."""
+        """Append rows that are text already, in the text forms."""
         raise NotImplementedError
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write buffered rows."""
         return
 
     @abstractmethod
     def close(self) -> None:
-        """Write what waits and what a file of its form ends with."""
+        """Write buffered rows and the end of the file, as its form requires."""
 
     def abandon(self) -> None:
-        """Write nothing more. When this returns nobody is writing."""
+        """Write nothing more. When this returns, no thread is writing."""
         return
 
 
@@ -136,7 +136,7 @@ class _Parquet(Sink):
             self._encoder.shutdown()
 
     def _wait(self) -> None:
-        """Until the row group before is written. Raises what went wrong with it."""
+        """Wait until the previous row group is written. Raises what went wrong with it."""
         if self._encoding is not None:
             encoding, self._encoding = self._encoding, None
             encoding.result()
@@ -158,7 +158,7 @@ class _Arrow(Sink):
 
 
 class _Text(Sink):
-    """Where bytes go, compressed or not."""
+    """The destination of the bytes, compressed or not."""
 
     def __init__(self, stream: Stream, compression: str) -> None:
         self._out: Any = pa.PythonFile(stream, mode="w")
@@ -182,7 +182,7 @@ class _Json(_Text):
 
 
 class _Csv(_Text):
-    """With a line of names; quotes are doubled; null is nothing, an empty text a pair of quotes."""
+    """With a header line; quotes are doubled; null is empty, an empty text a pair of quotes."""
 
     def __init__(self, stream: Stream, schema: pa.Schema, compression: str, has_header: bool) -> None:
         from pyarrow.csv import CSVWriter, WriteOptions
@@ -199,7 +199,7 @@ class _Csv(_Text):
 
 
 def open_sink(stream: Stream, schema: pa.Schema, options: ExportOptions, *, has_header: bool = True) -> Sink:
-    """A sink of the form that `options` name. has_header: CSV begins with the names of the columns."""
+    """A sink of the form that `options` name. has_header: CSV begins with the column names."""
     match options.form:
         case Form.PARQUET:
             return _Parquet(stream, schema, options.compression, options.jobs)

@@ -1,9 +1,10 @@
 """Convert byte columns to text, for the formats that hold text only.
 
-    base64   as Spark's JSON writer does it
+    base64   as in Spark's JSON writer
     hex      lower case, two digits a byte
-    utf8     decoded as Java decodes: U+FFFD in place of what is no UTF-8
-    auto     UTF-8 text where valid, else base64; a column beside it says which (as in `dump`)
+    utf8     decoded as Java decodes: U+FFFD in place of invalid UTF-8
+    auto     UTF-8 text if valid, else base64; an additional column names which (as in `dump`)
+
 Null stays null, empty stays empty.
 """
 
@@ -20,7 +21,7 @@ def as_text(values: pa.Array, mode: str) -> pa.Array:
     """Values of a column of bytes as strings. mode: one of the module's."""
     if mode in ("auto", UTF8):
         try:
-            return values.cast(pa.string())  # checks that it is UTF-8
+            return values.cast(pa.string())  # fails on invalid UTF-8
         except pa.ArrowInvalid:
             pass
     if mode == BASE64:
@@ -33,7 +34,7 @@ def as_text(values: pa.Array, mode: str) -> pa.Array:
 
 
 def encodings(values: pa.Array) -> pa.Array:
-    """Which of the two `auto` chose, null for null."""
+    """Which encoding `auto` chose for each value, null for null."""
     try:
         values.cast(pa.string())
     except pa.ArrowInvalid:

@@ -1,6 +1,7 @@
-"""The text of one large log by several processes (`jobs.log_parts`): JSON lines and CSV rows do not depend on what comes before them.
+"""Produce the text of one large log in several processes (`jobs.log_parts`): JSON lines and CSV rows do not depend on earlier
+ones.
 
-What is taken over from a helper is a stream of frames, one for each Arrow batch: how many rows, how many bytes, and the text.
+A helper returns a stream of frames, one for each Arrow batch: the number of rows, the number of bytes, and the text.
 """
 
 import struct
@@ -19,20 +20,20 @@ from kseg.jobs.log_parts import in_parts
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 
-# the wanted rows of a piece, as they were read, and findings
+# the requested rows of a piece, as they were read, and findings
 Read = Callable[[LogPiece], Iterator[pa.RecordBatch | Finding]]
 _FRAME = struct.Struct("<qq")
 
 
 def can_be_shared(options: ExportOptions, piece: LogPiece) -> bool:
-    """Whether the rows of a piece may be made in any order, and by any process."""
+    """Whether the rows of a piece may be produced in any order, and by any process."""
     is_whole = piece.start == 0 and piece.stop is None and not piece.is_kafka07
     is_plain = options.selection.limit is None and not options.partition_by
     return options.jobs > 1 and options.form in TEXT_FORMS and is_whole and is_plain
 
 
 class SharedText:
-    """Makes the text of one piece. topic: whose records they are. read: what reads a part of the piece."""
+    """Produces the text of one piece. topic: of the records. read: reads a part of the piece."""
 
     def __init__(self, options: ExportOptions, topic: str, piece: LogPiece, read: Read) -> None:
         self._options = options
@@ -41,7 +42,7 @@ class SharedText:
         self._read = read
 
     def blocks(self) -> Iterator[tuple[bytes, int] | Finding]:
-        """Text and how many rows it holds, and findings, in the order of the log."""
+        """(text, number of rows in it), and findings, in the order of the log."""
         waiting = bytearray()
         with MappedFile(self._piece.path) as file:
             for event in in_parts(file.view, self._part, self._options.jobs, include_uncompressed=True):
@@ -79,7 +80,7 @@ class _Bytes(BytesIO):
 
 
 def _taken(waiting: bytearray) -> Iterator[tuple[bytes, int]]:
-    """Take whole frames off the front."""
+    """Take complete frames off the front."""
     at = 0
     while len(waiting) - at >= _FRAME.size:
         rows, size_bytes = _FRAME.unpack_from(waiting, at)

@@ -1,7 +1,7 @@
 """Format timestamps as Spark's writers do: ISO 8601 in UTC, with a sign on years that do not have four digits.
 
-Arrow's own formatting knows the years −32768 … 32767 only, and a producer that took microseconds for milliseconds is
-beyond them. The calendar repeats every 400 years, so a year outside Arrow's range is formatted from the same day near 1970.
+Arrow's own formatting supports the years −32768 … 32767 only, and a producer that took microseconds for milliseconds exceeds
+them. The calendar repeats every 400 years, so a year outside Arrow's range is formatted from the same day near 1970.
 """
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ _YEAR_0_MS, _YEAR_10000_MS = -62_167_219_200_000, 253_402_300_800_000
 
 
 def times(values: pa.Array) -> pa.Array:
-    """With milliseconds, which is all that Kafka has; null stays null."""
+    """With milliseconds, which is Kafka's resolution; null stays null."""
     millis = values.cast(_UTC_MS, safe=False)
     if not _has_four_digit_years(millis):
         return _shown(millis, "-%m-%dT%H:%M:%SZ")
@@ -24,7 +24,7 @@ def times(values: pa.Array) -> pa.Array:
 
 
 def dates(values: pa.Array) -> pa.Array:
-    """The days; null stays null."""
+    """The date; null stays null."""
     return _shown(values.cast(_UTC_MS, safe=False), "-%m-%d")
 
 

@@ -1,6 +1,6 @@
 """`export --output -`: write the records of a partition to stdout as one stream.
 
-Text forms only (JSON lines, CSV), uncompressed. The names of the CSV columns stand once, before the first partition.
+Text forms only (JSON lines, CSV), uncompressed. The CSV header line appears once, before the first partition.
 """
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ STDOUT = "-"
 
 
 def check_stream(options: ExportOptions) -> None:
-    """Raises UsageError for what a stream cannot be."""
+    """Raises UsageError for options that a stream does not support."""
     if options.form not in (Form.JSON, Form.CSV):
         raise UsageError(f"--output - writes json or csv; {options.form} needs a directory")
     if options.partition_by:
@@ -24,7 +24,7 @@ def check_stream(options: ExportOptions) -> None:
 
 
 class _Pending:
-    """Bytes that wait to be taken."""
+    """Bytes that have not been taken yet."""
 
     def __init__(self) -> None:
         self.size_bytes = 0
@@ -42,7 +42,8 @@ class _Pending:
 
 
 class StreamWriter:
-    """The records of one partition as bytes, with the face of `writers.Writers`. topic: whose records they are. is_first: with the names of the columns."""
+    """The records of one partition as bytes, with the interface of `writers.Writers`. topic: of the records. is_first: begin with
+    the header line."""
 
     def __init__(self, options: ExportOptions, topic: str, is_first: bool) -> None:
         self._output_columns = OutputColumns(options, topic)
@@ -69,5 +70,5 @@ class StreamWriter:
         pass
 
     def taken(self) -> bytes:
-        """What was written since the last time."""
+        """The bytes written since the last call."""
         return self._pending.taken()

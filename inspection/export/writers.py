@@ -1,7 +1,7 @@
 """Write the records of one partition to files: one file, or with --partition-by one per directory.
 
-At most MAX_OPEN_FILES of them are open, and at most WAITING_BYTES of rows wait in memory. When one more is wanted, the one
-that was written to longest ago is finished; if rows for its directory come again, a next file is begun there.
+At most MAX_OPEN_FILES of them are open, and at most WAITING_BYTES of rows are buffered. When another one is needed, the least
+recently written file is finished; if more rows for its directory come, the next file is started there.
 """
 
 import os
@@ -28,13 +28,13 @@ class _OpenFile:
 
 
 class Writers:
-    """stem: prefix of the file names, unique in this folder. topic: whose records they are. names, size_bytes: of finished files."""
+    """stem: prefix of the file names, unique in this folder. topic: of the records. names, size_bytes: of finished files."""
 
     def __init__(self, options: ExportOptions, stem: str, topic: str) -> None:
         self._options = options
         self._stem = stem
         self._output_columns = OutputColumns(options, topic)
-        self._open_files: dict[str, _OpenFile] = {}  # by directory, the one written to longest ago first
+        self._open_files: dict[str, _OpenFile] = {}  # by directory, the least recently written first
         self._begun: dict[str, int] = {}
         self.names: list[str] = []
         self.size_bytes = 0
@@ -46,7 +46,7 @@ class Writers:
             self._flush_largest()
 
     def append_text(self, text: bytes) -> None:
-        """Rows as text already, where all go to one file."""
+        """Append rows that are text already, if all go to one file."""
         self._place("").sink.append_text(text)
 
     def taken(self) -> bytes:
@@ -54,11 +54,11 @@ class Writers:
         return b""
 
     def begin_empty(self) -> None:
-        """One file without rows, so that the columns are known to readers."""
+        """Create one file without rows, from which readers learn the columns."""
         self._open_files[""] = self._begin("")
 
     def close(self) -> None:
-        """Finish all files: afterwards they are whole, and on the disk."""
+        """Finish all files: afterwards they are complete and synced."""
         for directory in list(self._open_files):
             self._finish(directory)
 
@@ -71,7 +71,7 @@ class Writers:
         self._open_files.clear()
 
     def _place(self, directory: str) -> _OpenFile:
-        """The open file of a directory, the one written to last from now on."""
+        """The open file of a directory, which becomes the most recently written one."""
         place = self._open_files.pop(directory, None)
         if place is None:
             if len(self._open_files) == MAX_OPEN_FILES:

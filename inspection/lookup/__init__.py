@@ -1,4 +1,4 @@
-"""Find one message or one offset in a log: a broker's answers without a broker."""
+"""`lookup`: find one message or one offset in a log, as a broker would answer."""
 
 from kseg.inspection.lookup.lookup import lookup
 

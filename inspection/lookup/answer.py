@@ -11,10 +11,10 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """offset, timestamp_ms, leader_epoch: as in the broker's answer, None where that has none.
+    """offset, timestamp_ms, leader_epoch: as in the broker's answer, None if that has none.
 
-    segment, batch: where it lies. record: a record with its own segment and batch, which can lie behind the batch of
-    the answer. reason: why nothing was found. is_aborted: of the record, when the question was read_committed.
+    segment, batch: where it was found. record: a record with its own segment and batch, which can come after the batch of the
+    answer. reason: why nothing was found. is_aborted: of the record, for a read_committed lookup.
     """
 
     found: bool = True
@@ -32,7 +32,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredAt:
-    """Where an answer was found, for checks of what it depends on. segment: path of the log. position: of the batch."""
+    """Where an answer was found, for checks that depend on it. segment: path of the log. position: of the batch."""
 
     segment: str | None
     position: int | None
@@ -59,7 +59,7 @@ def at_record(segment: LogSegment, batch: Batch, record: Record) -> Answer:
 
 
 def epoch_of(batch: Batch) -> int | None:
-    """None for what no broker calls an epoch: old formats, and -1."""
+    """None for a value that a broker does not treat as an epoch: old formats, and -1."""
     return None if batch.leader_epoch < 0 else batch.leader_epoch
 
 
@@ -126,7 +126,7 @@ def query_row(query: LookupQuery) -> dict[str, object]:
 
 
 def _bounds_row(bounds: Bounds) -> dict[str, object]:
-    """What narrows the search, where something does."""
+    """The bounds of the search, if there are any."""
     everywhere = Bounds()
     named = {
         "from_offset": (bounds.from_offset, everywhere.from_offset),

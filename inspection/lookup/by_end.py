@@ -1,8 +1,8 @@
 """Look up the ends of a log: earliest and latest as ListOffsets answers, and the end offset of a leader epoch.
 
-The epoch beside the earliest offset is that of the first entry of the history, if that covers the log start; beside the
-latest it is the newest (Kafka: UnifiedLog.fetchOffsetByTimestamp). Neither has a timestamp (-1). An epoch's end is the
-start of the next one, the newest ends at the log end (Kafka: LeaderEpochFileCache.endOffsetFor).
+The epoch of the earliest offset is that of the first entry of the leader epoch cache, if that covers the log start; the epoch of the
+latest is the newest (Kafka: UnifiedLog.fetchOffsetByTimestamp). Neither has a timestamp (-1). An epoch's end offset is the start
+offset of the next one; the newest ends at the log end (Kafka: LeaderEpochFileCache.endOffsetFor).
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def latest(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
 
 
 def by_leader_epoch(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
-    """The largest epoch ≤ the asked one, and its end offset."""
+    """The largest epoch ≤ the requested one, and its end offset."""
     assert query.leader_epoch is not None
     history = epoch_history(log)
     epoch, end_offset = history.end_offset_for(query.leader_epoch, log.end_offset)

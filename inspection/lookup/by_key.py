@@ -1,13 +1,14 @@
 """Look up a key: its latest record, or all of them. No broker answers this; only the records themselves can.
 
-1. What cannot hold an answer is left out first: segments by their names and time indexes, bytes of a segment by its indexes
+1. What cannot contain an answer is skipped: segments by their names and time indexes, bytes of a segment by its indexes
    (`partition.narrowing`), batches by their headers (`scanning.keyed_records`).
-2. The rest is divided into spans that begin at sound index entries. For the newest record they are searched backwards, small ones
-   first, and the search ends with the first span that has one: its last match is the newest. The whole history goes the other way.
-3. With several jobs, spans are searched by worker processes (`jobs.fanout`), and their matches taken in the same order. The first few
-   MiB are always searched here: a recent record is found before a process would have started.
-4. Below the log start nothing counts; with read_committed nothing at or above the last stable offset, and nothing of an aborted
-   transaction. Control records have no key of a user's.
+2. The rest is divided into spans that begin at valid index entries. For the newest record they are searched backwards, small ones
+   first, and the search ends with the first span that has a match: its last one is the newest. The whole history is searched
+   forwards.
+3. With several jobs, spans are searched by worker processes (`jobs.fanout`), and their matches used in the same order. The first
+   few MiB are always searched in this process: a recent record is found before a worker would have started.
+4. Records below the log start do not count; with read_committed neither do records at or above the last stable offset or of an
+   aborted transaction. Control records have no user key.
 """
 
 from collections import deque
@@ -34,18 +35,18 @@ from kseg.segment.sidecar.txn_index import AbortedTxn
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
-# of the spans that are searched backwards: the last one, and how much longer each one before it is
+# spans that are searched backwards: the size of the last one, and the factor by which each earlier one is larger
 FIRST_SPAN_BYTES = 256 * 1024
 _GROWTH = 4
 SPAN_BYTES = 4 * 1024 * 1024
-# how much is searched here before workers are started, and how much is handed to them at a time
+# how much is searched in this process before workers start, and how much they get at a time
 SERIAL_BYTES = 16 * 1024 * 1024
 WAVE_BYTES = 1024 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class _SegmentSpans:
-    """What is to be searched of one segment, in the order of the search. notes: what was noticed when that was found out."""
+    """The spans to search in one segment, in the order of the search. notes: findings from determining them."""
 
     segment: LogSegment
     spans: list[KeySpan]
@@ -60,7 +61,7 @@ Found = tuple[LogSegment, Batch, Record]
 
 
 def by_key(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
-    """The newest record with `query.key`, or every one of them from the oldest on."""
+    """The newest record with `query.key`, or every one of them, oldest first."""
     wanted = _wanted(log, query)
     found = False
     with closing(_matches(log, wanted, query.jobs)) as matches:
@@ -94,7 +95,7 @@ def _matches(log: PartitionLog, wanted: KeyMatches, jobs: int) -> Generator[Foun
 
 
 def _waves(log: PartitionLog, wanted: KeyMatches, jobs: int) -> Iterator[list[_SegmentSpans]]:
-    """What is searched together: a little at first, more when it was not found there."""
+    """Spans that are searched together: few at first, more if the key was not found there."""
     wave: list[_SegmentSpans] = []
     size_bytes, limit_bytes = 0, SERIAL_BYTES
     segments = [] if wanted.bounds.is_empty else list(segments_within(log, wanted.bounds, log.use_index))
@@ -114,7 +115,7 @@ def _waves(log: PartitionLog, wanted: KeyMatches, jobs: int) -> Iterator[list[_S
 
 
 def _divided(spans: _SegmentSpans, first_bytes: int) -> Iterator[_SegmentSpans]:
-    """Those that reach `first_bytes`, and the rest."""
+    """The leading spans that add up to `first_bytes`, and the rest."""
     size_bytes = number = 0
     while number < len(spans.spans) and size_bytes < first_bytes:
         size_bytes += spans.spans[number].stop - spans.spans[number].start
@@ -173,7 +174,7 @@ def _by_workers(
 
 
 def _spans_of(log: PartitionLog, segment: LogSegment, wanted: KeyMatches) -> _SegmentSpans:
-    """The spans of one segment. What is noticed on the way is kept for when they are searched."""
+    """The spans of one segment. Findings are kept until the spans are searched."""
     notes = Notes(log.use_index)
     probe = LogSegment(notes, segment.base_offset, segment.paths)
     probe.next_base_offset = segment.next_base_offset
@@ -188,7 +189,7 @@ def _spans_of(log: PartitionLog, segment: LogSegment, wanted: KeyMatches) -> _Se
     ]
     if not wanted.newest_only:
         spans.reverse()
-    # who searches them opens the file, here or in a worker
+    # the process that searches them opens the file
     notes.path[:] = [step for step in notes.path if step["step"] != "open"]
     if spans:
         notes.note({"step": "open", "file": segment.path})
@@ -196,7 +197,7 @@ def _spans_of(log: PartitionLog, segment: LogSegment, wanted: KeyMatches) -> _Se
 
 
 def _range_of(notes: Notes, segment: LogSegment, bounds: Bounds) -> tuple[int, int]:
-    """Where in a segment the bounds begin and end, as far as the indexes tell."""
+    """The byte range of a segment within the bounds, as far as the indexes tell."""
     try:
         size_bytes = places.stat(segment.path).st_size
     except OSError as error:
@@ -215,7 +216,7 @@ def _range_of(notes: Notes, segment: LogSegment, bounds: Bounds) -> tuple[int, i
 
 
 def _edges_backwards(segment: LogSegment, start: int, stop: int) -> list[int]:
-    """`stop`, batch boundaries that the offset index knows, `start`: spans that grow towards the start."""
+    """`stop`, batch boundaries from the offset index, `start`: spans that grow towards the start."""
     edges = [stop]
     size_bytes = FIRST_SPAN_BYTES
     index = None

@@ -1,9 +1,9 @@
 """Look up an offset: what a fetch from there would return first (Kafka: LocalLog.read, LogSegment.read; fact sheet §4.5).
 
-1. Below the log start or behind the log end a broker answers OFFSET_OUT_OF_RANGE; at the log end, nothing.
+1. Below the log start or beyond the log end a broker answers OFFSET_OUT_OF_RANGE; at the log end it returns nothing.
 2. The segment is chosen by name: the greatest base offset ≤ N. In it the first batch with last offset ≥ N, from the
-   position its offset index gives. None there (the offsets were compacted away): the first batch of the next one.
-3. The record is the first at or after N, in that batch or, where compaction emptied its end, in a later one.
+   position its offset index gives. If there is none (the offsets were compacted away): the first batch of the next one.
+3. The record is the first at or after N, in that batch or, if compaction removed its last records, in a later one.
 """
 
 from collections.abc import Generator, Iterator
@@ -20,7 +20,7 @@ from kseg.segment.partition.partition_log import PartitionLog
 
 
 def by_offset(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
-    """The one answer for `query.offset`."""
+    """The answer for `query.offset`."""
     offset = query.offset
     assert offset is not None
     if offset < log.start_offset:
@@ -44,7 +44,7 @@ def by_offset(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
 
 
 def batches_reaching(log: PartitionLog, offset: int) -> Generator[tuple[LogSegment, Batch], None, None]:
-    """The sound batches of the log from the first one on that holds or follows `offset`."""
+    """The valid batches of the log, starting with the first one that contains or follows `offset`."""
     for segment in log.from_floor(offset):
         for batch in segment.reaching(offset):
             yield segment, batch

@@ -7,15 +7,15 @@ At or after a time T:
 2. In it, begin where the time index's last entry ≤ T leads, through the offset index, and take the first record with
    timestamp ≥ T at or above the log start.
 
-A broker believes its time indexes; this does so only as far as they cannot lie unnoticed. A segment is passed over
-unopened when the last entry of its index covers the offset before the next segment, is not older than the index
-before it, and is below T; the last one passed over before a segment that is not is searched all the same, for that is
-where a lie would hide the answer. Searching, an entry counts only when the batch that holds its offset is sound and
-has that very timestamp. When an index is absent or wrong the segment is walked, a finding says so, and the answer is
-the one a broker with good indexes would give.
+A broker trusts its time indexes; this module trusts them only as far as an error would be noticed. A segment is skipped unopened
+if the last entry of its index covers the offset before the next segment, is not older than that of the previous index, and is
+below T. The last segment skipped before one that is searched is searched as well, because there an error would hide the
+answer. During the search, an entry counts only if the batch that contains its offset is valid and has exactly that timestamp. If
+an index is missing or wrong the segment is walked, a finding reports it, and the answer is the one that a broker with correct
+indexes would give.
 
-The maximum timestamp: the segment with the greatest, the first such batch in it, the first such record in that. What
-lies below the log start does not count.
+The maximum timestamp: the segment with the greatest one, the first such batch in it, the first such record in that. Records
+below the log start do not count.
 """
 
 from collections.abc import Iterator
@@ -38,8 +38,8 @@ from kseg.segment.values import dataclass
 
 @dataclass(slots=True)
 class _Search:
-    """What searching one segment brought: the record, or why not. has_reached: a batch at or after the time is there,
-    so that a broker stops here. greatest_ms: of the batches that were passed over."""
+    """The result of searching one segment: the record, or why there is none. has_reached: there is a batch at or after the time,
+    so that a broker stops here. greatest_ms: of the batches that were skipped."""
 
     batch: Batch | None = None
     record: Record | None = None
@@ -48,7 +48,7 @@ class _Search:
 
 
 def by_timestamp(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
-    """The one answer for `query.timestamp_ms`."""
+    """The answer for `query.timestamp_ms`."""
     target = query.timestamp_ms
     assert target is not None
     for segment, last_entry in _candidates(log, target):
@@ -65,7 +65,7 @@ def by_timestamp(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
 
 
 def _candidates(log: PartitionLog, target: int) -> Iterator[tuple[LogSegment, TimeIndexEntry | None]]:
-    """The segments that must be searched, in order, each with what its time index claims to be its maximum."""
+    """The segments that must be searched, in order, each with the maximum according to its time index."""
     skipped: tuple[LogSegment, TimeIndexEntry] | None = None
     before = L.NO_TIMESTAMP
     for segment in log.segments:
@@ -129,7 +129,7 @@ def _search(log: PartitionLog, segment: LogSegment, target: int) -> _Search:
 
 
 def start_for_time(notes: Notes, segment: LogSegment, target: int, start_offset: int) -> int:
-    """A position before which nothing is at or after `target` (ms) and at or above `start_offset`. notes: the segment's."""
+    """A position before which no record is at or after `target` (ms) and at or above `start_offset`. notes: the segment's."""
     if not notes.use_index or not segment.file.size_bytes:
         return 0
     index = segment.time_index
@@ -195,7 +195,7 @@ def _broker_stops(
 
 
 def by_max_timestamp(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
-    """The one answer: the first record with the greatest timestamp."""
+    """The answer: the first record with the greatest timestamp."""
     visible = log.segments[max(0, log.floor_index(log.start_offset)) :]
     last_entries = {segment.base_offset: _greatest(log, segment) for segment in visible}
     base_offset = max(last_entries, key=lambda base: (last_entries[base].timestamp_ms, -base))
@@ -208,7 +208,7 @@ def by_max_timestamp(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
 
 
 def _greatest(log: PartitionLog, segment: LogSegment) -> TimeIndexEntry:
-    """The greatest batch timestamp of a segment and its offset, walking on from the last index entry."""
+    """The greatest batch timestamp of a segment and its offset, walking from the last index entry on."""
     is_truncated = segment.base_offset < log.start_offset
     start = 0 if is_truncated else start_for_time(log, segment, L.INT64_MAX, log.start_offset)
     try:
@@ -218,7 +218,7 @@ def _greatest(log: PartitionLog, segment: LogSegment) -> TimeIndexEntry:
 
 
 def _walked_maximum(log: PartitionLog, segment: LogSegment, start: int) -> TimeIndexEntry:
-    """The greatest timestamp at or behind a position, visible records only."""
+    """The greatest timestamp at or after a position, visible records only."""
     start_offset = log.start_offset
     best = TimeIndexEntry(L.NO_TIMESTAMP, segment.base_offset)
 

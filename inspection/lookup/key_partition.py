@@ -1,9 +1,9 @@
-"""Leave a partition out of the search for a key because the default partitioner sends that key to another one.
+"""Skip a partition in the search for a key because the default partitioner maps that key to another one.
 
     partition = (murmur2(key) & 0x7fffffff) mod partitions          (Kafka: BuiltInPartitioner.partitionForKey)
 
-Only the caller can know that this is true of a topic: librdkafka's own default is another hash, a producer may name the partition itself,
-and partitions that were added later moved keys. So it is done only when it was asked for, and the answer says so.
+Only the user can know that this holds for a topic: librdkafka's default is another hash, a producer may choose the partition
+itself, and partitions that were added later moved keys. So it is done only on request, and the answer says so.
 """
 
 from kseg.inspection.lookup.answer import lookup_row, not_found
@@ -15,8 +15,8 @@ from kseg.segment.partition.targets import FileTarget, PartitionTarget, director
 
 
 def other_partition(target: PartitionTarget | FileTarget, query: LookupQuery) -> Row | None:
-    """The answer for a partition that need not be searched; None for every other. One beyond the topic's number of partitions is
-    searched, since it contradicts that number."""
+    """The answer for a partition that need not be searched; None for every other. A partition number beyond the topic's number of
+    partitions is searched, since it contradicts that number."""
     if query.kind != "key" or query.key is None or query.partition_counts is None:
         return None
     name = own_partition_name(directory_of(target))

@@ -1,4 +1,4 @@
-"""The bytes of a log in which a key is looked for: spans of segments, each searched by itself, here or in another process."""
+"""Byte spans of a log in which a key is searched; each is searched separately, in this or another process."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyMatches:
-    """What counts as a match. aborted: transactions whose records do not. newest_only: the last match of a span is enough."""
+    """What counts as a match. aborted: transactions whose records do not count. newest_only: the last match of a span is enough."""
 
     key: bytes
     bounds: Bounds
@@ -33,7 +33,7 @@ class KeyMatches:
 
 @dataclass(frozen=True, slots=True)
 class KeySpan:
-    """The bytes start … stop − 1 of a `.log`, from one batch boundary to another. next_base_offset: of the segment behind it."""
+    """The bytes start … stop − 1 of a `.log`, from one batch boundary to another. next_base_offset: of the following segment."""
 
     path: str
     base_offset: int
@@ -44,7 +44,7 @@ class KeySpan:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A record that counts, or None at the end of a span. bytes_read: how many more have been looked at."""
+    """A record that counts, or None at the end of a span. bytes_read: how many more have been read."""
 
     batch: Batch | None
     record: Record | None
@@ -52,7 +52,7 @@ class Match:
 
 
 class SegmentSearch:
-    """Searches one open segment. notes: told of damage that is met, and of the bytes that are looked at."""
+    """Searches one open segment. notes: receives damage, and the bytes that are read."""
 
     def __init__(self, segment: LogSegment, notes: Notes, wanted: KeyMatches) -> None:
         self._path = segment.path
@@ -65,7 +65,7 @@ class SegmentSearch:
         )
 
     def matches(self, span: KeySpan) -> Iterator[tuple[Batch, Record]]:
-        """In the order of the log; the last one alone when that is enough."""
+        """In log order; only the last one if that is enough."""
         found = self._all(span)
         if self._wanted.newest_only:
             yield from deque(found, maxlen=1)
@@ -73,7 +73,7 @@ class SegmentSearch:
             yield from found
 
     def _all(self, span: KeySpan) -> Iterator[tuple[Batch, Record]]:
-        """The matches; of each batch only the last when that is enough."""
+        """The matches; of each batch only the last one if that is enough."""
         for block in self._scanner.blocks(span.start, span.stop):
             if isinstance(block, Damage):
                 self._notes.report(damage_finding(self._path, block))
@@ -97,7 +97,7 @@ class SegmentSearch:
 
 
 def search_span(span: KeySpan, wanted: KeyMatches) -> Iterator[Event]:
-    """The search of one span as work of its own: findings, and rows whose result is a `Match`."""
+    """The search of one span as a unit of work: findings, and rows whose result is a `Match`."""
     notes = Notes()
     segment = LogSegment(notes, span.base_offset, {Role.LOG: span.path})
     segment.next_base_offset = span.next_base_offset

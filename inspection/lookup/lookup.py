@@ -1,12 +1,11 @@
 """`lookup` for one partition or file: `lookup(target, LookupQuery) -> Iterator[Event]`.
 
-One row for each answer (several only for the history of a key), the findings met on the way before it. What answers
-which kind of question:
+One row for each answer (several only for the history of a key), preceded by the findings of the search. The kinds of lookup:
 
     offset                            by_offset   like a fetch
     timestamp, max-timestamp          by_time     like ListOffsets
     earliest, latest, leader-epoch    by_end      like ListOffsets, like OffsetForLeaderEpoch
-    key                               by_key      what no broker answers; `key_partition` says where it cannot be
+    key                               by_key      no broker answers this; `key_partition` says where the key cannot be
 Kafka 0.7 knows byte positions only: `lookup07`.
 """
 
@@ -25,7 +24,7 @@ Finder = Callable[[PartitionLog, LookupQuery], Iterator[Answer]]
 
 
 def lookup(target: PartitionTarget | FileTarget, query: LookupQuery) -> Iterator[Event]:
-    """Findings and `lookup` rows; a target that cannot be read, or cannot be asked this, is a Failure.
+    """Findings and `lookup` rows; a target that cannot be read, or does not support this lookup, is a Failure.
 
     Damage that does not affect the answer is not searched for.
     """
@@ -82,7 +81,7 @@ def _new_findings(log: PartitionLog) -> Iterator[Event]:
 
 
 def _finder(kind: str) -> Finder:
-    # imported here: a lookup by offset need not wait for what others need
+    # imported here: a lookup by offset does not need these modules
     match kind:
         case "offset":
             from kseg.inspection.lookup.by_offset import by_offset

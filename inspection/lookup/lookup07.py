@@ -1,8 +1,8 @@
 """Look up an offset in a Kafka 0.7 log, where offsets are byte positions and nothing else is stored.
 
-An offset at a message boundary is proven by the message there (size, magic, checksum). Any other is looked for by
-walking its file from the start: there is no index. `position` and `batch_…` tell the entry that holds the offset,
-`record` the first message of the first entry at or behind it.
+An offset at a message boundary is confirmed by the message there (size, magic, checksum). Any other is found by walking its file
+from the start: there is no index. `position` and `batch_…` describe the entry that contains the offset, `record` the first message of
+the first entry at or after it.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from kseg.segment.partition.targets import FileTarget, PartitionTarget
 
 
 def kafka07_answers(target: PartitionTarget | FileTarget, query: LookupQuery) -> Iterator[Event]:
-    """The findings and the row for an offset, earliest or latest; raises UsageError for other questions."""
+    """The findings and the row for an offset, earliest or latest; raises UsageError for other lookups."""
     with Log07(target) as log:
         match query.kind:
             case "offset":
@@ -69,7 +69,7 @@ def _by_offset(log: Log07, query: LookupQuery) -> Iterator[Event]:
 
 
 class _Search:
-    """What is known so far: the entry that holds the offset, and the first message at or behind it."""
+    """What is known so far: the entry that contains the offset, and the first message at or after it."""
 
     def __init__(self) -> None:
         self.entry: tuple[File07, Entry07] | None = None
@@ -118,7 +118,7 @@ class _Search:
         return Answer(offset=file.base_offset + entry.position, segment=file.path)
 
     def details(self, mode: str) -> dict[str, object]:
-        """What the row says beyond the answer: the entry's place, and the message."""
+        """The fields of the row beyond the answer: the entry's location, and the message."""
         if self.entry is None:
             return {}
         file, entry = self.entry

@@ -1,1 +1,1 @@
-"""What a topic would weigh with other settings: real batches, sampled evenly, compressed anew with the real codecs."""
+"""`what-if`: the size of a topic with other settings, from real batches, sampled evenly and recompressed with the real codecs."""

@@ -1,4 +1,4 @@
-"""The settings that are tried, and the properties of Kafka that set them.
+"""The settings to try, and the Kafka properties that set them.
 
 Without a batch size and linger, batches keep their boundaries and each one is recompressed: what a broker does for the topic's
 `compression.type`. With them, adjacent batches are joined as a producer would have sent them (`rebatching`).
@@ -34,7 +34,7 @@ class TriedSetting:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """The producer properties where batches change, else the topic properties."""
+        """The producer properties if batches change, else the topic properties."""
         named: dict[str, str] = {}
         if self.codec_name is not None:
             named["compression.type"] = "uncompressed" if self.codec == L.NONE and not self.is_rebatched else self.codec_name  # fmt: skip
@@ -48,7 +48,7 @@ class TriedSetting:
 
 
 def read_candidate(text: str) -> TriedSetting:
-    """`zstd`, `zstd:9`, `gzip:1`. Raises UsageError for what Kafka does not take."""
+    """`zstd`, `zstd:9`, `gzip:1`. Raises UsageError for values that Kafka does not accept."""
     name, colon, level = text.partition(":")
     codec = _CODECS.get(name)
     if codec is None:
@@ -77,8 +77,8 @@ DEFAULT_BATCHING = ((64 << 10, 20), (256 << 10, 100))  # batch.size, linger.ms
 def candidates_of(
     codecs: Sequence[TriedSetting], batching: Sequence[tuple[int | None, int | None]]
 ) -> tuple[TriedSetting, ...]:
-    """Every setting to try: each codec on unchanged batches; each batching with today's codecs and with each codec asked for, zstd by
-    default. Raises UsageError for a batch size that cannot hold a record."""
+    """Every setting to try: each codec on unchanged batches; each batching with today's codecs and with each requested codec,
+    zstd by default. Raises UsageError for a batch size that cannot hold a record."""
     for batch_size, _ in batching:
         if batch_size is not None and batch_size <= L.BATCH_HEADER:
             raise UsageError(f"batch.size must be above {L.BATCH_HEADER} bytes")

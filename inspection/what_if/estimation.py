@@ -1,9 +1,9 @@
-"""From samples to a whole topic: how many bytes it would take, and with what confidence.
+"""Extrapolate from samples to a whole topic: its estimated size, and the confidence.
 
-The estimate is the ratio of the sums over all samples, times the bytes of the topic, so a sample counts by its bytes and an outlier
-among small ones hardly moves it. The standard error comes from the residuals of the samples (the ratio estimator of survey sampling:
-Cochran, Sampling Techniques, chapter 6); the interval is Student's t, so few samples make it wide. A topic that was read whole has
-no error.
+The estimate is the ratio of the sums over all samples, times the bytes of the topic, so a sample counts by its bytes and an
+outlier among small ones has little effect. The standard error comes from the residuals of the samples (the ratio estimator of
+survey sampling: Cochran, Sampling Techniques, chapter 6); the interval is Student's t, so few samples make it wide. A topic that
+was read completely has no error.
 """
 
 from collections.abc import Sequence
@@ -29,8 +29,8 @@ class Estimate:
 
 
 def estimated(places: Sequence[tuple[int, int]], total_bytes: int, is_all: bool) -> Estimate | None:
-    """places: (bytes now, bytes then) of each sample. total_bytes: of the whole topic now. is_all: the samples are the whole topic. None
-    when nothing was sampled."""
+    """places: (bytes now, bytes then) of each sample. total_bytes: of the whole topic now. is_all: the samples are the whole
+    topic. None if there are no samples."""
     now, then = sum(old for old, _ in places), sum(new for _, new in places)
     if not now:
         return None

@@ -1,10 +1,10 @@
 """Samples of a topic's logs, spread evenly, and the batches in them.
 
-1. The logs of a topic are laid end to end and cut into as many equal strata as samples are wanted.
+1. The logs of a topic are concatenated and cut into as many equal strata as there are samples.
 2. In each stratum a sample begins at a random byte, the same in every run. So large partitions get more samples than small ones, and a
-   pattern that repeats along a log is not hit at the same phase every time.
+   pattern that repeats along a log is not sampled at the same phase every time.
 3. A sample is a run of adjacent batches, from the first one that begins at or after that byte.
-4. Where the samples would add up to the topic, it is read whole and nothing is estimated.
+4. If the samples would add up to the topic, it is read completely and nothing is estimated.
 """
 
 import random
@@ -21,13 +21,13 @@ from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.index import OffsetIndex
 from kseg.segment.values import dataclass
 
-_BEHIND_BYTES = 2 << 20  # read behind a place, so that its last batch is whole
+_BEHIND_BYTES = 2 << 20  # read beyond a place, so that its last batch is complete
 _SEED = 0x6B736567
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a sample begins, as a position in a `.log`. length: bytes to take; all of the log when the topic is read whole."""
+    """Where a sample begins, as a position in a `.log`. length: bytes to read; all of the log if the topic is read completely."""
 
     path: str
     position: int

@@ -20,7 +20,7 @@ from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.values import dataclass
 
-_LEARNT_ABOVE = 0.025  # by so much the ratio that a producer has learnt is above the true one, on average between its steps
+_LEARNT_ABOVE = 0.025  # a producer's estimated ratio minus the true one, on average
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,8 @@ class MeasureOptions:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One candidate on one sample. content_bytes, cpu_ns: how much was compressed, and the CPU time that took. batches: how many, where they change."""
+    """One candidate on one sample. content_bytes, cpu_ns: how much was compressed, and the CPU time that took. batches: how many,
+    if they change."""
 
     size_bytes: int
     content_bytes: int
@@ -52,7 +53,7 @@ class MeasuredPlace:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPartition:
-    """What was measured in a partition. is_all: its samples cover all of it."""
+    """The measurements in a partition. is_all: its samples cover all of it."""
 
     directory: str
     is_all: bool
@@ -82,7 +83,8 @@ def measure(target: PartitionTarget, options: MeasureOptions) -> Iterator[Event]
 def measured_place(
     batches: Sequence[SampledBatch], candidates: Sequence[TriedSetting], *, is_cut: bool
 ) -> MeasuredPlace:
-    """Try the candidates on adjacent batches. is_cut: the log goes on before and after them, so batches at the ends would be joined further."""
+    """Try the candidates on adjacent batches. is_cut: the log continues before and after them, so batches at the ends would be
+    joined further."""
     by_codec: dict[int, int] = {}
     for batch in batches:
         by_codec[batch.codec] = by_codec.get(batch.codec, 0) + batch.size_bytes
@@ -101,7 +103,7 @@ def measured_place(
 
 
 def _rebatched(batches: Sequence[SampledBatch], candidate: TriedSetting, fixed_bytes: int) -> Measured:
-    """The batches that a producer of long standing would send: the second of two turns begins with what it learnt in the first."""
+    """The batches that a long-running producer would send: the second of two passes begins with the ratio estimated in the first."""
     estimator = RatioEstimator(None if _is_plain(batches, candidate) else _ratio(batches, candidate))
     if estimator.ratio is not None and candidate.batch_size is not None:
         sizes = _sent(batches, candidate, estimator, 0)
@@ -135,8 +137,8 @@ def _is_plain(batches: Sequence[SampledBatch], candidate: TriedSetting) -> bool:
 def _without_ends(
     whole: Measured, batches: Sequence[SampledBatch], candidate: TriedSetting, fixed_bytes: int
 ) -> Measured:
-    """A sample cuts a joined batch in two at either end, and shares each cut with its neighbour: one cut per sample that the log itself does not
-    have. What such a cut costs shows a further one in the middle, and that much is taken off."""
+    """A sample cuts a joined batch in two at either end, and shares each cut with the adjacent one: one cut per sample that the
+    log itself does not have. The cost of such a cut is measured by an additional one in the middle, and subtracted."""
     middle = len(batches) // 2
     halves = [_rebatched(half, candidate, 0).size_bytes for half in (batches[:middle], batches[middle:])]
     cost = max(0, sum(halves) + fixed_bytes - whole.size_bytes)
@@ -144,7 +146,7 @@ def _without_ends(
 
 
 def _ratio(batches: Sequence[SampledBatch], candidate: TriedSetting) -> float:
-    """Compressed to uncompressed bytes of the batches as they are: the ratio that a producer has learnt."""
+    """Compressed to uncompressed bytes of the batches as they are: the ratio that a producer has estimated."""
     changed = [batch for batch in batches if not batch.is_fixed]
     plain = sum(len(batch.content) for batch in changed)
     if candidate.codec is None:

@@ -1,15 +1,20 @@
 """The records of a log in the batches that a producer with another batch.size and linger.ms would have sent.
 
-Records of one producer are put into a batch one after the other, as the Java producer does (Kafka: RecordAccumulator.append, MemoryRecordsBuilder.hasRoomFor):
+Records of one producer are put into a batch one after the other, as the Java producer does (Kafka: RecordAccumulator.append,
+MemoryRecordsBuilder.hasRoomFor):
 
-- A batch takes its first record whatever its size, and a further one if the estimated bytes so far plus the record's uncompressed size are at most batch.size. It is full
-  once the estimate reaches batch.size.
-- The estimate is the header plus the uncompressed bytes, without compression; else those × the ratio that the producer has learnt when the batch begins × 1.05.
-- The ratio is learnt from each batch that is sent (CompressionRatioEstimator): a lower one brings it down by 0.005 at most, a higher one up by 0.05 at least. So it stays
-  above the true ratio, and batches stay below batch.size. The batch behind a full one begins before that is sent.
-- A batch is sent when its first record has waited for linger.ms. Records that were sent in one batch arrived together, so only the first record of each counts.
+- A batch takes its first record whatever its size, and a further one if the estimated bytes so far plus the record's
+  uncompressed size are at most batch.size. It is full once the estimate reaches batch.size.
+- The estimate is the header plus the uncompressed bytes; with compression, the latter × the ratio that the producer has estimated
+  when the batch begins × 1.05.
+- The ratio is updated from each batch that is sent (CompressionRatioEstimator): a lower one decreases it by at most 0.005, a
+  higher one increases it by at least 0.05. So it stays above the true ratio, and batches stay below batch.size. The batch after a full
+  one begins before that is sent.
+- A batch is sent when its first record has waited for linger.ms. Records that were sent in one batch arrived together, so
+  only the first record of each counts.
 
-Transactional batches join only others of the same transaction; control batches stay. Where the log is that of several producers without an id, they count as one.
+Transactional batches join only others of the same transaction; control batches stay. If a log has several producers without an
+id, they count as one.
 """
 
 from array import array
@@ -46,13 +51,13 @@ class JoinedBatch:
 
 
 class RatioEstimator:
-    """What a producer has learnt about compressed to uncompressed bytes. ratio: to begin with; None without compression."""
+    """A producer's estimate of compressed to uncompressed bytes. ratio: the initial one; None without compression."""
 
     def __init__(self, ratio: float | None) -> None:
         self.ratio = ratio
 
     def learn(self, observed: float) -> None:
-        """From a batch that was closed."""
+        """Update the estimate from a batch that was closed."""
         if self.ratio is None:
             return
         if observed > self.ratio:
@@ -101,7 +106,8 @@ def joined(
     linger_ms: int | None,
     estimator: RatioEstimator,
 ) -> Iterator[JoinedBatch]:
-    """The batches in place of those that are not fixed, each when it is closed. Whoever takes one lets the estimator learn from it before the next."""
+    """The batches that replace those that are not fixed, each when it is closed. The caller lets the estimator learn from each
+    before it takes the next."""
     open_batches: dict[tuple[int, int, bool], _OpenBatch] = {}
     for batch in batches:
         current = open_batches.pop(batch.producer, None)
@@ -129,7 +135,7 @@ def _has_waited(current: _OpenBatch, batch: SampledBatch, linger_ms: int | None)
 
 
 def _size_of(record: Record, offset_delta: int, time_delta: int) -> int:
-    """Bytes of a record in a batch (Kafka: DefaultRecord.sizeInBytes)."""
+    """Size of a record in a batch (Kafka: DefaultRecord.sizeInBytes)."""
     size = 1 + _varint_size(time_delta) + _varint_size(offset_delta) + _varint_size(len(record.headers))
     for field in (record.key, record.value, *(part for header in record.headers for part in header)):
         size += 1 if field is None else _varint_size(len(field)) + len(field)

@@ -1,7 +1,8 @@
 """Ordinary commits, replayed by the kernel, which keeps only the newest record of each key.
 
-The kernel owns a key from its first record on if that is ordinary, and while its current state is a commit without a producer and nothing is pending or was deleted since. Code that
-does anything else with the key first takes it back (`reclaim`), and returns it once it is ordinary again (`give`).
+The kernel owns a key from its first record on if that is ordinary, and as long as the key's state is a commit without a producer
+and nothing is pending or was deleted since. Code that does anything else with the key first takes it back (`reclaim`), and
+returns it once it is ordinary again (`give`).
 """
 
 from array import array
@@ -22,7 +23,8 @@ _FIRST_ENTRIES = 1024
 
 
 class PlainCommits:
-    """The ordinary commits of one load. until_ms: later records, and those without a time, are left to the caller; None for no limit."""
+    """The ordinary commits of one load. until_ms: later records, and those without a timestamp, are left to the caller; None for
+    no limit."""
 
     def __init__(self, offsets: CommittedOffsets, until_ms: int | None = None) -> None:
         self._earliest = -INT64_MAX - 1 if until_ms is None else 0
@@ -36,8 +38,11 @@ class PlainCommits:
         self._table = array("q", bytes(8 * K.ENTRY_WIDTH * _FIRST_ENTRIES))
 
     def take(self, part: RecordChunk, at: int, known: dict[bytes, Any] | None) -> int:
-        """Replay ordinary records from a row on; returns the first row that is not ordinary. known: all keys seen so far, None when
-        some of them may be other bytes for the same key. The caller adopts the new ones before it does anything else."""
+        """Replay ordinary records from a row on; returns the first row that is not ordinary.
+
+        known: all keys seen so far, None if some of them may be other bytes for the same key. The caller must adopt the new ones
+        before it does anything else.
+        """
         chunk, batches = part.chunk, part.batches
         records = chunk.records
         return K.take_commits(
@@ -63,13 +68,13 @@ class PlainCommits:
         return self._keys[len(self._slots) :]
 
     def adopt(self, slot: OffsetSlot) -> None:
-        """The slot of the first of the new keys; it is the kernel's."""
+        """The slot of the first of the new keys; the kernel owns it."""
         slot.entry = len(self._slots)
         self._slots.append(slot)
         self._by_group.setdefault(slot.key.group, []).append(slot)
 
     def give(self, slot: OffsetSlot) -> None:
-        """Hand a key to the kernel, if it is ordinary."""
+        """Give a key to the kernel, if it is ordinary."""
         commit = slot.commit
         if (
             commit is None
@@ -91,7 +96,7 @@ class PlainCommits:
             self._by_group.setdefault(slot.key.group, []).append(slot)
             if K.ENTRY_WIDTH * entry >= len(self._table):
                 self._table += array("q", bytes(self._table.itemsize * len(self._table)))
-        elif self._keys[entry] != commit.key:  # a record of the other type of the same key
+        elif self._keys[entry] != commit.key:  # a record with the key's other type
             return
         place = K.ENTRY_WIDTH * entry
         self._values[entry] = commit.value

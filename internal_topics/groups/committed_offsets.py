@@ -1,13 +1,13 @@
 """Committed offsets as a coordinator has them in memory after loading (Kafka: OffsetMetadataManager.replay, replayEndTransactionMarker).
 
-    commit, no producer id      it counts at once
-    commit, with a producer id  it waits for the producer's marker; the transactional flag and the epoch are not checked
-    tombstone                   the offset is gone, and whatever any producer has waiting for the same key
-    COMMIT marker               each waiting commit counts, unless one was written behind it meanwhile that counts already
-    ABORT marker                the waiting commits are dropped
+    commit, no producer id      it is committed at once
+    commit, with a producer id  it is pending until the producer's marker; the transactional flag and the epoch are not checked
+    tombstone                   removes the offset, and all pending commits of the same key, of any producer
+    COMMIT marker               each pending commit is committed, unless a later record for its key is committed already
+    ABORT marker                the pending commits are dropped
 
-A commit is kept as its undecoded record and decoded on demand, since most are soon replaced by the next.
-On the way it is noted which offsets went back: a commit below the one that it replaces, or below the one that was deleted before.
+A commit is kept as its undecoded record and decoded on demand, since most are soon replaced by the next. The replay also records which
+offsets went back: a commit below the one that it replaces, or below the one that was deleted before.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ _OFFSET = slice(2, 10)  # of the value, in every version
 
 
 class Deletion(NamedTuple):
-    """The newest record of a key is a tombstone. former: what it deleted, None when that is not in the log."""
+    """The newest record of a key is a tombstone. former: the commit that it deleted, None if that is no longer in the log."""
 
     timestamp_ms: int
     record_offset: int
@@ -47,8 +47,11 @@ def committed_offset(commit: CoordinatorRecord) -> int:
 
 
 class OffsetSlot:
-    """What is known of one key. commit: what counts. tombstone: why nothing does, when the newest record of the key is one. deleted:
-    the newest tombstone since something counted. rewinds: how often the offset went back. entry: of `PlainCommits`, -1 for none."""
+    """The state of one key.
+
+    commit: the committed offset. tombstone: set if the newest record of the key is one. deleted: the newest tombstone since the
+    last commit. rewinds: how often the offset went back. entry: of `PlainCommits`, -1 for none.
+    """
 
     __slots__ = ("commit", "deleted", "entry", "key", "producers", "rewinds", "tombstone")
 
@@ -57,14 +60,14 @@ class OffsetSlot:
         self.commit: CoordinatorRecord | None = None
         self.tombstone: Deletion | None = None
         self.deleted: Deletion | None = None
-        self.producers: set[int] | None = None  # that have a commit of this key waiting
+        self.producers: set[int] | None = None  # that have a pending commit of this key
         self.rewinds = 0
         self.entry = -1
 
 
 class CommittedOffsets:
-    """pending: what waits for its producer's marker, by producer id. still_open: transactions whose marker does not count (`leave_open`).
-    rewinds: in the order of the log, when they are kept."""
+    """pending: commits that wait for their producer's marker, by producer id. still_open: transactions whose marker does not
+    count (`leave_open`). rewinds: in log order, if they are kept."""
 
     def __init__(self, *, keeps_rewinds: bool = True) -> None:
         self.keeps_rewinds = keeps_rewinds
@@ -87,7 +90,7 @@ class CommittedOffsets:
 
     @property
     def offsets(self) -> dict[OffsetKey, CoordinatorRecord]:
-        """What counts, by key."""
+        """The committed offsets, by key."""
         return {key: slot.commit for key, slot in self._slots.items() if slot.commit is not None}
 
     @property
@@ -124,8 +127,9 @@ class CommittedOffsets:
             left.pop(slot.key, None)
 
     def leave_open(self, producer_id: int) -> None:
-        """A marker of a producer that does not count: what it ends stays undecided, also where the clock went back and a later transaction's
-        marker counts."""
+        """A marker that does not count (it is later than the requested time): the transaction that it ends stays undecided, even
+        if a clock went back and a later transaction's marker counts.
+        """
         waiting = self.pending.pop(producer_id, None)
         if waiting:
             self.still_open.append(waiting)
@@ -148,7 +152,7 @@ class CommittedOffsets:
         if former is None and slot.deleted is not None:
             former, deleted_ms = slot.deleted.former, slot.deleted.timestamp_ms
             slot.deleted = None
-        # by their bytes, which are in the order of the numbers where none is negative
+        # by their bytes, whose order is that of the numbers if none is negative
         if former is not None and commit.value[_OFFSET] < former.value[_OFFSET]:  # type: ignore[index]  # commits have values
             slot.rewinds += 1
             if self.keeps_rewinds:

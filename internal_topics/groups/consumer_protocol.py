@@ -1,6 +1,6 @@
 """The consumer protocol: subscriptions and assignments of the members of a classic group, inside group metadata.
 
-An int16 version stands before each message; one above the last known version is read like that version, as clients do
+Each message is preceded by an int16 version; one above the last known version is read like that version, as clients do
 (Kafka: ConsumerProtocol).
 """
 
@@ -25,7 +25,7 @@ def decode_member(name: str, data: bytes) -> Decoded:
 
 
 def assigned_partitions(data: bytes) -> tuple[tuple[str, int], ...]:
-    """(topic, partition) of an assignment; empty for no bytes. Raises FormatError."""
+    """(topic, partition) of an assignment; none for empty bytes. Raises FormatError."""
     if not data:
         return ()
     assigned = decode_member(ASSIGNMENT, data).values["assignedPartitions"]

@@ -1,11 +1,12 @@
-"""Which partition of an internal topic a name belongs to (Kafka: GroupCoordinatorService.partitionFor, TransactionStateManager.partitionFor).
+"""The partition of an internal topic that a name is mapped to (Kafka: GroupCoordinatorService.partitionFor,
+TransactionStateManager.partitionFor).
 
-abs(hash(name)) % partitions, hash is Java's String.hashCode over UTF-16 code units, abs of the least int is 0
+abs(hash(name)) % partitions, where hash is Java's String.hashCode over UTF-16 code units, and abs of the least int is 0
 """
 
 import struct
 
-DEFAULT_PARTITIONS = 50  # offsets.topic.num.partitions and its likes
+DEFAULT_PARTITIONS = 50  # default of offsets.topic.num.partitions and its counterparts
 
 _INT_RANGE, _MIN_INT = 1 << 32, 1 << 31
 

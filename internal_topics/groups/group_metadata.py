@@ -4,9 +4,9 @@
     3-8, 16     consumer: epoch, member, target assignment, current assignment, resolved regular expression
     10-15       share        17, 19-23   streams
 
-A record makes the group that it needs. A simple classic group, one that only commits, gives way to a consumer or streams group; any
-other group of another type fails the load. Tombstones of groups and members that are not there are passed over; those that come in
-an order that no coordinator writes fail the load.
+A record creates the group that it needs. A simple classic group, one that only commits, is replaced by a consumer or streams group; any
+other group of another type fails the load. Tombstones of missing groups and members are ignored; tombstones in an order that no
+coordinator writes fail the load.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,20 +33,20 @@ class LoadFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Which type of group a record type belongs to."""
+    """The type of group that a record type belongs to."""
 
     type: GroupType
     apply: "Callable[[GroupMetadata, ModernGroup, str, Values | None], None]"
 
 
 class GroupMetadata:
-    """groups: by name. Feed with `take` in the order of the log."""
+    """groups: by name. Call `take` in log order."""
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
 
     def has_offset(self, name: str) -> None:
-        """An offset was committed: it needs a group, if only a simple one."""
+        """An offset was committed, which needs a group, at least a simple one."""
         if name not in self.groups:
             self.groups[name] = ClassicGroup(name)
 
@@ -90,7 +90,7 @@ class GroupMetadata:
         made = self.groups[name] = ModernGroup(name, wanted)
         return made
 
-    # --- what the records say
+    # --- the record types
 
     def _epoch(self, group: ModernGroup, _subject: str, value: Values | None) -> None:
         """3, 11, 17."""
@@ -193,7 +193,7 @@ class GroupMetadata:
         group.share_topics = value
 
     def _nothing(self, group: ModernGroup, _subject: str, value: Values | None) -> None:
-        """4 and 16: they make the group, and say nothing that is asked for here."""
+        """4 and 16: they create the group, and contain nothing that is needed here."""
 
 
 def _partitions(entries: Sequence[Values]) -> Assigned:
@@ -222,7 +222,7 @@ def _owned(member: GroupMember) -> list[tuple[str, int]]:
 
 
 def _disown(group: ModernGroup, member: GroupMember) -> None:
-    """Take a member's partitions back (Kafka: ConsumerGroup.removePartitionEpochs)."""
+    """Release a member's partitions (Kafka: ConsumerGroup.removePartitionEpochs)."""
     if group.type is GroupType.CONSUMER:
         for place in _owned(member):
             if group.owned.get(place) == member.epoch:

@@ -3,10 +3,10 @@
     key, type 0 and 1           int16 type, string group, string topic, int32 partition
     offset commit, version 0-2  int16 version, int64 offset, string metadata, int64 commit time, int64 expiry (version 1)
                    version 3    int16 version, int64 offset, int32 leader epoch, string metadata, int64 commit time
-                   version 4    the same, metadata as a compact string, tag 0 behind it: the topic id
+                   version 4    the same, metadata as a compact string, followed by tag 0: the topic id
 
 During replay only the lengths of a commit are checked; it is decoded at the end if it is still the newest. Other records go through
-`decoding`, which knows why. (Kafka: GroupCoordinatorRecordSerde, OffsetAndMetadata.fromRecord.)
+`decoding`, which reports what is wrong. (Kafka: GroupCoordinatorRecordSerde, OffsetAndMetadata.fromRecord.)
 """
 
 import struct
@@ -27,7 +27,7 @@ _UNKNOWN_IDS = ("", uuids.ZERO)
 
 
 class OffsetKey(NamedTuple):
-    """What an offset is committed for. Types 0 and 1 of the record are one key to the coordinator."""
+    """The key of an offset commit. Types 0 and 1 of the record are the same key to the coordinator."""
 
     group: str
     topic: str
@@ -35,7 +35,7 @@ class OffsetKey(NamedTuple):
 
 
 class GroupKey(NamedTuple):
-    """The key of a record about a group. subject: the member id or the regular expression, empty where the key has none."""
+    """The key of a record about a group. subject: the member id or the regular expression, empty if the key has none."""
 
     type_id: int
     group: str
@@ -76,11 +76,11 @@ def _offset_key(data: bytes) -> OffsetKey:
             return OffsetKey(_name(data[4:topic_at]), _name(data[topic_at + 2 : end]), partition)
     except struct.error:
         pass
-    values = decode_key(CONSUMER_OFFSETS, data).values  # says what is wrong
+    values = decode_key(CONSUMER_OFFSETS, data).values  # raises the reason
     return OffsetKey(values["group"], values["topic"], values["partition"])
 
 
-@lru_cache(maxsize=1 << 12)  # the same groups and topics come again with every partition
+@lru_cache(maxsize=1 << 12)  # the same groups and topics are repeated with every partition
 def _name(data: bytes) -> str:
     return decode_utf8(data)
 

@@ -1,12 +1,12 @@
 """One partition of `__consumer_offsets`, loaded as its coordinator loads it.
 
-1. All records from the log start to the log end, in order; of transactions also those that are aborted or undecided
-   (`coordinator_log`). With a time, only records and markers up to it.
-2. Keys are decoded once each. A record of a type that 4.3.1 does not know is passed over, as by the broker.
+1. All records from the log start to the log end, in order, including those of aborted and undecided transactions
+   (`coordinator_log`). With a time limit, only records and markers up to it.
+2. Each key is decoded once. A record of a type that 4.3.1 does not know is skipped, as by the broker.
 3. Offset commits go to `CommittedOffsets`, the others, decoded, to `GroupMetadata`; markers end transactions.
-4. A record without key, one that cannot be decoded, and one that contradicts what was read before fail the load of the partition:
-   all its groups are unavailable until the record is gone. Here it becomes a `FailedRecord`, and the replay goes on behind it, with
-   a newer version decoded as the newest that is known.
+4. A record without a key, one that cannot be decoded, and one that contradicts earlier ones fail the load of the partition: all
+   its groups are unavailable until the record is gone. Here it becomes a `FailedRecord`, and the replay continues after it, with
+   a newer version decoded like the newest known one.
 
 (Kafka: CoordinatorLoaderImpl.doLoad, GroupCoordinatorShard.replay.)
 """
@@ -38,7 +38,7 @@ from kseg.segment.errors import FormatError
 from kseg.segment.kernel.plain_commits import plain_key
 from kseg.segment.values import dataclass
 
-METADATA_TYPES = (2, 3, 11, 17)  # of a group as a whole
+METADATA_TYPES = (2, 3, 11, 17)  # the key of the group itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,12 @@ class FailedRecord:
 
 @dataclass(slots=True)
 class LoadedGroups:
-    """The state of a partition after loading. tombstones: the time of the newest record of a group's own key, where that is a tombstone.
-    unknown: offset keys of which compaction has left nothing up to the time that was asked for, and the time of their first record
-    behind it. unknown_types: how many records of each type were passed over. problems: what could not be read."""
+    """The state of a partition after loading.
+
+    tombstones: the time of the newest record of a group's own key, if that is a tombstone. unknown: offset keys of which
+    compaction has left no record up to the requested time, and the time of their first record after it. unknown_types: how many
+    records of each type were skipped. problems: parts that could not be read.
+    """
 
     offsets: CommittedOffsets = field(default_factory=CommittedOffsets)
     metadata: GroupMetadata = field(default_factory=GroupMetadata)
@@ -72,9 +75,11 @@ def load_groups(
     cleaned_end: int = 0,
     keeps_rewinds: bool = True,
 ) -> LoadedGroups:
-    """Replay a partition's log, from single records or, far faster, from chunks. until_ms: only records and markers up to this time.
-    cleaned_end: the first offset that the log cleaner has not been at. keeps_rewinds: not only count them. Raises UnreadableInput
-    when the log cannot be listed."""
+    """Replay a partition's log, from single records or, far faster, from chunks.
+
+    until_ms: only records and markers up to this time. cleaned_end: the first offset that the log cleaner has not cleaned.
+    keeps_rewinds: keep them, not only their number. Raises UnreadableInput when the log cannot be listed.
+    """
     loaded = LoadedGroups(offsets=CommittedOffsets(keeps_rewinds=keeps_rewinds))
     replay = _Replay(loaded, until_ms, cleaned_end)
     for entry in entries:
@@ -93,7 +98,7 @@ def load_groups(
     return loaded
 
 
-# what a key stands for; None: a type that is passed over
+# the decoded key; None: a type that is skipped
 _Known = tuple[int, OffsetSlot | GroupKey | None]
 
 
@@ -103,7 +108,7 @@ class _Replay:
         self._until_ms = until_ms
         self._cleaned_end = cleaned_end
         self._known: dict[bytes, _Known] = {}
-        self._has_odd_keys = False  # which may be other bytes for the key of another record
+        self._has_odd_keys = False  # which may be other bytes for the same key
         self.plain = PlainCommits(loaded.offsets, until_ms)
 
     def chunk(self, chunk: RecordChunk) -> None:
@@ -118,7 +123,7 @@ class _Replay:
             at = stopped + 1
 
     def _adopt(self) -> None:
-        """Make the slots of the keys that the kernel has seen first."""
+        """Create the slots of the keys that the kernel has seen first."""
         groups = self._loaded.metadata.groups
         for raw in self.plain.new_keys():
             known = self._known[raw] = self._parsed(raw)
@@ -140,7 +145,9 @@ class _Replay:
         )
 
     def _too_late(self, record: CoordinatorRecord) -> None:
-        """Of a record behind the time it is noted which key of the cleaned part it has: what it replaced may be gone."""
+        """A record after the requested time. If its key is in the cleaned part, that is recorded: the record that it replaced may
+        be gone.
+        """
         if record.offset < self._cleaned_end and record.key is not None:
             with suppress(FormatError):
                 key = parse_key(record.key)[1]
@@ -222,7 +229,7 @@ class _Replay:
             loaded.metadata.take(key.type_id, key.group, key.subject, value)
         except LoadFailed as error:
             self._fail(record, str(error))
-        if was_there and key.group not in loaded.metadata.groups:  # the next commit makes it anew
+        if was_there and key.group not in loaded.metadata.groups:  # the next commit creates it again
             self.plain.reclaim_group(key.group)
 
     def _fail(self, record: CoordinatorRecord, reason: str) -> None:

@@ -35,8 +35,8 @@ _SEQUENCE_END = 1 << 31  # of partition numbers
 
 @dataclass(frozen=True, slots=True)
 class TopicNames:
-    """Topics from the metadata log: names by id, including deleted topics, and numbers of partitions.
-    ids: of the topics that exist, by name. deleted: ids of those that did not exist any more at the time that is asked for."""
+    """Topics from the metadata log: names by id, including deleted topics, and numbers of partitions. ids: of the existing
+    topics, by name. deleted: ids of those that no longer existed at the requested time."""
 
     by_id: Mapping[str, str]
     partitions: Mapping[str, int]
@@ -133,7 +133,7 @@ def member_rows(group: Group, names: TopicNames) -> Iterator[RowValues]:
 
 def _classic_assignment(group: ClassicGroup, member: GroupMember) -> tuple[list[RowValues], str | None]:
     if group.protocol_type != PROTOCOL_TYPE:
-        return [], None  # what other protocols assign only they know
+        return [], None  # only the clients understand the assignments of other protocols
     try:
         return [
             {"topic": topic, "partition": partition}
@@ -144,8 +144,8 @@ def _classic_assignment(group: ClassicGroup, member: GroupMember) -> tuple[list[
 
 
 def _held(member: GroupMember) -> Assigned:
-    """What a member has, and what it still has to give back (Kafka: ConsumerGroupMember.asConsumerGroupDescribeMember; a share group's
-    member gives back nothing)."""
+    """The partitions of a member, and those that it still has to revoke (Kafka:
+    ConsumerGroupMember.asConsumerGroupDescribeMember; a member of a share group revokes nothing)."""
     if not member.revoking:
         return member.assigned
     return {
@@ -167,7 +167,7 @@ def _named(assigned: Assigned, names: TopicNames) -> list[RowValues]:
 
 
 def _streams_assignment(group: ModernGroup, tasks: Assigned, names: TopicNames) -> list[RowValues]:
-    """The partitions that active tasks read: of all source topics of their subtopology, as far as these have so many."""
+    """The partitions that active tasks read: those of all source topics of their subtopology, as far as these have that many."""
     topics = {
         each["subtopologyId"]: [
             *each["sourceTopics"],
@@ -300,7 +300,7 @@ def tombstone_row(
 
 
 def unknown_offset_row(key: OffsetKey, first_timestamp_ms: int) -> RowValues:
-    """A key of which compaction has left no record up to the time that was asked for."""
+    """A key of which compaction has left no record up to the requested time."""
     return {"type": "unknown_offset", **key._asdict(), "first_timestamp": first_timestamp_ms}
 
 
@@ -329,7 +329,7 @@ _SHARE_TOPICS = {
 
 
 def share_topic_rows(group: ModernGroup) -> Iterator[RowValues]:
-    """The topics for which a share group has state, or is about to create or delete it."""
+    """The topics for which a share group has state, or is about to create or delete state."""
     for name, status in _SHARE_TOPICS.items():
         for each in (group.share_topics or {}).get(name, ()):
             yield {

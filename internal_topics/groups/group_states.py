@@ -1,7 +1,7 @@
-"""Groups in a coordinator's memory, and the state that it lists them with after loading.
+"""Groups in a coordinator's memory, and the state in which it lists them after loading.
 
     classic    Stable with members, else Empty
-    consumer   Empty, Assigning (its epoch is above the assignment's), Reconciling (a member is not there yet), Stable
+    consumer   Empty, Assigning (its epoch is above the assignment's), Reconciling (a member has not caught up yet), Stable
     share      Empty, Stable
     streams    like consumer, and NotReady while its topology is not validated
 
@@ -17,7 +17,7 @@ from kseg.segment.values import dataclass
 
 LEFT_GROUP_EPOCH = -1
 DELETED_ASSIGNMENT_EPOCH = -1
-_INITIAL_ASSIGNMENT_EPOCH = 1  # before any record says one (Kafka: TargetAssignmentMetadata.INITIAL)
+_INITIAL_ASSIGNMENT_EPOCH = 1  # before the first record (Kafka: TargetAssignmentMetadata.INITIAL)
 _STABLE, _STREAMS_STABLE = 0, 1  # of the two member state enums
 
 
@@ -30,15 +30,18 @@ class GroupType(StrEnum):
     STREAMS = "streams"
 
 
-# partitions by topic id; of a streams group by subtopology
+# partitions by topic id; in a streams group by subtopology
 Assigned = Mapping[str, Sequence[int]]
 
 
 @dataclass(slots=True)
 class GroupMember:
-    """A member of any group. details: its metadata record, or in a classic group its entry in the group's. epoch, state: of its
-    newest assignment. assigned, revoking: what it has, and what it still has to give back. standby, warmup: other tasks of a
-    streams group's member."""
+    """A member of any group.
+
+    details: its metadata record, or in a classic group its entry in the group's record. epoch, state: of its newest assignment.
+    assigned, revoking: its partitions, and those that it still has to revoke. standby, warmup: other tasks of a streams group's
+    member.
+    """
 
     member_id: str
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -79,9 +82,12 @@ class ClassicGroup:
 
 @dataclass(slots=True)
 class ModernGroup:
-    """A consumer, share or streams group. epoch: None until a record says it. targets: the members that the target assignment
-    names. topology, validated_topology_epoch: of a streams group. share_topics: what a share group says about its topics.
-    owned: the member epoch at which each partition (topic id, number) of a consumer group is owned."""
+    """A consumer, share or streams group.
+
+    epoch: None until a record sets it. targets: the members in the target assignment. topology, validated_topology_epoch: of a
+    streams group. share_topics: the topic metadata of a share group. owned: the member epoch at which each partition (topic id,
+    number) of a consumer group is owned.
+    """
 
     name: str
     type: GroupType

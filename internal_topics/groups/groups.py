@@ -1,7 +1,7 @@
-"""`kseg groups`: one partition of `__consumer_offsets` or `__share_group_state`, loaded and put into rows.
+"""`kseg groups`: one partition of `__consumer_offsets` or `__share_group_state`, loaded and converted to rows.
 
-A group is in one partition of `__consumer_offsets`, whole, so partitions are independent of each other. What they share (names of topics,
-where the logs are) is found before and comes in the options.
+A group is in a single partition of `__consumer_offsets`, so partitions are independent of each other. What they share (topic
+names, locations of the logs) is determined before and passed in the options.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,13 +29,14 @@ from kseg.segment.values import dataclass
 GROUP_TOPICS = (CONSUMER_OFFSETS, SHARE_GROUP_STATE)
 
 _LINES_AT_ONCE = 1000
-_MAX_REPORTED = 100  # records of one partition that fail its load
+_MAX_REPORTED = 100  # reported records of one partition that fail its load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsOptions:
-    """at_ms: the state at this time, None for the end of the log. groups: only these, all when empty. topics, partition: only offsets
-    of these. with_history: also the commits that went back. as_json: rows of offsets as lines of JSON, for there are many. names, replicas: what is known of the broker."""
+    """at_ms: the state at this time, None for the end of the log. groups: only these, all when empty. topics, partition: only
+    offsets of these. with_history: also the commits that went back. as_json: rows of offsets as lines of JSON, for there are
+    many. names, replicas: what is known about the broker."""
 
     at_ms: int | None = None
     groups: frozenset[str] = frozenset()
@@ -205,8 +206,8 @@ def _of_record(path: str, failure: FailedRecord) -> Finding:
 def missing_groups(
     asked: Iterable[str], found: set[str], partitions: Mapping[int, bool], count: int | None
 ) -> Iterator[rows.RowValues]:
-    """Rows for groups that were requested and not found. partitions: those of `__consumer_offsets` at hand, and whether
-    they were read whole. count: how many there are in the cluster, None when nobody knows."""
+    """Rows for requested groups that were not found. partitions: those of `__consumer_offsets` that were read, and whether they
+    are complete. count: how many there are in the cluster, None when unknown."""
     from kseg.internal_topics.groups.coordinator_partition import partition_for
 
     for group in asked:

@@ -11,7 +11,7 @@ Replicas = Mapping[tuple[str, int], Sequence[PartitionTarget | FileTarget]]
 
 
 class LogEnds(NamedTuple):
-    """high_watermark: as checkpointed, up to seconds old; the log end when no checkpoint knows it."""
+    """high_watermark: from its checkpoint, up to seconds old; the log end if no checkpoint has it."""
 
     start_offset: int
     end_offset: int
@@ -19,8 +19,8 @@ class LogEnds(NamedTuple):
 
 
 class PartitionEnds:
-    """The ends of partitions by (topic, partition). replicas: their directories; of several the one that reaches farthest counts,
-    as it does for the leader."""
+    """The ends of partitions by (topic, partition). replicas: their directories; the longest of several counts, as it does for
+    the leader."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas

@@ -1,8 +1,8 @@
 """Progress of share groups, as the share coordinator has it after loading `__share_group_state`.
 
-Of each (group, topic id, partition) a snapshot replaces everything, and an update is merged: the start offset unless -1, the leader
-epoch unless -1, the number of completed deliveries always; its batches are combined with those before. The tombstone of a snapshot
-removes the partition. (Kafka: ShareCoordinatorShard.replay, PersisterStateBatchCombiner.)
+For each (group, topic id, partition) a snapshot replaces everything, and an update is merged: the start offset unless -1, the leader
+epoch unless -1, the number of completed deliveries always; its batches are combined with the existing ones. The tombstone of a
+snapshot removes the partition. (Kafka: ShareCoordinatorShard.replay, PersisterStateBatchCombiner.)
 """
 
 import heapq
@@ -53,7 +53,7 @@ class DeliveryState:
 
 @dataclass(frozen=True, slots=True)
 class ShareState:
-    """start_offset: -1 for not known yet. delivery_complete_count: records from the start offset on whose delivery is finished, -1
+    """start_offset: -1 if not known yet. delivery_complete_count: records from the start offset on whose delivery is finished, -1
     for unknown. create_ms, write_ms: of the last snapshot, None without one. timestamp_ms: of the last record."""
 
     snapshot_epoch: int
@@ -161,8 +161,8 @@ def _batches(values: Mapping[str, Any]) -> tuple[StateBatch, ...]:
 def combined_batches(
     former: Sequence[StateBatch], added: Sequence[StateBatch], start_offset: int
 ) -> tuple[StateBatch, ...]:
-    """The batches of a state after an update: none below the start offset (-1 for none), sorted, and where two overlap the one that
-    was delivered more often, or is further in its life, wins."""
+    """The batches of a state after an update: none below the start offset (-1 for none), sorted. If two overlap, the one with
+    more deliveries or the later delivery state wins."""
     pruned = [
         batch
         if start_offset == -1 or batch.first_offset >= start_offset

@@ -13,7 +13,7 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """Kafka's numbers: see `cluster_names`."""
+    """In Kafka's numbers: see `cluster_names`."""
 
     id: str
     resource_type: int
@@ -39,7 +39,7 @@ class ScramCredential:
 
 @dataclass(frozen=True, slots=True)
 class DelegationToken:
-    """The token's HMAC is not in the log."""
+    """The log does not contain the token's HMAC."""
 
     id: str
     owner: str

@@ -1,4 +1,4 @@
-"""The numbers in records of the metadata log, by Kafka's names (ConfigResource.Type, ResourceType, PatternType, AclOperation, …)."""
+"""Kafka's names for the numbers in records of the metadata log (ConfigResource.Type, ResourceType, PatternType, AclOperation, …)."""
 
 from collections.abc import Mapping
 

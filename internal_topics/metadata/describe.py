@@ -1,9 +1,9 @@
 """`kseg metadata`: the state in a cluster's metadata log, and whether the partition directories under PATH agree with it.
 
-1. The metadata log: a file or directory of it that was named, else the one in a log dir under PATH, else the one of the same node beside
-   it. Of several copies of one cluster's the one that reaches farthest; two clusters are a mistake of the caller's.
-2. Its state at the place that was asked for, as rows; or the events up to it.
-3. A verdict on each partition directory, and on each replica that should be there and is not.
+1. Find the metadata log: a file or directory of it that was named, else the one in a log dir under PATH, else the one of the same node
+   beside it. Of several copies the longest is used; logs of two clusters are a usage error.
+2. Return its state at the requested offset or time as rows, or the events up to it.
+3. Give a verdict on each partition directory, and on each missing replica.
 """
 
 import os
@@ -49,7 +49,7 @@ class MetadataTarget:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataOptions:
     """as_of: an earlier state. history: events instead of the state. topics: globs; partition: a number; kinds: of rows, none for
-    all; node: only partitions with a replica there, and what concerns that broker."""
+    all; node: only partitions with a replica there, and rows about that broker."""
 
     as_of: AsOf | None = None
     history: bool = False
@@ -94,7 +94,7 @@ def describe_metadata(target: MetadataTarget, options: MetadataOptions) -> Itera
             yield Row(row)
 
 
-# --- where
+# --- find the log
 
 
 def _metadata_path(directories: BrokerDirectories, finder: MetadataFinder) -> str:
@@ -118,8 +118,8 @@ def _metadata_path(directories: BrokerDirectories, finder: MetadataFinder) -> st
 
 
 def _named_log(found: BrokerPartition) -> str | None:
-    """The path of a metadata log, or of a file of one; None for other partitions. A file or directory of no partition's name may be
-    a copy."""
+    """The path of a metadata log, or of a file of one; None for other partitions. A file or directory that is not named like a
+    partition may be a copy."""
     path = found.target.path
     if found.name is None and isinstance(found.target, FileTarget):
         return path if parse_file_name(os.path.basename(path)).role in METADATA_LOG_ROLES else None
@@ -151,7 +151,7 @@ def _cluster_id(directories: BrokerDirectories, finder: MetadataFinder, image: M
     return found
 
 
-# --- what
+# --- rows
 
 
 def _verdicts(

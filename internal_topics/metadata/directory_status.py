@@ -4,10 +4,10 @@
     deleted    marked `-delete`: a broker removes it
     stray      marked `-stray`; or a broker marks it so at its next start: see `strays`
     future     marked `-future`: the destination of a move between log dirs
-    missing    the metadata places a replica in this log dir and no directory is there: see `missing_replicas`
+    missing    the metadata places a replica in this log dir, and it has no directory: see `missing_replicas`
 
 If the metadata log cannot be read to its end, a stray cannot be distinguished from a newer partition, and no status is given.
-The topic's name comes from its id as far as the metadata ever named it: names of `-delete` and `-stray` directories may be cut,
+The topic's name comes from its id if the metadata log ever named it: names of `-delete` and `-stray` directories may be truncated,
 and a deleted topic's name may have been used again.
 """
 

@@ -2,10 +2,9 @@
 
 1. The one that the user named: a partition directory, a log dir that has one, one snapshot, or one segment.
 2. `__cluster_metadata-0` in the log dir itself.
-3. In another log dir of the same node: among those given, those that server.properties names, the neighbours of the log dir, and
-   directories that are named alike (`/data-0/kafka-log0`, `/data-1/kafka-log1`). meta.properties of both must name the same cluster and the
-   same node; where that of the log dir is lost, the log must place the partitions there on the node. Of several the one that reaches
-   farthest counts.
+3. In another log dir of the same node: among those given, those in server.properties, the siblings of the log dir, and directories
+   with similar names (`/data-0/kafka-log0`, `/data-1/kafka-log1`). meta.properties of both must name the same cluster and the
+   same node; if that of the log dir is lost, the metadata log must place its partitions on the node. The longest of several is used.
 """
 
 import os
@@ -32,8 +31,8 @@ _DIGITS = re.compile(r"\d+")
 class MetadataFinder:
     """Finds and reads metadata logs, each once.
 
-    given: log dirs that the user named. explicit: the path of --metadata. more: further directories where a metadata log
-    may be. Raises UsageError for an explicit path that holds none, UnreadableInput for one that cannot be read.
+    given: log dirs that the user named. explicit: the path of --metadata. more: further directories that may contain a metadata
+    log. Raises UsageError for an explicit path without one, UnreadableInput for one that cannot be read.
     """
 
     def __init__(
@@ -45,33 +44,35 @@ class MetadataFinder:
         self._nodes: dict[str, Node] = {}
         self._node_ids: dict[
             tuple[str, str], int
-        ] = {}  # which node a log dir belongs to, by the log of a cluster
+        ] = {}  # the node of a log dir, by the metadata log of a cluster
         self._naming: dict[str, bool] = {}
         self._explicit = None if explicit is None else _read(_named(explicit))
 
     def image_for(self, log_dir: str) -> MetadataImage | None:
-        """The metadata image for a log dir; None when there is none. Raises Refused when the one that was named
-        is another cluster's."""
+        """The metadata image for a log dir; None if there is none. Raises Refused if the one that was named belongs to another
+        cluster.
+        """
         if log_dir not in self._by_log_dir:
             self._by_log_dir[log_dir] = self._find(log_dir)
         return self._by_log_dir[log_dir]
 
     def node_of(self, log_dir: str) -> Node:
-        """Which node a log dir belongs to; its meta.properties is read once."""
+        """The node of a log dir; its meta.properties is read once."""
         if log_dir not in self._nodes:
             self._nodes[log_dir] = node_of(log_dir)
         return self._nodes[log_dir]
 
     def placed_node_of(self, log_dir: str) -> Node:
-        """Which node a log dir belongs to; where its meta.properties does not say it, by what the metadata log places there."""
+        """The node of a log dir, from its meta.properties, else from the partitions that the metadata log places there."""
         node, image = self.node_of(log_dir), self.image_for(log_dir)
         if image is None or not image.is_certain or None not in (node.node_id, node.directory_id):
             return node
         return self._by_placement(log_dir, image, node)
 
     def node_told_by_metadata(self, log_dir: str) -> int | None:
-        """The node that a log dir belongs to by its directory id and what is placed there, whatever node its meta.properties says; None
-        when the metadata log does not tell."""
+        """The node of a log dir from its directory id and the partitions placed there, whatever node its meta.properties names;
+        None if the metadata log does not tell.
+        """
         node, image = self.node_of(log_dir), self.image_for(log_dir)
         if image is None or not image.is_certain:
             return None
@@ -88,7 +89,7 @@ class MetadataFinder:
         return node_by_placement(log_dir, known, image, taken, is_own=is_own)
 
     def others_of(self, log_dir: str) -> list[str]:
-        """The other log dirs of the same node, as far as they are given or found. One with the same directory id is a copy."""
+        """The other log dirs of the same node, as far as they are given or found. A log dir with the same directory id is a copy."""
         node, seen = self.placed_node_of(log_dir), {places.realpath(log_dir)}
         found = []
         for other in [*self._given, *_neighbours(log_dir)]:
@@ -114,7 +115,7 @@ class MetadataFinder:
             return self._read(own)
         doubtful = None
         others = _with_metadata([*self._given, *_neighbours(log_dir)])
-        for other in sorted(others, key=_reach, reverse=True):  # which takes no reading of them
+        for other in sorted(others, key=_reach, reverse=True):  # which does not require reading them
             if self._is_of_the_node(log_dir, node, other):
                 image = self._read(os.path.join(other, METADATA_DIRECTORY))
                 if image.epoch >= 0:
@@ -123,8 +124,10 @@ class MetadataFinder:
         return doubtful
 
     def _is_of_the_node(self, log_dir: str, node: Node, other: str) -> bool:
-        """Whether another log dir with a metadata log belongs to the same node, by meta.properties or else by what the log places. All nodes
-        of a cluster have one log: where one of them tells the node, those of other nodes are not read."""
+        """Whether another log dir with a metadata log belongs to the same node, by meta.properties or else by the placement of
+        partitions. All nodes of a cluster have the same log: once one of them determines the node, those of other nodes are
+        not read.
+        """
         theirs = self.node_of(other)
         if None not in (node.node_id, node.cluster_id):
             return _is_same(node, theirs)
@@ -145,7 +148,7 @@ class MetadataFinder:
         return node_id == theirs.node_id
 
     def _names_topics(self, log_dir: str) -> bool:
-        """Whether any partition here has a topic id, which is needed to look up its placement in a log."""
+        """Whether any partition here has a topic id, which is needed to look up its placement in a metadata log."""
         if log_dir not in self._naming:
             name = NAME_BY_ROLE[Role.PARTITION_METADATA]
             self._naming[log_dir] = any(
@@ -158,7 +161,7 @@ class MetadataFinder:
         if key not in self._images:
             try:
                 self._images[key] = _read(path)
-            except UnreadableInput as error:  # it is there, and nobody knows what it says
+            except UnreadableInput as error:  # it exists, but its content is unknown
                 doubt = Finding("metadata-log-doubtful", path, str(error))
                 image = MetadataImage(path=path, end_offset=0, epoch=-1, timestamp_ms=-1, doubts=(doubt,))
                 self._images[key] = image
@@ -166,7 +169,7 @@ class MetadataFinder:
 
 
 def _read(path: str) -> MetadataImage:
-    # most directories that are looked at have none: the decoder is not imported for these
+    # most directories have none: the decoder is not imported for these
     from kseg.internal_topics.metadata.metadata_log import read_metadata_file, read_metadata_log
 
     return read_metadata_log(path) if places.isdir(path) else read_metadata_file(path)
@@ -218,7 +221,7 @@ def _with_metadata(directories: Sequence[str]) -> Iterator[str]:
 
 
 def _neighbours(log_dir: str) -> Iterator[str]:
-    """Directories beside a log dir, and those whose last two names differ from its only in their numbers."""
+    """The siblings of a log dir, and directories whose last two path components differ from its own only in their numbers."""
     path = places.abspath(log_dir)
     parent = os.path.dirname(path)
     yield from _children(parent)
@@ -230,7 +233,7 @@ def _neighbours(log_dir: str) -> Iterator[str]:
 
 
 def _reach(log_dir: str) -> tuple[int, int]:
-    """The end of a metadata log: leader epoch of the last batch, and end offset."""
+    """How far a metadata log extends: leader epoch of the last batch, and end offset."""
     try:
         with PartitionLog(PartitionTarget(os.path.join(log_dir, METADATA_DIRECTORY))) as log:
             last = log.last_batch

@@ -1,10 +1,10 @@
 """The history of a cluster from the records of its metadata log: leaders, creations, deletions and settings, with offset and time.
 
-1. The records come in offset order with the state before each (`MetadataReplay.watch`), so that an event can say what it
-   replaces. Below the snapshot that the state begins with there is no state: then only what the record itself says.
-2. Partitions of one topic that are made one after the other are one event.
-3. A log says which controller wrote a record (the leader of its epoch) and when, never on whose behalf: principals are in the
-   controller's authorizer and request logs only.
+1. The records come in offset order with the state before each (`MetadataReplay.watch`), so that an event can name what it
+   replaces. Below the snapshot with which the state begins there is no state: then the record itself is the only source.
+2. Partitions of one topic that are created in sequence are one event.
+3. A log tells which controller wrote a record (the leader of its epoch) and when, but not on whose behalf: principals are only in the
+   controller's authorizer and request logs.
 """
 
 import json
@@ -29,14 +29,15 @@ Event = dict[str, Any]
 _Details = Mapping[str, Any]
 
 _SAME_LEADER = -2
-_KEPT_AS_THEY_ARE = 256  # the creation of a topic is among them when its partitions come
+_KEPT_AS_THEY_ARE = 256  # newest events, among them a topic's creation when its partitions follow
 
 
 class MetadataHistory:
-    """Collects events while a log is replayed: give `watch` to the reader, then take `events`. show_secrets: values of configurations
-    that may be secrets too.
+    """Collects events while a log is replayed: pass `watch` to the reader, then take `events`. show_secrets: also show values of
+    configurations that may be secrets.
 
-    A log of a hundred megabytes has a million events; all but the last ones wait as bytes."""
+    A log of a hundred megabytes has a million events; all but the last ones are kept as bytes.
+    """
 
     def __init__(self, show_secrets: bool = False) -> None:
         self._last: list[Event] = []
@@ -45,14 +46,15 @@ class MetadataHistory:
         self._names: dict[str, str] = {}
 
     def watch(self, record: MetadataRecord, state: MetadataReplay | None) -> None:
-        """One record that counts, and the state before it; None where there is none."""
+        """One record that counts, and the state before it; None if there is none."""
         describe = _EVENTS.get(record.type)
         if describe is not None:
             describe(self, record, state)
 
     def events(self, names: Mapping[str, str], leaders: Mapping[int, int]) -> Iterator[Event]:
-        """All events, with names for the topics that had none yet when something happened to them, and for each event the controller that
-        wrote it. names: by id; leaders: by epoch."""
+        """All events, with the names of topics that were still unnamed at the time of the event, and with the controller that
+        wrote each. names: by id; leaders: by epoch.
+        """
         for event in chain(map(json.loads, self._packed), self._last):
             event["controller_id"] = leaders.get(event["epoch"])
             if event["topic_id"] is not None and event["topic"] is None:
@@ -109,7 +111,7 @@ class MetadataHistory:
         last["nodes"] = sorted({*last["nodes"], *values["replicas"]})
 
     def _creation_of(self, topic_id: str) -> Event | None:
-        """The last event, when it made this topic or partitions of it; the topic's configurations may stand in between."""
+        """The last event, if it created this topic or partitions of it; configurations of the topic may come in between."""
         for event in reversed(self._last):
             if event["event"] in ("topic-created", "partitions-created"):
                 return event if event["topic_id"] == topic_id else None

@@ -9,7 +9,7 @@ from kseg.internal_topics.metadata.access_image import AccessImage
 from kseg.segment.findings import Finding
 from kseg.segment.values import dataclass
 
-# Directory ids that stand for something else than a directory (Kafka: DirectoryId).
+# Directory ids with a special meaning (Kafka: DirectoryId).
 MIGRATING = "AAAAAAAAAAAAAAAAAAAAAA"
 UNASSIGNED = "AAAAAAAAAAAAAAAAAAAAAQ"
 LOST = "AAAAAAAAAAAAAAAAAAAAAg"
@@ -26,8 +26,8 @@ class Resource:
 
 
 class Partition(NamedTuple):
-    """replicas: node ids; directories: of the replicas, in their order (MIGRATING where the record has none). adding, removing: of a
-    reassignment under way. elr: eligible leader replicas (KIP-966)."""
+    """replicas: node ids; directories: of the replicas, in their order (MIGRATING if the record has none). adding, removing: of
+    an ongoing reassignment. elr: eligible leader replicas (KIP-966)."""
 
     number: int
     replicas: tuple[int, ...]
@@ -61,7 +61,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class RemovedTopic:
-    """A topic that was deleted. offset, timestamp_ms: of the record that says so. partitions: how many it had, None when unknown."""
+    """A deleted topic. offset, timestamp_ms: of its RemoveTopicRecord. partitions: how many it had, None when unknown."""
 
     name: str
     id: str
@@ -83,7 +83,7 @@ class Listener:
 @dataclass(frozen=True, slots=True)
 class Broker:
     """A broker's registration. log_dirs: the directory ids that it has registered; cordoned: those that get no new replicas, None
-    where the record does not say."""
+    if the record does not have the field."""
 
     id: int
     epoch: int
@@ -117,7 +117,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """A node of the quorum. directory_id: None in a quorum that is fixed by the nodes' configuration."""
+    """A node of the quorum. directory_id: None in a static quorum (controller.quorum.voters)."""
 
     id: int
     directory_id: str | None = None
@@ -127,7 +127,7 @@ class Placement(StrEnum):
     """Why a partition is expected in a log dir."""
 
     ASSIGNED = "assigned"  # to exactly this directory
-    ANY_DIRECTORY = "any-directory"  # of the node: nobody has said which
+    ANY_DIRECTORY = "any-directory"  # to the node, without a directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +144,12 @@ class ExpectedPartition:
 class MetadataImage:
     """path: where it was read. end_offset: the state before this offset; epoch, timestamp_ms: of the last record below it.
     cluster_id: of the node that it was read from, None if unknown. snapshot: the file that the state starts with, None for
-    none. names: of every topic that the log or the snapshot names, by id, also later than this state. topics: by id. configs: by resource type and name (brokers: the node id, "" for the default of all).
-    removed: topics whose deletion was seen, by id. controllers, access, next_producer_id: only of an image of everything.
-    leaders: the active controllers by epoch, as far as the log has them. voters: of the quorum, none when nothing names them. is_cut: records or snapshots behind were
-    left out. doubts: why this may not be the state at the end of the log; with
-    any of them no value that may have changed later is certain. notes: other remarks.
-    """
+    none. names: of every topic in the log or the snapshot, by id, including those after this state. topics: by id. configs: by
+    resource type and name (brokers: the node id, "" for the cluster-wide default). removed: topics whose deletion was seen, by
+    id. controllers, access, next_producer_id: only in an image of everything. leaders: the active controllers by epoch, as far
+    as the log has them. voters: of the quorum, none if nothing names them. is_cut: later records or snapshots were left out.
+    doubts: why this may not be the state at the end of the log; with any of them, no value that may have changed later is
+    certain. notes: other remarks."""
 
     path: str
     end_offset: int
@@ -182,7 +182,7 @@ class MetadataImage:
         return {topic.name: topic.id for topic in self.topics.values()}
 
     def topic_configs(self, topic: str) -> Mapping[str, str]:
-        """The properties that were set for a topic."""
+        """The properties set for a topic."""
         return self.configs.get((Resource.TOPIC, topic), {})
 
     def broker_configs(self, node_id: int | None) -> Mapping[str, str]:
@@ -190,8 +190,9 @@ class MetadataImage:
         return self.configs.get((Resource.BROKER, "" if node_id is None else str(node_id)), {})
 
     def partitions_of(self, node_id: int, directory_id: str | None = None) -> Iterator[ExpectedPartition]:
-        """The partitions expected in a log dir, by topic and number. directory_id: of meta.properties; None asks for
-        the node as a whole. A replica whose directory is LOST is expected nowhere."""
+        """The partitions expected in a log dir, by topic and number. directory_id: from meta.properties; None selects the node as
+        a whole. A replica whose directory is LOST is expected nowhere.
+        """
         for topic in sorted(self.topics.values(), key=lambda each: each.name):
             for number, partition in sorted(topic.partitions.items()):
                 assigned = partition.directory_of(node_id)

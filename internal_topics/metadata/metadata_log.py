@@ -3,15 +3,15 @@
 1. Snapshots, newest first, ordered by epoch and end offset as on a node (Kafka: KafkaRaftLog). A damaged snapshot, or one
    without header or footer, is skipped: an older one and more of the log give the same state.
 2. The log from the snapshot's end on, or from offset 0 without a snapshot. Earlier records are read only for the names of
-   deleted topics. If the snapshot ends after the log, it counts alone, as on a node.
+   deleted topics. If the snapshot ends after the log, only the snapshot counts, as on a node.
 3. Doubts: damage, missing offsets, records that cannot be decoded, files beside the log that refer to offsets after its end.
    The replay continues behind them and gives the best possible image; `MetadataImage.doubts` records that it is uncertain.
 4. With several voters the records after the newest snapshot may be uncommitted: the high watermark is only in memory, and a
    restarted quorum may roll them back. They count, with a note.
 
 An earlier state (`metadata_place.AsOf`) begins with the newest snapshot that is not beyond it, even one that is marked as
-deleted, and ends with its last record. The log must have all records in between, from the snapshot's end or from offset 0. As of a time, batches
-of a later time are skipped wherever they occur, and a note names those that are followed by batches that count.
+deleted, and ends with its last record. The log must have all records in between, from the snapshot's end or from offset 0. As of
+a time, later batches are skipped wherever they occur, and a note names those that are followed by batches that count.
 
 Never raises for damage in the files; raises UnreadableInput for a directory that cannot be listed, and for an earlier state that
 cannot be reconstructed from them.
@@ -42,7 +42,7 @@ from kseg.segment.state.kraft_messages import LEADER_CHANGE
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
-_NO_OP = b"\x14"  # the api key of a NoOpRecord, in its second byte
+_NO_OP = b"\x14"  # the api key of a NoOpRecord, its second byte
 _DOUBT, _NOTE = "metadata-log-doubtful", "metadata-log-note"
 _MAX_REPORTED = 10  # doubts and notes of one kind
 METADATA_LOG_ROLES = (Role.METADATA_SNAPSHOT, Role.LOG, Role.BOOTSTRAP_SNAPSHOT)
@@ -50,9 +50,12 @@ METADATA_LOG_ROLES = (Role.METADATA_SNAPSHOT, Role.LOG, Role.BOOTSTRAP_SNAPSHOT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataReading:
-    """What to read. end_offset: treat the log as if it ended there, as after a truncation by a broker; data behind it then raises no
-    doubt. as_of: an earlier state. everything: controllers, producer ids and access too. watch: receives each record that counts,
-    from as early on as the files reach."""
+    """What to read.
+
+    end_offset: treat the log as if it ended there, as after a truncation by a broker; data after it then raises no doubt. as_of:
+    an earlier state. everything: also controllers, producer ids and access. watch: receives each record that counts, from the
+    earliest one in the files on.
+    """
 
     end_offset: int | None = None
     as_of: AsOf | None = None
@@ -64,8 +67,8 @@ _WHOLE_LOG = MetadataReading()
 
 
 def read_metadata_log(directory: str, reading: MetadataReading = _WHOLE_LOG) -> MetadataImage:
-    """The image of a `__cluster_metadata-0` directory. Raises UnreadableInput when it cannot be listed, or does not reach back to the
-    state that is asked for."""
+    """The image of a `__cluster_metadata-0` directory. Raises UnreadableInput if it cannot be listed, or does not reach back to
+    the requested state."""
     try:
         names = [parse_file_name(name) for name in sorted(places.listdir(directory))]
     except OSError as error:
@@ -74,13 +77,13 @@ def read_metadata_log(directory: str, reading: MetadataReading = _WHOLE_LOG) -> 
 
 
 def read_metadata_file(path: str, reading: MetadataReading = _WHOLE_LOG) -> MetadataImage:
-    """The image that one snapshot, or one segment of the log, gives by itself. Raises UnreadableInput, and for a file that
-    is neither FormatError."""
+    """The image of a single snapshot, or a single segment of the log. Raises UnreadableInput, and FormatError for a file that is
+    neither."""
     name = parse_file_name(os.path.basename(path))
     if name.role not in METADATA_LOG_ROLES:
         raise FormatError(f"{path} is neither a snapshot nor a segment of a metadata log")
     with MappedFile(path):
-        pass  # whether it can be read at all: the caller named it
+        pass  # whether it can be read at all: the user named it
     return _LogReader(os.path.dirname(path) or os.curdir, [name], reading, path).image()
 
 
@@ -96,12 +99,12 @@ class _LogReader:
         self._files = log_files(directory, names, is_alone=self._is_alone, with_deleted=is_history)
         self._segments = self._files.segments
         self._place = PlaceInLog(reading.end_offset, reading.end_offset)
-        self._passed_over: list[tuple[int, int]] = []  # batches of a later time before the end
+        self._passed_over: list[tuple[int, int]] = []  # later batches before the end
         self._end_offset, self._epoch, self._timestamp_ms = 0, -1, -1
         self._lost_reach = 0
         self._voters: tuple[Voter, ...] = ()
         self._is_cut = False
-        self._is_tail_said = False  # whether the log says something behind the newest snapshot
+        self._is_tail_said = False  # whether the log has records after the newest snapshot
         self._doubts: list[Finding] = []
         self._notes: list[Finding] = []
 
@@ -326,7 +329,7 @@ class _LogReader:
             self._notes.append(Finding(_NOTE, self._path, words, first_offset=first))
 
     def _compare_with_files(self) -> None:
-        """Report files beside the log that refer to offsets behind its end: those records are lost."""
+        """Report files beside the log that refer to offsets beyond its end: those records are lost."""
         if self._is_alone:
             return
         reach = furthest_known(self._directory, self._files)

@@ -22,7 +22,7 @@ class SnapshotFile(NamedTuple):
 
 
 class LogFiles(NamedTuple):
-    """segments: base offset and path, in order. snapshots: the newest first. known_offsets: offsets that other files' names have, and
+    """segments: base offset and path, in order. snapshots: newest first. known_offsets: offsets in the names of other files, and
     these names."""
 
     segments: list[tuple[int, str]]
@@ -31,8 +31,8 @@ class LogFiles(NamedTuple):
 
 
 def log_files(directory: str, names: Sequence[FileName], *, is_alone: bool, with_deleted: bool) -> LogFiles:
-    """is_alone: the one name was given by the user, and counts whatever its suffix says. with_deleted: snapshots that are
-    marked as deleted count too, since their state is still valid."""
+    """is_alone: the single name was given by the user, and counts whatever its suffix. with_deleted: snapshots that are marked as
+    deleted count too, since their state is still valid."""
     formed = [name for name in names if name.is_well_formed or is_alone]
     live = [name for name in formed if name.is_live or is_alone]
     snapshots = [
@@ -68,7 +68,7 @@ def furthest_known(directory: str, files: LogFiles) -> tuple[int, str]:
 
 
 def cluster_id_around(directory: str) -> str | None:
-    """That of the log dir around a metadata log."""
+    """The cluster id of the log dir around a metadata log."""
     path = os.path.join(directory, os.pardir, NAME_BY_ROLE[Role.META_PROPERTIES])
     try:
         return decode_meta_properties(read_small(path)).cluster_id

@@ -1,9 +1,9 @@
 """A place in the metadata log, by offset or by time, and the records that belong to the state as of it.
 
-As of offset N: every record up to N. As of time T: every batch that was appended at T or before, in the order of the log. The
-leader stamps each batch with its own clock when it appends it, so these are the first batches of the log, unless a clock was set back
-or two leaders' clocks differ. Then a batch that is later than T is passed over although others behind it count, and no snapshot that
-contains it represents the state.
+As of offset N: every record up to N. As of time T: every batch that was appended at T or before, in log order. The leader stamps each
+batch with its own clock when it appends it, so these are the first batches of the log, unless a clock was set back or two leaders'
+clocks differ. Then a batch that is later than T is skipped although batches after it count, and no snapshot that contains it
+represents the state.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,12 +17,12 @@ from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.values import dataclass
 
-_IDLE_MS = 1000  # the active controller is not silent for longer (metadata.max.idle.interval.ms: 500)
+_IDLE_MS = 1000  # an active controller writes at least this often (metadata.max.idle.interval.ms: 500)
 
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """Either of the two. offset: the last record that counts. time_ms: batches that were appended later do not count."""
+    """One of the two. offset: the last record that counts. time_ms: batches that were appended later do not count."""
 
     offset: int | None = None
     time_ms: int | None = None
@@ -44,8 +44,8 @@ class AsOf:
 
 
 class PlaceInLog(NamedTuple):
-    """end_offset: behind the last record that counts, None where everything does. first_passed_over: the first offset that does not
-    count, None without any; a snapshot that ends behind it contains too much."""
+    """end_offset: after the last record that counts, None if all do. first_passed_over: the first offset that does not count,
+    None without any; a snapshot that ends after it contains too much."""
 
     end_offset: int | None
     first_passed_over: int | None
@@ -69,7 +69,7 @@ def find_place(segments: Sequence[tuple[int, str]], as_of: AsOf) -> PlaceInLog:
                     elif first is None:
                         first = offset
         except UnreadableInput:
-            continue  # the reader of the log has more to say about it
+            continue  # the reader of the log reports it in detail
     return PlaceInLog(end if is_last_later else None, first)
 
 

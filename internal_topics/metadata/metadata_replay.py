@@ -1,11 +1,12 @@
 """Replay of metadata records into an image (Kafka: the *Delta classes).
 
 Transactions: records between BeginTransaction and EndTransaction are held back, and dropped at AbortTransaction or at the end
-of the log (Kafka: OffsetControlManager, the controller's rule; the loader of a 4.3.1 broker gets aborts wrong). Of an earlier state, where the
-clock went back, a transaction counts whose EndTransaction does: its records are held back although its BeginTransaction is later.
-A record that contradicts the state (a change of a partition that is not there, an End without a Begin) is noted and skipped.
+of the log (Kafka: OffsetControlManager, the controller's rule; the loader of a 4.3.1 broker gets aborts wrong). In an earlier
+state, if the clock went back, a transaction counts if its EndTransaction does: its records are held back although its
+BeginTransaction is later. A record that contradicts the state (a change of a missing partition, an End without a Begin) is
+recorded and skipped.
 
-Most readers want topics, configurations, brokers and features only; for them (`everything=False`) the other records are not even decoded.
+Most callers need only topics, configurations, brokers and features; for them (`everything=False`) other records are not decoded.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,7 +41,7 @@ Values = Mapping[str, Any]
 
 
 class MetadataRecord(NamedTuple):
-    """A record of the metadata log with its place. epoch: of the controller that wrote it. type, values: as decoded."""
+    """A record of the metadata log and its location. epoch: of the controller that wrote it. type, values: as decoded."""
 
     offset: int
     timestamp_ms: int
@@ -54,9 +55,12 @@ Watch = Callable[[MetadataRecord, "MetadataReplay | None"], None]
 
 
 class MetadataReplay:
-    """The state during a replay. everything: controllers, producer ids and access too. watch: receives each record that counts.
-    problems: (offset, words) of records that could not be read: the state may be wrong from there on.
-    oddities: the same of records that were skipped or are of a newer Kafka."""
+    """The state during a replay.
+
+    everything: also controllers, producer ids and access. watch: receives each record that counts. problems: (offset, words) of
+    records that could not be read: the state may be wrong from there on. oddities: likewise, of records that were skipped or are
+    of a newer Kafka.
+    """
 
     def __init__(self, everything: bool = False, watch: Watch | None = None) -> None:
         self.brokers: dict[int, Broker] = {}
@@ -104,7 +108,7 @@ class MetadataReplay:
             self._apply(record)
 
     def note_history(self, offset: int, value: bytes | None, timestamp_ms: int = -1, epoch: int = -1) -> None:
-        """A record below the snapshot that the state starts with: only for the names of topics that are gone, and for who watches."""
+        """A record below the snapshot that the state starts with: only for the names of deleted topics, and for `watch`."""
         try:
             type_id = frame_of(value)[0]
             if type_id not in (_TOPIC, _REMOVE_TOPIC) and (self.watch is None or type_id not in _EFFECTS):
@@ -122,7 +126,7 @@ class MetadataReplay:
             self.removed[topic_id] = RemovedTopic(name, topic_id, offset, timestamp_ms)
 
     def pass_over(self, offset: int, value: bytes | None) -> None:
-        """A record that does not count: only for the names of topics that came later, and for where transactions begin and end."""
+        """A record that does not count: only for the names of later topics, and for the boundaries of transactions."""
         try:
             type_id = frame_of(value)[0]
             if type_id == _TOPIC:
@@ -136,7 +140,7 @@ class MetadataReplay:
             self.finish()
 
     def finish(self) -> None:
-        """The end of the state: what an open transaction holds is not visible."""
+        """The end of the state: the records of an open transaction are not visible."""
         if self._held:
             words = f"a metadata transaction of {counted(len(self._held), 'record')} is open at the end of the state"
             self.oddities.append((self._began_at, words))
@@ -150,7 +154,7 @@ class MetadataReplay:
         }
 
     def partitions(self, topic_id: str) -> Mapping[int, Partition] | None:
-        """The partitions of a topic as they are now; None when there is no such topic."""
+        """The current partitions of a topic; None if there is no such topic."""
         return self._partitions.get(topic_id)
 
     # --- records
@@ -370,5 +374,5 @@ _EFFECTS: Mapping[int, Callable[[MetadataReplay, MetadataRecord], None]] = {
 _WITHOUT_EFFECT = frozenset((20, 21))  # NoOp, and the end of ZooKeeper
 _TRANSACTIONS = frozenset((_BEGIN, _END, _ABORT))
 _ALL = frozenset(_EFFECTS) | _TRANSACTIONS
-# Controllers, producer ids, ELR and access are of no matter to most readers.
+# Most callers do not need controllers, producer ids, ELR and access.
 _USUAL = _ALL - {15, 27, 28} - frozenset(ACCESS_EFFECTS)

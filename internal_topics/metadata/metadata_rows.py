@@ -1,6 +1,6 @@
 """An image of the cluster's metadata as rows, one for each thing: the lines of `kseg metadata --json`.
 
-Values of configurations that may be secrets, and the keys of SCRAM credentials, are left out unless they are asked for.
+Values of configurations that may be secrets, and the keys of SCRAM credentials, are left out unless they are requested.
 """
 
 import base64
@@ -28,8 +28,11 @@ Row = dict[str, object]
 def metadata_row(
     image: MetadataImage, cluster_id: str | None, log_dirs: Sequence[str], *, is_earlier: bool
 ) -> Row:
-    """What the state is of. offset: the last record that it takes in, None before the first. cluster_id: where the image has none.
-    log_dirs: those that are compared with it. is_earlier: not the end of the log was asked for."""
+    """Which state the rows describe.
+
+    offset: its last record, None before the first. cluster_id: used if the image has none. log_dirs: those that are compared with
+    it. is_earlier: the requested state is not the end of the log.
+    """
     is_empty = image.end_offset == 0
     return {
         "type": "metadata",
@@ -84,7 +87,7 @@ def image_rows(image: MetadataImage, *, show_secrets: bool = False) -> Iterator[
 
 
 def config_value(resource_type: int, name: str, value: str | None, show_secrets: bool) -> str | None:
-    """The value of a configuration as it may be shown."""
+    """The value of a configuration, redacted if necessary."""
     return REDACTED if value is not None and not show_secrets and is_sensitive(resource_type, name) else value
 
 
@@ -198,7 +201,7 @@ def _entity_order(entity: tuple[tuple[str, str | None], ...]) -> list[tuple[str,
 
 
 def json_number(value: float) -> float | str:
-    """A quota: as text where JSON has no number for it."""
+    """A quota; as text if JSON has no number for it."""
     return (
         value
         if math.isfinite(value)

@@ -1,7 +1,8 @@
-"""A snapshot of the metadata log (`<end offset>-<epoch>.checkpoint`) read into a state.
+"""Read a snapshot of the metadata log (`<end offset>-<epoch>.checkpoint`) into a state.
 
-Header first, footer last; between them the records of the state, with offsets that mean nothing outside of the file. One
-without its footer was not finished, and one that is damaged anywhere is not used at all: an older one and more of the log say the same.
+Header first, footer last; between them the records of the state, whose offsets have no meaning outside of the file. A snapshot
+without a footer is incomplete, and one that is damaged anywhere is not used at all: an older one and more of the log give the
+same state.
 """
 
 from contextlib import suppress
@@ -26,8 +27,8 @@ from kseg.segment.values import dataclass
 
 @dataclass(slots=True)
 class ReadSnapshot:
-    """What a snapshot turned out to be. timestamp_ms: of the last record before its end. problem: why it cannot be used, in words.
-    voters: those it names."""
+    """The result of reading a snapshot. timestamp_ms: of the last record before its end. problem: why it cannot be used, in
+    words. voters: those in the snapshot."""
 
     path: str
     end_offset: int
@@ -39,7 +40,7 @@ class ReadSnapshot:
 
 
 def read_snapshot(path: str, end_offset: int, epoch: int, replay: MetadataReplay) -> ReadSnapshot:
-    """Replay a snapshot into `replay`, which is empty. Never raises: `problem` says what is wrong."""
+    """Replay a snapshot into `replay`, which is empty. Never raises: `problem` has the reason."""
     snapshot = ReadSnapshot(path, end_offset, epoch, replay)
     frame = _Frame(snapshot)
     try:
@@ -97,7 +98,8 @@ class _Frame:
 
 
 def voters_after(voters: tuple[Voter, ...], control: ControlRecord) -> tuple[Voter, ...]:
-    """The voters of the quorum behind a control record. The message of a new leader names no directories: those of before stay."""
+    """The voters of the quorum after a control record. The message of a new leader names no directories: the previous ones are
+    kept."""
     listed = control.fields.get("voters") if control.kind in (KRAFT_VOTERS, LEADER_CHANGE) else None
     if not isinstance(listed, list) or not listed:
         return voters

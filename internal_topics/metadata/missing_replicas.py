@@ -1,10 +1,10 @@
-"""Replicas that the metadata log places in a log dir and that are not there.
+"""Replicas that the metadata log places in a log dir and that are missing there.
 
-At its next start a KRaft broker makes each of them anew, empty, without a word of loss (Kafka: ReplicaManager.applyDelta,
-LogManager.getOrCreateLog; observed with 4.3.1). The exception is a `-future` log of the same partition: it is taken over (Kafka:
-LogManager.recoverAbandonedFutureLogs). Expected in a log dir are the replicas assigned to its directory id, and where nobody
-has said which directory, those of a node that has registered this one only. Whose log dir it is says its meta.properties, or else
-where the metadata log places what is there (`node_by_placement`).
+At its next start a KRaft broker creates each of them again, empty, and does not report the loss (Kafka:
+ReplicaManager.applyDelta, LogManager.getOrCreateLog; observed with 4.3.1). The exception is a `-future` log of the same
+partition, which is promoted (Kafka: LogManager.recoverAbandonedFutureLogs). A log dir is expected to contain the replicas
+assigned to its directory id and, of replicas without an assigned directory, those of a node that has registered only this one.
+The node of a log dir comes from its meta.properties, or else from the placement of its partitions (`node_by_placement`).
 """
 
 import os
@@ -18,7 +18,7 @@ from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import PartitionState, Role, parse_partition_directory
 from kseg.segment.storage import places
 
-_NOTED_IN = (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS)  # all replicas are, within a minute of their making
+_NOTED_IN = (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS)  # within a minute of a replica's creation
 
 _Names = dict[str, dict[PartitionState, str]]
 
@@ -26,8 +26,8 @@ _Names = dict[str, dict[PartitionState, str]]
 def missing_replicas(
     log_dir: str, node: Node, image: MetadataImage, others: Callable[[], Sequence[str]]
 ) -> Iterator[Finding]:
-    """One finding for each replica. others: the other log dirs of the node that are known, asked only when something is
-    missing; a replica that lies there is not lost, whatever the log says about its place."""
+    """One finding for each replica. others: the other known log dirs of the node, consulted only when something is missing; a
+    replica that is there is not lost, whatever its assigned directory."""
     if not image.is_certain or node.node_id is None:
         return
     present = _partitions_in(log_dir)
@@ -50,7 +50,7 @@ def _name(expected: ExpectedPartition) -> str:
 
 
 def _is_here(expected: ExpectedPartition, node: Node, image: MetadataImage) -> bool:
-    """Whether it can be expected in no other log dir of the node."""
+    """Whether no other log dir of the node can have it."""
     if expected.placement is Placement.ASSIGNED and node.directory_id is not None:
         return True
     broker = image.brokers.get(-1 if node.node_id is None else node.node_id)
@@ -117,7 +117,7 @@ def _finding(
 
 
 def _checkpointed(log_dir: str, expected: ExpectedPartition) -> tuple[int | None, bool]:
-    """The greatest offset that a checkpoint has of the partition, and whether there are checkpoints and none has one."""
+    """The greatest offset of the partition in the checkpoints, and whether there are checkpoints without an entry for it."""
     around = read_log_dir_state(log_dir)
     found = [around.offset(role, expected.topic, expected.partition) for role in around.checkpoints]
     known = [offset for offset in found if offset is not None]

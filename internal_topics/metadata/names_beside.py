@@ -1,7 +1,8 @@
-"""Names of topics by id, for a log that is shown alone: from the metadata log beside it, in its own log dir or in another one of the same node.
+"""Topic names by id, for a log that is shown by itself: from the metadata log in its own log dir or in another one of the same
+node.
 
-All names that the log and its snapshots ever gave count, those of deleted topics too: ids are unique. Records of other kinds are passed
-over by their second byte, so a large metadata log costs little.
+All names that the log and its snapshots ever contained count, including those of deleted topics: ids are unique. Records of other
+kinds are skipped by their second byte, so a large metadata log costs little.
 """
 
 import os
@@ -27,8 +28,8 @@ _Signature = tuple[tuple[str, int, int], ...]
 
 
 def topic_names_beside(path: str, topic: str) -> Mapping[str, str]:
-    """For a log file of that topic; nothing where no metadata log is found or it cannot be read. A file of a metadata log that does not lie
-    in one stands for itself."""
+    """For a log file of that topic; empty if no metadata log is found or it cannot be read. A file of a metadata log outside of a
+    metadata log directory is its own source."""
     directory = os.path.dirname(path) or os.curdir
     if topic == METADATA_TOPIC:
         name = own_partition_name(directory)
@@ -39,7 +40,7 @@ def topic_names_beside(path: str, topic: str) -> Mapping[str, str]:
     if not places.isdir(beside):
         log_dir = places.abspath(log_dir)
         if node_of(log_dir).node_id is None:
-            return {}  # what lies in the neighbourhood may be anybody's
+            return {}  # neighbouring directories may belong to another node
         try:
             image = MetadataFinder().image_for(log_dir)
         except KsegError:
@@ -51,7 +52,7 @@ def topic_names_beside(path: str, topic: str) -> Mapping[str, str]:
 
 
 def _signature(directory: str, only: str | None = None) -> _Signature:
-    """What changes when a file of the metadata log does, or the only one that counts."""
+    """A value that changes when a file of the metadata log does (or its only file that counts)."""
     found = []
     try:
         with places.scandir(directory) as entries:
@@ -68,7 +69,7 @@ def _signature(directory: str, only: str | None = None) -> _Signature:
 
 @lru_cache(maxsize=8)
 def _names_in(directory: str, files: _Signature) -> Mapping[str, str]:
-    """Once for all segments of a partition, as long as nothing has changed."""
+    """Cached for all segments of a partition, as long as nothing has changed."""
     names: dict[str, str] = {}
     for name, _, _ in files:
         try:

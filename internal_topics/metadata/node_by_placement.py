@@ -1,13 +1,14 @@
-"""Which node a log dir belongs to when its meta.properties does not say it: by what the metadata log places where.
+"""Determine the node of a log dir whose meta.properties does not name it, from where the metadata log places its partitions.
 
-The partition directories that are there were placed on one node, and since 3.7 in one directory of it. So:
+The existing partition directories were placed on one node, and since 3.7 in one directory of it. So:
 
-1. What can still be read of meta.properties counts; a directory id is registered by one node.
-2. Of all registered directories (node, directory id) those stay in which most of the partitions that are here, by their topic ids, were
-   placed; where the log names no directory, every one of the replica's node. Those of other log dirs that name themselves do not.
-3. One that is left is this one. Several of one node tell the node alone.
+1. Whatever can still be read of meta.properties counts; a directory id is registered by one node.
+2. Of all registered directories (node, directory id), those remain in which most of the partitions found here, by their topic
+   ids, were placed; if the log names no directory, every directory of the replica's node. Directories that belong to other log
+   dirs with a meta.properties are excluded.
+3. If one remains, it is this one. If several of one node remain, only the node is known.
 
-A partition that the log does not know, or places elsewhere, is a stray one (`strays`), and says nothing while most say something else.
+A partition that the log does not contain, or places elsewhere, is stray (`strays`), and is outvoted as long as most others agree.
 """
 
 import os
@@ -22,14 +23,17 @@ from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role, par
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata
 from kseg.segment.storage import places
 
-_Place = tuple[int, str | None]  # node id and directory id; None where it has registered none
+_Place = tuple[int, str | None]  # node id and directory id; None if it has registered none
 
 
 def node_by_placement(
     log_dir: str, known: Node, image: MetadataImage, taken: AbstractSet[str], *, is_own: bool
 ) -> Node:
-    """`known`, with what the placement of partitions adds to it. taken: directory ids of other log dirs. is_own: the metadata log lies
-    in this log dir, so that it is certain whose cluster's it is, without any partition here."""
+    """`known`, completed from the placement of partitions.
+
+    taken: directory ids of other log dirs. is_own: the metadata log is in this log dir, so that its cluster is certain even
+    without any partition here.
+    """
     holders = [broker.id for broker in image.brokers.values() if known.directory_id in broker.log_dirs]
     if len(holders) == 1 and known.node_id in (None, holders[0]):
         return Node(holders[0], known.cluster_id or image.cluster_id, known.directory_id)
@@ -63,7 +67,7 @@ def _fits(place: _Place, known: Node) -> bool:
 
 
 def _placed(log_dir: str, image: MetadataImage) -> Iterator[set[_Place]]:
-    """Where the log places each partition that is here; a directory of None stands for any of the node's."""
+    """Where the log places each partition found here; a directory of None means any directory of the node."""
     names: list[str] = []
     with suppress(OSError):
         names = sorted(places.listdir(log_dir))

@@ -1,8 +1,8 @@
-"""Which snapshot the replay of a metadata log begins with.
+"""Choose the snapshot with which the replay of a metadata log begins.
 
-The current state begins with the newest usable snapshot, as a node's does. An earlier state (`metadata_place.AsOf`) begins with the
-newest one that contains nothing later, and only if the log has everything between that snapshot and the requested place. A reader
-that wants to see as much of the log as possible begins with the earliest snapshot that the log continues.
+The current state begins with the newest usable snapshot, as a node's does. An earlier state (`metadata_place.AsOf`) begins with
+the newest one that contains nothing later, and only if the log has everything between that snapshot and the requested place. A
+reader that wants as much of the log as possible begins with the earliest snapshot that the log continues.
 """
 
 from kseg.internal_topics.metadata.metadata_log_files import LogFiles, SnapshotFile
@@ -29,7 +29,7 @@ class SnapshotChoice:
         self._everything = everything
 
     def newest(self) -> ReadSnapshot | None:
-        """The newest usable snapshot, for an earlier state the newest that contains nothing later; None without any."""
+        """The newest usable snapshot; for an earlier state the newest that contains nothing later; None if there is none."""
         for file in self._snapshots:
             if self._is_beyond(file.end_offset, None):
                 self.is_cut = True
@@ -44,7 +44,7 @@ class SnapshotChoice:
         return None
 
     def first(self) -> ReadSnapshot | None:
-        """The earliest usable snapshot that the log continues; None where the log starts at offset 0."""
+        """The earliest usable snapshot that the log continues; None if the log starts at offset 0."""
         start = self._log_start
         if start is None:
             return self.newest()
@@ -81,7 +81,7 @@ class SnapshotChoice:
         return first is not None and end_offset > first
 
     def _reach_words(self, as_of: AsOf) -> str:
-        """The earliest state that can be asked for."""
+        """The earliest state that can be requested."""
         start = self._log_start
         has = "there is no log" if start is None else f"the log starts at offset {start}"
         for file in reversed(self._snapshots):

@@ -1,14 +1,14 @@
-"""Which partition directories a broker sets aside as stray at its next start, and which id they should have.
+"""Which partition directories a broker renames as stray at its next start, and which topic id they should have.
 
 A KRaft broker (3.7 and later) compares each directory with the metadata while it loads the logs, and renames it to
 `<topic-partition>.<32 hex digits>-stray` (Kafka: LogManager.isStrayReplica; observed with 4.3.1, `-future` directories too) when
 
 1. it has no partition.metadata,
-2. the metadata has no partition of that topic id and number: the topic was deleted, or made again under its name,
-3. this node is none of the partition's replicas.
+2. the metadata has no partition of that topic id and number: the topic was deleted, or created again under its name,
+3. this node is not one of the partition's replicas.
 
-Then it creates the partitions that the metadata assigns to it, empty. The topic's name is not compared: a directory with the id of another topic
-is loaded, and the partition that it is named after is not served (InconsistentTopicIdException).
+Then it creates the partitions that the metadata assigns to it, empty. The topic's name is not compared: a directory with the id
+of another topic is loaded, and the partition that it is named after is not served (InconsistentTopicIdException).
 """
 
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Topic
@@ -32,7 +32,7 @@ class Directory:
 
 
 def identity_of(directory: Directory, image: MetadataImage) -> TopicIdentity:
-    """The identity of a directory from the metadata log. Where that may be incomplete, only the deletion of a topic is certain."""
+    """The identity of a directory from the metadata log. If that may be incomplete, only the deletion of a topic is certain."""
     name = directory.name
     if name.is_metadata_log or name.state not in (PartitionState.LIVE, PartitionState.FUTURE):
         return TopicIdentity()

@@ -1,11 +1,11 @@
 """Bound the work that an Avro value can cause, before fastavro reads it.
 
-fastavro follows the bytes without a bound: a recursive type goes down one level for each byte and ends the process when its
-stack does; an array of nulls has as many elements as its count says, in no bytes at all. So
+fastavro reads without a bound: a recursive type descends one level for each byte and crashes the process when the stack is exhausted;
+an array of nulls has as many elements as its count says, without using any bytes. So
 
-1. a schema is looked at once. `is_bounded`: no type contains itself, and no array or map has elements that may take no byte;
+1. each schema is examined once. `is_bounded`: no type contains itself, and no array or map has elements that may take no byte;
    then depth and memory follow from the schema and the length of the data;
-2. values of other schemas are walked first, without making anything of them: at most MAX_DEPTH levels, and at most
+2. values of other schemas are walked first, without creating objects: at most MAX_DEPTH levels, and at most
    STEPS_PER_BYTE steps for each byte.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from kseg.internal_topics.registry.json_text import MAX_DEPTH
 from kseg.segment.errors import FormatError
 
-MAX_NODES = 100_000  # of a schema, types written out where they are used
+MAX_NODES = 100_000  # of a schema in which types are expanded where they are used
 STEPS_PER_BYTE = 16
 FREE_STEPS = 10_000
 _MIN_BYTES = {"null": 0, "float": 4, "double": 8}

@@ -1,7 +1,7 @@
 """Avro payloads, read by fastavro with the writer's schema.
 
 Logical types are not applied by fastavro, which raises for a time beyond year 9999: numbers stay as they are stored, only decimals
-become `Decimal`. Bytes behind the value mean that it was not written with this schema, or is damaged.
+become `Decimal`. Bytes after the value mean that it was not written with this schema, or is damaged.
 """
 
 import io
@@ -16,7 +16,7 @@ from kseg.internal_topics.registry.schema_store import AVRO, RegisteredSchema, S
 from kseg.segment.errors import FormatError
 
 MAX_REFERENCED = 1000
-_MAX_DECIMAL_BYTES = 1024  # converting is quadratic
+_MAX_DECIMAL_BYTES = 1024  # conversion is quadratic
 _MAX_SCALE = 10_000
 _NEEDS_CONVERSION = ("bytes", "fixed", "float", "double")
 
@@ -24,8 +24,8 @@ Refine = Callable[[Any], Any]
 
 
 class AvroDecoder:
-    """Decodes payloads of one schema. schema: parsed, with its logical types; named: the types by full name. converts: whether its
-    values can hold what JSON cannot."""
+    """Decodes payloads of one schema. schema: parsed, with its logical types; named: the types by full name. converts: whether
+    its values may contain what JSON does not support."""
 
     encoding = "avro"
 
@@ -87,7 +87,7 @@ class _Sources:
         self._ordered.append(schema)
 
     def parsed(self, named: dict[str, Any], *, without_logical_types: bool = False) -> Any:
-        """The last one, parsed behind the others; `named` gets all named types."""
+        """The last one, parsed after the others; `named` gets all named types."""
         from fastavro.schema import UnknownType, parse_schema
 
         parsed: Any = None
@@ -177,7 +177,7 @@ class _Refinement:
         if name not in self._known:
             self._known[name] = lambda value: (self._known[name] or _same)(
                 value
-            )  # of a type that contains itself
+            )  # for a type that contains itself
             fields = [(field["name"], self._of(field["type"])) for field in schema["fields"]]
             wanted = [(each, refine) for each, refine in fields if refine is not None]
             self._known[name] = _in_record(wanted) if wanted else None

@@ -1,7 +1,7 @@
-"""Decoded values made to fit a column: a function for each type, worked out once.
+"""Convert decoded values to fit a column, with one function per type, built once.
 
-A value that does not fit (a number that a damaged payload made too large, a member that its schema does not have) is a FormatError: the
-record is then shown as its bytes, like one that does not decode.
+A value that does not fit (a number that a damaged payload made too large, a member that its schema does not have) is a
+FormatError: the record is then shown as its bytes, like one that cannot be decoded.
 """
 
 import json
@@ -129,7 +129,7 @@ def _double(value: Any) -> float:
 def _integer(name: str, lowest: int, highest: int) -> Fit:
     def of(value: Any) -> int:
         if isinstance(value, float) and value.is_integer():
-            value = int(value)  # JSON does not tell 1.0 from 1
+            value = int(value)  # JSON does not distinguish 1.0 from 1
         if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
             raise FormatError(f"{_shown(value)} is not a valid {name}")
         return value

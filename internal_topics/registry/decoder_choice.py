@@ -1,7 +1,7 @@
 """Choose the decoder for the requested formats, and find the schemas it needs.
 
-The schemas are looked for where the targets are: in their log dirs, then in the directories beside those, as a broker with several log dirs
-has `_schemas-0` in one of them.
+The schemas are searched near the targets: in their log dirs, then in the directories beside those, as a broker with several log
+dirs has `_schemas-0` in one of them.
 """
 
 import os
@@ -27,7 +27,7 @@ _MAX_NEIGHBOURS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderChoice:
-    """key_format, value_format: of `Format`. schemas: where they are, None to look for them. paths: what the user has named.
+    """key_format, value_format: of `Format`. schemas: their location, None to search for them. paths: as given by the user.
     option: the option that specifies schemas, for the error message when none are found."""
 
     key_format: Format
@@ -39,7 +39,7 @@ class DecoderChoice:
     def decoder(self, targets: Sequence[Target], say: Callable[[str], None]) -> PayloadDecoder:
         """The decoder for the logs of some targets. say: receives messages about missing schemas.
 
-        Raises UsageError where there are no schemas, or no library for them, UnreadableInput.
+        Raises UsageError if there are no schemas, or no library for them, UnreadableInput.
         """
         for form in (self.key_format, self.value_format):
             missing = missing_library(KIND_OF_FORMAT[form]) if form in KIND_OF_FORMAT else None

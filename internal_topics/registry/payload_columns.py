@@ -1,7 +1,7 @@
 """Decoded payloads as columns of a table.
 
-The columns of a topic are those of all schemas that its records name, merged (`segment.column_types`); which ones these are is found
-out before, by a look at the first bytes of each payload (`PayloadSurvey`). For text the values are JSON, and nothing has to be known.
+The columns of a topic are those of all schemas that its records name, merged (`segment.column_types`); they are determined in
+advance from the first bytes of each payload (`PayloadSurvey`). For text the values are JSON, and no survey is needed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,12 +31,12 @@ _WITHOUT_SCHEMA = {
     Format.DOUBLE: Scalar("double"),
 }
 _PREFIX_BYTES = 5
-_INDEXED_PREFIX_BYTES = 24  # with the indexes of messages nested as deep as anybody nests them
+_INDEXED_PREFIX_BYTES = 24  # with the indexes of the most deeply nested messages to expect
 Shape = tuple[RegisteredSchema, tuple[int, ...]]
 
 
 class PayloadColumns:
-    """See `segment.payload_table.PayloadTable`. types: of keys and values by topic; None for text, where all is JSON."""
+    """See `segment.payload_table.PayloadTable`. types: of keys and values by topic; None for text, where everything is JSON."""
 
     def __init__(
         self, decoder: PayloadDecoder, types: Mapping[tuple[str, bool], ColumnType] | None = None
@@ -123,7 +123,7 @@ class PayloadSurvey:
 
     def __init__(self, decoder: PayloadDecoder) -> None:
         self._decoder = decoder
-        self._found: dict[tuple[str, bool], dict[Shape, None]] = {}  # in the order of their first records
+        self._found: dict[tuple[str, bool], dict[Shape, None]] = {}  # in order of their first records
 
     def note(
         self,

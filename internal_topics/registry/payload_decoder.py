@@ -21,7 +21,7 @@ from kseg.segment.values import dataclass
 
 
 class Format(StrEnum):
-    """How bytes are interpreted. BYTES: shown as --bytes says. AUTO: the wire format where it is one, else BYTES."""
+    """How bytes are interpreted. BYTES: shown according to --bytes. AUTO: as wire format if they have it, else BYTES."""
 
     BYTES = "bytes"
     AUTO = "auto"
@@ -55,8 +55,8 @@ _LIBRARIES = {
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """A decoded key or value. value: bytes as bytes, decimals as Decimal. encoding: what it was. schema, message: what it was
-    written with, None without a registry. converts: whether it can hold what JSON cannot."""
+    """A decoded key or value. value: bytes as bytes, decimals as Decimal. encoding: its format. schema, message: with which it
+    was written, None without a registry. converts: whether it may contain what JSON does not support."""
 
     value: Any
     encoding: str
@@ -74,13 +74,13 @@ class _JsonDecoder:
 
 
 class PayloadDecoder:
-    """key_format, value_format: how keys and values are written. schemas: None where neither needs any."""
+    """key_format, value_format: how keys and values are written. schemas: None if neither needs any."""
 
     def __init__(self, key_format: Format, value_format: Format, schemas: SchemaStore | None) -> None:
         self.key_format = key_format
         self.value_format = value_format
         self.schemas = schemas
-        self._compiled: dict[int, Any] = {}  # by the identity of the schema in the store
+        self._compiled: dict[int, Any] = {}  # by schema in the store
         self._topics: dict[str, str | None] = {}  # by the path of a log
         self._found: dict[tuple[object, str | None], RegisteredSchema] = {}
 
@@ -95,7 +95,7 @@ class PayloadDecoder:
         """Whether keys, or values, refer to schemas."""
         return self.format(is_key) in NEEDS_SCHEMAS
 
-    def for_log(self, path: str) -> Self:  # every log may hold payloads
+    def for_log(self, path: str) -> Self:  # every log may contain payloads
         """See `RowDecoder`."""
         return self
 

@@ -1,8 +1,8 @@
-"""Text of a .proto file to a `FileDescriptorProto`, without protoc.
+"""Convert the text of a .proto file to a `FileDescriptorProto`, without protoc.
 
-proto-schema-parser reads the text; what follows from it for the wire format is written into the descriptor. Names of types stay as
-they are written: protobuf's pool resolves them in their scope, as protoc does. Options other than `packed`, `allow_alias`,
-`message_set_wire_format` and the features that change the encoding say nothing about bytes and are left out, as are services.
+proto-schema-parser parses the text; whatever affects the wire format is written into the descriptor. Type names are copied
+unresolved: protobuf's pool resolves them in their scope, as protoc does. Options other than `packed`, `allow_alias`,
+`message_set_wire_format` and the features that change the encoding do not affect the bytes and are left out, as are services.
 """
 
 import base64
@@ -36,7 +36,7 @@ _OPTIONAL, _REQUIRED, _REPEATED = 1, 2, 3
 
 
 def file_descriptor(name: str, text: str) -> Any:
-    """The descriptor of a .proto file. name: how others import it. Raises FormatError for what is no .proto."""
+    """The descriptor of a .proto file. name: how others import it. Raises FormatError if the text is not a .proto file."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
     if len(text) > MAX_PROTO_CHARACTERS:
@@ -61,7 +61,7 @@ def file_descriptor(name: str, text: str) -> Any:
         ValueError,
         TypeError,
         AttributeError,
-    ) as error:  # numbers out of range, elements that a damaged text leaves half empty
+    ) as error:  # numbers out of range, elements that are incomplete in a damaged text
         raise FormatError(f"its schema is not a .proto that can be used: {error}") from None
     return file
 
@@ -82,7 +82,7 @@ def _parsed(text: str) -> Any:
     from proto_schema_parser.parser import Parser
 
     class Strict(ErrorListener):  # type: ignore[misc]  # antlr4 has no types
-        """The default prints errors and goes on with what it guesses."""
+        """The default prints errors and continues with a guess."""
 
         def syntaxError(
             self, recognizer: Any, offending: Any, line: int, column: int, message: str, error: Any
@@ -133,7 +133,7 @@ class _File:
     def _message(self, message: Any, parsed: Any) -> None:
         message.name = parsed.name
         self._elements(message, parsed.elements)
-        # the oneofs that stand for presence come behind the written ones
+        # the synthetic oneofs (field presence) come after the declared ones
         for field in message.field:
             if field.proto3_optional:
                 field.oneof_index = len(message.oneof_decl)
@@ -233,7 +233,7 @@ class _File:
 
 
 def _feature(features: Any, option: Any) -> None:
-    """An edition's feature by its name, such as features.field_presence = IMPLICIT."""
+    """An edition's feature by name, such as features.field_presence = IMPLICIT."""
     name = option.name.removeprefix("features.")
     field = features.DESCRIPTOR.fields_by_name.get(name)
     value = getattr(option.value, "name", option.value)

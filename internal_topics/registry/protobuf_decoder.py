@@ -1,7 +1,7 @@
 """Protobuf payloads: the message selected by the message indexes, in a schema with its imports.
 
-Fields without presence are shown with their defaults, as a consumer sees them; fields with presence only where they are set. Enums
-are names, numbers that have none stay numbers; 64-bit numbers stay numbers. What was written with unknown fields is decoded without them.
+Fields without presence are shown with their defaults, as a consumer sees them; fields with presence only if they are set. Enum values are
+names, or numbers if they have none; 64-bit numbers stay numbers. Unknown fields are ignored.
 """
 
 from collections.abc import Callable
@@ -203,7 +203,7 @@ class _Conversion:
             self.of(field.message_type)
             return lambda message: inner[name](message)
         if field.enum_type is not None:
-            # of several names for a number the first counts
+            # the first of several names for a number counts
             names = {value.number: value.name for value in reversed(field.enum_type.values)}
             return lambda number: names.get(number, number)
         return _same

@@ -1,7 +1,7 @@
 """`--schemas DIR`: a partition directory of `_schemas` elsewhere, or a folder of files named by id (`17.avsc`, `17.proto`, `17.json`).
 
-In a folder, references are resolved by the content of the schemas: an `import` of a .proto names a file of the folder, a
-named type of Avro that is not defined is looked for in the other .avsc files.
+In a folder, references are resolved by the content of the schemas: an `import` in a .proto names a file of the folder, a named Avro
+type that is not defined is searched in the other .avsc files.
 """
 
 import os

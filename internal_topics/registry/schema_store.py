@@ -1,11 +1,11 @@
 """Registered schemas, found by id, by GUID, or by subject and version.
 
 Ids are unique within a context (`:.context:subject`, the default context has no prefix). A payload names only the id: the default
-context goes first, then the only other context that has the id; where several do, the one whose subject names the topic.
+context takes precedence, then the only other context that has the id; if several do, the one whose subject names the topic.
 
 A GUID (Schema Registry 8.0, in the headers `__key_schema_id` and `__value_schema_id`) is the MD5 of the schema text followed, for
-each reference, by its name, its subject and its version as int32 (Confluent: `MD5.ofSchema`). Schemas with metadata or
-rules have more in it, which is not reproduced: they have no GUID here.
+each reference, by its name, its subject and its version as int32 (Confluent: `MD5.ofSchema`). For schemas with metadata or
+rules the hash covers more, which is not reproduced: they have no GUID here.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ DEFAULT_CONTEXT = ""
 
 @dataclass(frozen=True, slots=True)
 class SchemaReference:
-    """name: what the schema calls it (a full name in Avro, a file in protobuf, a URL in JSON Schema). version: LATEST or a number."""
+    """name: as used in the schema (a full name in Avro, a file in protobuf, a URL in JSON Schema). version: LATEST or a number."""
 
     name: str
     subject: str
@@ -32,7 +32,7 @@ class SchemaReference:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredSchema:
     """kind: AVRO, PROTOBUF or JSON. is_deleted: by a soft delete, a deleted subject, or a tombstone; records still name its id.
-    has_rules: metadata or rules belong to it."""
+    has_rules: it has metadata or rules."""
 
     schema_id: int
     kind: str
@@ -59,7 +59,7 @@ class RegisteredSchema:
         return context_of(self.subject)
 
     def as_row(self) -> dict[str, object]:
-        """How a JSON line names it."""
+        """Its representation in a JSON line."""
         row: dict[str, object] = {"id": self.schema_id}
         if self.subject:
             row |= {"subject": self.subject, "version": self.version}
@@ -74,8 +74,8 @@ def context_of(subject: str) -> str:
 
 
 class SchemaStore:
-    """Schemas in the order in which they were registered; of two with one id in one context the first counts, as for the
-    registry. files: texts by file name, for references between schemas that lie in a folder. path: where they come from."""
+    """Schemas in the order of their registration; the first of two with the same id in one context counts, as in the registry.
+    files: texts by file name, for references between schemas in a folder. path: where they come from."""
 
     def __init__(
         self, path: str, schemas: Iterable[RegisteredSchema], files: Mapping[str, str] | None = None
@@ -103,7 +103,7 @@ class SchemaStore:
         return len(self.schemas)
 
     def by_id(self, schema_id: int, topic: str | None = None) -> RegisteredSchema:
-        """Raises FormatError where none, or more than one, has this id."""
+        """Raises FormatError if none, or more than one, has this id."""
         by_context = self._by_id.get(schema_id)
         if by_context is None:
             raise FormatError(f"{self.path} has no schema {schema_id}")
@@ -123,7 +123,7 @@ class SchemaStore:
         return candidates[0]
 
     def by_guid(self, guid: UUID) -> RegisteredSchema:
-        """Raises FormatError where none has it."""
+        """Raises FormatError if none has it."""
         if not self._by_guid:
             for schema in reversed(self.schemas):
                 own = schema.guid

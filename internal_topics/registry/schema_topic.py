@@ -6,9 +6,9 @@ Keys and values are JSON (Confluent: `SchemaRegistrySerializer`):
     {"keytype":"DELETE_SUBJECT","subject":S,"magic":0}        {"subject":S,"version":V}      versions 1 … V are deleted
     {"keytype":"CLEAR_SUBJECT", …}                            the subject's versions are deleted for good
 
-`schemaType` is left out for Avro. Other key types (CONFIG, MODE, NOOP, CONTEXT) say nothing about schemas. Schemas that are deleted,
-even by a tombstone whose record has not been compacted away, are kept: records that were written with them are still
-there. A record that is none of these is counted in `problems` and passed over, so is what damage hides.
+`schemaType` is left out for Avro. Other key types (CONFIG, MODE, NOOP, CONTEXT) do not concern schemas. Deleted schemas, even those
+deleted by a tombstone whose record has not been compacted away, are kept: records that were written with them still exist. Any
+other record is counted in `problems` and skipped, and so is damage.
 """
 
 import json
@@ -42,7 +42,8 @@ _KINDS = (AVRO, PROTOBUF, JSON)
 
 
 def read_schema_topic(directory: str) -> tuple[SchemaStore, tuple[str, ...]]:
-    """The schemas of a `_schemas-0` directory, and in sentences what is missing. Raises UnreadableInput when it cannot be listed."""
+    """The schemas of a `_schemas-0` directory, and sentences about what is missing. Raises UnreadableInput when it cannot be
+    listed."""
     replay = _Replay()
     with PartitionLog(PartitionTarget(directory, os.path.dirname(places.abspath(directory)))) as log:
         if log.is_kafka07 or not log.segments:
@@ -79,7 +80,7 @@ def _records(log: PartitionLog, replay: "_Replay") -> Iterator[Record]:
 
 
 class _Replay:
-    """The records of the topic, in the order of the log. unknown: records that a schema registry does not write."""
+    """The records of the topic, in log order. unknown: records that a schema registry does not write."""
 
     def __init__(self) -> None:
         self._by_subject: dict[str, dict[tuple[int, int], RegisteredSchema]] = {}  # by version and id

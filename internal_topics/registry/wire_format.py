@@ -23,8 +23,8 @@ _MAX_VARINT_BYTES = 5
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """schema_id or guid: which schema. data: what follows. indexes: the rest of the header behind a GUID, where protobuf's indexes
-    stand; None where they begin `data`."""
+    """schema_id or guid: which schema. data: the payload after the frame. indexes: the rest of the header after a GUID, with
+    protobuf's indexes; None if they are at the start of `data`."""
 
     schema_id: int | None
     guid: UUID | None
@@ -33,7 +33,7 @@ class Frame:
 
 
 def frame_of(payload: bytes, headers: Headers, is_key: bool) -> Frame | None:
-    """The frame of a payload, None when neither it nor a header has one."""
+    """The frame of a payload, None if neither it nor a header has one."""
     if headers:
         name = KEY_HEADER if is_key else VALUE_HEADER
         for header, content in reversed(headers):

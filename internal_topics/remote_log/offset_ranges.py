@@ -1,4 +1,4 @@
-"""Sets of offsets as sorted, disjoint ranges (first, last), both included."""
+"""Sets of offsets as sorted, disjoint ranges (first, last), both inclusive."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,7 +6,7 @@ OffsetRange = tuple[int, int]
 
 
 def union(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """The same offsets, in as few ranges as there can be; empty ranges go."""
+    """The same offsets in the fewest possible ranges; empty ranges are dropped."""
     found: list[OffsetRange] = []
     for first, last in sorted(each for each in ranges if each[0] <= each[1]):
         if found and first <= found[-1][1] + 1:
@@ -17,7 +17,7 @@ def union(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
 
 
 def minus(ranges: Sequence[OffsetRange], others: Sequence[OffsetRange]) -> list[OffsetRange]:
-    """The offsets of `ranges` that are in none of `others`; both as `union` gives them."""
+    """The offsets of `ranges` that are in none of `others`; both in the form that `union` returns."""
     found = []
     cuts = iter(others)
     cut = next(cuts, None)
@@ -42,5 +42,5 @@ def common(ranges: Sequence[OffsetRange], others: Sequence[OffsetRange]) -> list
 
 
 def count(ranges: Iterable[OffsetRange]) -> int:
-    """How many offsets."""
+    """The number of offsets."""
     return sum(last - first + 1 for first, last in ranges)

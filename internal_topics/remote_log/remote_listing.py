@@ -1,10 +1,11 @@
-"""`kseg list --remote`: which offsets of each partition are local, remote, both, or missing, and which objects dangle in the store.
+"""`kseg list --remote`: which offsets of each partition are local, remote, both, or missing, and which objects are dangling in
+the store.
 
-1. All partitions of `__remote_log_metadata` under PATH, each record in the order of its partition. A partition of the topic that is not here leaves
-   what it tells of unknown: remote storage of a partition is on one partition of the topic only.
-2. Of a partition here: the log start by its checkpoint (with tiered storage below the first local segment), the local log from its
-   first segment to its end, and its leader epochs, which decide what of the remote segments counts.
-3. What is neither local nor remote between the log start and the log end is missing.
+1. All partitions of `__remote_log_metadata` under PATH, each record in the order of its partition. Partitions whose remote
+   segments are recorded in a partition of the topic that is missing here remain unknown: each is recorded in one of them only.
+2. For each partition under PATH: the log start from its checkpoint (with tiered storage below the first local segment), the local
+   log from its first segment to its end, and its leader epochs, which determine which remote segments count.
+3. Offsets between the log start and the log end that are neither local nor remote are missing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +46,7 @@ class RemoteTarget:
 
 @dataclass(frozen=True, slots=True)
 class RemoteOptions:
-    """Which partitions to tell of, by globs of topics and number."""
+    """Which partitions to report, by globs of topics and by number."""
 
     topics: tuple[str, ...] = ()
     partition: int | None = None
@@ -53,7 +54,7 @@ class RemoteOptions:
 
 @dataclass(frozen=True, slots=True)
 class _LocalLog:
-    """The local part of a partition. log_start: None where no checkpoint has it."""
+    """The local part of a partition. log_start: None if no checkpoint has it."""
 
     directory: str
     topic_id: str | None
@@ -64,7 +65,7 @@ class _LocalLog:
 
 
 def list_remote(target: RemoteTarget, options: RemoteOptions) -> Iterator[Event]:
-    """A `remote_partition` row for each partition with remote storage, behind its `remote_segment` rows. Raises UsageError when
+    """A `remote_partition` row for each partition with remote storage, after its `remote_segment` rows. Raises UsageError when
     there is no `__remote_log_metadata` under PATH."""
     directories = target.directories
     logs = directories.replicas(REMOTE_LOG_METADATA)
@@ -86,7 +87,7 @@ def list_remote(target: RemoteTarget, options: RemoteOptions) -> Iterator[Event]
 
 
 def _read(state: RemoteLogState, log: PartitionTarget | FileTarget) -> Iterator[Event]:
-    """One partition of the topic into the state, and what cannot be read of it."""
+    """Replay one partition of the topic into the state; returns what cannot be read."""
     known = len(state.problems)
     for entry in read_coordinator_log(log):
         if isinstance(entry, CoordinatorRecord):
@@ -99,11 +100,11 @@ def _read(state: RemoteLogState, log: PartitionTarget | FileTarget) -> Iterator[
         )
 
 
-# --- what is here
+# --- the local logs
 
 
 def _local_log(found: BrokerPartition) -> _LocalLog | None:
-    """None for a log that cannot be read at all; list and verify say why."""
+    """None for a log that cannot be read at all; `list` and `verify` report why."""
     target, name = found.target, found.name
     if not isinstance(target, PartitionTarget) or name is None:
         return None
@@ -131,13 +132,13 @@ def _local_log(found: BrokerPartition) -> _LocalLog | None:
     return _LocalLog(target.path, topic_id, start, max(first, start or 0), end, lineage or None)
 
 
-# --- what it comes to
+# --- the rows
 
 
 def _rows(key: PartitionKey, partition: RemotePartition, local: _LocalLog | None) -> Iterator[Row]:
     topic_id, number = key
     if local is not None and local.topic_id not in (None, topic_id):
-        local = None  # the directory is that of another topic of this name
+        local = None  # the directory belongs to another topic of the same name
     place = {"topic": partition.name, "topic_id": topic_id, "partition": number}
     for segment in sorted(partition.segments.values(), key=lambda each: (each.start, each.id)):
         yield Row(
@@ -191,7 +192,7 @@ def _sums(partition: RemotePartition, local: _LocalLog | None) -> Mapping[str, o
 
 
 def _log_start(remote: Sequence[OffsetRange], local: _LocalLog | None) -> int | None:
-    """By the checkpoint, else the first offset that there is anywhere."""
+    """From the checkpoint, else the first existing offset."""
     if local is not None and local.log_start is not None:
         return local.log_start
     firsts = [each[0][0] for each in (remote, [] if local is None else [(local.first, 0)]) if each]

@@ -1,13 +1,14 @@
-"""The records of `__remote_log_metadata` replayed into the segments of each partition (Kafka: RemotePartitionMetadataStore,
+"""Replay the records of `__remote_log_metadata` into the segments of each partition (Kafka: RemotePartitionMetadataStore,
 RemoteLogMetadataCache, RemoteLogLeaderEpochState of 4.3.1).
 
-1. A segment begins with COPY_SEGMENT_STARTED and goes on to COPY_SEGMENT_FINISHED, DELETE_SEGMENT_STARTED, DELETE_SEGMENT_FINISHED; an upload
-   may go straight to its deletion. Other steps are ignored, and so are updates of segments that are not there.
-2. Only a finished copy can be read. Its leader epochs say where each begins in it; an epoch ends before the next one, the last one
-   with the segment. For each epoch a map from those begins to segments decides: of an offset the segment with the greatest begin not behind it
-   is asked, and no other.
-3. A leader may upload again what its predecessor had. A copy that begins before others of the epoch, and reaches as far as all of them,
-   takes their place; they lie in the store unread.
+1. A segment begins with COPY_SEGMENT_STARTED and goes on to COPY_SEGMENT_FINISHED, DELETE_SEGMENT_STARTED,
+   DELETE_SEGMENT_FINISHED; an upload may go straight to its deletion. Other transitions are ignored, and so are updates of
+   unknown segments.
+2. Only a finished copy can be read. Its leader epochs have the offset at which each begins in it; an epoch ends before the next
+   one, the last one with the segment. For each epoch a map from those start offsets to segments decides: an offset is served from
+   the segment with the greatest start offset at or below it, and from no other.
+3. A leader may upload again what its predecessor had uploaded. A copy that begins before others of the epoch, and ends at or
+   after all of them, takes their place; they remain in the store, unused.
 4. A partition whose deletion is finished is gone, with all of its segments.
 """
 
@@ -34,12 +35,13 @@ _PARTITION_DELETED = 2
 _SEGMENT, _UPDATE, _PARTITION_DELETE = 0, 1, 2
 
 PartitionKey = tuple[str, int]  # topic id and partition
-Lineage = Sequence[tuple[int, int]]  # leader epochs with the offsets at which they begin, in order
+Lineage = Sequence[tuple[int, int]]  # leader epochs with their start offsets, in order
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteSegment:
-    """start, end: offsets, both included. leader_epochs: where each begins. event_timestamp_ms, broker_id: of the last record about it."""
+    """start, end: offsets, both inclusive. leader_epochs: with their start offsets. event_timestamp_ms, broker_id: of the last
+    record about it."""
 
     id: str
     start: int
@@ -67,14 +69,14 @@ class RemoteSegment:
 
 
 class RemotePartition:
-    """What the remote store has of one partition. name: of the topic, as the last record has it. delete_state: None unless the
-    partition is being deleted."""
+    """The remote segments of one partition. name: of the topic, from the last record. delete_state: None unless the partition is
+    being deleted."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.delete_state: str | None = None
         self.segments: dict[str, RemoteSegment] = {}
-        self._epochs: dict[int, dict[int, str]] = {}  # by epoch: the segments by their begins
+        self._epochs: dict[int, dict[int, str]] = {}  # by epoch: the segments by start offset
         self._highest: dict[int, int] = {}
 
     def step(self, segment: RemoteSegment) -> bool:
@@ -105,8 +107,9 @@ class RemotePartition:
         self._highest[epoch] = max(last, self._highest.get(epoch, last))
 
     def readable(self, lineage: Lineage | None) -> list[OffsetRange]:
-        """The offsets that a fetch is served from the remote store. lineage: the partition's leader epochs; without it any
-        epoch counts anywhere."""
+        """The offsets that a fetch can read from the remote store. lineage: the partition's leader epochs; without it any epoch
+        counts at any offset.
+        """
         found = []
         for epoch, begins in self._epochs.items():
             first, last = _extent(lineage, epoch)
@@ -124,7 +127,7 @@ class RemotePartition:
 
 
 def _extent(lineage: Lineage | None, epoch: int) -> tuple[int, int | None]:
-    """The offsets of a leader epoch in the log; an epoch that the log does not have is nowhere."""
+    """The offsets of a leader epoch in the log; none for an epoch that the log does not have."""
     if lineage is None:
         return 0, None
     for at, (known, begin) in enumerate(lineage):
@@ -134,7 +137,7 @@ def _extent(lineage: Lineage | None, epoch: int) -> tuple[int, int | None]:
 
 
 class RemoteLogState:
-    """The state during a replay. problems: (the caller's name of the record, the reason) for records that are ignored."""
+    """The state during a replay. problems: (the caller's name of the record, the reason) for ignored records."""
 
     def __init__(self) -> None:
         self.partitions: dict[PartitionKey, RemotePartition] = {}
@@ -191,7 +194,7 @@ class RemoteLogState:
         partition = self.partitions.get(key)
         old = None if partition is None else partition.segments.get(segment_id)
         if partition is None or old is None:
-            return  # the segment was deleted, and the topic's retention took the record that made it
+            return  # the segment was deleted, and the topic's retention has removed the record that created it
         partition.name = name
         event_ms, broker_id = values["eventTimestampMs"], values["brokerId"]
         partition.step(replace(old, state=state, event_timestamp_ms=event_ms, broker_id=broker_id))

@@ -3,12 +3,12 @@
     {"name", "topic", "kind", "type"?, "versions", "flexible", "fields": [FIELD …]}
     FIELD = {"name", "type", "versions", "nullableVersions"?, "taggedVersions"?, "tag"?, "default"?, "fields"?: [FIELD …]}
 
-topic: the internal topic, or what else the message is in (kraft-control, consumer-protocol, producer-snapshot, quorum-state).
-kind: metadata (framed by varints), key, value (of a coordinator's topic), data. type: what selects the message: the record
-type of a coordinator's topic, the apiKey of the others. Versions are `2`, `0-4`, `1+` or `none`. `default` is text; the text `null` is null, and
-no default is zero, empty, false or, for a struct, one of defaults.
+topic: the internal topic, or another place of the message (kraft-control, consumer-protocol, producer-snapshot, quorum-state).
+kind: metadata (framed by varints), key, value (of a coordinator's topic), data. type: selects the message: the record type in a
+coordinator's topic, the apiKey elsewhere. Versions are `2`, `0-4`, `1+` or `none`. `default` is text; the text `null` is null, and
+without a default the value is zero, empty, false or, for a struct, a struct of defaults.
 
-`python -m tests.kafka.message_definitions` writes the file from the definitions that Kafka's jars carry.
+`python -m tests.kafka.message_definitions` writes the file from the definitions in Kafka's jars.
 """
 
 import json
@@ -24,7 +24,7 @@ _FILE = "kafka-4.3.1.json"
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """first … last, both included; last: None for no end. Nothing at all is first > last."""
+    """first … last, both inclusive; last: None for no end. first > last: no version."""
 
     first: int
     last: int | None
@@ -64,7 +64,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """type: record type or apiKey, None where there is none. last_version: the highest that 4.3.1 knows."""
+    """type: record type or apiKey, None if there is none. last_version: the highest in 4.3.1."""
 
     name: str
     topic: str
@@ -80,7 +80,7 @@ class Message:
 
 
 def message(topic: str, kind: str, type_id: int) -> Message | None:
-    """The message of a record type; None when 4.3.1 knows no such type."""
+    """The message of a record type; None if 4.3.1 has no such type."""
     return _by_type().get((topic, kind, type_id))
 
 

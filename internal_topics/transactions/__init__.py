@@ -1,1 +1,1 @@
-"""Transactions: which are open and which hang, from the coordinator's log and the logs of the partitions together."""
+"""Transactions: which are open and which are hanging, from the coordinator's log and the logs of the partitions together."""

@@ -1,10 +1,10 @@
 """The coordinators' view of the transactions under some PATHs.
 
-1. Every partition of `__transaction_state` at hand is read; of several replicas the longest.
+1. Every available partition of `__transaction_state` is read; of several replicas the longest.
 2. The topic's number of partitions is taken from the metadata log of a log dir, if there is one.
-3. Of a prepared transaction the partitions that have their marker are taken out, as a coordinator forgets them when a broker has
-   acknowledged it (`kafka-transactions.sh describe`). The marker is there when the partition's producer is not in a transaction, and
-   its last timestamp, which is then a marker's, is not before the decision. A partition that is not at hand stays.
+3. From a prepared transaction the partitions that already have their marker are removed, as a coordinator removes them when a broker has
+   acknowledged the marker (`kafka-transactions.sh describe`). A partition has it if its producer is not in a transaction, and the
+   producer's last timestamp, which is then a marker's, is not before the decision. Unavailable partitions stay.
 """
 
 from collections.abc import Iterator, Mapping
@@ -52,12 +52,12 @@ def coordinator_view(directories: BrokerDirectories) -> tuple[CoordinatorView, t
 
 
 def longest(replicas: list[LogTarget]) -> LogTarget:
-    """The replica whose log ends last."""
+    """The longest replica."""
     return replicas[0] if len(replicas) == 1 else max(replicas, key=end_offset_of)
 
 
 def end_offset_of(target: LogTarget) -> int:
-    """The log end offset; -1 where it cannot be read."""
+    """The log end offset; -1 if it cannot be read."""
     try:
         with PartitionLog(target) as log:
             return log.end_offset
@@ -128,7 +128,8 @@ def _is_marked(
 
 
 def _is_of(known: TransactionalId, marker_ms: int) -> bool:
-    """Whether a marker of that time belongs to the prepared transaction. Brokers' clocks may differ, so any time after its start counts."""
+    """Whether a marker with that timestamp belongs to the prepared transaction. Brokers' clocks may differ, so any time after its
+    start counts."""
     return marker_ms >= known.updated_ms or marker_ms > known.started_ms
 
 

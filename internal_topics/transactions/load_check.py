@@ -1,7 +1,7 @@
 """Find records of `__transaction_state` that a coordinator cannot load, for `verify`.
 
-A log of that topic has millions of records, nearly all of them as a coordinator writes them. So the layout of their bytes is checked first,
-and only a record that differs in any way is decoded, which decides.
+A log of that topic has millions of records, nearly all of them as a coordinator writes them. So the layout of their bytes is checked
+first, and only a record that differs in any way is decoded.
 
     key      int16 0 │ int16 length │ transactional id
     value    int16 version 0 or 1 │ 8 producer id │ 2 epoch │ 4 timeout │ status │ partitions │ 8 update │ 8 start │ version 1: tags
@@ -25,13 +25,14 @@ from kseg.segment.partition.targets import FileTarget, PartitionTarget
 
 _TAG_BYTES = {0: 8, 1: 8, 2: 2, 3: 2}  # the tagged fields of version 1
 _CLIENT_VERSION = 2  # the tag
-_FIXED_END = 17  # behind the status
+_FIXED_END = 17  # after the status
 _TIMES_BYTES = 16
 _LONG_VARINT = 0x80
 
 
 def check_transaction_log(target: PartitionTarget | FileTarget) -> Iterator[Finding]:
-    """Every record that a coordinator cannot load or skips, in offset order. Damage is not reported here. Raises UnreadableInput."""
+    """Every record that a coordinator cannot load, or skips, in offset order. Damage is not reported here. Raises
+    UnreadableInput."""
     for entry in read_coordinator_log(target):
         if not isinstance(entry, CoordinatorRecord) or is_ordinary(entry.key, entry.value):
             continue
@@ -79,7 +80,7 @@ def _is_ordinary_1(value: bytes) -> bool:
         return False
     for _ in range(count - 1):
         length = value[position]
-        position += length  # its own byte, and one less than it says
+        position += length  # its own byte, and its value minus one
         numbers = value[position]
         position += 4 * numbers - 3
         if not (0 < length < _LONG_VARINT and 0 < numbers < _LONG_VARINT) or value[position]:

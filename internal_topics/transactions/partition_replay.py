@@ -1,13 +1,14 @@
 """The transactions of one partition, from its log and its newest producer snapshot.
 
 1. Every batch from the log start on goes through one replay, for the range of each transaction with data.
-2. What a broker remembers of producers is the newest snapshot that can be read, and the batches behind it: a second replay. Without a
-   snapshot it is the first, but after a clean stop nothing: a broker does not read the log then; and of one that runs or has crashed also
-   what lies below the log start. Producers that were idle for long stay in it, as nobody knows when a broker last looked.
-3. Damage is passed over, as in every replay, and told: a marker that was lost there changes what is said of its transaction.
+2. The producer state of a broker is the newest readable snapshot and the batches after it: a second replay. Without a snapshot it
+   is the first replay, but after a clean shutdown it is empty: a broker does not read the log then. While a broker runs, or after
+   a crash, it includes what is below the log start, too. Producers that were idle for long are kept, since it is unknown when a
+   broker last expired them.
+3. Damage is skipped, as in every replay, and reported: a lost marker changes the result for its transaction.
 
-A transaction is open when the broker's state says so: it begins where that says. One that is open by the log alone (a snapshot has lost
-it) holds back nobody, and is given apart.
+A transaction is open if the broker's state says so, and begins where that says. One that is open by the log alone (a snapshot has
+lost it) does not hold back the last stable offset, and is returned separately.
 """
 
 from collections.abc import Iterator
@@ -26,13 +27,13 @@ from kseg.segment.scanning.decode import Decoder
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.state.transaction_replay import TransactionReplay, UnfinishedTransaction
 
-_DECODED_RECORDS = 16  # of a marker's batch there is one
+_DECODED_RECORDS = 16  # a marker's batch has one record
 
 
 class PartitionReplay:
     """One partition. log: open as long as this is used.
 
-    `ended` goes through the log once; after that `state` is what the broker remembers, and `whole` what the log says.
+    `ended` reads the log once; after that `state` is the producer state of the broker, and `whole` that of the log.
     """
 
     def __init__(self, log: PartitionLog) -> None:
@@ -45,8 +46,9 @@ class PartitionReplay:
         self.state = self.whole if snapshot is None else TransactionReplay(*snapshot)
 
     def ended(self, only_state: bool = False) -> Iterator[Columns | Finding]:
-        """Tables of the transactions that ended (columns `E_…` of `kernel.follow_transactions`), valid until the next, and what damage there
-        is between them. only_state: read what `state` needs and nothing else. Raises UnreadableInput."""
+        """Tables of completed transactions (columns `E_…` of `kernel.follow_transactions`), valid until the next, and the damage
+        between them. only_state: read only what `state` needs. Raises UnreadableInput.
+        """
         first = self._state_from if only_state else min(self._state_from, self.start_offset)
         for segment, following in pairwise([*self._log.segments, None]):
             assert segment is not None
@@ -102,7 +104,7 @@ class PartitionReplay:
                 row = _row_at(block, self._state_from)
                 if self.state is not self.whole and row < block.count:
                     for _ in self.state.follow(decoder, block, row):
-                        pass  # told by the other one
+                        pass  # reported by the other replay
 
 
 def _row_at(table: Columns, offset: int) -> int:

@@ -1,11 +1,12 @@
 """The state of the transaction coordinators, from the logs of `__transaction_state`.
 
 1. The records of each partition in offset order; the newest of each transactional id counts, a tombstone removes it.
-2. A record that a coordinator cannot load ends its load of the partition: it goes on with what it has read so far, and says so in its
-   log only. A record of an unknown type or version it passes over. Here both are findings, and the reading goes on.
-3. Of several replicas of a partition the longest counts.
+2. A record that a coordinator cannot load ends its load of the partition: it continues with what it has read so far, and reports
+   this only in its log. A record of an unknown type or version is skipped. Here both are findings, and reading continues.
+3. The longest of several replicas of a partition counts.
 
-(Kafka: TransactionStateManager.loadTransactionMetadata, TransactionLog, TransactionMetadata; fact sheet of the internal topics, §6.1.)
+(Kafka: TransactionStateManager.loadTransactionMetadata, TransactionLog, TransactionMetadata; fact sheet of the internal topics,
+§6.1.)
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ TRANSACTION_STATE = "__transaction_state"
 
 EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT = "Empty", "Ongoing", "PrepareCommit", "PrepareAbort"
 COMPLETE_COMMIT, COMPLETE_ABORT = "CompleteCommit", "CompleteAbort"
-DEAD = "Dead"  # no coordinator writes it; one that reads it neither lists nor describes the id
+DEAD = "Dead"  # no coordinator writes it; a coordinator that reads it neither lists nor describes the id
 STATES = (
     EMPTY,
     ONGOING,
@@ -49,9 +50,12 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class TransactionalId:
-    """The newest record of a transactional id. partitions: as recorded; of a prepared transaction all of them. started_ms: -1
-    before the first transaction. client_version: 2 for KIP-890's protocol, which raises the epoch with each transaction.
-    previous_producer_id, next_producer_id: -1 where there is none. offset: of the record."""
+    """The newest record of a transactional id.
+
+    partitions: as recorded; of a prepared transaction all of them. started_ms: -1 before the first transaction. client_version: 2
+    for KIP-890's protocol, which raises the epoch with each transaction. previous_producer_id, next_producer_id: -1 if there is
+    none. offset: of the record.
+    """
 
     transactional_id: str
     producer_id: int
@@ -77,8 +81,11 @@ class PassedOver(FormatError):
 
 @dataclass(frozen=True, slots=True)
 class TransactionLog:
-    """The state of one partition of the topic. ids: by transactional id. former: the transactional id that a producer id last had,
-    also where its record is superseded or a tombstone. findings: what cannot be loaded."""
+    """The state of one partition of the topic.
+
+    ids: by transactional id. former: the transactional id that a producer id last had, even if its record is superseded or a
+    tombstone. findings: records that cannot be loaded.
+    """
 
     ids: Mapping[str, TransactionalId]
     former: Mapping[int, str]
@@ -87,8 +94,11 @@ class TransactionLog:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorView:
-    """What all coordinators at hand know. partitions: of the topic that were read. missing: those that are not at hand, as far as anybody
-    knows how many there are. is_whole: none is missing or damaged. by_producer: the ids whose current producer id it is."""
+    """The combined state of all available coordinators.
+
+    partitions: of the topic that were read. missing: those that are unavailable, as far as their number is known. is_whole: none
+    is missing or damaged. by_producer: the ids whose current producer id it is.
+    """
 
     ids: Mapping[str, TransactionalId] = field(default_factory=dict)
     by_producer: Mapping[int, tuple[TransactionalId, ...]] = field(default_factory=dict)
@@ -99,7 +109,7 @@ class CoordinatorView:
 
     @property
     def is_known(self) -> bool:
-        """Whether any partition of the topic is at hand."""
+        """Whether any partition of the topic is available."""
         return bool(self.partitions)
 
 
@@ -191,8 +201,8 @@ def read_transaction_log(target: PartitionTarget | FileTarget) -> TransactionLog
 def _before(
     target: PartitionTarget | FileTarget, keys: Collection[bytes]
 ) -> dict[str, TransactionalId | None]:
-    """The newest loadable record of keys whose newest cannot be loaded: the state of a coordinator that has skipped it, or
-    ended its load there."""
+    """The newest loadable record of keys whose newest cannot be loaded: the state of a coordinator that has skipped it, or ended
+    its load there."""
     found: dict[str, TransactionalId | None] = {}
     for record in read_coordinator_log(target) if keys else ():
         if isinstance(record, CoordinatorRecord) and record.key in keys:

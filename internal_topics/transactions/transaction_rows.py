@@ -1,7 +1,7 @@
 """`kseg transactions`, the work on one partition: `partition_transactions(target, TransactionsOptions) -> Iterator[Event]`.
 
-Rows: the transactions of the partition that ended, those that are open, its producers, and last the partition itself with their
-numbers. What the coordinators know travels in the options, so that each partition can be judged by itself, anywhere.
+Rows: the completed transactions of the partition, the open ones, its producers, and last the partition itself with their numbers.
+The state of the coordinators is in the options, so that each partition can be evaluated on its own, in any process.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,10 +31,9 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionsOptions:
-    """now_ms: when it is asked. max_timeout_ms: what the brokers allow a transaction at most (transaction.max.timeout.ms). view: what the
-    coordinators know. replicas: other replicas at hand, by the path of a partition. ended: give the transactions that ended, and the
-    producers. as_json: those that ended as lines of JSON. producer_ids: the
-    transactions of these and nothing else; None for all."""
+    """now_ms: the current time. max_timeout_ms: the brokers' transaction.max.timeout.ms. view: the state of the coordinators.
+    replicas: other available replicas, by the path of a partition. ended: also return completed transactions and the
+    producers. as_json: completed ones as lines of JSON. producer_ids: only the transactions of these; None for all."""
 
     now_ms: int
     max_timeout_ms: int = DEFAULT_MAX_TIMEOUT_MS
@@ -50,7 +49,7 @@ class TransactionsOptions:
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """The result of a row: this transaction hangs, and the line that ends it, None when its topic has no name."""
+    """The result of a row: this transaction hangs, and the command that aborts it, None when its topic has no name."""
 
     topic: str | None
     partition: int | None
@@ -63,7 +62,7 @@ def partition_transactions(target: LogTarget, options: TransactionsOptions) -> I
         name = log.name
         where = (directory_of(target), None) if name is None else (name.topic, name.partition)
         place: Values = {"topic": None if name is None else name.topic, "partition": where[1]}
-        if log.is_kafka07:  # transactions are younger, and its offsets are positions in bytes
+        if log.is_kafka07:  # it has no transactions, and its offsets are byte positions
             yield Row(
                 {"type": "partition", **place, **_NOTHING_KNOWN, "path": log.directory, "transactions": _NONE}
             )
@@ -98,7 +97,7 @@ def partition_transactions(target: LogTarget, options: TransactionsOptions) -> I
             return
         if options.ended:
             for entry in replay.state.entries():
-                # of an emptied marker alone: no batch of this producer is left, and a broker that loads drops such an entry
+                # only an emptied marker: no batch of this producer is left, and a broker that loads the log drops such an entry
                 if entry.producer_epoch >= 0:
                     yield Row(_producer(entry, place, options.now_ms))
         yield Row(_partition(replay, place, log.directory, counts))
@@ -130,7 +129,7 @@ _FORGOTTEN = TransactionVerdict(
 def _is_decided(
     target: LogTarget, replay: PartitionReplay, found: UnfinishedTransaction, options: TransactionsOptions
 ) -> bool:
-    """Whether a longer replica at hand has the transaction's marker."""
+    """Whether a longer available replica has the transaction's marker."""
     for other in options.replicas.get(target.path, ()):
         if end_offset_of(other) <= replay.end_offset:
             continue
@@ -158,7 +157,7 @@ def _ended(
     counts["aborted"] += sum(row[-1] for row in wanted)
     counts["committed"] += sum(1 - row[-1] for row in wanted)
     if options.as_json:
-        # there may be millions: a mapping for each would take several times as long as finding them
+        # there may be millions: a mapping for each would take several times as long as the search
         yield Text(b"".join(_json_lines(wanted, place, names)))
         return
     for producer_id, epoch, first, last, timestamp_ms, marker, is_abort in wanted:

@@ -1,19 +1,20 @@
 """Verdict on an open transaction: compares the coordinator's record for its producer id with the state of the partition.
 
-`status` is by the rule of `kafka-transactions.sh find-hanging` (TransactionsCommand): hanging is a transaction whose last timestamp is older
-than the maximum transaction timeout, and which no transactional id with this producer id names. The tool compares neither epochs
-nor states, so `verdict` says it more finely (fact sheet of the internal topics, §6.3):
+`status` follows the rule of `kafka-transactions.sh find-hanging` (TransactionsCommand): a transaction hangs if its last timestamp
+is older
+than the maximum transaction timeout, and no transactional id with this producer id names it. The tool compares neither epochs
+nor states, so `verdict` is more precise (fact sheet of the internal topics, §6.3):
 
     ongoing     the id is in state Ongoing with this epoch and names the partition: it will end, or time out at the deadline
     ending      the decision is made (PrepareCommit, PrepareAbort): the coordinator will write the marker
     stale       an id names the partition, but has moved on to another epoch: the tool reports nothing, and the transaction never ends
     orphaned    no id names the partition, and all of the coordinator's log was read: the transaction never ends
-    unknown     no id names the partition, but not all of the coordinator's log is at hand
-    decided     another replica at hand is longer and has the marker: this one lags behind
+    unknown     no id names the partition, but not all of the coordinator's log is available
+    decided     another available replica is longer and has the marker: this one lags behind
     forgotten   the broker's producer state does not have the transaction: it does not hold back the last stable offset
 
-Epochs of an id that explain epoch E in a partition: in state Ongoing E; in a Prepare state E, or E + 1: the marker of the second protocol
-(client version 2), and of a producer that was fenced, has the next epoch.
+An id explains epoch E in a partition if its own epoch is E in state Ongoing, or E or E + 1 in a Prepare state: the marker of the
+second protocol (client version 2), and of a producer that was fenced, has the next epoch.
 """
 
 from kseg.internal_topics.transactions.transaction_log import (
@@ -33,8 +34,8 @@ _NO_TIMEOUT = 2**31 - 1  # two-phase commit: the coordinator does not abort it
 
 @dataclass(frozen=True, slots=True)
 class TransactionVerdict:
-    """status: `open` or `hanging`. verdict: see the module. transactional_id: whose current producer id it is. former_id: who had it,
-    by records that are superseded. deadline_ms: when the coordinator aborts it."""
+    """status: `open` or `hanging`. verdict: see the module. transactional_id: whose current producer id it is. former_id: who had
+    it, according to superseded records. deadline_ms: when the coordinator aborts it."""
 
     status: str
     verdict: str
