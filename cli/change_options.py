@@ -1,5 +1,4 @@
-"""What the commands that change directories have in common: --apply, --output and what goes with them, and the frame of
-a run."""
+"""What the commands that change directories share: --apply, --output and related options, and the lifecycle of a run."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,7 +36,7 @@ FollowLinks = Annotated[
 
 
 class InPlaceOptions(NamedTuple):
-    """What every command takes that changes partitions in place."""
+    """Options of every command that changes partitions in place."""
 
     apply: Annotated[bool, Option("--apply", help="Apply the plan in place.", panel=CHANGE)] = False
     quarantine: Annotated[
@@ -69,7 +68,7 @@ class InPlaceOptions(NamedTuple):
     follow_links: FollowLinks = False
 
     def keeping(self, output: str | None = None) -> "Keeping":
-        """Where journal and quarantine go. Raises UsageError for a copy, which has neither."""
+        """Where journal and quarantine are stored. Raises UsageError for a copy, which has neither."""
         from kseg.change.apply.keeping import Keeping
 
         for name, value in (("--journal", self.journal), ("--quarantine", self.quarantine)):
@@ -79,7 +78,7 @@ class InPlaceOptions(NamedTuple):
 
 
 class CopyOptions(NamedTuple):
-    """Instead of a change in place, a changed copy."""
+    """Options for writing a changed copy instead of a change in place."""
 
     output: Annotated[
         str | None,
@@ -97,7 +96,7 @@ class CopyOptions(NamedTuple):
     ] = False
 
     def check(self, in_place: InPlaceOptions) -> None:
-        """Raises UsageError for options that do not go together."""
+        """Raises UsageError for options that exclude each other."""
         if in_place.apply and self.output is not None:
             raise UsageError("--apply and --output are mutually exclusive")
         if self.hard_link and self.output is None:
@@ -107,9 +106,10 @@ class CopyOptions(NamedTuple):
 def identity(
     apply: bool, cluster: "ClusterOptions | None", output: str | None = None
 ) -> "tuple[str, SharedRun | None]":
-    """(the id for the journals of a run that writes, how its work is shared out over a cluster).
+    """(the id for the journals of a run that writes, how its work is distributed over a cluster).
 
-    What neither needs is not imported: most plans are made to be read."""
+    Modules that neither needs are not imported: most runs only print a plan.
+    """
     if not apply and cluster is None and output is None:
         return "", None
     from kseg.change.apply.journal_location import new_run_id
@@ -135,8 +135,11 @@ def change_style(
     after_failure: "Callable[[], str | None]" = lambda: "",
     page: "Page | None" = None,
 ) -> "Style":
-    """How a run is shown that plans first. page: as in `Style`. advice: what carries the plan out, None for what the findings hint at. after_failure: the next command where something failed; None
-    likewise."""
+    """The display style of a run that plans first.
+
+    page: as in `Style`. advice: the command that carries the plan out, None for the one that the findings suggest. after_failure:
+    the next command if something failed; None likewise.
+    """
     from kseg.cli.render import Style
 
     return Style(
@@ -156,7 +159,7 @@ def change_style(
 def look_at_settings(
     run: "RunLifecycle[Any]", topic_settings: "Callable[[Sequence[Target]], tuple[Any, tuple[Finding, ...]]]"
 ) -> "Callable[[Sequence[Target]], None]":
-    """What `change` is to look at for a run that goes by the settings of topics."""
+    """The `look` argument of `change` for a run that depends on topic settings."""
 
     def look(targets: "Sequence[Target]") -> None:
         topics, run.first_events = topic_settings(targets)
@@ -175,10 +178,11 @@ def change(
     look: "Callable[[Sequence[Target]], None] | None" = None,
     alone: "Callable[[Any, int], Any] | None" = None,
 ) -> int:
-    """Run `work` on the partitions that were asked for, with what surrounds them; gives the exit status.
+    """Run `work` on the requested partitions with the lifecycle of the run around it; returns the exit status.
 
-    look: what else is to be known about the targets, put into the run before it begins. alone: the options for one partition that has
-    all the jobs for itself."""
+    look: determines what else is needed about the targets, and adds it to the run before it begins. alone: the options for a
+    single partition, which gets all the jobs.
+    """
     from kseg.change.run.pipeline import groups_of
     from kseg.cli.options import default_jobs
     from kseg.cli.run import over_targets
@@ -214,7 +218,7 @@ def _held(
     look: "Callable[[Sequence[Target]], None] | None",
     alone: "Callable[[Any], Any] | None",
 ) -> "Iterator[object]":
-    """What the run holds; not before it is known that its copies leave the input as it is. Raises Refused."""
+    """What the run holds, once it is certain that its copies do not touch the input. Raises Refused."""
     from kseg.segment.errors import Refused
     from kseg.segment.partition.targets import LogDirTarget, links_below, refuse_inside
 
@@ -239,7 +243,7 @@ def _held(
 
 
 def _without_partitions(whole: "Sequence[str]", logs: "Sequence[Target]") -> "Iterator[Finding]":
-    """What is to be said of data directories in which there is nothing else to say."""
+    """The message for data directories without partitions to report."""
     from kseg.segment.findings import no_partitions
     from kseg.segment.partition.targets import PartitionTarget
 

@@ -1,4 +1,4 @@
-"""What the coordinators' topics under the PATHs of a run say, for commands that judge partitions by it."""
+"""The state of the coordinators' topics under the PATHs of a run, for commands that evaluate partitions by it."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TransactionEvidence:
-    """view: what the coordinators know. events: their transactional ids as rows, and what is wrong with their logs. replicas: of a partition
-    that is there more than once the others, by path."""
+    """view: the state of the coordinators. events: rows of their transactional ids, and findings about their logs. replicas: by
+    path of a partition, its other replicas."""
 
     view: "CoordinatorView"
     events: "Sequence[Event]"
@@ -25,7 +25,7 @@ class TransactionEvidence:
 
 
 def transactions_seen(paths: Sequence[str]) -> TransactionEvidence:
-    """What `__transaction_state` under the paths says; paths that cannot be read are told by the run itself."""
+    """The state of `__transaction_state` under the paths; paths that cannot be read are reported by the run itself."""
     from kseg.internal_topics.broker_directories import (
         BrokerDirectories,
         BrokerPartition,
@@ -64,7 +64,7 @@ def _replicas(directories: "BrokerDirectories") -> "dict[str, tuple[LogTarget, .
 
 
 def is_of_the_broker(target: "Target") -> bool:
-    """Whether a target is a live partition that has transactions: no suffixed one, and not the metadata log."""
+    """Whether a target is a live partition that can have transactions: without a suffix, and not the metadata log."""
     from kseg.segment.partition.directory import own_partition_name
     from kseg.segment.partition.names import PartitionState
     from kseg.segment.partition.targets import directory_of

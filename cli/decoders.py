@@ -1,4 +1,5 @@
-"""Which decoder the flags of `dump` ask for. The first topic wins, in the order of kafka-dump-log.sh; what else is asked for is ignored."""
+"""Choose the decoder that the flags of `dump` request. As in kafka-dump-log.sh, the first topic in its order wins; others are
+ignored."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -39,7 +40,7 @@ STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
 def chosen_decoder(
     topics: Sequence[str], key_class: str | None, value_class: str | None
 ) -> "RecordDecoder | None":
-    """topics: the topic decoders asked for, in the tool's order. key_class, value_class: with a topic decoder they are not looked at.
+    """topics: the requested topic decoders, in the tool's order. key_class, value_class: ignored if there is a topic decoder.
 
     None for text, which is what a dump without a decoder shows. Raises UsageError for a class that kseg does not have.
     """
@@ -66,8 +67,11 @@ def row_decoder(
     show_secrets: bool,
     connect_topics: tuple[str, ...] = (),
 ) -> "TopicRows":
-    """What decodes rows of Kafka's own topics and of Kafka Connect's. topics: decoders asked for, else logs are recognised, unless
-    `is_plain` or a way to show bytes is asked for. connect_topics: further names of Connect's topics."""
+    """The decoder of rows of Kafka's own topics and of Kafka Connect's.
+
+    topics: requested decoders; otherwise logs are recognised, unless `is_plain` or a bytes mode is set. connect_topics: further
+    names of Connect's topics.
+    """
     from kseg.internal_topics.connect_topics import ConnectRows
     from kseg.internal_topics.topic_names import TOPICS
     from kseg.internal_topics.topic_recognition import TopicRows
@@ -82,7 +86,7 @@ def row_decoder(
 def redactor_for(
     topics: Sequence[str], *, show_secrets: bool, connect_topics: tuple[str, ...] = ()
 ) -> "Redactor | None":
-    """What keeps secrets out of the output, None with --show-secrets. topics, connect_topics: as for `row_decoder`."""
+    """The redactor of secrets in the output, None with --show-secrets. topics, connect_topics: as for `row_decoder`."""
     if show_secrets:
         return None
     from kseg.internal_topics.secret_values import SecretValues
@@ -92,7 +96,7 @@ def redactor_for(
 
 
 def with_payloads(rows: "TopicRows", payloads: "RowDecoder") -> "TopicRows":
-    """The same, with what decodes the records of all other topics."""
+    """The same, extended by a decoder for the records of all other topics."""
     from kseg.internal_topics.connect_topics import ConnectRows
 
     connect = rows.otherwise
@@ -102,7 +106,7 @@ def with_payloads(rows: "TopicRows", payloads: "RowDecoder") -> "TopicRows":
 
 
 def refuse_classes(key_class: str | None, value_class: str | None) -> None:
-    """Raises UsageError for decoder classes beside rows, which have options of their own for it."""
+    """Raises UsageError for decoder classes combined with rows, which have their own options for it."""
     if {key_class, value_class} - {None, STRING_DECODER}:
         raise UsageError(
             "--key-decoder-class and --value-decoder-class are for the text of kafka-dump-log.sh; with --json and --format table "

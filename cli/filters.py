@@ -1,4 +1,4 @@
-"""The filter options that dump and export share, and the `Selection` that they make. Those of ranges `lookup --key` has too."""
+"""The filter options that dump and export share, and the `Selection` that they make. `lookup --key` has the range options, too."""
 
 import os
 from typing import Annotated, NamedTuple
@@ -29,7 +29,7 @@ ToTime = Annotated[int | None, time_option("--to-time", "Only before this time."
 
 
 class Filters(NamedTuple):
-    """Which records are wanted; --limit, which counts what the command shows, is each command's own."""
+    """The records to select. --limit, which counts what the command shows, is declared by each command."""
 
     from_offset: FromOffset = None
     to_offset: ToOffset = None
@@ -68,7 +68,7 @@ class Filters(NamedTuple):
     isolation: Isolation = "read_uncommitted"
 
     def selection(self, limit: int | None) -> Selection:
-        """What they select. Raises UsageError."""
+        """The selection. Raises UsageError."""
         return Selection(
             from_offset=self.from_offset,
             to_offset=self.to_offset,

@@ -1,5 +1,6 @@
-"""What `groups` must know of a broker besides the records of its groups: names of topics, where the logs are, which partitions of
-`__consumer_offsets` are here. Found once, and handed on as plain values."""
+"""What `groups` needs to know about a broker besides the records of its groups: topic names, locations of the logs, and which
+partitions of
+`__consumer_offsets` are available. Determined once, and passed on as plain values."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GroupEvidence:
-    """chosen: the partitions of group topics to load, of several replicas the one that reaches farthest. offsets_partitions: those of
-    `__consumer_offsets` among them, and whether they are there whole. count: how many the cluster has, None when nobody knows.
+    """chosen: the partitions of group topics to load, the longest of several replicas. offsets_partitions: those of
+    `__consumer_offsets` among them, and whether they are complete. count: how many the cluster has, None when unknown.
     passed_over: replicas that were not chosen. findings: about the metadata log."""
 
     chosen: frozenset[str]
@@ -31,8 +32,11 @@ class GroupEvidence:
 
 
 def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None = None) -> GroupEvidence:
-    """Look through PATHs, and for the metadata log beside them. Paths that cannot be read are left out: the run says so. at_ms: which
-    topics existed then, None for the end of the log. Raises UsageError, UnreadableInput and Refused for a metadata log that the user named."""
+    """Search PATHs, and the metadata log beside them. Paths that cannot be read are left out: the run reports them.
+
+    at_ms: use the topics that existed then, None for the end of the log. Raises UsageError, UnreadableInput and Refused for a
+    metadata log that the user named.
+    """
     from kseg.cli.topic_evidence import finder_for, log_dir_of, told_of
     from kseg.internal_topics.broker_directories import find_broker_directories
     from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
@@ -83,7 +87,7 @@ def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None
 def _farthest(
     targets: "Sequence[PartitionTarget | FileTarget]",
 ) -> "Sequence[PartitionTarget | FileTarget]":
-    """Of the replicas of a partition the one with the greatest log end; files that were named one by one all count."""
+    """The longest replica of a partition; files that were named one by one all count."""
     from kseg.internal_topics.groups.partition_ends import PartitionEnds
     from kseg.segment.partition.targets import FileTarget
 
@@ -98,7 +102,7 @@ def _farthest(
 
 
 def _names(images: "Sequence[MetadataImage]", at_ms: int | None) -> "TopicNames":
-    """Ids are unique, so what several metadata logs know goes together."""
+    """Ids are unique, so the names of several metadata logs are merged."""
     from kseg.internal_topics.groups.group_rows import TopicNames
 
     by_id: dict[str, str] = {}
@@ -120,7 +124,8 @@ def _names(images: "Sequence[MetadataImage]", at_ms: int | None) -> "TopicNames"
 
 
 def _count(known: int | None, seen: dict[int, bool]) -> int | None:
-    """How many partitions `__consumer_offsets` has: as the metadata log says, else Kafka's default unless there is one beyond."""
+    """How many partitions `__consumer_offsets` has: from the metadata log, else Kafka's default unless there is a higher
+    partition number."""
     from kseg.internal_topics.groups.coordinator_partition import DEFAULT_PARTITIONS
 
     if known is not None:
@@ -129,8 +134,8 @@ def _count(known: int | None, seen: dict[int, bool]) -> int | None:
 
 
 def committed_offsets(paths: Sequence[str]) -> dict[tuple[str, int], list[tuple[str, int]]]:
-    """What groups have committed, by (topic, partition), each as (group, offset), as their coordinators have it after loading.
-    Partitions of `__consumer_offsets` that cannot be read are left out. Raises UsageError when there is none."""
+    """The committed offsets of groups, by (topic, partition), each as (group, offset), as their coordinators have them after
+    loading. Partitions of `__consumer_offsets` that cannot be read are left out. Raises UsageError when there is none."""
     from kseg.internal_topics.coordinator_log import read_coordinator_chunks
     from kseg.internal_topics.groups.committed_offsets import committed_offset
     from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
@@ -158,10 +163,11 @@ def committed_offsets(paths: Sequence[str]) -> dict[tuple[str, int], list[tuple[
 
 
 class GroupRows:
-    """What is done with the rows of all partitions on their way out: groups that were asked for and are not there are named at the
-    end, and offsets are kept for a reset file.
+    """Processes the rows of all partitions on their way out: requested groups that were not found are named at the end, and
+    offsets are kept for a reset file.
 
-    asked: the names of --group. keeps_offsets: for a reset file."""
+    asked: the names of --group. keeps_offsets: for a reset file.
+    """
 
     def __init__(self, evidence: GroupEvidence, asked: Sequence[str], *, keeps_offsets: bool) -> None:
         self._evidence = evidence
@@ -172,7 +178,7 @@ class GroupRows:
         self.is_whole = False  # whether all rows have passed
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
-        """The same events, and rows of type missing_group behind them."""
+        """The same events, followed by rows of type missing_group."""
         from kseg.internal_topics.groups.groups import missing_groups
 
         for event in events:

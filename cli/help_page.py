@@ -1,6 +1,6 @@
 """What `kseg COMMAND --help` shows: at most two screens, with the examples first and one sentence for each option.
 
-The manual page of the command, made from the same declarations (`cli.manual`), has all that its help texts say.
+The manual page of the command, made from the same declarations (`cli.manual`), has the complete help texts.
 """
 
 import textwrap
@@ -11,11 +11,11 @@ from kseg.cli.registry import function_of, module_of
 
 _NARROW = 60
 _WIDEST = 120
-_COLUMN = 26  # where the sentence of an option begins
+_COLUMN = 26  # column at which the sentence of an option begins
 
 
 def help_lines(name: str, what: str, width: int) -> Iterator[tuple[str, str]]:
-    """(style, line) of the page: style is heading, option or empty. what: what the command does. width: of the terminal."""
+    """(style, line) of the page: style is heading, option or empty. what: the description of the command. width: of the terminal."""
     width = max(_NARROW, min(width, _WIDEST))
     known = parameters(function_of(name))
     arguments = [each for each in known if isinstance(each.spec, Argument)]
@@ -38,12 +38,12 @@ def help_lines(name: str, what: str, width: int) -> Iterator[tuple[str, str]]:
 
 
 def _introduced(purpose: str) -> str:
-    """The line above a command: a question has its own mark at the end."""
+    """The line above an example command: it ends in a colon unless it is a question."""
     return purpose if not purpose or purpose.endswith("?") else f"{purpose}:"
 
 
 def _option(parameter: Parameter, spec: Option, width: int) -> Iterator[tuple[str, str]]:
-    """The option and the first sentence of its help, which begins on the same line where there is room."""
+    """The option and the first sentence of its help, which begins on the same line if there is room."""
     spelled = " ".join(filter(None, ("  " + spec.names, spec.short, spec.metavar)))
     lines = textwrap.wrap(_sentence(parameter, spec), width - _COLUMN)
     if len(spelled) < _COLUMN - 1 and lines:
@@ -74,7 +74,7 @@ def first_sentence(text: str) -> str:
 
 
 def show(name: str, what: str) -> None:
-    """Print the page, with colours where stdout is a terminal that wants them."""
+    """Print the page, in colour if stdout is a terminal that supports it."""
     from rich.console import Console
     from rich.text import Text
 

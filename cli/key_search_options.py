@@ -1,4 +1,4 @@
-"""What narrows a search for a key: `lookup --key` over much data need not look into all of it."""
+"""Options that narrow a search for a key, so that `lookup --key` need not read all data."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ MURMUR2 = "murmur2"
 
 
 class KeySearch(NamedTuple):
-    """Options that --key alone takes."""
+    """Options that apply to --key only."""
 
     from_offset: FromOffset = None
     to_offset: ToOffset = None
@@ -45,7 +45,7 @@ class KeySearch(NamedTuple):
     ] = None
 
     def refuse_without_key(self) -> None:
-        """Raises UsageError where one of them is given."""
+        """Raises UsageError if one of them is given without --key."""
         for name, value in self._asdict().items():
             if value is not None:
                 raise UsageError(f"--{name.replace('_', '-')} requires --key")
@@ -60,9 +60,9 @@ class KeySearch(NamedTuple):
         )
 
     def look(self, targets: "Sequence[Target]", options: Any) -> "tuple[object, Sequence[Event]]":
-        """The options of a lookup with the number of partitions of each topic among the targets, where the partitioner is named.
+        """The options of a lookup with the number of partitions of each topic among the targets, if --partitioner is given.
 
-        Raises UsageError where nothing says how many partitions a topic has.
+        Raises UsageError if the number of partitions of a topic is unknown.
         """
         if self.partitioner is None:
             if self.partition_count is not None:

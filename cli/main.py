@@ -1,7 +1,7 @@
 """The program: from `sys.argv` to an exit status.
 
-Start-up is part of every answer, so the order here is by cost: the version needs no parser, an ordinary command
-line is read by `option_schema.quick_read`, and only what is left (help, completion, mistakes) imports typer. Errors
+Start-up time is part of every command, so the order here is by cost: the version needs no parser, an ordinary command
+line is read by `option_schema.quick_read`, and only the rest (help, completion, mistakes) imports typer. Errors
 become one sentence on stderr and an exit status here and nowhere else.
 """
 
@@ -22,9 +22,9 @@ COMPLETING = "_KSEG_COMPLETE"  # set by the shell's completion script
 
 def main() -> None:
     """Run the program and exit."""
-    gc.set_threshold(MANY_OBJECTS)  # importing makes thousands of objects, all of them to stay
+    gc.set_threshold(MANY_OBJECTS)  # imports create thousands of objects that all stay alive
     status = run(sys.argv[1:])
-    gc.freeze()  # else the interpreter looks through every object once more before it ends
+    gc.freeze()  # otherwise the interpreter examines every object once more at exit
     sys.exit(status)
 
 

@@ -1,8 +1,8 @@
-"""The man pages and the completions of shells, made from the commands' own declarations and from the catalogue of findings.
+"""The man pages and the completions of shells, generated from the commands' declarations and the catalogue of findings.
 
-`python -m kseg.cli.manual [FOLDER]` writes them (FOLDER is `man` unless given); a test compares what lies there
-with what would be written now, so a changed option cannot leave its page behind. Pages carry the version and no
-date: the same sources give the same bytes.
+`python -m kseg.cli.manual [FOLDER]` writes them (FOLDER defaults to `man`); a test compares the files with what would be
+generated now, so a changed option cannot leave its page behind. Pages contain the version and no date: the same sources give the
+same bytes.
 """
 
 import sys
@@ -122,7 +122,7 @@ def _command_page(name: str) -> str:
 
 
 def _examples(examples: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """The first thing that most readers want."""
+    """Examples first: that is what most readers look for."""
     yield ".SH EXAMPLES"
     for what, words in examples:
         yield from (".PP", *([_text(f"{what}:")] if what else []), ".nf", ".RS 4", _text(words), ".RE", ".fi")

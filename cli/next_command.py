@@ -1,5 +1,5 @@
-"""The next command to type: for everything that was asked, from the hints that the catalogue has for what was found, or what
-carries a plan out. It works as it is printed."""
+"""The next command to type, as it can be typed: from the hints that the catalogue has for the findings, or the one that carries
+out a plan."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from kseg.spark.options import ClusterOptions
 
 _MOST_AGAIN = 8
-# What to look at when the catalogue's own advice is a command that this version does not have, or the one running.
+# Used if the catalogue's hint is a command that this version does not have, or the one that is running.
 _INSTEAD = {"verify": "kseg dump {path}", "dump": "kseg verify --deep {path}", "doctor": "kseg dump {path}"}
-# What is shown and where it goes; the targets are those of the request.
+# Options of the output; the targets are those of the request.
 _NOT_OF_THE_PLAN = frozenset(
     [
         "--apply",
@@ -40,19 +40,21 @@ _NOT_OF_THE_PLAN = frozenset(
 )
 _BUNDLES_OF_THE_PLAN = ("in_place",)
 _CHANGING = ("undo", "recover", "retain", "compact", "append")
-# Of several hints the first of these counts: what is in the way of others, what repairs, what looks closer.
+# The first of these hints wins: commands that unblock others, then repairs, then closer examination.
 _ORDER = ("undo", "recover", "doctor", "verify", "dump", "retain", "list")
 
 
 def next_command(hints: Mapping[str, Sequence[str]], running: str, request: Request) -> str:
-    """A whole command line, quoted for a shell; empty when there is nothing better than what was just done. hints: of the gravest
-    findings, each with the first of the paths it was given for."""
+    """A complete command line, quoted for a shell; empty if there is nothing better than what was just done.
+
+    hints: of the most severe findings, each with the first of the paths that it was given for.
+    """
     told = list(filter(None, (_hint_for(hint, paths, running) for hint, paths in hints.items())))
     if not told:
         return ""
     verb = min((hint.split()[1] for hint, _ in told), key=_ORDER.index)
     same = [(hint, paths) for hint, paths in told if hint.split()[1] == verb]
-    if verb in ("undo", "dump"):  # of single files
+    if verb in ("undo", "dump"):  # for single files
         paths = dict.fromkeys(path for _, each in same for path in each)
         return " ".join(["kseg", verb, *map(shell_quoted, paths)])
     flags = {word: True for hint, _ in same for word in hint.split() if word.startswith("--")}
@@ -64,8 +66,8 @@ def next_command(hints: Mapping[str, Sequence[str]], running: str, request: Requ
 
 
 def once_more(failures: Sequence["Failure"], running: str, request: Request) -> str:
-    """The command that looks again at what an object store did not give, once it does; empty where a failure is of another kind. A command that
-    compares needs both its paths."""
+    """The command that retries what an object store did not return; empty for other failures. A command that compares needs both
+    its paths."""
     paths = [path for failure in failures for path in failure.paths or (failure.path,)]
     if running in ("diff", *_CHANGING) or not all(map(places.is_elsewhere, paths)):
         return ""
@@ -80,7 +82,7 @@ def once_more(failures: Sequence["Failure"], running: str, request: Request) -> 
 
 
 def plan_options(command: str, values: Mapping[str, Any]) -> dict[str, object]:
-    """The options that a plan depends on, as they were given, by name; True for a flag. values: those of the command's parameters."""
+    """The options that a plan depends on, as they were given, by name; True for a flag. values: of the command's parameters."""
     given: dict[str, object] = {}
     for each in parameters(function_of(command)):
         if each.bundle is None:
@@ -98,7 +100,7 @@ def plan_options(command: str, values: Mapping[str, Any]) -> dict[str, object]:
 
 
 def apply_command(command: str, given: Mapping[str, object], request: Request) -> str:
-    """The command that carries out the plan that was shown, quoted for a shell. given: as `plan_options` has them."""
+    """The command that carries out the displayed plan, quoted for a shell. given: as returned by `plan_options`."""
     return command_line(command, {"--apply": True, **given}, request)
 
 
@@ -144,7 +146,7 @@ def _accepted(command: str, options: Mapping[str, object]) -> dict[str, object]:
 
 
 def _hint_for(hint: str, paths: Sequence[str], running: str) -> tuple[str, Sequence[str]] | None:
-    """The hint as this run can give it, with the paths that it is for."""
+    """The hint adapted to this run, with the paths that it applies to."""
     told = hint_of(hint, running)
     if told.startswith("kseg recover"):
         paths = [path for path in paths if _can_be_recovered(path)] or paths
@@ -161,7 +163,7 @@ def hint_of(hint: str, running: str) -> str:
 
 
 def _place_of(path: str, verb: str) -> str:
-    """What a command is to work on for a path that was asked for: of a file the partition or the data directory that it is of."""
+    """The target of a command for a requested path: for a file, the partition or the data directory that contains it."""
     if verb == "verify" or places.isdir(path):
         return path
     folder = os.path.dirname(path) or os.curdir
@@ -169,10 +171,10 @@ def _place_of(path: str, verb: str) -> str:
 
 
 def _can_be_recovered(path: str) -> bool:
-    """Whether it is a directory, or a file that says by its name or its place to which log or data directory it belongs."""
+    """Whether it is a directory, or a file whose name or location shows to which log or data directory it belongs."""
     from kseg.segment.partition.names import parse_file_name
 
-    if not places.exists(path):  # of a partition that is missing
+    if not places.exists(path):  # of a missing partition
         return places.isdir(os.path.dirname(path))
     folder, name = os.path.split(path)
     is_inside = _is_partition(folder or os.curdir) or _is_of_log_dir(path)

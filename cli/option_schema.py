@@ -1,18 +1,18 @@
 """One declaration of every option, two readers of a command line.
 
 A command is a function whose keyword-only parameters are annotated with `Annotated[type, Option(...)]` or
-`Annotated[type, Argument(...)]`. That signature is the only place where an option is written down. Options that go
-together in several commands are the fields of a named tuple, declared in the same way; a parameter of that type stands
-for all of them. Whoever reads the signature:
+`Annotated[type, Argument(...)]`. That signature is the only declaration of an option. Options that several commands
+share as a group are the fields of a named tuple, declared in the same way; a parameter of that type stands
+for all of them. The signature is read by:
 
-- `quick_read` reads an ordinary command line with it, in microseconds and without importing anything;
-- `typer_app.py` makes a typer command of it, for help, completion, suggestions and every command line that is not
+- `quick_read`, which parses an ordinary command line, in microseconds and without importing anything;
+- `typer_app.py`, which makes a typer command of it, for help, completion, suggestions and every command line that is not
   ordinary (typer alone takes longer to import than most dumps take to run);
-- `manual.py` makes the man page of it.
+- `manual.py`, which generates the man page.
 
 Types: `bool` is a flag, `bool | None` a pair of flags `--x/--no-x`, `tuple[...]` an option or argument that may
-be repeated, everything else takes one value. Both readers give text; `bind` turns it into values, so that they
-cannot differ in what a value means.
+be repeated, everything else takes one value. Both readers return text; `bind` converts it, so that they cannot
+differ in the meaning of a value.
 """
 
 import types
@@ -35,8 +35,11 @@ Raw = str | bool | Sequence[str] | None
 
 
 class Option:
-    """A named option. names: `--x`, or `--x/--no-x`. short: `-x`, of a flag. read: turns the text into a value, ValueError
-    says why not. bare: the text that stands for a value where no word follows but another option, as joptsimple has it."""
+    """A named option.
+
+    names: `--x`, or `--x/--no-x`. short: `-x`, for a flag. read: converts the text into a value; its ValueError has the reason
+    why it cannot. bare: the value if the option is followed by another option instead of a value, as joptsimple allows.
+    """
 
     __slots__ = ("bare", "choices", "help", "metavar", "names", "panel", "read", "short")
 
@@ -80,7 +83,7 @@ class Bundle(NamedTuple):
 
 
 class Parameter:
-    """One parameter of a command function, taken apart. shape: flag, pair, one or many. bundle: what it is a field of."""
+    """One parameter of a command function. shape: flag, pair, one or many. bundle: the bundle of which it is a field."""
 
     __slots__ = ("bundle", "default", "name", "read", "required", "shape", "spec")
 
@@ -114,7 +117,7 @@ class Parameter:
 
 
 def parameters(command: Callable[..., int]) -> list[Parameter]:
-    """The parameters of a command function in the order written, each field of a named tuple as one."""
+    """The parameters of a command function in declaration order, each field of a named tuple as one."""
     defaults: Mapping[str, object] = command.__kwdefaults__ or {}
     found: list[Parameter] = []
     for name, annotation in command.__annotations__.items():
@@ -128,7 +131,7 @@ def parameters(command: Callable[..., int]) -> list[Parameter]:
 
 
 def spelled_out(known: Sequence[Parameter], words: Sequence[str]) -> list[str]:
-    """The words of a command line, with the value of each option that was given without the one it may have."""
+    """The words of a command line, with the value of each option that was given without its optional value."""
     bare = {flag: each.spec.bare for each in known for flag in each.flags if each.spec.bare}
     found = []
     for word, following in zip(words, [*words[1:], "-"], strict=False):
@@ -171,7 +174,7 @@ def quick_read(known: Sequence[Parameter], words: Sequence[str]) -> dict[str, Ra
 
 
 def bind(known: Sequence[Parameter], raw: Mapping[str, Raw]) -> dict[str, Any]:
-    """The values for the command function. Raises UsageError that names the option and says what it takes."""
+    """The values for the command function. Raises UsageError that names the option and its valid values."""
     values: dict[str, Any] = {}
     bundled: dict[Bundle, dict[str, Any]] = {}
     for parameter in known:

@@ -30,12 +30,12 @@ def read_count(text: str) -> int:
 
 
 def read_offset(text: str) -> int:
-    """A place in a log."""
+    """An offset in a log."""
     return _whole(text, 0, INT64_MAX, "takes an offset, a whole number from 0")
 
 
 def read_partition(text: str) -> int:
-    """A partition number as it stands in directory names."""
+    """A partition number as it appears in directory names."""
     return _whole(text, 0, INT32_MAX, "takes a partition number")
 
 
@@ -54,7 +54,7 @@ def read_epoch(text: str) -> int:
 
 
 def key_bytes(text: str, encoding: str) -> bytes:
-    """The bytes of `--key` as `--key-encoding` says it is written. Raises UsageError."""
+    """The bytes of `--key`, decoded according to `--key-encoding`. Raises UsageError."""
     import binascii
 
     try:
@@ -68,7 +68,7 @@ def key_bytes(text: str, encoding: str) -> bytes:
 
 
 def read_setting(text: str) -> tuple[str, str]:
-    """`NAME=VALUE`, as a setting of Spark is written."""
+    """`NAME=VALUE`, as Spark settings are written."""
     name, equals, value = text.partition("=")
     if not name.strip() or not equals:
         raise ValueError("takes NAME=VALUE such as spark.executor.memory=2g")
@@ -76,7 +76,7 @@ def read_setting(text: str) -> tuple[str, str]:
 
 
 def read_names(text: str) -> tuple[str, ...]:
-    """Names separated by commas, as spark-submit takes them."""
+    """Names separated by commas, as in spark-submit."""
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
         raise ValueError("takes names separated by commas")
@@ -84,7 +84,7 @@ def read_names(text: str) -> tuple[str, ...]:
 
 
 def default_jobs() -> int:
-    """The cores this process may use."""
+    """The number of CPU cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -94,7 +94,7 @@ def _whole(text: str, least: int, most: int, complaint: str) -> int:
     return int(text)
 
 
-# --- options of one kind of value; panel: the heading of the help that they stand under
+# --- options of one kind of value; panel: the heading of the help under which they appear
 
 
 def count_option(name: str, help: str, panel: str = RESULT) -> Option:
@@ -183,7 +183,7 @@ Now = Annotated[
     int | None,
     time_option("--now", "The current time, in epoch milliseconds or ISO 8601. Default: the clock.", RUN),
 ]
-# Every command takes these, so that a script may give them to all; where they have nothing to say the help says so.
+# Every command accepts these, so that a script may pass them to all; if they have no effect, the help says so.
 NoNow = Annotated[
     int | None,
     time_option(
@@ -239,14 +239,14 @@ def _names(name: str, help: str, metavar: str = "A,B") -> Option:
 
 
 class Shown(TypedDict):
-    """How a run is shown, as `cli.render.Style` takes it."""
+    """The display of a run, as used by `cli.render.Style`."""
 
     quiet: bool
     progress: bool
 
 
 class CommonOptions(NamedTuple):
-    """What nearly every command takes: which targets, how many at a time, and what is shown beside the result."""
+    """Options of nearly every command: the targets, how many to process in parallel, and what is shown beside the result."""
 
     topics: Topics = ()
     partition: Partition = None
@@ -260,7 +260,7 @@ class CommonOptions(NamedTuple):
         cluster: "ClusterOptions | None" = None,
         also: Mapping[str, object] | None = None,
     ) -> "Request":
-        """What the run is to work on, and where. also: as `Request.also`."""
+        """The targets of the run, and where they are processed. also: as `Request.also`."""
         from kseg.cli.request import Request
 
         return Request(tuple(paths), self.topics, self.partition, cluster, also or {})
@@ -270,7 +270,7 @@ class CommonOptions(NamedTuple):
 
 
 class Depth(NamedTuple):
-    """How closely `verify` looks at each log."""
+    """How thoroughly `verify` checks each log."""
 
     quick: Annotated[bool, Option("--quick", help="Check only headers, checksums, names and sizes.")] = False
     deep: Annotated[bool, Option("--deep", help="Also decompress and decode every record.")] = False
@@ -290,7 +290,7 @@ class Depth(NamedTuple):
 
 
 class OnCluster(NamedTuple):
-    """Where the work is done: here, or on a Spark cluster."""
+    """Where the work runs: here, or on a Spark cluster."""
 
     spark: Annotated[
         bool,
@@ -333,10 +333,10 @@ class OnCluster(NamedTuple):
     ] = ()
 
     def cluster(self, *, light: bool = False) -> "ClusterOptions | None":
-        """The cluster that the options name; None for a run on this machine alone. light: Spark only carries work to and
-        fro.
+        """The cluster that the options name; None for a run on this machine alone. light: Spark only distributes the work and
+        collects the results.
 
-        Raises UsageError where --spark is missing.
+        Raises UsageError if --spark is missing.
         """
         given = {f"--{name.replace('_', '-')}": value for name, value in self._asdict().items()}
         if not given.pop("--spark"):

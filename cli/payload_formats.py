@@ -1,4 +1,4 @@
-"""How keys and values are written: the options that dump, lookup, read and export share, and the decoder made of them."""
+"""Options for the format of keys and values, shared by dump, lookup, read and export, and the decoder that they select."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -59,14 +59,14 @@ class PayloadFormats(NamedTuple):
 
     @property
     def is_asked(self) -> bool:
-        """Whether anything is to be decoded. Raises UsageError for --schemas alone."""
+        """Whether anything is decoded. Raises UsageError for --schemas alone."""
         asked = (self.key_format, self.value_format) != ("bytes", "bytes")
         if self.schemas is not None and not asked:
             raise UsageError("--schemas requires --value-format or --key-format")
         return asked
 
     def refuse_with(self, bytes_mode: str | None) -> None:
-        """Raises UsageError where --bytes asks not to show what the formats show."""
+        """Raises UsageError if --bytes excludes what the formats decode."""
         if self.is_asked and bytes_mode in ("size", "redacted"):
             raise UsageError(f"--bytes {bytes_mode} does not go with --key-format and --value-format")
 
@@ -75,7 +75,8 @@ Look = Callable[[Sequence[Target], Any], tuple[object, Sequence[Event]]]
 
 
 def decoding(formats: PayloadFormats, paths: Sequence[str], command: str, quiet: bool) -> "Look | None":
-    """What puts the decoder into the options of a command once its targets are known (`row_decoder`); None where nothing is decoded."""
+    """A function that puts the decoder into the options of a command once its targets are known (`row_decoder`); None if nothing
+    is decoded."""
     if not formats.is_asked:
         return None
 
@@ -89,7 +90,7 @@ def decoding(formats: PayloadFormats, paths: Sequence[str], command: str, quiet:
 def decoder_and_notice(
     formats: PayloadFormats, targets: Sequence[Target], paths: Sequence[str], command: str, quiet: bool
 ) -> "PayloadDecoder":
-    """The decoder, after a line on stderr for what is missing in its schemas. Raises what `DecoderChoice.decoder` raises."""
+    """The decoder; prints a line on stderr about missing schemas. Raises what `DecoderChoice.decoder` raises."""
     from kseg.internal_topics.registry.decoder_choice import DecoderChoice
     from kseg.internal_topics.registry.payload_decoder import Format
 

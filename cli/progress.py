@@ -1,7 +1,7 @@
-"""The progress bar: on stderr, only on a terminal, only for work that lasts.
+"""The progress bar: on stderr, only on a terminal, only for long runs.
 
-It has no thread (worker processes are forked while it is shown): it is redrawn when an event arrives. It
-leaves the screen whenever something else is written. It shows the bytes that are done where the command tells them, else the targets.
+It has no thread (worker processes are forked while it is shown): it is redrawn when an event arrives. It is cleared whenever
+something else is written. It shows the processed bytes if the command reports them, else the targets.
 """
 
 import os
@@ -16,14 +16,14 @@ from kseg.segment.counted import counted
 from kseg.segment.storage import places
 from kseg.segment.terminal import visible
 
-PATIENCE_SECONDS = 0.5  # shorter work shows no bar, and so never pays for importing rich
+PATIENCE_SECONDS = 0.5  # shorter work shows no bar, and so never imports rich
 REDRAW_SECONDS = 0.1
 PLACE_COLUMNS = 40  # the bar and the counts need the rest of the line
 
 
 class Progress:
-    """paths: files and directories whose sizes make up the whole. summary: says how many targets are done, and how many errors
-    were found so far."""
+    """paths: files and directories whose sizes make up the total. summary: has the number of finished targets and of errors so
+    far."""
 
     def __init__(self, paths: Sequence[str], wanted: bool, summary: RunSummary) -> None:
         self._paths = paths
@@ -37,13 +37,13 @@ class Progress:
         self._summary = summary
 
     def advance(self, path: str, bytes_done: int) -> None:
-        """So many more bytes of a target are done."""
+        """This many more bytes of a target are done."""
         self._done_bytes += bytes_done
         self._path = path
         self.tick()
 
     def tick(self) -> None:
-        """Draw the bar, unless that was done a moment ago."""
+        """Draw the bar, unless that was done very recently."""
         if not self._wanted or time.monotonic() < self._quiet_until:
             return
         self._quiet_until = time.monotonic() + REDRAW_SECONDS
@@ -66,13 +66,13 @@ class Progress:
         self._bar.refresh()
 
     def hide(self) -> None:
-        """Clear the line of the bar, if it is there."""
+        """Clear the line of the bar, if it is shown."""
         if self._bar is not None and self._bar.live.is_started:
             self._bar.stop()
 
 
 def _place(path: str) -> str:
-    """The end of a path: a segment has its partition before it, since most logs begin with the same name."""
+    """The end of a path: for a segment including its partition, since most logs begin with the same name."""
     folder, name = os.path.split(path.rstrip("/"))
     place = visible(os.path.join(os.path.basename(folder), name))
     return place if len(place) <= PLACE_COLUMNS else f"…{place[1 - PLACE_COLUMNS :]}"

@@ -1,4 +1,4 @@
-"""Commands that write take paths on disk only: an object store and a tar archive are read, never changed."""
+"""Commands that write accept paths on disk only: an object store and a tar archive are read, never changed."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from kseg.segment.storage.attached import is_elsewhere
 
 
 def refuse_read_only(command: str, paths: Sequence[str]) -> None:
-    """Raises Refused when a path that a command would change is in an object store or a tar archive."""
+    """Raises Refused if a path that a command would change is in an object store or a tar archive."""
     for path in paths:
         if is_elsewhere(path):
             raise Refused(

@@ -1,4 +1,4 @@
-"""The commands by name: each is the function `command` of a module of its own, imported when it is asked for."""
+"""The commands by name: each is the function `command` of its own module, imported on demand."""
 
 import importlib
 from collections.abc import Callable
@@ -26,7 +26,7 @@ COMMANDS = (
 
 
 def module_of(name: str) -> ModuleType:
-    """The module of a command: `command` is the function, `EXAMPLES` its examples (what for, arguments)."""
+    """The module of a command: `command` is the function, `EXAMPLES` its examples (purpose, arguments)."""
     return importlib.import_module(f"kseg.cli.commands.{name.replace('-', '_')}")
 
 

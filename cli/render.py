@@ -1,17 +1,17 @@
 """Show a stream of events: the last of the three parts of every command.
 
-    Text     bytes to stdout as they are
-    Row      a JSON line on stdout, else the command's words for it, else a table
+    Text     bytes to stdout, unchanged
+    Row      a JSON line on stdout, else the command's text for it, else a table
     Finding  a JSON line on stdout; without --json a sentence, on stdout where findings are the result (verify),
              on stderr where they accompany one (dump)
     Failure  a sentence on stderr, and with --json an `error` line on stdout
     Advance  the progress bar
 
-A command with a `report` prints rows and findings at the end, sorted and folded (`cli/report`); with --verbose it prints
-them as they arrive and only closes with the report. --json knows no report: it has everything, as it arrives.
+A command with a `report` prints rows and findings at the end, sorted and folded (`cli/report`); with --verbose it prints them as they
+arrive and only ends with the report. --json has no report: it prints everything as it arrives.
 
-Rows of type `summary` or `verified` are sums over one target: their numbers are added up over all targets and shown
-once, at the end (JSON lines have the `verified` rows too). The end is also where the exit status is settled and the next command to type is given.
+Rows of type `summary` or `verified` are totals of one target: their numbers are added up over all targets and shown once, at the end
+(JSON lines have the `verified` rows too). At the end the exit status is determined and the next command printed.
 """
 
 import os
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kseg.cli.text.table import Table
 
 _SENTENCES_KEPT = 1000
-_HINTED_PATHS = 8  # as many as a person looks at one after the other
+_HINTED_PATHS = 8  # as many as a person reads one after the other
 _NUMBERS = re.compile(r"\b[0-9a-f]{8}\b|\d[\d,.]*")
 SUMMED = ("summary", "verified")
 
@@ -56,13 +56,13 @@ Words = Callable[[Values], Iterable[str]]
 class Style:
     """How one run is shown.
 
-    command: its name. words: the lines for a row in text mode; without it rows become JSON lines. table: rows
-    become tables, as `tabulated` has them where it is given (None leaves a row out). findings_are_result: findings go to
-    stdout and an INFO is worth showing. summary: the words for the summed `summary` rows, None shows no summary line. missed: whether a row is an answer that says "none".
-    remains: whether a row says that something is still to be done; with it, findings alone do not settle the exit
-    status, unless `errors_settle`. advice: the next command to type, None for the one that the worst finding hints at. raw: the texts are bytes
-    that were asked for as such. request: what `run` puts in. report: what is printed instead of each row and finding;
-    verbose: as well as. page: what is written to a file, however the run is shown.
+    command: its name. words: the lines for a row in text mode; without it rows become JSON lines. table: rows become a table, of
+    the columns that `tabulated` returns if it is given (None omits a row). findings_are_result: findings go to stdout and INFO
+    findings are shown. summary: the text for the summed `summary` rows, None shows no summary line. missed: whether a row is an
+    answer that nothing was found. remains: whether a row says that something still has to be done; with it, findings alone do not
+    determine the exit status, unless `errors_settle`. advice: the next command to type, None for the hint of the most severe
+    finding. raw: the texts are bytes that were requested as such. request: set by `run`. report: printed instead of each row and
+    finding; verbose: as well as. page: a report that is written to a file, however the run is shown.
     """
 
     command: str
@@ -91,7 +91,7 @@ class Style:
 
 
 def show(events: Iterator[Event], style: Style, paths: Sequence[str], tally: RunSummary) -> int:
-    """Show all events and return the exit status. paths: what is worked on, for the progress bar's total."""
+    """Show all events and return the exit status. paths: the paths of the run, for the progress bar's total."""
     out = Output()
     progress = Progress(paths, style.progress and not style.quiet, tally)
     screen = _Screen(out, progress, style, tally)
@@ -108,7 +108,7 @@ def show(events: Iterator[Event], style: Style, paths: Sequence[str], tally: Run
         tally.interrupted = True
         _close(events)
         screen.finish()
-    except KsegError:  # what was found before the whole run ended is not lost
+    except KsegError:  # findings before the end of the whole run are not lost
         screen.show_what_waits()
         raise
     except BrokenPipeError:
@@ -126,7 +126,7 @@ def _close(events: Iterator[Event]) -> None:
 
 
 class _Screen:
-    """Where each kind of event goes in one run."""
+    """The destination of each kind of event in one run."""
 
     def __init__(self, out: Output, progress: Progress, style: Style, tally: RunSummary) -> None:
         self._out = out
@@ -141,7 +141,7 @@ class _Screen:
         self._folded_sentence = ""
         self._failures_alike: Counter[str] = Counter()
         self._failures_repeated = 0
-        self._sentences: set[str] = set()  # of failures
+        self._sentences: set[str] = set()  # by exit status of failures
         self._last_clauses: list[str] = []  # the clauses of the last failure
 
     def show(self, event: Text | Row | Finding | Failure) -> None:
@@ -163,7 +163,7 @@ class _Screen:
     def show_what_waits(self) -> None:
         self._end_table()
         report = self._style.report
-        # one that streams its rows has no verdict, but may have findings
+        # a report that streams its rows has no verdict, but may have findings
         if report is not None and self._is_collected and report.streams_rows:
             self._lines(report.opening(self._tally))
         self._tell_folded_failures()
@@ -215,7 +215,7 @@ class _Screen:
         style.page.say(style.quiet)
 
     def _advice(self) -> str:
-        if self._tally.lacks_room:  # what the plan says about room comes first
+        if self._tally.lacks_room:  # what the plan says about free space comes first
             return ""
         if self._style.advice is not None:
             advice = self._style.advice(self._tally)
@@ -227,7 +227,7 @@ class _Screen:
 
         if not self._hints[ERROR] and self._tally.failures:
             again = once_more(self._tally.failures, self._style.command, self._style.request)
-            if again:  # what else was found is of less weight than what was not looked at
+            if again:  # other findings matter less than what was not checked
                 return again
         hints = self._hints[ERROR] or self._hints[WARNING]
         if not hints:
@@ -277,7 +277,7 @@ class _Screen:
 
     def _finding(self, finding: Finding) -> None:
         if finding.id == "unreadable":
-            # several targets may have met the same bad sector: the log of an index, a file of the data directory
+            # several targets may have read the same bad sector: in the log of an index, or a file of the data directory
             place = finding.path, finding.position, finding.length
             if place in self._unreadable:
                 return
@@ -313,7 +313,7 @@ class _Screen:
                     "exit_status": failure.exit_status,
                 }
             )
-        if failure.sentence in self._sentences:  # several targets met the same object that nobody gives
+        if failure.sentence in self._sentences:  # several targets failed on the same unavailable object
             self._failures_repeated += 1
             return
         if len(self._sentences) < _SENTENCES_KEPT:
@@ -331,7 +331,7 @@ class _Screen:
                 complain(line)
 
     def _without_repetition(self, sentence: str) -> str:
-        """Without the clauses at its end that the failure before has said already: what helps is the same for a thousand targets."""
+        """Without the trailing clauses that the previous failure had as well: the advice is the same for a thousand targets."""
         clauses, before = sentence.split("; "), self._last_clauses
         self._last_clauses = clauses
         same = 0
@@ -340,7 +340,7 @@ class _Screen:
         return "; ".join([*clauses[: len(clauses) - same], "…"]) if same else sentence
 
     def _human(self, sentence: str) -> None:
-        """A sentence for people: on stdout where sentences are the result, else on stderr."""
+        """A sentence for people: on stdout if sentences are the result, else on stderr."""
         self._make_room()
         if self._style.findings_are_result and not self._style.json:
             self._out.line(visible(sentence))
@@ -377,7 +377,7 @@ class _Screen:
 
 
 def rescue_words(found: Sequence[Finding]) -> str:
-    """What could be read of the files with bad areas, and what could not; as ddrescue sums up."""
+    """What could and could not be read of files with bad areas, summed up as in ddrescue."""
     sizes = {finding.path: _number(finding, "file_bytes") for finding in found}
     lost_bytes = sum(finding.length or 0 for finding in found)
     errors = sum(_number(finding, "read_errors") for finding in found)

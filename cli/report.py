@@ -1,7 +1,7 @@
 """Text output of a run that may concern thousands of partitions: collected while it runs, printed at its end, the verdict first.
 
-A `Report` sees every row and finding and keeps counts and the first few of each kind, so its memory does not grow with the
-run. `--verbose` prints every row and finding as it arrives, and of the report only the closing lines. `--json` has no report.
+A `Report` receives every row and finding and keeps counts and the first few of each kind, so its memory does not grow with the
+run. `--verbose` prints every row and finding as it arrives, and only the closing lines of the report. `--json` has no report.
 """
 
 from collections import Counter
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from kseg.jobs.events import Failure
     from kseg.segment.partition.targets import Target
 
-GOOD = "good"  # the tone of a verdict that nobody needs to read twice
+GOOD = "good"  # the tone of a verdict that all is well
 
 ERRORS_SHOWN, ERRORS_OF_A_KIND = 20, 5
 WARNINGS_SHOWN, WARNINGS_OF_A_KIND = 8, 3
 FAILURES_SHOWN, FAILURES_ALIKE_SHOWN = 20, 3
 VERBOSE_SHOWS_ALL = "--verbose shows all"
-FINDING_LINES = 34  # more push the rest of a report off the screen
-_LESSER_SHARE = 4  # of which warnings and infos may take one part in so many, each
+FINDING_LINES = 34  # more would push the rest of a report off the screen
+_LESSER_SHARE = 4  # warnings and infos may each take this fraction of them
 
 
 class Line(NamedTuple):
-    """A line to print. tone: ERROR, WARNING, INFO or GOOD where a terminal colours its first word or its severity."""
+    """A line to print. tone: ERROR, WARNING, INFO or GOOD; a terminal colours its first word or its severity accordingly."""
 
     text: str
     tone: str = ""
 
 
 class Report(Protocol):
-    """What collects the rows and findings of a run and puts them into lines. streams_rows: the rows are printed as they come."""
+    """Collects the rows and findings of a run and formats them as lines. streams_rows: the rows are printed as they arrive."""
 
     streams_rows: bool
 
@@ -45,16 +45,17 @@ class Report(Protocol):
     def finding(self, finding: Finding) -> None: ...
 
     def opening(self, summary: RunSummary) -> Iterator[Line]:
-        """The verdict, then what it rests on."""
+        """The verdict, then what it is based on."""
         ...
 
     def closing(self, summary: RunSummary) -> Iterator[Line]:
-        """What it comes to; printed with --verbose as well."""
+        """The closing lines; printed with --verbose as well."""
         ...
 
 
 class Page(Protocol):
-    """A report in a file (`cli/html`), made of what passes by beside what is printed. The methods raise Refused where it cannot be written."""
+    """A report in a file (`cli/html`), built from the same events as the printed output. The methods raise Refused if it cannot
+    be written."""
 
     def begin(self, targets: "Sequence[Target]") -> None: ...
 
@@ -72,8 +73,8 @@ class Page(Protocol):
 
 
 class FindingGroups:
-    """The findings of a run by kind: how many there are, and the first ones in full. room: how many lines they may have together,
-    whatever was found."""
+    """The findings of a run by kind: how many there are, and the first ones in full. room: the maximum number of lines for all of
+    them together."""
 
     def __init__(self, room: int = FINDING_LINES) -> None:
         self.room = room
@@ -88,8 +89,9 @@ class FindingGroups:
             first.append(finding)
 
     def lines(self, severity: str) -> Iterator[Line]:
-        """Errors and warnings: the first ones of each kind and the number of the others. Infos: a line for each kind. Where that is
-        more than there is room for: a line for each kind, and of the kinds behind them the numbers."""
+        """Errors and warnings: the first ones of each kind and the number of the others. Infos: a line for each kind. If that
+        exceeds the available lines: a line for each kind, and for the remaining kinds only numbers.
+        """
         kinds = [kind for kind in self._counts if kind[0] == severity]
         needed = sum(len(self._in_full(each)) for each in (ERROR, WARNING, INFO))
         if needed <= self.room:
@@ -110,7 +112,7 @@ class FindingGroups:
         for kind in kinds:
             is_one_more = (
                 self._counts[kind] == of_a_kind + 1
-            )  # takes no more room than the line that would say so
+            )  # takes no more space than a line that counts it
             first = self._first[kind][: of_a_kind + is_one_more]
             for finding in first:
                 lines.append(Line(visible(finding_sentence(finding)), severity))
@@ -127,7 +129,7 @@ class FindingGroups:
 
     def _a_line_each(self, kinds: list[tuple[str, str]], room: int) -> Iterator[Line]:
         severity = kinds[0][0]
-        shown = room if len(kinds) < room else room - 1  # the last one is for the numbers
+        shown = room if len(kinds) < room else room - 1  # the last line is for the numbers
         for kind in kinds[:shown]:
             if severity == INFO:
                 yield self._folded(kind)

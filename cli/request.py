@@ -1,4 +1,4 @@
-"""What a run was asked to work on: the next command that is advised is about the same."""
+"""The paths and options of a run, on which the suggested next command depends."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a run was asked to work on, and where: the next command is about the same. also: further options that it takes with it,
-    as far as it has them, by name."""
+    """The paths of a run, and where it runs. also: further options for the next command, by name, as far as it has them."""
 
     paths: tuple[str, ...]
     topics: tuple[str, ...] = ()

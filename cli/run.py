@@ -1,5 +1,5 @@
-"""What every command does between its options and the screen: PATHs to targets, work over the targets, events to
-the renderer."""
+"""What every command does between its options and its output: expand PATHs to targets, run work on the targets, and pass the
+events to the renderer."""
 
 import os
 import time
@@ -57,17 +57,16 @@ def over_targets(
     wanted: "Callable[[Target], bool] | None" = None,
     worth_a_process: int | None = None,
 ) -> int:
-    """Run `work` over what the paths of the request mean, show it, and return the exit status.
+    """Run `work` on the targets of the request, show the events, and return the exit status.
 
-    in_place: the work changes the files of its targets. at_once:
-    does it on a cluster in a way of its own, for all targets together. alone: the options for one target that has all
-    the jobs for itself; several are shared out among the processes. through: the last word on the stream of events
-    before it is shown. hold: what is held while the targets are worked on (a lock), giving the options to work with
-    where holding changed them; a command with one looks for half-done changes itself, for all others they are shown
-    first. look: what else is to be known of the targets, put into the options, and what is to be said about it first.
-    wanted: which targets are not left out. worth_a_process: how many targets take longer than starting a process does; None
-    where each does. A path that cannot be read is a failure among others when there are several paths. Raises UsageError when no
-    path was given or the narrowing leaves nothing.
+    in_place: the work changes the files of its targets. at_once: an alternative for a cluster that processes all targets
+    together. alone: the options for a single target, which gets all the jobs; several are distributed over the processes.
+    through: transforms the stream of events before it is shown. hold: a context held while the targets are processed (a lock),
+    which yields the options to use; a command with one looks for unfinished changes itself, for all others these are reported
+    first. look: determines what else is needed about the targets; returns the options, and events to show first. wanted: which
+    targets to process. worth_a_process: how many targets take longer than starting a process; None if a single one does. A path
+    that cannot be read is a failure among others if there are several paths. Raises UsageError if no path was given or the
+    filters leave nothing.
     """
     paths, cluster = request.paths, request.cluster
     if not paths:
@@ -87,7 +86,7 @@ def over_targets(
         if passed_over:
             why = f"{passed_over[0]} is marked for deletion; name it to process it"
         raise UsageError(f"nothing to process in {', '.join(paths)}: {why}")
-    # a command that changes partitions has its data directories done by the run around them (`RunLifecycle.close`)
+    # for a command that changes partitions the run around them processes the data directories (`RunLifecycle.close`)
     worked_on = [
         target for target in targets if grouped is None or not isinstance(target, LogDirTarget)
     ] or targets
@@ -130,7 +129,7 @@ def over_targets(
 
 
 def archive_findings() -> Iterator[Finding]:
-    """A finding for each tar archive that was cut off: what is missing in it is in no target."""
+    """A finding for each tar archive that was truncated: what is missing in it is in no target."""
     for path, sentence in damaged_archives():
         yield Finding("archive-cut-off", path, sentence)
 
@@ -138,8 +137,8 @@ def archive_findings() -> Iterator[Finding]:
 def _marked_for_deletion(
     targets: Sequence[Target], passed_over: Sequence[str], worked_on: Sequence[Target]
 ) -> Iterator[Finding]:
-    """A finding for each directory that is marked for deletion and was named itself, or passed over. The work on a data directory
-    says it of those in it."""
+    """A finding for each directory marked for deletion that was named itself, or skipped. For those in a data directory, the work
+    on the data directory reports it."""
     told = {target.path for target in worked_on if isinstance(target, LogDirTarget)}
     for path in (*passed_over, *(target.path for target in targets if isinstance(target, PartitionTarget))):
         name = own_partition_name(path) if path.endswith(f"-{PartitionState.DELETE}") else None
@@ -148,7 +147,7 @@ def _marked_for_deletion(
 
 
 def notice(style: Style) -> Callable[[str], None]:
-    """Where a sentence goes that is not a result."""
+    """Print a sentence that is not a result."""
 
     def say(sentence: str) -> None:
         if not style.quiet:
@@ -164,9 +163,10 @@ def workers(
     *,
     in_place: bool = False,
 ) -> Callable[..., Iterator[Event]]:
-    """Who works on targets: a cluster, or local processes. Called like `fanout.run`, but for who it is.
+    """The executor of work on targets: a cluster, or local processes. Called like `fanout.run`, without the number of jobs.
 
-    say: told what is worth knowing about the cluster."""
+    say: receives messages about the cluster.
+    """
     if cluster is None:
         return partial(fanout.run, jobs=jobs or default_jobs())
     from kseg.spark import dispatch as on_cluster
@@ -187,7 +187,7 @@ def is_one_log(paths: Sequence[str]) -> bool:
 
 
 def clock_ms() -> int:
-    """Now, in epoch milliseconds: the only clock of the program."""
+    """The current time in epoch milliseconds: the only clock of the program."""
     return time.time_ns() // 1_000_000
 
 

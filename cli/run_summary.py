@@ -1,6 +1,6 @@
-"""What happened in a run, counted: the summary and the exit status come from here.
+"""Counts of a run, from which the summary and the exit status are derived.
 
-The exit status is settled in this one place (docs: the command contract):
+The exit status is determined only here (docs: the command contract):
 
     0 nothing wrong · 1 damage found, nothing found by a lookup, or something remains to be done (a plan that was not
     carried out) · 3, 4, 70 as the inputs failed · 5 some of several targets failed and the others are done ·
@@ -14,8 +14,8 @@ from kseg.jobs.events import Failure
 from kseg.segment.counted import counted
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 
-# Of a change: written, read back and synced; and what a journal, its syncs and renames take. Disks differ by a factor of ten: the
-# first of each is a disk that turns, the second flash (measured: 3 to 10 ms a change for 20 to 2,200 partitions).
+# The time of a change: to write, read back and sync a byte; and for a journal, its syncs and renames. Disks differ by a factor of ten:
+# the first of each pair is for a rotating disk, the second for flash (measured: 3 to 10 ms per change for 20 to 2,200 partitions).
 WRITTEN_BYTES_PER_S, WRITTEN_BYTES_PER_S_ON_FLASH = 50 << 20, 500 << 20
 SECONDS_A_CHANGE, SECONDS_A_CHANGE_ON_FLASH = 0.05, 0.005
 
@@ -25,15 +25,15 @@ INTERRUPTED = 130
 
 
 class Group(Protocol):
-    """Targets that are worked on together."""
+    """Targets that are processed together."""
 
     @property
     def targets(self) -> Sequence[object]: ...
 
 
 class RunSummary:
-    """targets: how many there are to do, failed ones that never became targets included. errors_settle: whether an
-    error among the findings is the verdict; a command that mends them gives its own (`remains`)."""
+    """targets: how many there are, including failed paths that never became targets. errors_settle: whether an error among the
+    findings determines the exit status; a command that repairs them determines it otherwise (`remains`)."""
 
     def __init__(self, targets: int, errors_settle: bool = True) -> None:
         self.targets = targets
@@ -64,15 +64,15 @@ class RunSummary:
         self.failures.append(failure)
 
     def answer(self, found: bool) -> None:
-        """One target was asked a question and answered it, or could not."""
+        """One target answered a lookup, or had no answer."""
         self._answers.append(found)
 
     def remains(self) -> None:
-        """One target is not yet as it should be."""
+        """One target still needs a change."""
         self.remaining += 1
 
     def note_result(self, result: Mapping[str, object]) -> None:
-        """Of what was only planned: how much there is to do. Only plans say how much room they need."""
+        """Count what a plan would do. Only plans report how much space they need."""
         rooms = result.get("room")
         if result.get("applied") or not isinstance(rooms, Sequence) or not rooms:
             return
@@ -82,8 +82,9 @@ class RunSummary:
 
     @property
     def estimated_s(self) -> float | None:
-        """How long carrying out all that was planned takes on a disk that turns, without planning it again: to write, and to change each
-        directory. None where nothing was planned."""
+        """How long carrying out everything that was planned takes on a rotating disk: to write, and to change each directory.
+        None if nothing was planned.
+        """
         if not self.planned_changes:
             return None
         return self.planned_bytes / WRITTEN_BYTES_PER_S + self.planned_changes * SECONDS_A_CHANGE
@@ -97,7 +98,7 @@ class RunSummary:
         return written_s + self.planned_changes * SECONDS_A_CHANGE_ON_FLASH
 
     def add(self, summary: Mapping[str, object]) -> None:
-        """The numbers of one target's sums. Findings are counted here, not believed."""
+        """Add the totals of one target. Findings are counted here, not taken from there."""
         for name, value in summary.items():
             if (
                 isinstance(value, int)

@@ -11,7 +11,7 @@ WRITE_BYTES = 1 << 17
 
 
 class Output:
-    """stdout as bytes; what is written leaves in writes of about `WRITE_BYTES`, at once on a terminal.
+    """stdout as bytes; written in chunks of about `WRITE_BYTES`, or immediately on a terminal.
 
     Raises BrokenPipeError when the reader has gone.
     """
@@ -25,11 +25,11 @@ class Output:
         self._pending_bytes = 0
 
     def write(self, data: bytes | memoryview) -> None:
-        """Lines; on a terminal with escapes for what must not reach it."""
+        """Lines; unsafe characters are escaped on a terminal."""
         self.write_exactly(for_terminal(bytes(data)) if self.is_terminal else data)
 
     def write_exactly(self, data: bytes | memoryview) -> None:
-        """Bytes, whatever they are. What is memory of others is not kept."""
+        """Bytes, unchanged. No reference to the caller's memory is kept."""
         if isinstance(data, memoryview):
             self.flush()
             _write(data)
@@ -43,7 +43,7 @@ class Output:
         self.write(encoded(text) + b"\n")
 
     def painted(self, text: str, tone: str) -> None:
-        """A line for people. tone: a severity or `good`; on a terminal its word, or the first word, has that colour."""
+        """A line for people. tone: a severity or `good`; on a terminal that word, or the first word, has the colour of the tone."""
         plain = encoded(text)
         if not self._has_colour or tone not in _COLOURS:
             self.write(plain + b"\n")
@@ -70,8 +70,8 @@ def _write(rest: memoryview) -> None:
 
 
 def terminal_columns() -> int | None:
-    """How wide the terminal is that stdout is; None where it is none, and any width will do. COLUMNS says nothing about a pipe: readline exports
-    it to whatever a program starts that has loaded it."""
+    """The width of the terminal if stdout is one; None otherwise, for any width. COLUMNS is ignored for a pipe: a program that
+    has loaded readline exports it to everything it starts."""
     if not os.isatty(STDOUT):
         return None
     import shutil
@@ -80,12 +80,12 @@ def terminal_columns() -> int | None:
 
 
 def encoded(text: str) -> bytes:
-    """Text as UTF-8; names that are no UTF-8 (surrogates) come out as the bytes they are on disk."""
+    """Text as UTF-8; names that are not UTF-8 (surrogates) become the bytes that they are on disk."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def complain(sentence: str) -> None:
-    """One line on stderr; a stderr that is gone is nobody's loss."""
+    """One line on stderr; errors of stderr are ignored."""
     try:
         sys.stderr.write(visible(sentence).encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
         sys.stderr.flush()
@@ -94,7 +94,7 @@ def complain(sentence: str) -> None:
 
 
 def silence() -> None:
-    """Point stdout nowhere, after its reader has gone, so that nothing complains while the process ends."""
+    """Redirect stdout to nowhere after its reader has gone, so that nothing fails while the process exits."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, STDOUT)
     os.close(nowhere)

@@ -1,5 +1,5 @@
-"""What is known about the topics of a run's targets: the metadata log, server.properties and checkpoints asked, and handed on as
-plain values (`segment.partition.topic_settings`), so that the rooms below know nothing of where it comes from."""
+"""What is known about the topics of a run's targets, from the metadata log, server.properties and checkpoints. It is passed on as
+plain values (`segment.partition.topic_settings`), so that the lower layers do not depend on its sources."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -63,8 +63,8 @@ TopicProperties = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Where to look, by the options of the same names, and what the user says: by topic property, and the pairs of --config.
-    assumes_defaults: what nobody has said is Kafka's default."""
+    """The evidence options, under the names of the command-line options, and the settings from the user: by topic property, and
+    the pairs of --config. assumes_defaults: unset properties have Kafka's defaults."""
 
     metadata: str | None = None
     server_properties: str | None = None
@@ -74,7 +74,7 @@ class Asked:
 
     @property
     def layers(self) -> "tuple[Layer, ...]":
-        """What the user says, the strongest first."""
+        """The settings from the user, highest precedence first."""
         given = {name: str(value) for name, value in (self.options or {}).items() if value is not None}
         return (Source.OPTION, given), (Source.CONFIG_FILE, self.config or {})
 
@@ -82,8 +82,8 @@ class Asked:
 def topic_settings(
     targets: Sequence[Target], asked: Asked, finder: "MetadataFinder | None" = None
 ) -> "tuple[dict[str, TopicSettings], tuple[Finding, ...]]":
-    """The settings of each partition by its path, and what is to be said about the evidence. finder: of these targets, where there
-    is one already.
+    """The settings of each partition by path, and the findings about the evidence. finder: of these targets, if there is one
+    already.
 
     Raises UsageError, UnreadableInput and Refused for a metadata log or a file that the user named.
     """
@@ -91,7 +91,7 @@ def topic_settings(
 
 
 def server_pairs(server_properties: str | None) -> "Mapping[str, str] | None":
-    """What the broker's file says, None when it was not named. Raises UsageError and UnreadableInput."""
+    """The content of the broker's properties file, None when it was not given. Raises UsageError and UnreadableInput."""
     if server_properties is None:
         return None
     from kseg.compaction.config import TopicConfig
@@ -102,7 +102,7 @@ def server_pairs(server_properties: str | None) -> "Mapping[str, str] | None":
 def finder_for(
     targets: Sequence[Target], metadata: str | None, server: Mapping[str, str] | None = None
 ) -> "MetadataFinder":
-    """Whoever knows the metadata log of each target's log dir."""
+    """The finder of the metadata log of each target's log dir."""
     from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 
     places = [(server or {}).get(name, "") for name in ("metadata.log.dir", "log.dirs", "log.dir")]
@@ -111,7 +111,7 @@ def finder_for(
 
 
 def log_dir_of(target: PartitionTarget) -> str:
-    """The log dir around a partition directory, also of one that was named by itself."""
+    """The log dir around a partition directory, even if only the partition was named."""
     return target.log_dir or os.path.dirname(places.abspath(target.path))
 
 
@@ -128,8 +128,8 @@ def _partitions(targets: Sequence[Target]) -> list[PartitionTarget]:
 def topic_identities(
     targets: Sequence[Target], metadata: str | None, finder: "MetadataFinder | None" = None
 ) -> "tuple[dict[str, TopicIdentity], tuple[Finding, ...]]":
-    """What the metadata log says about each partition directory that is not as it has it, by its path, and what is to be said about
-    that log. The path of a log dir is there when its metadata log is whole. finder: of these targets, where there is one already.
+    """What the metadata log says about each partition directory that contradicts it, by path, and the findings about that log.
+    The path of a log dir is included when its metadata log is complete. finder: of these targets, if there is one already.
 
     Raises UsageError, UnreadableInput and Refused for a metadata log that the user named.
     """
@@ -149,7 +149,7 @@ def topic_identities(
         if identity.finding is not None or identity.topic_id is not None:
             found[target.path] = identity
         if image.is_certain:
-            found[log_dir] = UNKNOWN_IDENTITY  # asked: who has no entry is where it should be
+            found[log_dir] = UNKNOWN_IDENTITY  # checked: a partition without an entry is where it should be
     return found, told_of(images.values())
 
 
@@ -170,8 +170,8 @@ def _identity(
 
 
 def strays_after_cut(metadata_log: str, end_offset: int, paths: Sequence[str]) -> "list[str] | None":
-    """Which partition directories become stray once a broker has cut its metadata log at an offset; None unless this node is the only
-    voter of its quorum: others may give it back what it has lost."""
+    """Which partition directories become stray once a broker has truncated its metadata log at an offset; None unless this node
+    is the only voter of its quorum: others may restore what it has lost."""
     from kseg.internal_topics.metadata.metadata_finder import node_of
     from kseg.internal_topics.metadata.metadata_log import MetadataReading, read_metadata_log
     from kseg.segment.errors import KsegError
@@ -197,7 +197,7 @@ def strays_after_cut(metadata_log: str, end_offset: int, paths: Sequence[str]) -
 
 
 def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "dict[str, tuple[Finding, ...]]":
-    """What the metadata log places in the log dirs among the targets, and is not there; by log dir."""
+    """The replicas that the metadata log places in the log dirs among the targets, and that are missing there; by log dir."""
     found = {}
     for log_dir in [target.path for target in targets if isinstance(target, LogDirTarget)]:
         image = finder.image_for(log_dir)
@@ -210,8 +210,8 @@ def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "di
 
 
 def topic_names(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str, str]:
-    """The names of the topics of directories that are marked by a suffix, by path: from the topic id, also of a topic that was removed. The
-    directory's own name may be cut, or another topic's by now."""
+    """The topic names of directories marked by a suffix, by path: from the topic id, including deleted topics. The directory's
+    own name may be truncated, or by now belong to another topic."""
     from kseg.segment.partition.directory import own_partition_name
     from kseg.segment.partition.names import PartitionState
 
@@ -227,7 +227,7 @@ def topic_names(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str
 
 
 def told_of(images: "Iterable[MetadataImage]") -> "tuple[Finding, ...]":
-    """What is to be said about metadata logs that were asked."""
+    """The findings about the metadata logs that were read."""
     return tuple(finding for image in images for finding in (*image.doubts, *image.notes))
 
 
@@ -291,7 +291,7 @@ class _Settings:
 
 
 def _doubt(image: "MetadataImage", name: "PartitionName | None", path: str) -> str:
-    """Why the metadata log does not tell the settings of a partition's topic; empty when it does."""
+    """Why the metadata log does not have the settings of a partition's topic; empty when it does."""
     if name is None:
         return "the directory is not named topic-partition"
     if not image.is_certain:

@@ -1,7 +1,7 @@
 """`kseg lookup --transactional-id`: the transactions of one transactional id, over all partitions under the PATHs.
 
-Which producer ids it has had say the records of `__transaction_state`, also superseded ones as far as compaction has left them. An id whose
-partition of that topic is not at hand is unknown, which is not the same as absent: a note says so.
+The records of `__transaction_state`, including superseded ones as far as compaction has left them, tell which producer ids it has
+had. An id whose partition of that topic is unavailable is unknown, which is not the same as absent: a note says so.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ def lookup_transactional_id(
     json: bool,
     shown: Shown,
 ) -> int:
-    """Show them, and return the exit status: 1 when there is none."""
+    """Show the transactions, and return the exit status: 1 when there is none."""
     answer = _Answer(name)
     style = Style(
         command="lookup",
@@ -66,7 +66,7 @@ def lookup_transactional_id(
 
 
 class _Answer:
-    """producer_ids: that the id has or has had, in order."""
+    """producer_ids: all that the id has or has had, in order."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -74,7 +74,7 @@ class _Answer:
         self._is_known = False
 
     def know(self, seen: TransactionEvidence) -> Sequence[Event]:
-        """Take in what the coordinators know; what is to be said of it first."""
+        """Add the state of the coordinators; yields the findings about it first."""
         view = seen.view
         known = view.ids.get(self._name)
         self._is_known = known is not None
@@ -93,7 +93,7 @@ class _Answer:
         return () if known is None else (Row(id_row(known)),)
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
-        """The same, and the answer behind them."""
+        """The same events, followed by the answer."""
         rows = 0
         for event in events:
             rows += isinstance(event, Row)
@@ -105,7 +105,7 @@ class _Answer:
                 "query": {"kind": "transactional-id", "transactional_id": self._name},
                 "found": bool(self.producer_ids),
                 "producer_ids": self.producer_ids,
-                "transactions": rows - self._is_known,  # one row is that of the id
+                "transactions": rows - self._is_known,  # one row describes the id itself
             }
         )
 

@@ -1,7 +1,7 @@
 """The typer app: help, completion, suggestions, and every command line that `option_schema.quick_read` leaves alone.
 
-The commands' own signatures (see `option_schema`) are turned into functions that typer understands. Every value
-arrives as text and is bound by `option_schema.bind`, exactly as on the quick way. Only the commands that are needed are
+The commands' signatures (see `option_schema`) are converted into functions that typer understands. Every value
+arrives as text and is bound by `option_schema.bind`, exactly as on the fast path. Only the commands that are needed are
 imported: one for `kseg dump …`, all for `kseg --help` and completion.
 """
 
@@ -81,7 +81,7 @@ def build(names: Sequence[str], version: Callable[[], int]) -> typer.Typer:
 
 
 class _Command(TyperCommand):
-    """A command whose help is a page of ours (`cli.help_page`)."""
+    """A command with kseg's own help page (`cli.help_page`)."""
 
     def format_help(self, ctx: object, formatter: object) -> None:
         show(self.name or "", self.help or "")
@@ -94,14 +94,14 @@ def help_text(name: str) -> str:
 
 
 def _lines(lines: Sequence[str]) -> str:
-    """Plain lines for the end of a help page, where rich would take brackets for markup."""
+    """Plain lines for the end of a help page, in which rich would interpret brackets as markup."""
     from rich.markup import escape
 
     return "\n".join(escape(line) for line in lines)
 
 
 def _for_typer(command: Callable[..., int]) -> Callable[..., int]:
-    """A function with typer's annotations that binds the text it is given and calls the command."""
+    """A function with typer's annotations that binds its text arguments and calls the command."""
     known = parameters(command)
 
     def adapter(**raw: Raw) -> int:
@@ -123,7 +123,7 @@ def _for_typer(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def _unset(parameter: Parameter) -> Any:
-    """The default as typer's text, so that its help shows it and `bind` reads it back."""
+    """The default as typer's text, so that its help shows it and `bind` converts it back."""
     if parameter.shape == "one":
         return None if parameter.default is None else str(parameter.default)
     return {"flag": False, "pair": None, "many": []}[parameter.shape]
@@ -162,7 +162,7 @@ def _completer(choices: Sequence[str]) -> Callable[[str], list[str]]:
 
 
 def _as_usage_error(error: Exception, command: str) -> Exception:
-    """What typer says about a wrong command line, as ours; anything else stays what it is."""
+    """Convert typer's error about a wrong command line into a UsageError; any other exception is returned unchanged."""
     say = getattr(error, "format_message", None)
     if say is None:
         return error

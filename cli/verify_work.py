@@ -1,5 +1,5 @@
-"""The work of `verify` with what the rooms below it know of each other's: a partition of a coordinator's topic is also loaded as its
-coordinator loads it, and directories are compared with the metadata log."""
+"""The work of `verify`, with what the lower layers know about each other's files: a partition of a coordinator's topic is also
+loaded as its coordinator loads it, and directories are compared with the metadata log."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -44,9 +44,10 @@ class VerifyWithLoads(VerifyForStart):
 
 
 class Verification:
-    """One run of `verify` over its targets: what is asked before it, and what a broker's start would be, behind it.
+    """One run of `verify` over its targets: the metadata log is read before, and the forecast of a broker's start follows.
 
-    metadata: the metadata log that the user named."""
+    metadata: the metadata log that the user named.
+    """
 
     def __init__(self, metadata: str | None) -> None:
         self._metadata = metadata
@@ -55,8 +56,9 @@ class Verification:
     def look(
         self, targets: Sequence[Target], options: "VerifyOptions", finder: "MetadataFinder | None" = None
     ) -> "tuple[VerifyOptions, tuple[Finding, ...]]":
-        """The options with what the metadata log says about the targets, and what is to be said about that log. finder: of these targets,
-        where there is one already."""
+        """The options with the content of the metadata log about the targets, and the findings about that log. finder: of these
+        targets, if there is one already.
+        """
         finder = finder or finder_for(targets, self._metadata)
         identities, findings = topic_identities(targets, self._metadata, finder)
         missing = tuple(chain.from_iterable(replicas_missing(targets, finder).values()))
@@ -64,5 +66,5 @@ class Verification:
         return replace(options, identities=identities), (*findings, *missing)
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
-        """The events of the work, and behind them a `broker-start` row for each node."""
+        """The events of the work, followed by a `broker-start` row for each node."""
         return self._forecast.through(events)

@@ -1,7 +1,7 @@
-"""What `kseg --version` says: which kseg, how fast it can be, and what it stands on.
+"""`kseg --version`: the version of kseg, whether its kernels are compiled, and the versions of its dependencies.
 
-Versions of dependencies are read from the names of their `.dist-info` folders: asking them to be imported, or
-`importlib.metadata`, would take longer than everything else here.
+Versions of dependencies are read from the names of their `.dist-info` folders: importing them, or `importlib.metadata`, would
+take longer than everything else here.
 """
 
 import importlib
@@ -10,7 +10,7 @@ import sys
 
 from kseg import __version__
 
-# not compiled on their own: the C of two is in their .pxd, inlined into the others; `buffer_types` is for type checkers
+# not compiled separately: the C code of two is in their .pxd, inlined into the others; `buffer_types` is for type checkers
 INLINED = ("__init__", "keymap_probe", "buffer_access", "buffer_types")
 DEPENDENCIES = (
     "typer",
@@ -64,7 +64,7 @@ def kernels() -> list[str]:
 
 
 def installed() -> dict[str, str]:
-    """Name to version of the dependencies that are there."""
+    """Name and version of the installed dependencies."""
     wanted = {name.replace("-", "_").lower(): name for name in DEPENDENCIES}
     found: dict[str, str] = {}
     for folder in sys.path:

@@ -1,9 +1,9 @@
-"""One run of `kseg what-if`: what to sample of each topic, and what the measurements come to.
+"""One run of `kseg what-if`: choose samples of each topic, and evaluate the measurements.
 
 1. `look`: partitions by topic, the sizes of their logs, and the places of the sample (`inspection.what_if.log_places`).
 2. The work on each partition (`inspection.what_if.measuring`), here or on a cluster.
-3. `through`: the estimates of each topic; behind them which segments limits of retention keep, and with --compaction what a cleaning leaves (its
-   plan, which reads every key). Each is asked of the room that does it.
+3. `through`: the estimates of each topic, then the segments that retention limits keep, and with --compaction the size after a
+   cleaning (its plan, which reads every key). Each comes from the room that implements it.
 """
 
 import os
@@ -31,7 +31,8 @@ _LADDER_SHARES = (2, 4)  # of the largest partition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeighingWish:
-    """What was asked for. place_bytes: of the log at each place. retention_ms, retention_bytes: limits; None for a ladder."""
+    """The parameters of a run. place_bytes: of the log at each place. retention_ms, retention_bytes: limits; None for a series of
+    them."""
 
     candidates: tuple[TriedSetting, ...]
     sample_bytes: int
@@ -56,7 +57,7 @@ class _Topic:
 
 
 class Weighing:
-    """over: who works on targets, called like `fanout.run`."""
+    """over: the executor of work on targets, called like `fanout.run`."""
 
     def __init__(self, wish: WeighingWish, over: Over) -> None:
         self._wish = wish
@@ -66,7 +67,7 @@ class Weighing:
 
     @staticmethod
     def is_wanted(target: Target) -> bool:
-        """Partitions that a broker serves."""
+        """Whether brokers serve the partition."""
         if not isinstance(target, PartitionTarget):
             return False
         name = own_partition_name(target.path)
@@ -94,7 +95,7 @@ class Weighing:
         return MeasureOptions(samples, self._wish.candidates), ()
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
-        """What is no measurement, then the rows of each topic, the largest first."""
+        """All events that are not measurements, then the rows of each topic, the largest first."""
         for event in events:
             if isinstance(event, Row) and isinstance(event.result, MeasuredPartition):
                 self._topic_of[event.result.directory].measured.append(event.result)
@@ -104,7 +105,7 @@ class Weighing:
         for event in self._over(survey_limits, targets, self._wish.now_ms):
             if isinstance(event, Row) and isinstance(event.result, SurveyedLog):
                 self._topic_of[event.result.directory].surveyed.append(event.result)
-            elif isinstance(event, Failure):  # what cannot be read has been told
+            elif isinstance(event, Failure):  # unreadable files have been reported
                 continue
         compacted = dict(self._compacted(targets)) if self._wish.compaction else {}
         for topic in sorted(self._topics.values(), key=lambda each: (-each.log_bytes, each.name)):
@@ -113,7 +114,7 @@ class Weighing:
     # --- compaction
 
     def _compacted(self, targets: Sequence[PartitionTarget]) -> Iterator[tuple[str, tuple[int, int]]]:
-        """By partition directory (bytes after a cleaning, records without a key); without those that cannot be cleaned."""
+        """By partition directory: (bytes after a cleaning, records without a key); without those that cannot be cleaned."""
         from kseg.change.run.pipeline import groups_of
         from kseg.compaction.cleaner.compact import compact_group
         from kseg.compaction.cleaner.options import CleanSettings, CompactOptions
@@ -151,7 +152,7 @@ class Weighing:
         for at, candidate in enumerate(self._wish.candidates):
             found = estimated([(each.size_bytes, each.candidates[at].size_bytes) for each in places], total, topic.is_all)  # fmt: skip
             if found is None or (candidate.is_rebatched and topic.name in INTERNAL_TOPICS):
-                continue  # brokers write internal topics, and no setting of a producer changes that
+                continue  # brokers write internal topics, and producer settings do not affect them
             content = sum(each.candidates[at].content_bytes for each in places)
             cpu_ns = sum(each.candidates[at].cpu_ns for each in places)
             yield _setting_row(
@@ -228,7 +229,7 @@ def _setting_row(
 
 
 def _logs_in(directory: str) -> list[tuple[str, int]]:
-    """(path, size) of the segments, by offset; what cannot be listed is told by the work."""
+    """(path, size) of the segments, by offset; the work reports those that cannot be listed."""
     try:
         with os.scandir(directory) as entries:
             return sorted(
@@ -241,5 +242,5 @@ def _logs_in(directory: str) -> list[tuple[str, int]]:
 
 
 def _rounded(size_bytes: int) -> int:
-    """A limit that somebody would type: the power of two below."""
+    """A limit that a user would type: the power of two below."""
     return 1 << (size_bytes.bit_length() - 1) if size_bytes else 0

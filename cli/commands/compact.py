@@ -238,7 +238,7 @@ def command(
 
         properties = TopicConfig.read(config)
         settings, pairs = configured(properties, settings), properties.pairs
-        configured_limits(properties)  # what no broker takes is refused before anything is looked at
+        configured_limits(properties)  # settings that no broker accepts are refused before anything is read
         for note in notes_on(properties) if not common.quiet else ():
             complain(f"kseg compact: {note}")
     given: dict[str, Any] = {
@@ -296,7 +296,7 @@ def command(
         page=page_for(html, "compact", now_ms),
         remains=is_due,
         advice=lambda _tally: apply_command("compact", plan, request) if run.is_due else "",
-        after_failure=lambda: None,  # what is damaged is to be repaired first
+        after_failure=lambda: None,  # damage must be repaired first
     )
     return change(
         compact_group,

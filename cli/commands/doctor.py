@@ -65,10 +65,10 @@ def command(
         report=DoctorReport(options.now_ms),
         verbose=verbose,
         page=page_for(html, "doctor", options.now_ms),
-        words=lambda _: (),  # the report has them at its end
+        words=lambda _: (),  # printed at the end of the report
         remains=lambda row: row.get("type") == "step" and bool(row["due"]),
         errors_settle=True,
-        advice=lambda _: "",  # the steps say it
+        advice=lambda _: "",  # the steps contain it
     )
     examination = Examination(request, metadata, workers(cluster, common.jobs, notice(style)), options.now_ms)
     return over_targets(

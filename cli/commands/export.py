@@ -1,4 +1,4 @@
-"""`kseg export`: the records of logs as files that other tools read."""
+"""`kseg export`: write the records of logs as files that other tools read."""
 
 import os
 from contextlib import suppress
@@ -190,7 +190,7 @@ def command(
         raw=output == "-",
         summary=partial(damage_words, noun="target"),
     )
-    # workers are forked after Arrow is imported: it would start a thread that returns memory to the system
+    # workers are forked after Arrow is imported, and its allocator would start a background thread
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     O.require_pyarrow()
     from kseg.inspection.export.export import export
@@ -223,8 +223,8 @@ def _with_payloads(
     targets: "Sequence[Target]",
     options: "ExportOptions",
 ) -> "tuple[ExportOptions, Sequence[Event]]":
-    """The options with the columns of decoded payloads, for which all payloads are looked at once. is_one_table: all topics have the same
-    columns, as Spark writes them. Raises UsageError and UnreadableInput."""
+    """The options with the columns of decoded payloads, for which all payloads are surveyed. is_one_table: all topics must have
+    the same columns, as Spark writes them. Raises UsageError and UnreadableInput."""
     from kseg.cli.payload_formats import decoder_and_notice
     from kseg.inspection.export.options import TEXT_FORMS
     from kseg.internal_topics.registry.payload_columns import PayloadColumns
@@ -252,7 +252,7 @@ def _surveyed(
     is_needed = decoder.has_schemas(is_key=True) or decoder.has_schemas(is_key=False)
     for target in targets if is_needed else ():
         if isinstance(target, (FileTarget, PartitionTarget)):
-            with suppress(UnreadableInput):  # the export says so
+            with suppress(UnreadableInput):  # the export reports it
                 for each in payloads_of(target, options.selection):
                     survey.note(each.topic, True, each.of_keys, each.headers)
                     survey.note(each.topic, False, each.of_values, each.headers)

@@ -154,7 +154,7 @@ def command(
 
 
 def _is_wrong(row: Mapping[str, object]) -> bool:
-    """Whether a row settles the exit status: a missing partition, or a metadata log that cannot be read to its end."""
+    """Whether a row makes the exit status 1: a missing partition, or a metadata log that cannot be read to its end."""
     if row["type"] == "directory":
         return row["status"] == "missing"
     return row["type"] == "metadata" and row["certain"] is False

@@ -118,7 +118,7 @@ def command(
 
 
 def _multi(events: Iterator[Event]) -> Iterator[Event]:
-    """The answers of all targets in one MultiMessageSetSend, whose frame begins with the size of all of them."""
+    """The responses of all targets in one MultiMessageSetSend, whose frame begins with their total size."""
     from kseg.segment.kafka07.fetch_response import multi_message_set_send
 
     parts: list[bytes] = []

@@ -1,4 +1,4 @@
-"""`kseg recover`: make a log sound again, as a broker would or keeping every valid batch; a plan first."""
+"""`kseg recover`: repair a log, as a broker would or keeping every valid batch; a plan first."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -242,7 +242,7 @@ def command(
         identities, findings = topic_identities(targets, metadata, finder)
         run.missing = replicas_missing(targets, finder)
         run.first_events = (*findings, *chain.from_iterable(run.missing.values()))
-        known, _ = topic_settings(targets, asked, finder)  # what the evidence says of itself is told already
+        known, _ = topic_settings(targets, asked, finder)  # its findings are reported already
         run.options = replace(run.options, identities=identities, topics=known)
 
     planned, unloadable = list[bool](), list[bool]()

@@ -191,7 +191,7 @@ def command(
         from kseg.compaction.config import TopicConfig
 
         properties = TopicConfig.read(config)
-        configured_limits(properties)  # what no broker takes is refused before anything is looked at
+        configured_limits(properties)  # settings that no broker accepts are refused before anything is read
         configured_delay_ms(properties)
         pairs = properties.pairs
         for note in notes_on(properties) if not common.quiet else ():
@@ -230,7 +230,7 @@ def command(
         keeping=in_place.keeping(),
     )
     run = RetainRun(options)
-    # the delay is for readers of a running broker; who frees a disk waits for nobody
+    # the delay protects readers of a running broker; freeing a disk does not wait
     delay_ms = 0 if free is not None and purge and file_delete_delay_ms is None else file_delete_delay_ms
     asked = Asked(
         metadata=metadata,

@@ -60,7 +60,7 @@ def command(
         report=VerifyReport(),
         verbose=verbose,
         page=page_for(html, "verify", options.now_ms),
-        words=lambda _: (),  # the report has them at its end
+        words=lambda _: (),  # printed at the end of the report
     )
     verification = Verification(metadata)
     return over_targets(

@@ -1,1 +1,1 @@
-"""`kseg doctor`: what several commands know about the same data directories, put together."""
+"""`kseg doctor`: combine the results of several commands about the same data directories."""

@@ -1,14 +1,15 @@
-"""The events of `kseg doctor`: what several commands know about the same data directories, each asked once.
+"""The events of `kseg doctor`: the results of several commands about the same data directories, each run once.
 
-1. The machine: is a broker running, was the last stop clean, what is free (`inspection.log_dir_host`).
+1. The machine: is a broker running, was the last shutdown clean, what is free (`inspection.log_dir_host`).
 2. Which node this is, and which version wrote it (the metadata log).
 3. `verify`, with its forecast of a broker's start.
-4. Of each partition with an error what its repair costs under either policy (the plan of `recover`).
+4. For each partition with an error, the cost of its repair under either policy (the plan of `recover`).
 5. Hanging transactions (`transactions`), and committed offsets outside their logs (`groups`).
-6. Files that nothing needs any more, and what is kept for `undo` (`inspection.disk_leftovers`, `undo --list`).
+6. Files that are no longer needed, and what is kept for `undo` (`inspection.disk_leftovers`, `undo --list`).
 7. The steps that follow (`next_steps`).
 
-Rows of other commands are passed on as those commands print them. Findings of 4 and 5 about files are dropped: 3 has reported them.
+Rows of other commands are passed on as those commands print them. Findings of 4 and 5 about files are dropped: 3 has reported
+them.
 """
 
 import os
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from kseg.recovery.repair.rows import RecoverResult
     from kseg.recovery.verify.options import VerifyOptions
 
-# the events of a work over targets, wherever it is done
+# the events of work over targets, wherever it runs
 Over = Callable[..., Iterator[Event]]
 
 _EXAMPLES = 3
@@ -75,7 +76,7 @@ class Examination:
     def look(
         self, targets: Sequence[Target], options: "VerifyOptions"
     ) -> "tuple[VerifyOptions, Sequence[Event]]":
-        """What is known before verification: the rows of the data directories and their nodes."""
+        """The results before verification: the rows of the data directories and their nodes."""
         self._targets = targets
         self._finder = finder_for(targets, self._metadata)
         self._options, findings = self._verification.look(targets, options, self._finder)
@@ -96,7 +97,7 @@ class Examination:
         for number, step in enumerate(next_steps(self._situation), 1):
             yield Row(_step_row(number, step))
 
-    # --- before
+    # --- before the verification
 
     def _hosts(self) -> Iterator[Row]:
         nodes: dict[str, Row] = {}
@@ -154,7 +155,7 @@ class Examination:
                 errors[finding.id] = errors.get(finding.id, 0) + 1
                 return
 
-    # --- what it costs
+    # --- the cost of repairs
 
     def _costs(self) -> Iterator[Row]:
         from kseg.recovery.repair.recover import recover
@@ -186,7 +187,7 @@ class Examination:
             self._repaired_ends.setdefault((name.topic, name.partition), []).append(ends)
 
     def _note_lost_identities(self) -> None:
-        """Which values of a lost meta.properties only the user has; `recover` does not write the file without them."""
+        """Record which values of a lost meta.properties only the user knows; `recover` does not write the file without them."""
         if not self._situation.lost_identities:
             return
         from kseg.internal_topics.metadata.registered import registered_directories
@@ -270,7 +271,9 @@ class Examination:
                 yield event
 
     def _is_in_repaired_log(self, found: "OffsetOfGroup") -> bool:
-        """Whether `recover` moves the ends of a log so that a committed offset is in it: to reset that one loses or repeats records."""
+        """Whether `recover` moves the ends of a log so that a committed offset is inside it: resetting that one would skip or
+        repeat records.
+        """
         return any(
             found.offset in ends for ends in self._repaired_ends.get((found.topic, found.partition), ())
         )
@@ -292,7 +295,7 @@ class Examination:
                 yield Row(_leftovers_row(target.path, kind.value, [each.path for each in found], held_bytes))
             try:
                 runs = runs_below(target.path)
-            except KsegError:  # verify says what is wrong with a journal
+            except KsegError:  # verify reports what is wrong with a journal
                 continue
             if runs:
                 kept_bytes = sum(run.held_bytes() for run in runs)
@@ -302,8 +305,8 @@ class Examination:
 
 
 def bootstrap_server(image: "MetadataImage", node_id: int | None) -> str | None:
-    """HOST:PORT of a broker that clients can reach, preferably of this node; None when no broker is registered. For a listener on all
-    addresses it is this machine."""
+    """HOST:PORT of a broker that clients can reach, preferably of this node; None when no broker is registered. For a listener on
+    all addresses it is this machine."""
     brokers = sorted(
         image.brokers.values(), key=lambda broker: (broker.id != node_id, broker.is_fenced, broker.id)
     )
@@ -335,7 +338,8 @@ def _node_row(image: "MetadataImage", node_id: int | None) -> dict[str, object]:
 
 
 def _stays_unloadable(damage: _Damage, repair: "RecoverResult | None") -> bool:
-    """Whether a broker dies of a log, and policy salvage, which keeps every batch with a right checksum, does not change that."""
+    """Whether a broker fails to load a log, and policy salvage, which keeps every batch with a valid checksum, does not change
+    that."""
     from kseg.recovery.repair.remaining_damage import HARMFUL
 
     if repair is None or repair.doubt is None or HARMFUL.keys().isdisjoint(damage.errors):

@@ -1,17 +1,18 @@
-"""What to do next, in order, derived from an examination. Every step is a command that can be typed as it stands.
+"""What to do next, in order, derived from an examination. Every step is a command that can be typed as it is printed.
 
-1. Where a broker runs and something has to change: stop it. What was read beside a running broker may already be out of date.
-2. A kseg run that was killed half way blocks everything else: take it back, and look again.
-3. A node id that is not that of the data directory: until it is set right, everything in it looks stray.
-4. Data directories that no broker takes together (of different nodes, or one a copy of the other): look at those of one.
-5. Directories that end a broker's start by their name, or because another data directory has the same partition: move them out of the data directory.
-6. Where the file system is full: free space first, because repairs need some.
-7. Repair: the plan, then the same with --apply. Where bytes cannot be read, copy the disk first.
-8. A log that a broker dies of, and that no repair changes: out of its way.
-9. Look again.
+1. If a broker runs and something has to change: stop it. What was read beside a running broker may already be out of date.
+2. A kseg run that was killed half way blocks everything else: undo it, and check again.
+3. A node id that is not that of the data directory: until it is corrected, everything in it looks stray.
+4. Data directories that a broker does not accept together (of different nodes, or one a copy of the other): check those of one.
+5. Directories that end a broker's start by their name, or because another data directory has the same partition: move them out of
+   the data directory.
+6. If the file system is full: free space first, because repairs need some.
+7. Repair: the plan, then the same with --apply. If bytes cannot be read, copy the disk first.
+8. A log that a broker fails on, and that no repair changes: move it out of the data directory.
+9. Check again.
 10. Once the broker runs: abort hanging transactions, and reset groups whose committed offset is outside the log.
 
-Where nothing needs repair but something is suspicious, the only step is the command that looks closer.
+If nothing needs repair but something is suspicious, the only step is the command that examines it.
 """
 
 import os
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
     from kseg.internal_topics.groups.group_rows import OffsetOfGroup
     from kseg.internal_topics.transactions.transaction_rows import HangingTransaction
 
-_HINTED_PATHS = 8  # as `verify` hints at
-_LISTED = 5  # transactions and groups that have a step of their own
-_SCARCE_BYTES = 64 << 20  # less is not enough for the journals and side files of a repair
+_HINTED_PATHS = 8  # as suggested by `verify`
+_LISTED = 5  # transactions and groups with a step of their own
+_SCARCE_BYTES = 64 << 20  # the least space for the journals and side files of a repair
 _MARKED = (LeftoverKind.DELETED_FILES, LeftoverKind.UNFINISHED_CLEANING)
 _OF_FILE_SYSTEM = "lost+found"
 _ANY_SERVER = "HOST:PORT"
@@ -67,7 +68,7 @@ class OtherNode:
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """why: one sentence. command: as it can be typed. is_due: False where nothing is wrong, only suspicious or untidy."""
+    """why: one sentence. command: as it can be typed. is_due: False if nothing is wrong, only suspicious or untidy."""
 
     why: str
     command: str
@@ -76,11 +77,14 @@ class NextStep:
 
 @dataclass(slots=True)
 class Situation:
-    """The results of an examination that steps depend on. bootstrap_server: of the cluster; None when the metadata log has no broker.
-    foreign: directories with names that a broker does not start with. apart: log dirs that do not go with others, and why.
-    lost_identities: log dirs without a readable meta.properties. values_needed: by log dir, the options of `recover` that only the user has values for.
-    twice: (partition directory, the same partition in another log dir). undo_bytes: kept for `undo`.
-    unloadable: partitions that a broker dies of before and after a repair."""
+    """The results of an examination that steps depend on.
+
+    bootstrap_server: of the cluster; None when the metadata log has no broker. foreign: directories with names on which a broker
+    fails. apart: log dirs that do not belong with others, and why. lost_identities: log dirs without a readable meta.properties.
+    values_needed: by log dir, the options of `recover` whose values only the user knows. twice: (partition directory, the same
+    partition in another log dir). undo_bytes: kept for `undo`. unloadable: partitions that a broker fails to load before and
+    after a repair.
+    """
 
     request: Request
     node_id: int | None = None
@@ -102,7 +106,7 @@ class Situation:
     stranded: "list[OffsetOfGroup]" = field(default_factory=list)
 
     def note(self, finding: Finding) -> None:
-        """Collect the command that a finding advises."""
+        """Collect the command that a finding suggests."""
         if finding.severity == INFO:
             return
         self.has_unreadable |= finding.id == "unreadable"
@@ -126,13 +130,13 @@ class Situation:
 
     @property
     def advice(self) -> str:
-        """The command that the gravest findings advise; empty without findings."""
+        """The command suggested by the most severe findings; empty without findings."""
         hints = self.hints.get(ERROR) or self.hints.get(WARNING)
         return next_command(hints, "doctor", self.request) if hints else ""
 
 
 def next_steps(situation: Situation) -> Iterator[NextStep]:
-    """The steps, in order; none when the broker can simply be started."""
+    """The steps, in order; none if the broker can simply be started."""
     is_due = bool(situation.hints.get(ERROR) or situation.foreign or situation.twice)
     for step in _mend_files(situation):
         yield step if is_due else replace(step, is_due=False)
@@ -185,7 +189,7 @@ def _set_node_id(other: OtherNode) -> NextStep:
 
 
 def _move_out(situation: Situation) -> Iterator[NextStep]:
-    """A broker takes each directory for a partition, and ends at a name that is none."""
+    """A broker takes each directory for a partition, and fails on a name that is not a partition's."""
     shown = shown_of(len(situation.foreign), _LISTED)
     for path in situation.foreign[:shown]:
         if os.path.basename(path) == _OF_FILE_SYSTEM:
@@ -206,7 +210,7 @@ def _move_out(situation: Situation) -> Iterator[NextStep]:
 
 
 def _take_apart(situation: Situation) -> Iterator[NextStep]:
-    """What is wrong in such a directory, and in those beside it, can be told only without the other."""
+    """The errors in such a directory, and in those beside it, can be determined only without the other."""
     left = tuple(
         path
         for path in situation.request.paths
@@ -220,7 +224,8 @@ def _take_apart(situation: Situation) -> Iterator[NextStep]:
 
 
 def _keep_one(situation: Situation) -> Iterator[NextStep]:
-    """Of a partition in two data directories the one goes whose log ends first; of two that end alike, the later one in log.dirs."""
+    """Move one of the two copies of a partition in two data directories: the one whose log ends first; if both end alike, the
+    later one in log.dirs."""
     shown = shown_of(len(situation.twice), _LISTED)
     for path, other in situation.twice[:shown]:
         yield NextStep(
@@ -263,7 +268,7 @@ def _set_aside(partition: str) -> NextStep:
 
 
 def _move(path: str) -> str:
-    """Next to the data directory, because a broker fails on a directory in it that is no partition."""
+    """Next to the data directory, because a broker fails on a directory in it that is not a partition."""
     log_dir, name = os.path.split(os.path.normpath(path))
     around, inner = os.path.split(os.path.abspath(log_dir))
     around = around if os.path.isabs(path) else os.path.relpath(around)

@@ -12,8 +12,8 @@ Values = Mapping[str, object]
 _NUMBERS = frozenset(
     ("count", "number", "length", "bytes", "duration", "rough", "seconds", "ratio", "alarm", "alarm-bytes")
 )
-_NAMED = 12  # of a list of names
-_MAX_TEXT = 4000  # a message that is longer is none that anybody reads
+_NAMED = 12  # shown names of a list
+_MAX_TEXT = 4000  # nobody reads a longer message
 
 
 class Cell(NamedTuple):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _ASSETS = os.path.join(os.path.dirname(__file__), "assets")
 _EXACT_IN_A_BROWSER = 1 << 53
-ROWS_PRINTED = 40  # of a long table on paper; the page says so
+ROWS_PRINTED = 40  # rows of a long table on paper; the page says so
 
 
 class ReportStep(NamedTuple):
@@ -36,7 +36,7 @@ class ReportStep(NamedTuple):
 
 
 def asset(name: str) -> str:
-    """A file that ships with this module."""
+    """A file that is part of this package."""
     return read_small(os.path.join(_ASSETS, name)).decode()
 
 

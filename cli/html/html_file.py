@@ -1,6 +1,6 @@
-"""The file of `--html`: only a report of kseg's own is ever replaced, and atomically.
+"""The file of `--html`: only a report by kseg is ever replaced, and atomically.
 
-A nightly job names the same file every time; a mistyped name must not cost anyone a file. So a file that begins like a report is
+A nightly job uses the same file name every time; a mistyped name must not destroy a file. So a file that begins like a report is
 replaced and any other is refused: before the work, which may take hours, and again after it.
 """
 
@@ -34,7 +34,7 @@ def check_place(path: str) -> None:
 
 
 def write_report(path: str, data: bytes) -> None:
-    """Move the report into place. Raises Refused, and then leaves what was there."""
+    """Move the report into place. Raises Refused, and then leaves the existing file."""
     check_place(path)
     folder, name = os.path.split(os.path.abspath(path))
     folder = os.path.realpath(folder)
@@ -42,9 +42,7 @@ def write_report(path: str, data: bytes) -> None:
     write_new_file(aside, data)
     try:
         DISK.rename(aside, os.path.join(folder, name))
-        with suppress(
-            Refused
-        ):  # the report is there; what a crash would leave of its name is no reason to fail
+        with suppress(Refused):  # the report exists; that a crash might lose its name is no reason to fail
             sync_directory(folder)
     except OSError as error:
         remove_quietly(DISK, aside)

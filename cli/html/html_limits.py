@@ -1,8 +1,8 @@
 """What other limits would free, for the sliders of a report: from the rows of `retain` and `compact`.
 
-For each segment `retain` gives the largest value of each limit at which it would be deleted (`goes_at`). So what a limit frees is exactly
-the sum over the segments whose value is not below it, without planning again. For each partition `compact` gives the dirty ratio and what
-compaction saves: a broker compacts those above min.cleanable.dirty.ratio.
+For each segment `retain` reports the largest value of each limit at which it would be deleted (`goes_at`). So a limit frees
+exactly the sum over the segments whose value is not below it, without planning again. For each partition `compact` reports the
+dirty ratio and the bytes that compaction saves: a broker compacts those above min.cleanable.dirty.ratio.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ from kseg.segment.values import dataclass
 
 Values = Mapping[str, object]
 
-_NOT_DELETED = "cleanup.policy"  # no limit deletes such a segment as long as the policy stays
+_NOT_DELETED = "cleanup.policy"  # no limit deletes such a segment unless the policy changes
 _RULES = ("retention_ms", "retention_bytes")
-STEPS_TOLD = 20_000  # of all topics together
+STEPS_TOLD = 20_000  # for all topics together
 _LEAST_STEPS = 4
 
 
@@ -32,7 +32,7 @@ class SegmentMark:
     count: int = 1
 
     def joined(self, other: "SegmentMark") -> "SegmentMark":
-        """This one and its successor as one."""
+        """This mark merged with the following one."""
         earliest = [time for time in (self.earliest_ms, other.earliest_ms) if time is not None]
         latest = [time for time in (self.latest_ms, other.latest_ms) if time is not None]
         return SegmentMark(
@@ -56,11 +56,11 @@ class LimitsData:
         self._compactions: list[tuple[str, int, int, float]] = []
 
     def judged(self, row: Values) -> None:
-        """Take in a segment as `retain` judged it."""
+        """Add a segment as evaluated by `retain`."""
         self._judged.setdefault(str(row["partition"]), []).append(row)
 
     def settled(self, row: Values) -> list[SegmentMark]:
-        """Take in the result of a partition, which follows its segments; returns these for its chart."""
+        """Add the result of a partition, which follows its segments; returns these for its chart."""
         name = str(row["partition"])
         if row.get("command") == "compact":
             self._note_compaction(name, row)
@@ -98,7 +98,7 @@ class LimitsData:
             self._compactions.append((name, before, after, ratio))
 
     def as_data(self) -> dict[str, object]:
-        """The data for the file; empty when no segment was judged."""
+        """The data for the file; empty when no segment was evaluated."""
         data: dict[str, object] = {}
         if self._held:
             most = max(_LEAST_STEPS, STEPS_TOLD // max(1, len(self._steps) * len(_RULES)))
@@ -113,8 +113,8 @@ class LimitsData:
 
 
 def _shown_steps(steps: Mapping[int, tuple[int, int]], most: int) -> list[tuple[int, int, int]]:
-    """(limit, bytes, segments) deleted at that limit, largest limit first. Very many are merged under the smallest of their limits, so that no
-    more is promised than is freed."""
+    """(limit, bytes, segments) deleted at that limit, largest limit first. If there are very many, adjacent ones are merged under
+    the smallest of their limits, so that the chart never promises more than is freed."""
     ordered = sorted(steps.items(), reverse=True)
     each = -(-len(ordered) // most)
     shown = []

@@ -1,4 +1,4 @@
-"""From `--html` to the report. A run without the option imports nothing for it."""
+"""Create the report for `--html`. A run without the option imports nothing for it."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
 """What `--html` collects during a run: the rows, findings and failures that text and JSON output are made of.
 
 Nothing is computed a second time for the report. Its verdict and closing lines are those of the text report and its figures those of
-the `summary` line; tables are made from the rows (`html_tables`), charts from the values beside them.
+the `summary` line; tables are built from the rows (`html_tables`), charts from the values beside them.
 """
 
 import os
@@ -36,7 +36,7 @@ class Figure(NamedTuple):
     style: str = ""
 
 
-# of the sums of a run: (name, how it is called, whether it is bytes, whether any but 0 is bad)
+# totals of a run: (name, label, whether it is bytes, whether any value but 0 is bad)
 _SUMS = (
     ("bytes_total", "examined", True, False),
     ("bytes_damaged", "damaged", True, True),
@@ -47,7 +47,7 @@ _SUMS = (
 )
 
 
-# of the rows of partitions: (type, command, field, how it is called, whether it is bytes)
+# sums over the rows of partitions: (type, command, field, label, whether it is bytes)
 _ADDED = (
     ("partition", None, "bytes", "in all files", True),
     ("partition", None, "segments", "segments", False),
@@ -119,7 +119,7 @@ class HtmlPage:
         advice: str,
     ) -> None:
         """Write the file. lines: of the text report, the verdict first. advice: the next command. Raises Refused."""
-        if self._command == "list":  # which gives none
+        if self._command == "list":  # no advice
             lines = [Line(self._inventory_words(), INFO if summary.is_spotless else WARNING), *lines]
         verdict, *others = lines
         if summary.interrupted:
@@ -142,7 +142,7 @@ class HtmlPage:
         write_report(self._path, data)
 
     def say(self, quiet: bool) -> None:
-        """Where the report is."""
+        """Print the location of the report."""
         if not quiet:
             complain(f"kseg {self._command}: wrote {self._path} ({size_words(os.stat(self._path).st_size)})")
 

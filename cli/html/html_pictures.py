@@ -1,13 +1,13 @@
-"""The data behind the charts of a report, gathered from rows and findings as they pass by.
+"""The data behind the charts of a report, collected from rows and findings as they are emitted.
 
     segments      of each partition on an offset and on a time axis, with damage (the errors about bytes of its logs) and leader epochs
     topics        bytes of each topic and its partitions
-    batches       of each codec: how large its batches are, and what it saves (of the batches that were sampled)
+    batches       by codec: the sizes of batches, and what compression saves (of the sampled batches)
     pairs         the two copies of each partition that differ, on one offset axis
     limits        what retention would free at each limit, what compaction at each dirty ratio
 
-The browser draws them (`assets/pictures.js`). Their size is bounded whatever the data directory's: adjacent segments are merged when there
-are many.
+The browser draws them (`assets/pictures.js`). Their size is bounded independently of the data directory's: if there are many
+segments, adjacent ones are merged.
 """
 
 import os
@@ -24,8 +24,8 @@ from kseg.segment.values import dataclass
 
 Values = Mapping[str, object]
 
-SEGMENTS_SHOWN = 25_000  # of all partitions together: about 1.5 MB
-DAMAGE_TOLD = 200  # places of a partition
+SEGMENTS_SHOWN = 25_000  # for all partitions together: about 1.5 MB
+DAMAGE_TOLD = 200  # places per partition
 _PARTITIONS_TOLD = 10_000
 _TOPICS_TOLD = 2000  # of what-if
 _PAIRS_TOLD = 400  # of diff
@@ -88,7 +88,7 @@ class PictureData:
             )  # fmt: skip
 
     def shape(self, shape: LogShape) -> None:
-        """Take in the shape of a log that a command has walked."""
+        """Add the shape of a log that a command has walked."""
         picture = self._picture(shape.directory)
         if picture is None:
             return
@@ -102,12 +102,12 @@ class PictureData:
             self._codecs.setdefault(name, CodecShape()).add(codec)
 
     def pair(self, pair: PairPicture) -> None:
-        """Take in two copies that were compared."""
+        """Add two copies that were compared."""
         if pair.verdict != "same":
             self._pairs.append(pair)
 
     def row(self, kind: str, row: Values) -> None:
-        """Take in what a row of the run says about a partition as a whole."""
+        """Add what a row of the run says about a partition as a whole."""
         if kind == "verified" and row.get("kind") == "partition":
             self._partition(str(row["path"]), row["bytes_total"], row["errors"])
         elif kind == "partition" and "directory" in row:
@@ -190,7 +190,7 @@ def _topics(pictures: Sequence[PartitionPicture]) -> list[list[object]]:
 
 
 def _pairs_data(pairs: Sequence[PairPicture]) -> list[dict[str, object]]:
-    """The gravest first."""
+    """The most serious ones first."""
     ordered = sorted(pairs, key=lambda pair: VERDICTS.index(pair.verdict))
     return [
         {

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from kseg.cli.html.html_cells import Cell, HtmlColumn, Values, cell
 
-MAX_ROWS = 10_000  # of a table: what a browser still sorts without a pause
+MAX_ROWS = 10_000  # rows of a table: as many as a browser sorts without a pause
 
 
 class TableForm(NamedTuple):
@@ -521,7 +521,8 @@ FORMS: Mapping[str, Sequence[TableForm]] = {
 
 
 class RowsByType:
-    """The rows of a run that its tables need, bounded: of very many of one type, those with errors and the first of the others."""
+    """The rows of a run that its tables need, bounded: if there are very many of one type, those with errors and the first of the
+    others."""
 
     def __init__(self, forms: Sequence[TableForm]) -> None:
         self._kept: dict[str, list[Values]] = {form.type: [] for form in forms}

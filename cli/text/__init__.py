@@ -1,1 +1,1 @@
-"""What the commands print for people."""
+"""The text output of the commands."""

@@ -5,7 +5,7 @@ _DURATIONS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 
 
 def size_words(size_bytes: int) -> str:
-    """`594 bytes`, `12.3 KiB`, `1.5 GiB`: three digits are enough to judge by."""
+    """`594 bytes`, `12.3 KiB`, `1.5 GiB`: three significant digits."""
     if abs(size_bytes) < 1024:
         return f"{size_bytes:,} byte" if size_bytes == 1 else f"{size_bytes:,} bytes"
     power, amount = 0, size_bytes / 1024
@@ -15,7 +15,7 @@ def size_words(size_bytes: int) -> str:
 
 
 def duration_words(duration_ms: int) -> str:
-    """`7d`, `90min`, `1.5s`, `250ms`: as Kafka's settings are written by people. -1 is Kafka's `no limit`."""
+    """`7d`, `90min`, `1.5s`, `250ms`: the way people write Kafka's settings. -1 is Kafka's `no limit`."""
     if duration_ms < 0:
         return "no limit" if duration_ms == -1 else f"{duration_ms}ms"
     for unit, unit_ms in _DURATIONS:

@@ -1,4 +1,4 @@
-"""What a broker would make of the data directories, in a few sentences."""
+"""The prediction of a broker's start, in a few sentences."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ _WORTH_SAYING_S = 10.0
 
 
 def broker_start_words(values: Values) -> Iterator[str]:
-    """The row `broker-start`: whether it starts, then what becomes of partitions, one sentence a fact."""
+    """The row `broker-start`: whether it starts, then what happens to partitions, one sentence per fact."""
     yield _verdict(values)
     if values["outcome"] == "does-not-start":
         return

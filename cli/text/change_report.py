@@ -1,8 +1,9 @@
-"""What `recover`, `compact` and `retain` say about many partitions: totals, a line for each that changes, the others counted.
+"""The report of `recover`, `compact` and `retain` about many partitions: totals, a line for each that changes, the others
+counted.
 
-The totals come first, then the errors, then the details. Of one partition alone these are the steps or segments. Of several, each that changes has a
-line. Where these are too many, those that differ in nothing but their name are told in one line, and the ones with the most at stake come first; those that
-do not change are counted by the reason.
+The totals come first, then the errors, then the details. For a single partition these are the steps or segments. Of several, each
+that changes has a line. If there are too many, those that differ only in their name share one line, and the ones with the most at
+stake come first; those that do not change are counted by reason.
 """
 
 from abc import ABC, abstractmethod
@@ -28,7 +29,7 @@ _WORTH_SAYING_BYTES, _WORTH_SAYING_S = 1 << 20, 2.0
 
 
 class ChangeReport(ABC):
-    """A `Report` on results of partitions and log dirs. words: how a row is told in full."""
+    """A `Report` on results of partitions and log dirs. words: the full text for a row."""
 
     streams_rows = False
 
@@ -36,8 +37,8 @@ class ChangeReport(ABC):
         self._words = words
         self._groups = FindingGroups()
         self.partitions = 0
-        self._result: list[str] = []  # of the first partition
-        self._details: list[str] = []  # of one partition alone
+        self._result: list[str] = []  # rows of the first partition
+        self._details: list[str] = []  # rows of a single partition
         self._number_of_details = 0
         self._are_totals_told = False
         self._own = _AlikePartitions()
@@ -59,7 +60,7 @@ class ChangeReport(ABC):
         """The outcome of a partition without a line of its own, in words that many share."""
 
     def stake(self, _values: Values) -> "Stake":
-        """What a partition with a line of its own stands to lose or to give: those with the most come first where there are many."""
+        """How much a partition with a line of its own loses or frees: those with the most come first if there are many."""
         return 0, 0
 
     @abstractmethod
@@ -74,7 +75,7 @@ class ChangeReport(ABC):
         yield from ()
 
     def settings(self, _values: Values) -> str:
-        """The settings that decided, with their sources; empty where there are none."""
+        """The settings that decided, with their sources; empty if there are none."""
         return ""
 
     def is_answer(self, _values: Values) -> bool:
@@ -161,7 +162,7 @@ class ChangeReport(ABC):
     def _many(self) -> Iterator[str]:
         yield from self._own.in_a_line_each() if self._own.number <= _LINES_SHOWN else self._own.lines()
         yield from self._alike.lines()
-        if [*self._unchanged.values()] != [self.partitions]:  # else the verdict says so
+        if [*self._unchanged.values()] != [self.partitions]:  # otherwise the verdict says so
             for words, number in self._unchanged.items():
                 yield f"{counted(number, 'partition')}: {words}"
         for words, topics in self._settings.items():
@@ -172,7 +173,7 @@ Stake = tuple[int, int]
 
 
 def _first_of(names: list[str], number: int, most: int) -> str:
-    """`a, b, c, …`, where the number of them all is told elsewhere."""
+    """`a, b, c, …`, if the total is printed elsewhere."""
     shown = shown_of(number, most)
     return f"{', '.join(names[:shown])}{', …' if number > shown else ''}"
 
@@ -228,14 +229,14 @@ class _AlikePartitions:
 
 
 def incomplete_words(summary: RunSummary, others: str) -> str:
-    """The verdict where targets failed. others: the outcome of the others, empty where there are none."""
+    """The verdict if targets failed. others: the outcome of the others, empty if there are none."""
     words = f"INCOMPLETE: {len(summary.failed_paths):,} of {counted(summary.targets, 'target')} failed"
     return f"{words}; {others}" if others else words
 
 
 def estimate_words(slow_s: float, fast_s: float, summary: RunSummary) -> str:
-    """How long it takes to carry out what was planned on a disk that turns and on flash, and what that rests on. What was measured is not in
-    it: two runs that find the same say the same."""
+    """How long carrying out the plan takes on a rotating disk and on flash, and what the estimate is based on. It contains no
+    measured time: two runs with the same findings print the same."""
     slow, fast = rough_duration_words(slow_s), rough_duration_words(fast_s)
     words = f"about {slow}" if slow == fast else f"about {fast} on flash, {slow} on a spinning disk"
     parts = [counted(summary.planned_changes, "change")]

@@ -1,4 +1,4 @@
-"""What `recover --output` and `compact --output` say of the checkpoints that lie beside the copies."""
+"""What `recover --output` and `compact --output` print about the checkpoints beside the copies."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ _MOST = 3
 
 
 def carried_words(values: Mapping[str, Any]) -> Iterator[str]:
-    """The checkpoint lines that belong to the copies, and what to do with them; nothing where there are none."""
+    """The checkpoint entries of the copies, and what to do with them; nothing if there are none."""
     checkpoints: Mapping[str, Mapping[str, int]] = values.get("checkpoints") or {}
     output = str(values.get("output"))
     for name, offsets in checkpoints.items():

@@ -1,4 +1,4 @@
-"""Short tables for people: aligned columns, of which the least important ones go where the terminal is too narrow."""
+"""Short tables for people: aligned columns, of which the least important ones are dropped if the terminal is too narrow."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,13 +6,13 @@ from kseg.segment.values import dataclass
 
 _GAP = "  "
 _NARROWEST_NAME = 20
-_WIDEST_CELL = 320  # a remark with the longest name of a topic; only something hostile is longer
+_WIDEST_CELL = 320  # a remark with the longest topic name; only a hostile value is longer
 
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """right: numbers. dropped: how early it goes in want of room, 1 last; 0 stays. The last one may have no head: a remark on some of the
-    rows, which takes part in no width."""
+    """right: aligned right, for numbers. dropped: the order in which columns are dropped if space is short, 1 first; 0 stays. The
+    last column may have no heading: a remark on some of the rows, which does not count towards the width."""
 
     head: str
     cells: Sequence[str]
@@ -25,8 +25,8 @@ class TextColumn:
 
 
 def aligned(columns: Sequence[TextColumn], most_width: int | None) -> Iterator[str]:
-    """The lines of the table, its head in capitals. most_width: of a line, None for any; where that is still too narrow the first
-    column is cut."""
+    """The lines of the table, its heading in capitals. most_width: of a line, None for any; if it is still too narrow the first
+    column is truncated."""
     kept = list(columns)
     while most_width is not None and _width(kept) > most_width:
         worst = max(kept, key=lambda column: column.dropped)

@@ -1,4 +1,4 @@
-"""Rows as words: what `verify`, `lookup`, `read` and `list` say to people."""
+"""Text of the rows of `verify`, `lookup`, `read` and `list`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ Values = Mapping[str, Any]
 
 
 def damage_words(tally: RunSummary, noun: str = "file") -> str:
-    """`2 errors, 1 warning in 12 files`: the last line of a dump with findings. noun: what a target is called."""
+    """`2 errors, 1 warning in 12 files`: the last line of a dump with findings. noun: the name for a target."""
     failed = len(tally.failed_paths)
     parts = [counted(tally.errors, "error"), counted(tally.warnings, "warning")]
     if failed:
@@ -20,12 +20,13 @@ def damage_words(tally: RunSummary, noun: str = "file") -> str:
     return f"{', '.join(parts)} in {counted(tally.targets, noun)}"
 
 
-# what a decoder of payloads may have made a text of
+# values that a payload decoder may have converted to text
 DECODED = ("avro", "protobuf", "json-schema", "json")
 
 
 def bytes_words(text: Any, encoding: Any) -> str:
-    """A key or value of a JSON record: quoted text, decoded values as JSON, or the encoding's name before what is not text."""
+    """A key or value of a JSON record: quoted text, decoded values as JSON, or the encoding's name before anything that is not
+    text."""
     if text is None:
         return "null"
     if encoding in (None, "utf8") and isinstance(text, str):
@@ -55,7 +56,7 @@ def _message_words(message: Mapping[str, Any]) -> str:
 
 
 def plain_words(values: Values) -> Iterator[str]:
-    """Any row: one `name: value` a line, the type as heading."""
+    """Any row: one `name: value` per line, the type as heading."""
     yield visible(str(values.get("type", "row")))
     for name, value in values.items():
         if name != "type":

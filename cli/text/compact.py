@@ -1,4 +1,4 @@
-"""What `compact` says to people: what goes and what stays of a log, and what holds the rest."""
+"""What `compact` prints: what is removed from a log and what stays, and why the rest stays."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -35,7 +35,7 @@ _LOG = L.LOG_SUFFIX + L.CLEANED_SUFFIX
 
 
 def compact_words(values: Values) -> Iterator[str]:
-    """A new segment, a horizon and a key are a line each, a result a paragraph."""
+    """One line for a new segment, a horizon or a key, a paragraph for a result."""
     match values.get("type"):
         case "step":
             if values["do"] == "write" and str(values["file"]).endswith(_LOG):

@@ -1,4 +1,4 @@
-"""`kseg diff` as people read it: the verdict, then a line for each partition that is not the same."""
+"""Text of `kseg diff`: the verdict, then a line for each partition that differs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -27,8 +27,8 @@ _WORDS = {
 
 
 class DiffReport:
-    """A `Report` on the rows of `diff`. paths: A and B. is_verbose: a line for each partition, same ones too. worst: the row that needs a look first,
-    None where all are the same."""
+    """A `Report` on the rows of `diff`. paths: A and B. is_verbose: a line for each partition, including equal ones. worst: the
+    most serious row, None if all are the same."""
 
     streams_rows = False
 
@@ -65,7 +65,7 @@ class DiffReport:
         rows = [
             row for verdict in VERDICTS for row in self._rows.get(verdict, ()) if self._is_worth_a_line(row)
         ]
-        others = len(rows) - sum(row["verdict"] != "same" for row in rows)  # told for another reason
+        others = len(rows) - sum(row["verdict"] != "same" for row in rows)  # printed for another reason
         number = others + sum(count for verdict, count in self._counts.items() if verdict != "same")
         shown = rows if self._is_verbose else rows[: shown_of(number, _LINES_SHOWN)]
         for row in shown:
@@ -103,8 +103,8 @@ class DiffReport:
 
 
 def advice_for(row: Values | None) -> str | None:
-    """The command that goes on from a row: it shows both copies where they begin to differ, or repairs the one that is damaged. Empty where there is
-    nothing to look at, None for what the findings hint at."""
+    """The command that follows up on a row: it shows both copies where they begin to differ, or repairs the damaged one. Empty if
+    there is nothing to look at, None for the hint of the findings."""
     if row is None or row["a"] is None or row["b"] is None:
         return ""
     copies = [row["a"], row["b"]]
@@ -120,7 +120,7 @@ def advice_for(row: Values | None) -> str | None:
 
 
 def _about(row: Values) -> Iterator[str]:
-    """The facts about a partition, gravest first."""
+    """The facts about a partition, most serious first."""
     verdict, a, b = row["verdict"], row["a"], row["b"]
     if a is None or b is None:
         there = b if a is None else a

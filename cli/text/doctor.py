@@ -1,6 +1,6 @@
-"""`kseg doctor` on one page: the verdict, the machine, a broker's next start, damage and its price, what else is wrong, the steps.
+"""`kseg doctor` on one page: the verdict, the machine, a broker's next start, damage and its cost, other problems, the steps.
 
-Every section has at most a dozen lines, and one that has nothing to say is left out.
+Every section has at most a dozen lines, and an empty one is left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ Values = Mapping[str, Any]
 
 _SHOWN = 8
 _NAMED_DIRS = 3
-_FINDINGS_ROOM = 26  # of which infos are not shown
+_FINDINGS_ROOM = 26  # infos are not shown
 _STARTS = {
     "starts": "a broker starts",
     "starts-with-offline-log-dirs": "a broker starts without some of its data directories",
@@ -30,7 +30,7 @@ _STARTS = {
 
 
 class DoctorReport:
-    """A `Report` on the rows and findings of an examination. now_ms: when it was asked."""
+    """A `Report` on the rows and findings of an examination. now_ms: the time of the examination."""
 
     streams_rows = False
 
@@ -97,7 +97,7 @@ class DoctorReport:
         return Line("; ".join([f"SOUND: no errors{where}{warned}", *clauses]), GOOD)
 
     def _hurt(self) -> str:
-        """What clients notice even if the files are sound."""
+        """Problems that clients notice even if the files are valid."""
         words = []
         if hanging := self._counts.get("transaction", 0):
             words.append(f"{counted(hanging, 'hanging transaction')}")
@@ -155,7 +155,7 @@ class DoctorReport:
             yield Line(visible(words), WARNING if is_scarce else "")
         yield from _more(len(log_dirs))
 
-    # --- what is wrong
+    # --- problems
 
     def _starts(self) -> Iterator[Line]:
         for start in self._rows.get("broker-start", ()):
@@ -222,7 +222,7 @@ class DoctorReport:
 
 
 def _section(title: str, lines: Iterator[Line] | Sequence[Line]) -> Iterator[Line]:
-    """A heading and indented lines; nothing where there are none."""
+    """A heading and indented lines; nothing if there are none."""
     body = [*lines]
     if body:
         yield Line(f"{title}:")

@@ -1,4 +1,4 @@
-"""The table of `dump --format table`: records, a line each, that fit a terminal."""
+"""The table of `dump --format table`: one line per record, fitting a terminal."""
 
 import os
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ _MESSAGE_CHARACTERS = 120
 
 
 class RecordTable:
-    """What the table shows of the rows of a dump. has_partitions: records of several partitions are among them."""
+    """Converts the rows of a dump into rows of the table. has_partitions: there are records of several partitions."""
 
     def __init__(self, has_partitions: bool) -> None:
         self._has_partitions = has_partitions
 
     def __call__(self, values: Mapping[str, Any]) -> Mapping[str, object] | None:
-        """A record in short; batches are left out, the entries of side files stay as they are."""
+        """A record in short form; batches are left out, the entries of side files stay as they are."""
         if values.get("type") == "batch":
             return None
         if values.get("type") != "record":

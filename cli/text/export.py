@@ -1,4 +1,4 @@
-"""What `export` says to people: a line for each partition."""
+"""What `export` prints: a line for each partition."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from kseg.segment.terminal import visible
 
 
 def export_words(values: Mapping[str, Any]) -> Iterator[str]:
-    """`orders-0: 3,000 records in 1 file, 52,113 bytes`; of all together, by Spark, what is written where."""
+    """`orders-0: 3,000 records in 1 file, 52,113 bytes`; for an export of all partitions together, by Spark, the output."""
     parts = [counted(values["records"], "record")]
     if values["files"] is not None:
         parts[0] += f" in {counted(len(values['files']), 'file')}"
@@ -21,7 +21,7 @@ def export_words(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def export_total(partitions: int, summary: RunSummary) -> str:
-    """The sum of several partitions."""
+    """The total of several partitions."""
     sums = summary.sums
     damaged = f", {counted(sums['damaged_bytes'], 'damaged byte')}" if sums.get("damaged_bytes") else ""
     return (

@@ -1,4 +1,4 @@
-"""What `export` and `undo` say: the first rows in full as they come, the number of the others, and the sum of all."""
+"""The report of `export` and `undo`: the first rows in full as they arrive, the number of the others, and the total."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -14,8 +14,8 @@ _ROWS_SHOWN = 20
 
 
 class FoldedRows:
-    """A `Report` on rows of one kind. words: for one in full. noun: of what a row is about. total: the sum in words, from the number of
-    rows, or nothing. is_one: whether a row is one of them; others are always told."""
+    """A `Report` on rows of one kind. words: the text of one in full. noun: the subject of a row. total: the text of the total,
+    from the number of rows, or nothing. is_one: whether a row is of that kind; others are always printed."""
 
     streams_rows = True
 

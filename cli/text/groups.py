@@ -1,4 +1,5 @@
-"""What `groups` says to people: the verdict, who lags, what will not go on where it stopped, what was deleted, what went back."""
+"""What `groups` prints: the verdict, lagging groups, groups that will not continue where they stopped, deleted offsets, offsets
+that went back."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
@@ -40,7 +41,7 @@ class _Group:
     notes: dict[str, int] = field(default_factory=dict)
 
     def add(self, lag: int | None, time_ms: int | None) -> None:
-        """Take in a partition."""
+        """Add a partition."""
         self.partitions += 1
         if lag is not None:
             self.lag = lag + (self.lag or 0)
@@ -49,8 +50,8 @@ class _Group:
 
 
 class GroupsReport:
-    """A `Report` with a line for each group, those that lag most first; of a single group with its partitions. columns: of the terminal,
-    None for no limit."""
+    """A `Report` with a line for each group, those with the largest lag first; for a single group with its partitions. columns:
+    of the terminal, None for no limit."""
 
     streams_rows = False
 
@@ -61,7 +62,7 @@ class GroupsReport:
         self._findings = FindingGroups()
         self._groups: dict[str, _Group] = {}
         self._partitions: list[Values] = []  # the first ones
-        self._members: list[Values] = []  # the same
+        self._members: list[Values] = []  # likewise
         self._worst: tuple[int, str, str] | None = None  # lag, partition, group
         self._problems: dict[str, list[str]] = {}
         self._problem_counts: dict[str, int] = {}
@@ -123,7 +124,7 @@ class GroupsReport:
             if len(first) <= _SHOWN:
                 first.append(f"{group.name} {place} at {values['offset']}")
 
-    # --- what is printed
+    # --- printing
 
     def opening(self, summary: RunSummary) -> Iterator[Line]:
         yield self._verdict(summary)
@@ -160,7 +161,7 @@ class GroupsReport:
     def reset_words(
         self, path: str, offsets: Sequence[tuple[str, str, int, int]], asked: Sequence[str]
     ) -> str:
-        """The number of lines written, and the command that takes the file."""
+        """The number of lines written, and the command that uses the file."""
         named = asked or tuple(dict.fromkeys(group for group, *_ in offsets))
         groups = " ".join(f"--group {shell_word(name)}" for name in named[:_SHOWN])
         if len(named) > _SHOWN:

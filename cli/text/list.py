@@ -1,6 +1,6 @@
-"""The inventory as people read it: errors, then a line for each topic or partition, or with --verbose a paragraph and every file.
+"""Text of the inventory: errors, then a line for each topic or partition, or with --verbose a paragraph and every file.
 
-The library lists the files first and sums them up after; on paper the sum comes first.
+The library returns the files first and their total after them; in print the total comes first.
 """
 
 import os
@@ -25,7 +25,7 @@ SUMS = ("partition", "log-dir")
 
 @dataclass(slots=True)
 class _Entry:
-    """A topic or a partition in the table. lag, group: of the group that is farthest behind in a partition of it."""
+    """A topic or a partition in the table. lag, group: of the group with the largest lag in one of its partitions."""
 
     name: str
     state: str = ""
@@ -40,7 +40,7 @@ class _Entry:
     group: str = ""
 
     def add(self, values: Values) -> None:
-        """Take in the row of a partition."""
+        """Add the row of a partition."""
         self.partitions += 1
         self.segments += values["segments"]
         # indexes of active segments are preallocated as well
@@ -67,10 +67,10 @@ _SORT_KEYS: dict[str, Callable[[_Entry], Any]] = {
 
 
 class ListReport:
-    """A `Report` with one line for each topic (or partition), below what is said of each data directory.
+    """A `Report` with one line for each topic (or partition), below the text of each data directory.
 
-    by_partition: a line for each partition. sort: the value of --sort. is_counted: the records are exact. columns: of the terminal,
-    None for no limit.
+    by_partition: a line for each partition. sort: the value of --sort. is_counted: the number of records is exact. columns: of
+    the terminal, None for no limit.
     """
 
     streams_rows = False
@@ -188,7 +188,8 @@ def _minute(time_ms: int | None) -> str:
 
 
 def with_topic_names(events: Iterator[Event], names: Mapping[str, str]) -> Iterator[Event]:
-    """The same events; rows of partitions with the topic name that the metadata log has for their id. names: by directory, as far as it was asked."""
+    """The same events; rows of partitions with the topic name that the metadata log has for their id. names: by directory, as far
+    as they were looked up."""
     for event in events:
         name = names.get(str(event.values.get("directory"))) if names and isinstance(event, Row) else None
         yield (
@@ -199,7 +200,7 @@ def with_topic_names(events: Iterator[Event], names: Mapping[str, str]) -> Itera
 
 
 def sums_first(events: Iterator[Event]) -> Iterator[Event]:
-    """The same events with file rows behind the row that sums them up."""
+    """The same events with file rows after the row that sums them up."""
     files: list[Event] = []
     for event in events:
         kind = event.values.get("type") if isinstance(event, Row) else None
@@ -266,7 +267,7 @@ def _partition(values: Values) -> Iterator[str]:
 
 
 def _log_dir(values: Values, log_bytes: int | None = None) -> Iterator[str]:
-    """log_bytes: of the batches in its partitions, where only these were added up."""
+    """log_bytes: of the batches in its partitions, if only these were added up."""
     known = [
         f"{name.replace('_', ' ')} {values[name]}"
         for name in ("node_id", "cluster_id", "directory_id")

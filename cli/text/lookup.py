@@ -1,4 +1,4 @@
-"""What `lookup` says to people: what was found and where it lies; of many partitions only those that hold it."""
+"""What `lookup` prints: what was found and where it is; of many partitions only those that contain it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,13 +16,15 @@ Values = Mapping[str, Any]
 
 _NAMES_SHOWN = 5
 _HITS_IN_FULL, _HITS_SHOWN = 8, 40
-_CHARACTERS_SHOWN = 500  # of a key or a value
+_CHARACTERS_SHOWN = 500  # characters of a key or a value
 
 
 class LookupReport:
-    """The words for each answer, and a `Report` on the partitions that have none. explains: also the files that were read.
-    only_hits: those without an answer are told together, and of many answers the first ones in full, more in a line each, the others are
-    counted, unless shows_all."""
+    """The text of each answer, and a `Report` on the partitions without one.
+
+    explains: also the files that were read. only_hits: partitions without an answer are counted; of many answers the first ones
+    are printed in full, more in one line each, and the others are counted, unless shows_all.
+    """
 
     streams_rows = True
 

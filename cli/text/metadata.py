@@ -1,6 +1,6 @@
-"""The cluster's metadata as people read it: the verdict on the directories, what there is in numbers, the first topics.
+"""Text of the cluster's metadata: the verdict on the directories, counts, the first topics.
 
-A narrowed question (`--topic`, `--kind`, `--node`) is answered by tables, one for each kind of thing. `--history` is a line for each event.
+A narrowed query (`--topic`, `--kind`, `--node`) prints tables, one for each kind. `--history` prints a line for each event.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,8 +43,8 @@ class _TopicLine:
 
 
 class MetadataReport:
-    """A `Report` on the rows of `metadata`. columns: of the terminal, None for no limit. is_narrow: the user asked for a part, so more of it is
-    shown."""
+    """A `Report` on the rows of `metadata`. columns: of the terminal, None for no limit. is_narrow: the user requested a part, so
+    more of it is shown."""
 
     streams_rows = False
 
@@ -118,7 +118,7 @@ class MetadataReport:
     def _directory(self, values: Values) -> None:
         status = values["status"]
         if values["topic"] == METADATA_TOPIC:
-            return  # the log itself, which says nothing of itself
+            return  # the metadata log itself, which is not in the metadata
         self._statuses[status] = self._statuses.get(status, 0) + 1
         first = self._directories.setdefault(status, [])
         if len(first) < ERRORS_SHOWN:

@@ -1,4 +1,4 @@
-"""What `recover` says to people: the steps of a plan, and what either policy costs."""
+"""What `recover` prints: the steps of a plan, and the cost of either policy."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
@@ -19,12 +19,12 @@ Values = Mapping[str, Any]
 
 _POLICIES = ("salvage", "kafka")
 _NAMED = 5
-_NO_LOG = 1 << 40  # more than the records of any log: it cannot be loaded at all, or stays damaged
+_NO_LOG = 1 << 40  # more than the records of any log: for one that cannot be loaded at all, or stays damaged
 _PREDICATES = ("has ", "is ", "contains ", "cannot ", "was ")
 
 
 def recover_words(values: Values) -> Iterator[str]:
-    """A step is a line, a result a paragraph."""
+    """One line for a step, a paragraph for a result."""
     if values.get("type") == "step":
         yield f"  {visible(str(values['words']))}"
     elif values.get("type") == "result":
@@ -34,7 +34,7 @@ def recover_words(values: Values) -> Iterator[str]:
 
 
 def is_due(values: Values) -> bool:
-    """Whether something remains to be done after this row: a plan that was not carried out, or what no plan mends."""
+    """Whether something remains to be done after this row: a plan that was not carried out, or damage that no plan repairs."""
     if values.get("type") != "result":
         return False
     is_planned_only = bool(values.get("steps")) and not values.get("applied")
@@ -47,7 +47,7 @@ def is_planned(values: Values) -> bool:
 
 
 def stays_unloadable(values: Values) -> bool:
-    """Whether the row is of a partition that a broker dies of, and a repair leaves as it is."""
+    """Whether the row is of a partition that a broker fails to load, and that a repair leaves as it is."""
     costs = values.get("costs") or {}
     return bool(values.get("doubt")) and bool((costs.get("kafka") or {}).get("dies_of"))
 
@@ -164,14 +164,14 @@ def _choice(costs: Mapping[str, Values]) -> Iterator[str]:
 
 
 class CommandWith(Protocol):
-    """The command that carries the plan out, with these options, for these paths (None: those that were given)."""
+    """The command that carries the plan out, with these options, for these paths (None: those of the run)."""
 
     def __call__(self, options: Mapping[str, object], paths: tuple[str, ...] | None, /) -> str: ...
 
 
 class RecoverReport(ChangeReport):
-    """Totals over both policies, and a line for each partition that loses something or stays damaged. command: for what only the user
-    can complete."""
+    """Totals over both policies, and a line for each partition that loses something or stays damaged. command: for plans that
+    only the user can complete."""
 
     def __init__(self, command: CommandWith) -> None:
         super().__init__(recover_words)
@@ -181,7 +181,7 @@ class RecoverReport(ChangeReport):
         self._to_repair = self._applied = self._not_sound = self._room_bytes = 0
         self._has_room = True
         self._lost = dict.fromkeys(_POLICIES, 0)  # records, as far as they are known
-        self._unknown = dict.fromkeys(_POLICIES, 0)  # partitions whose loss nobody can tell in records
+        self._unknown = dict.fromkeys(_POLICIES, 0)  # partitions whose loss in records is unknown
         self._crashes = dict.fromkeys(_POLICIES, 0)
         self.is_start_doubtful = self._is_own_due = self._is_own_repaired = False
         self._replicas_lost = 0
@@ -316,7 +316,7 @@ class RecoverReport(ChangeReport):
 
 
 def _stake(cost: Values) -> int:
-    """How much a policy costs a partition, to compare; in records where they are known."""
+    """The cost of a policy for a partition, for comparison; in records if known."""
     if cost.get("dies_of"):
         return _NO_LOG
     records = cost.get("records")
@@ -324,7 +324,7 @@ def _stake(cost: Values) -> int:
 
 
 def short_cost_words(cost: Values) -> str:
-    """What one policy costs a partition, without a subject: `loses 3 records`."""
+    """The cost of one policy for a partition, without a subject: `loses 3 records`."""
     if cost.get("dies_of"):
         return f"cannot load it ({cost['dies_of']})"
     records, offsets = cost.get("records", 0), int(cost.get("offsets", 0))
@@ -336,7 +336,7 @@ def short_cost_words(cost: Values) -> str:
 
 
 def _outcome(values: Values) -> str:
-    """As `_done`, in words that many partitions share."""
+    """Like `_done`, in words that many partitions share."""
     if values.get("output") and values.get("whole") is not False:
         steps = int(values.get("steps") or 0)
         return f"copied with {counted(steps, 'change')}" if steps else "copied as it is"

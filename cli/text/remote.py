@@ -1,4 +1,4 @@
-"""Tiered storage as people read it: the verdict, then a line for each partition, the worst first."""
+"""Text of tiered storage: the verdict, then a line for each partition, the worst first."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What `retain` says to people: each segment with its verdict, what other limits would free, and the result."""
+"""What `retain` prints: each segment with its verdict, what other limits would free, and the result."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -17,8 +17,8 @@ Values = Mapping[str, Any]
 
 _STARTS_SHOWN = 5
 
-CHANGES = ("deleted", "unmarked", "purged", "log_start_moved")  # what of a result says that files change
-HELD = {  # what holds bytes that cannot be freed
+CHANGES = ("deleted", "unmarked", "purged", "log_start_moved")  # fields of a result that count changed files
+HELD = {  # why bytes cannot be freed
     "active": "active segments",
     "high-watermark": "above the high watermark",
     "cleanup.policy": "topics that are compacted only",
@@ -48,7 +48,7 @@ _SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes")
 
 
 def retain_words(values: Values) -> Iterator[str]:
-    """A segment, a mark and another limit are a line each, a result a paragraph."""
+    """One line for a segment, a mark or another limit, a paragraph for a result."""
     match values.get("type"):
         case "segment":
             yield (
@@ -98,7 +98,7 @@ def _bytes_words(size_bytes: int) -> str:
 
 
 def _goes(values: Values, size: Callable[[int], str] = _bytes_words) -> str:
-    """What retention deletes of a partition. size: formats bytes."""
+    """What retention deletes from a partition. size: formats bytes."""
     applied = values["applied"]
     words = []
     if values["deleted"]:
@@ -177,7 +177,7 @@ def _free(values: Values) -> Iterator[str]:
 
 
 class RetainReport(ChangeReport):
-    """Totals of what goes, and a line for each partition that loses segments or marked files."""
+    """Totals of what is deleted, and a line for each partition that loses segments or marked files."""
 
     def __init__(self) -> None:
         super().__init__(retain_words)

@@ -1,4 +1,4 @@
-"""What a plan says to people of the room that it needs."""
+"""The text about the disk space that a plan needs."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ _WORTH_SAYING_BYTES = 1 << 20
 
 
 def room_words(values: Mapping[str, Any]) -> Iterator[str]:
-    """A line for each file system on which the room is short, or much of it is needed."""
+    """A line for each file system on which space is short, or much of it is needed."""
     for room in values.get("room") or ():
         where, needed = shown_path(str(room["path"])), counted(room["needed"], "byte")
         if not room["fits"]:

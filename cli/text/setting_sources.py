@@ -1,4 +1,4 @@
-"""Where the settings of a plan come from, in words."""
+"""The text about the sources of a plan's settings."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from kseg.segment.terminal import visible
 
 
 def settings_words(values: Mapping[str, Any], names: Sequence[str]) -> Iterator[str]:
-    """The line that names each setting with its source; nothing for a run that read no settings. names: those that matter."""
+    """The line that names each setting with its source; nothing for a run that read no settings. names: the settings that matter."""
     settings = values.get("settings") or {}
     sources = [
         f"{name} {visible(_amount(name, settings[name]['value']))} ({Source(settings[name]['source']).words})"
@@ -21,7 +21,7 @@ def settings_words(values: Mapping[str, Any], names: Sequence[str]) -> Iterator[
 
 
 def _amount(name: str, value: object) -> str:
-    """Durations and sizes as people write them; -1 and what is not a number as it stands."""
+    """Durations and sizes in readable form; -1 and anything that is not a number unchanged."""
     text = str(value)
     if not text.isdigit():
         return text

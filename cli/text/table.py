@@ -1,9 +1,9 @@
 """Rows as a table of aligned columns.
 
-A table can be long, so it is laid out by its first rows: `LAID_OUT_BY` rows of one type wait, fix the columns and
-their widths, and from then on each row is written as it comes (a longer cell pushes its line, nothing is cut).
-A new table begins when the type of the rows changes. On a terminal a line is cut at its width, so the last column is the one that
-may be long.
+A table can be long, so its layout is determined by its first rows: `LAID_OUT_BY` rows of one type are buffered and fix the
+columns and their widths; from then on each row is written as it arrives (a longer cell shifts its line, nothing is cut). A new
+table begins when the type of the rows changes. On a terminal a line is cut at its width, so the last column should be the one
+that may be long.
 """
 
 from collections.abc import Mapping
@@ -81,7 +81,7 @@ class Table:
 
 
 def cell(value: object, name: str = "") -> str:
-    """A value in a table: null is `-`, yes and no are words, containers are joined. name: of its column; paths are shown as paths."""
+    """A value in a table: null is `-`, booleans are words, containers are joined. name: of its column; paths are shown as paths."""
     if value is None:
         return "-"
     if isinstance(value, bool):

@@ -1,4 +1,5 @@
-"""What `transactions` says to people: what hangs and the command that ends it, what else holds back readers, and the numbers."""
+"""What `transactions` prints: hanging transactions and the command that aborts each, other transactions that hold back readers,
+and the numbers."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,12 +16,13 @@ Values = Mapping[str, Any]
 _HANGING_SHOWN, _OPEN_SHOWN = 10, 5
 _KEPT = 1000
 _STATES = ("committed", "aborted", "open", "hanging")
-# verdicts on an open transaction that somebody should look at
+# verdicts on an open transaction that require attention
 _DOUBTFUL = ("stale", "orphaned", "unknown")
 
 
 class TransactionsReport:
-    """A `Report` with the hanging transactions first. now_ms: when it was asked. Of the others it keeps the first ones and numbers."""
+    """A `Report` with the hanging transactions first. now_ms: the time of the run. Of the others it keeps the first ones and
+    numbers."""
 
     streams_rows = False
 

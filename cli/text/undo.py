@@ -1,4 +1,4 @@
-"""What `undo` says: a line for each directory or run, and whether everything is as it was."""
+"""What `undo` prints: a line for each directory or run, and whether everything is restored."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from kseg.segment.terminal import shell_quoted, shown_path
 
 
 class UndoReport(FoldedRows):
-    """is_together: directories are taken back, or finished; else runs are listed or forgotten."""
+    """is_together: directories are restored, or their change completed; otherwise runs are listed or forgotten."""
 
     def __init__(self, is_together: bool, finish: bool, *, shows_all: bool) -> None:
         super().__init__(
@@ -29,7 +29,7 @@ class UndoReport(FoldedRows):
 
 
 def _total(directories: int, finish: bool, whole_run: str) -> str:
-    """whole_run: the journal of a run of which files stay, empty when there is none."""
+    """whole_run: the journal of a run of which files remain, empty when there is none."""
     where = counted(directories, "directory")
     if finish:
         return f"{where}: what was half done is finished"

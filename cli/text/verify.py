@@ -1,4 +1,4 @@
-"""What `verify` says to people: the verdict, the findings by severity and kind, and what was looked at."""
+"""What `verify` prints: the verdict, the findings by severity and kind, and what was checked."""
 
 import os
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""`kseg what-if` as people read it: for each topic the verdict, then a table of settings against bytes."""
+"""Text of `kseg what-if`: for each topic the verdict, then a table of settings and their sizes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from kseg.segment.terminal import visible
 Values = Mapping[str, Any]
 
 _TOPICS_SHOWN = 5
-_WORTH_IT = 0.95  # of the bytes of now: what saves less is no reason to change anything
+_WORTH_IT = 0.95  # fraction of the current bytes: saving less is no reason to change anything
 
 
 class WhatIfReport:
