@@ -1,11 +1,11 @@
-"""Races the bindings behind kseg's checksums and codecs, so that the choice can be looked at again.
+"""Compare the bindings behind kseg's checksums and codecs, so that the choice can be reviewed.
 
     python -m bench.bindings [--seconds 0.5]
 
-Three tables: the cost of importing each library (a fresh interpreter each, the best of five), checksums by size of
-the piece, and decompression of batches of 12 KiB content that shrink about three times, in MiB of content per
-second. All read slices of a read-only map, as `verify` does. The rivals of a line take turns, and each figure is the
-best turn, so that a busy machine disturbs all alike. What is not installed is left out.
+Three tables: the cost of importing each library (a fresh interpreter each, the best of five), checksums by block size, and
+decompression of batches with 12 KiB of content at a ratio of about 3, in MiB of content per second. All read slices of a
+read-only map, as `verify` does. The contestants of a line take turns, and each figure is the best turn, so that a busy
+machine affects all alike. Libraries that are not installed are left out.
 """
 
 import argparse
@@ -48,7 +48,7 @@ LIBRARIES = (
 
 
 def library(name: str) -> Any:
-    """A module, or None when it is not installed."""
+    """A module, or None if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -56,7 +56,7 @@ def library(name: str) -> Any:
 
 
 def present(rivals: Iterable[tuple[str, str, Callable[[Any], Call]]]) -> dict[str, Call]:
-    """label → call, of the rivals (label, module, how to make the call) that are installed."""
+    """label → call, for the installed contestants (label, module, function that creates the call)."""
     found = {}
     for label, name, make in rivals:
         module = library(name)
@@ -93,7 +93,7 @@ def race(rivals: dict[str, Call], slices: list[memoryview], seconds: float) -> d
 
 
 def content(seed: int) -> bytes:
-    """12 KiB of records that look like an application's."""
+    """12 KiB of records that resemble those of an application."""
     source = random.Random(seed)
     words = ["".join(source.choices("abcdefghijklmnopqrstuvwxyz", k=source.randint(3, 9))) for _ in range(60)]
     record = '{{"id":{},"customer":"{}","status":"delivered","note":"{}"}}'

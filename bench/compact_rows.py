@@ -1,8 +1,8 @@
-"""The rows about compaction: kseg raced against the real Cleaner over the same log, and how cost grows with the log.
+"""The rows about compaction: kseg raced against the real Cleaner on the same log, and how the cost grows with the log.
 
-The log has 4.4 million records of a million keys in eight closed segments, two per cent of it tombstones, with committed and aborted
-transactions (`kseg.oracle.Keyed`). Before each turn it is laid out anew: logs as hard links, which both only rename. The real
-Cleaner is started in a fresh JVM, and asked for passes in one JVM where only its own time counts.
+The log has 4.4 million records of a million keys in eight closed segments, two per cent of them tombstones, with committed and
+aborted transactions (`kseg.oracle.Keyed`). Before each turn the partition is set up again: logs as hard links, which both only
+rename. The real Cleaner runs in a fresh JVM, and in several passes in one JVM where only its own time counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WARM_SECONDS = 12.0
 NOW_MS = 1_700_000_000_000 + 10 * 86_400_000  # the producer has expired
 RECORDS, KEYS, SEGMENT_BYTES = 4_400_000, 1_000_000, 64 * MIB
 MAP_MIB, PRIVATE_MIB = 128, 200
-SERIES = (4, 1, 1 / 4)  # sizes of the log in units of the raced one: above 2 GiB, 512 MiB, 128 MiB
+SERIES = (4, 1, 1 / 4)  # sizes of the log relative to the raced one: above 2 GiB, 512 MiB, 128 MiB
 JVM = ("-Xmx768M",)
 
 
@@ -83,7 +83,7 @@ def compact_rows(tools: Tools) -> Iterator[Row]:
 
 
 def _maker(corpus: Path, codec: str, share: float) -> Callable[[], None]:
-    """Makes the log unless it is there, and brings it into the page cache."""
+    """Creates the log unless it exists, and reads it into the page cache."""
 
     def make() -> None:
         partition = corpus / "bench-0"
@@ -98,7 +98,7 @@ def _maker(corpus: Path, codec: str, share: float) -> Callable[[], None]:
 
 
 def _fresh(tools: Tools, corpus: Path) -> Path:
-    """The partition, laid out anew."""
+    """A fresh copy of the partition."""
     source, directory = corpus / "bench-0", tools.scratch / "data" / "bench-0"
     shutil.rmtree(directory.parent, ignore_errors=True)
     directory.mkdir(parents=True)

@@ -1,14 +1,14 @@
-"""The rules of the race: contestants take turns, the turns become figures, the figures are held against the target.
+"""The rules of the race: contestants take turns, the turns become figures, the figures are compared with the target.
 
-A row has a kseg and, by what it is judged:
+A row has a kseg and, depending on how it is evaluated:
 
-    TIMES     how often kseg's time goes into the rival's; `at_least` and `aim` are such ratios
+    TIMES     the rival's time divided by kseg's; `at_least` and `aim` are such ratios
     SHARE     the share of a bandwidth: the rival's time, which has no start-up, over kseg's
-    SECONDS   kseg's time itself; `at_least` and `aim` are the most it may be
+    SECONDS   kseg's time itself; `at_least` and `aim` are upper limits
     RECORDED  nothing; the figures are shown
 
-Where a row has a `startup`, its time is taken off kseg's. The smallest time of the rounds judges, because what
-disturbs a machine only ever adds; the median stands beside it. A `limit` bounds another figure that kseg told.
+If a row has a `startup`, its time is subtracted from kseg's. The smallest time of the rounds counts, because disturbances only
+ever add time; the median is shown as well. A `limit` bounds another figure of kseg's output.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Turn = Callable[[], Sample]
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A figure of kseg's turns that may not be above `most`, in `unit` of `scale`."""
+    """A figure of kseg's turns that must not exceed `most`, in `unit` of `scale`."""
 
     figure: str
     most: float
@@ -36,7 +36,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the table. name: for --only. job: in words. rival: who is raced, in a word."""
+    """A line of the table. name: for --only. job: in words. rival: the contestant, in a word."""
 
     name: str
     job: str
@@ -72,7 +72,7 @@ class Turns:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a row. problem: why it could not be raced, else None."""
+    """The result of a row. problem: why it could not be raced, else None."""
 
     row: Row
     kseg: Turns
@@ -81,14 +81,14 @@ class Result:
     problem: str | None = None
 
     def seconds(self, *, median: bool = False) -> float:
-        """kseg's time, start-up taken off where the row says so; never below a microsecond."""
+        """kseg's time, without start-up if the row says so; never below a microsecond."""
         own = self.kseg.median if median else self.kseg.best
         if self.startup.samples:
             own -= self.startup.median if median else self.startup.best
         return max(own, 1e-6)
 
     def reached(self, *, median: bool = False) -> float | None:
-        """The number that is held against the target; None where there is nothing to hold."""
+        """The number that is compared with the target; None without a target."""
         if self.problem is not None or self.row.judged_by == RECORDED:
             return None
         if self.row.judged_by == SECONDS:
@@ -100,7 +100,7 @@ class Result:
         return self.kseg.largest(self.row.limit.figure) if self.row.limit else None
 
     def passes(self) -> bool | None:
-        """Whether everything that has a target meets it; None when nothing has one."""
+        """Whether every target is met; None if there is none."""
         if self.problem is not None:
             return False
         verdicts = []

@@ -1,13 +1,13 @@
 """Make the files that the benchmarks race over, with the real Kafka's own classes: `python -m bench.corpus [DIRECTORY]`.
 
-What already exists is left alone, so an interrupted run goes on where it stopped. In DIRECTORY (default bench/corpus, about 7 GB):
+Existing files are kept, so an interrupted run continues where it stopped. In DIRECTORY (default bench/corpus, about 7 GB):
 
 | Name | Content |
 |---|---|
 | `plain-100`, `gzip-100`, `snappy-100`, `lz4-100`, `zstd-100` | the same 4.4 million records (100-byte JSON values, 13-byte keys), 100 a batch: 512 MiB when plain, with indexes |
 | `plain-1` … `zstd-1` | one record a batch: 512 MiB when plain |
 | `big` | one plain file above 2 GiB, which Kafka's own tools refuse |
-| `many` | a log dir after a clean stop: 200 partitions, two small segments each, every side file |
+| `many` | a log dir after a clean shutdown: 200 partitions, two small segments each, every side file |
 
 Record n has offset n and time 1700000000000 + n ms in all of them.
 """
@@ -25,7 +25,7 @@ DEFAULT_DIRECTORY = Path(__file__).resolve().parent / "corpus"
 
 
 def make(directory: Path, segment_bytes: int, big_bytes: int, partitions: int) -> None:
-    """Make what is missing of a corpus of the given sizes; raises CalledProcessError when Java fails."""
+    """Create the missing parts of a corpus of the given sizes. Raises CalledProcessError when Java fails."""
     directory.mkdir(parents=True, exist_ok=True)
     sizes = (str(directory.resolve()), str(segment_bytes), str(big_bytes), str(partitions))
     subprocess.run(jars.java_command("kseg.oracle.Corpus", *sizes), env=jars.java_environment(), check=True)

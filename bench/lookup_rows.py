@@ -1,6 +1,8 @@
-"""The rows about searching for a key: all of the data is decompressed and walked, so `verify --deep` of the same data is the rival.
+"""The rows about searching for a key: all of the data is decompressed and walked, so `verify --deep` of the same data is the
+rival.
 
-The key is nobody's, so that nothing ends the search early. The log dirs of `bench.producer_corpus` are raced where they were made.
+No record has the key, so that nothing ends the search early. The log dirs of `bench.producer_corpus` are raced where they were
+created.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ VERIFY = "verify --deep"
 
 
 def lookup_rows(tools: Tools) -> Iterator[Row]:
-    """One core; then what a second one brings to one log, and what a time excludes."""
+    """One core; then the gain from a second one on a single log, and from a time bound."""
     for codec in CODECS:
         yield _row(tools, f"key-{codec}", codec, tools.corpus / f"{codec}-100" / "bench-0")
     for name, words in LOG_DIRS:
@@ -41,7 +43,7 @@ def lookup_rows(tools: Tools) -> Iterator[Row]:
         aim=1.7,
         prepare=_warm(directory),
     )
-    late_ms = "1700000004000000"  # behind the last record: every batch is excluded by its header
+    late_ms = "1700000004000000"  # after the last record: every batch is excluded by its header
     yield Row(
         "key-excluded",
         "lookup --key --from-time behind all records, against the same without",

@@ -1,4 +1,4 @@
-"""How long a program takes from its start to its end, and how much memory of its own it had meanwhile."""
+"""Measure how long a program runs, and how much private memory it uses."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SAMPLE_SECONDS = 0.002
 
 
 class Failed(Exception):
-    """A program of the race ended otherwise than it should; the message says which and what it said last."""
+    """A program of the race failed; the message has its name and its last output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One turn of a contestant. seconds: what counts. figures: what else it told, by name."""
+    """One turn of a contestant. seconds: the time that counts. figures: other figures that it printed, by name."""
 
     seconds: float
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A program that ended. output: its stdout when it was kept."""
+    """A finished program. output: its stdout if it was kept."""
 
     seconds: float
     output: bytes
@@ -45,10 +45,10 @@ def run(
     watch_memory: bool = False,
     statuses: Sequence[int] = (0,),
 ) -> Run:
-    """Run a command, its stdout into nothing, into a file (made anew), or kept.
+    """Run a command with its stdout discarded, written to a new file, or kept.
 
-    statuses: the exit statuses that are no failure. watch_memory: sample its anonymous memory (without the pages
-    it shares with the page cache). Raises Failed.
+    statuses: the exit statuses that are no failure. watch_memory: sample its anonymous memory (without the pages it shares with
+    the page cache). Raises Failed.
     """
     if into is not None:
         into.unlink(missing_ok=True)
@@ -91,7 +91,7 @@ class _Memory:
 
 
 def anonymous_bytes(status: str) -> int:
-    """`RssAnon` of the text of /proc/PID/status, in bytes; 0 where it is missing."""
+    """`RssAnon` in the text of /proc/PID/status, in bytes; 0 if it is missing."""
     for line in status.splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
@@ -100,7 +100,7 @@ def anonymous_bytes(status: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the figures were made on."""
+    """The machine on which the figures were measured."""
 
     cores: int
     memory_bytes: int

@@ -1,5 +1,5 @@
-"""A `__consumer_offsets` segment as a broker leaves it: commits of groups that consume many partitions, a batch for each commit, now and
-then the metadata of a group with its members' subscriptions, and tombstones."""
+"""A `__consumer_offsets` segment like a broker's: commits of groups that consume many partitions, a batch for each commit,
+occasional group metadata with the subscriptions of its members, and tombstones."""
 
 from __future__ import annotations
 

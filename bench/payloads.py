@@ -1,7 +1,7 @@
 """How fast payloads are decoded: `python -m bench.payloads [RECORDS]`.
 
-One partition of Avro, one of protobuf and one of JSON Schema records of five fields in the wire format of a registry, one process each. The rate of
-`dump --json` without decoding stands beside it: it must not change because there are formats.
+One partition each of Avro, protobuf and JSON Schema records with five fields in the wire format of a registry, one process each.
+The rate of `dump --json` without decoding is shown beside it: payload formats must not change it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Logs of producers and of records of all shapes, which the corpora of `bench.corpus` do not have: `python -m bench.producer_corpus
-[DIRECTORY]`. `bench.verify_rows` makes what it needs of them.
+[DIRECTORY]`. `bench.verify_rows` creates those that it needs.
 
 Producers are idempotent by default since Kafka 3.0, and transactions are common; verification, recovery and compaction follow each
 producer from batch to batch. Written by kseg itself, since a broker's classes would take minutes; `tests/kafka` proves the writer.
@@ -35,10 +35,10 @@ from kseg.segment.state.control import EndTransactionMarker, end_transaction_bat
 FIRST_MS = 1_700_000_000_000
 TOPIC_ID = "AAAAAAAAAAUAAAAAAAAABg"
 PRODUCERS = 8
-BATCHES = 852  # of records in a partition of `transactions`; a fifth more are markers
-TEMPLATES = 4  # partitions are copies of so many different ones
+BATCHES = 852  # records in a partition of `transactions`; a fifth more are markers
+TEMPLATES = 4  # partitions are copies of this many different ones
 MIB = 1 << 20
-PLAIN_BYTES = 512 * MIB  # of the segments of one log, before compression
+PLAIN_BYTES = 512 * MIB  # size of the segments of one log, before compression
 PLAIN_RECORD_BYTES = 122
 
 
@@ -63,7 +63,7 @@ class _Producer:
 
 
 def make(directory: Path, names: Iterable[str] = ()) -> None:
-    """Make what is missing; all without names."""
+    """Create what is missing; everything without names."""
     for name in names or MAKERS:
         _once(directory / name, MAKERS[name])
 
@@ -79,7 +79,7 @@ def _once(done: Path, making: Callable[[Path], None]) -> None:
 
 
 def _log_dir(place: Path, partitions: int, write: Callable[[Path, int], int]) -> None:
-    """What a clean stop leaves; `write` writes the n-th partition and returns its log end."""
+    """A log dir after a clean shutdown; `write` writes the n-th partition and returns its log end."""
     ends = [write(place / f"orders-{number}", number) for number in range(TEMPLATES)]
     for number in range(TEMPLATES, partitions):
         shutil.copytree(place / f"orders-{number % TEMPLATES}", place / f"orders-{number}")

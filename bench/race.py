@@ -1,8 +1,8 @@
 """Race kseg against the real Kafka's own tool and classes: `python -m bench.race`.
 
-Makes the corpora that are missing (bench/corpus, about 7 GB), then runs row by row, the contestants of a row in turns:
-A B A B …. Whole processes, page cache warm. What each row is and what is asked of it: bench/rows.py; how it is
-judged: bench/contest.py. Ends with status 1 when a row misses its target or could not be raced.
+Creates missing corpora (bench/corpus, about 7 GB), then runs row by row, the contestants of a row in turns: A B A B …. Whole
+processes, page cache warm. The rows and their targets: bench/rows.py; their evaluation: bench/contest.py. The exit status is 1
+if a row misses its target or could not be raced.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ SEGMENT_MIB, BIG_MIB, PARTITIONS = 512, 2112, 200
 
 
 def tools(directory: Path, scratch: Path) -> Tools:
-    """The programs of this environment over the corpora in `directory`, which are made when missing."""
+    """The programs of this environment over the corpora in `directory`, which are created if missing."""
     if not all((directory / name).exists() for name in NAMES):
         corpus.make(directory, SEGMENT_MIB << 20, BIG_MIB << 20, PARTITIONS)
-    # as an installation leaves it: no program has to be compiled in the first turn, or in every one
+    # as after an installation: no module has to be compiled in the first turn, or in every one
     package = Path(kseg.__file__).parent
     for room in (package, *(path.resolve() for path in package.iterdir() if path.is_symlink())):
         compileall.compile_dir(str(room), quiet=2)  # which does not follow links
@@ -40,7 +40,7 @@ def tools(directory: Path, scratch: Path) -> Tools:
 
 
 def run(contestants: Tools, rounds: int, only: Sequence[str]) -> list[Result]:
-    """Race the rows whose name holds one of the words of `only` (all without words), and print each."""
+    """Race the rows whose name contains one of the words of `only` (all rows without words), and print each."""
     results = []
     print(report.heading(), flush=True)
     for row in rows(contestants):

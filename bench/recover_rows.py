@@ -1,8 +1,8 @@
-"""The rows about repair: kseg raced against the real log loader over the same logs, without their side files.
+"""The rows about repair: kseg raced against the real log loader on the same logs, without their side files.
 
-Before each turn of either a fresh data directory is laid out: the logs as hard links (nobody changes a sound log), no
-side file, no marker. So each turn rebuilds every index, snapshot and epoch history from the log alone. The real loader
-is started in a fresh JVM, and asked for passes in one JVM where start-up is taken off.
+Before each turn a fresh data directory is set up: the logs as hard links (neither changes a valid log), no side file, no marker.
+So each turn rebuilds every index, snapshot and epoch history from the log alone. The real loader runs in a fresh JVM, and in
+several passes in one JVM where start-up is subtracted.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ def _warmer(corpus: Path) -> Callable[[], None]:
 
 
 def _lay_out(directory: Path, corpus: Path) -> None:
-    """A data directory with the logs of a corpus, and what makes their topics known: a broker sets partitions without it aside."""
+    """A data directory with the logs of a corpus, and with partition.metadata, without which a broker renames partitions as
+    stray."""
     for partition in _partitions(corpus):
         (directory / partition.name).mkdir(parents=True)
         (directory / partition.name / "partition.metadata").write_text(

@@ -91,7 +91,7 @@ def _line(texts: Sequence[str]) -> str:
 
 
 def markdown(results: Sequence[Result], machine: Machine, date: str, rounds: int) -> str:
-    """The table for docs/speed.md, with what it was measured on."""
+    """The table for docs/speed.md, with the machine it was measured on."""
     shown = (0, 1, 2, 3, 5, 7, 8)
     lines = [
         f"Measured on {date}, {machine}; best of {rounds} rounds in turns, page cache warm, whole processes,",

@@ -1,6 +1,6 @@
-"""The row about retention: a plan for a partition of many segments, each judged by the last entry of its time index.
+"""The row about retention: a plan for a partition of many segments, each evaluated by the last entry of its time index.
 
-The segments are small and their files many: what is measured is the listing, the entries and the verdicts.
+There are many small segments and files: listing, index entries and verdicts are what is measured.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STEP_MS = 1000
 
 
 def retain_rows(tools: Tools) -> Iterator[Row]:
-    """Half of the segments go, the other half stays."""
+    """Half of the segments are deleted, the other half stays."""
     directory = tools.corpus / "retained"
     end_ms = FIRST_MS + SEGMENTS * RECORDS * STEP_MS
     words = (
@@ -37,7 +37,7 @@ def retain_rows(tools: Tools) -> Iterator[Row]:
         f"retain of {SEGMENTS:,} segments, planned; start-up taken off",
         tools.kseg_turn(
             "retain", "--json", *words, directory / "orders-0", statuses=(0, 1)
-        ),  # something is due
+        ),  # a plan with changes
         judged_by=SECONDS,
         startup=tools.startup_turn(),
         at_least=1.0,
@@ -47,7 +47,7 @@ def retain_rows(tools: Tools) -> Iterator[Row]:
 
 
 def _make(directory: Path) -> None:
-    """Unless it is there."""
+    """Create it unless it exists."""
     done = directory / "made"
     if done.exists():
         return

@@ -1,8 +1,8 @@
-"""The rows of the race: what kseg does, what the real Kafka does, and what is asked of the ratio.
+"""The rows of the race: what kseg does, what the real Kafka does, and the required ratio.
 
 Start-up is `kseg verify --quick` of an empty segment. How the programs are called: bench/tools.py; the rows about
 repair: bench/recover_rows.py; about searching for a key: bench/lookup_rows.py; about compaction: bench/compact_rows.py;
-about retention: bench/retain_rows.py; about internal topics: bench/decode_rows.py; about several processors and exports:
+about retention: bench/retain_rows.py; about internal topics: bench/decode_rows.py; about several cores and exports:
 bench/job_rows.py; about `verify`: bench/verify_rows.py; about records of other shapes: bench/shape_rows.py; about the
 data source: bench/source_rows.py; about other work with Spark: bench/spark_rows.py.
 """
@@ -29,7 +29,7 @@ from bench.verify_rows import verify_rows
 
 CODECS = ("plain", "lz4", "zstd", "snappy", "gzip")
 PRIVATE_MIB = 200
-FEW_BATCHES = 12  # both ends of an answer are verified, and the segment before a time is looked at too
+FEW_BATCHES = 12  # both ends of an answer are verified, and the segment before a timestamp is searched too
 TOOL, CLASSES, TOUCH = "DumpLogSegments", "Kafka classes, warm", "map and touch"
 
 

@@ -1,8 +1,8 @@
-"""The Rust reader of `bench/rust_reader`: built once with cargo, then asked for its best pass over a log.
+"""The Rust reader of `bench/rust_reader`: built once with cargo, then run for its best pass over a log.
 
-It is krabka-protocol, the fastest reader of format v2 on crates.io that could be found: it validates headers, lengths and CRCs, and
-with records it decompresses each body and walks its records. Unlike kseg it stops at the first batch that is wrong, and compares neither
-offsets nor timestamps with the header.
+It is krabka-protocol, the fastest reader of format v2 on crates.io that could be found: it validates headers, lengths and CRCs,
+and with records it decompresses each body and walks its records. Unlike kseg it stops at the first invalid batch, and does not
+compare offsets or timestamps with the header.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PASSES = 4
 
 
 def build() -> None:
-    """Make the program when it is missing. Raises Failed."""
+    """Build the program if it is missing. Raises Failed."""
     if BINARY.exists():
         return
     cargo = shutil.which("cargo")

@@ -1,23 +1,23 @@
-"""Where a cluster starts to pay, and what very large fleets would need: a model fed with costs measured here, in one run.
+"""At what size a cluster pays, and what very large fleets need: a model based on costs measured here, in one run.
 
 `python -m bench.scale` measures on this machine, with the corpora of the race and a session of two cores:
 
-    session_s       from a program's start until the first job is done, less what a local start takes
-    task_s          what one more task costs the driver, from jobs of many empty tasks that stay in Java
-    python_s        what it costs a core of an executor to hand a task to Python and take back its answer, from the same in Python
-    unit_s          what one more partition costs the driver, which weighs it, packs it with others and sends it out
-    bytes_per_s     what one core does with a large log in the page cache, by operation
-    partition_s     what a tiny partition costs one core
+    session_s       from a program's start until the first job is done, minus the time of a local start
+    task_s          cost of one more task for the driver, from jobs of many empty tasks that stay in Java
+    python_s        cost for a core of an executor to pass a task to Python and receive its result, from the same in Python
+    unit_s          cost of one more partition for the driver, which weighs it, packs it with others and sends it out
+    bytes_per_s     throughput of one core on a large log in the page cache, by operation
+    partition_s     cost of a tiny partition for one core
 
-and then reckons. A machine is so many cores over a disk (or a share of a network) of so many bytes a second:
+and then computes. A machine has a number of cores and a disk (or a share of a network) with a throughput in bytes per second:
 
     work            bytes / bytes_per_s + partitions × partition_s                 seconds of one core
     alone           the longest of: work / cores, bytes / disk, the largest part that cannot be split
     cluster         session_s + partitions × unit_s + the longest of: (work + tasks × python_s) / all cores, bytes / all disks,
                     tasks × task_s, the largest part that cannot be split
 
-The model leaves out what one cannot know here: stragglers, lost executors, queues of a busy cluster, a network between. Where
-the data lies on the brokers' own disks an executor runs on each broker, and the disks add up; that is what it assumes.
+The model leaves out what cannot be known here: stragglers, lost executors, queues of a busy cluster, the network between. It assumes that
+the data is on the brokers' own disks with an executor on each broker, so that the throughput of the disks adds up.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ OPERATIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What was measured (see the module)."""
+    """The measured costs (see the module)."""
 
     session_s: float
     task_s: float
@@ -71,7 +71,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine. disk_bytes_per_s: what its disks, or its share of a network, deliver."""
+    """A machine. disk_bytes_per_s: the throughput of its disks, or of its share of a network."""
 
     cores: int
     disk_bytes_per_s: float
@@ -79,7 +79,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is to be done. stuck_bytes: the largest part that only one core can work on."""
+    """The work to do. stuck_bytes: the largest part that only one core can work on."""
 
     operation: str
     size_bytes: int
@@ -93,18 +93,18 @@ def work_s(costs: Costs, load: Load) -> float:
 
 
 def alone_s(costs: Costs, load: Load, node: Node) -> float:
-    """How long one machine takes that has all the data."""
+    """The time that one machine with all the data takes."""
     stuck_s = load.stuck_bytes / costs.bytes_per_s[load.operation]
     return max(work_s(costs, load) / node.cores, load.size_bytes / node.disk_bytes_per_s, stuck_s)
 
 
 def tasks_of(load: Load, cores: int) -> int:
-    """How many tasks kseg makes of it."""
+    """The number of tasks into which kseg divides it."""
     return min(MAX_SHARES, max(cores * SHARES_PER_CORE, math.ceil(load.size_bytes / MAX_SHARE_BYTES)))
 
 
 def cluster_s(costs: Costs, load: Load, node: Node, nodes: int) -> float:
-    """How long a cluster takes, each machine of which has its part of the data."""
+    """The time of a cluster, each machine of which has its part of the data."""
     cores = nodes * node.cores
     tasks = tasks_of(load, cores)
     return (
@@ -120,7 +120,7 @@ def cluster_s(costs: Costs, load: Load, node: Node, nodes: int) -> float:
 
 
 def break_even_bytes(costs: Costs, operation: str, node: Node, nodes: int) -> int | None:
-    """From which size on the cluster is the faster, to a thousandth; None when it never is, up to an exbibyte."""
+    """The size from which on the cluster is faster, to a thousandth; None if there is none up to an exbibyte."""
 
     def pays(size_bytes: int) -> bool:
         load = Load(operation, size_bytes, max(1, size_bytes // GIB))
@@ -171,7 +171,7 @@ def _fastest_session() -> float:
 
 
 def _tasks() -> tuple[float, float]:
-    """What one more task costs the driver, and a core of an executor for going through Python. Raises Failed."""
+    """The cost of one more task for the driver, and for a core of an executor that passes it to Python. Raises Failed."""
     few, many = (
         json.loads(measure.run([*EMPTY_TASKS, str(tasks)], keep=True).output) for tasks in (1, TASKS)
     )
@@ -180,7 +180,7 @@ def _tasks() -> tuple[float, float]:
 
 
 def empty_tasks(tasks: int) -> dict[str, float]:
-    """How long jobs of so many tasks take that do nothing, in Java and in Python; the best of three in a session."""
+    """The time of jobs of this many empty tasks, in Java and in Python; the best of three in a session."""
     spark = session.get(ClusterOptions(master=f"local[{CORES}]", light=True))
     nothing = spark.sparkContext.parallelize(range(tasks), tasks)
     return {
@@ -190,7 +190,7 @@ def empty_tasks(tasks: int) -> dict[str, float]:
 
 
 def _unit() -> float:
-    """What one more partition costs the driver before its task is under way."""
+    """The cost of one more partition for the driver before its task has started."""
     targets = [PartitionTarget(f"/data/logs/topic-{number:06}") for number in range(UNITS)]
     options = VerifyOptions(now_ms=0)
     run = cluster_fanout.task_run(verify, targets[:1], options)
@@ -213,7 +213,7 @@ def _best(job: Callable[[], object]) -> float:
 
 
 def report(costs: Costs, here: Machine) -> str:
-    """The measured costs, where a cluster starts to pay, and a large fleet."""
+    """The measured costs, the size from which a cluster pays, and a large fleet."""
     return "\n".join((*_costs(costs, here), "", *_break_evens(costs), "", *_fleet(costs)))
 
 

@@ -1,7 +1,7 @@
 """The rows about records of other shapes than small JSON: large and tiny ones, one a batch and 10,000 a batch, with headers, without values.
 
-Each is raced against the same command over the usual log (100-byte values, 100 a batch), whose time is scaled: to the bytes of the shape
-where its records are large, and to their number where they are small. Start-up is taken off both. Corpora: `bench.producer_corpus`.
+Each is raced against the same command on the usual log (100-byte values, 100 a batch), whose time is scaled: to the bytes of the shape
+if its records are large, and to their number if they are small. Start-up is subtracted from both. Corpora: `bench.producer_corpus`.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def shape_rows(tools: Tools) -> Iterator[Row]:
 
 
 def _turn(tools: Tools, words: tuple[str, ...], corpus: str) -> Turn:
-    # nobody has the key, and a compaction that is only planned says that there is something to do
+    # no record has the key, and the exit status of a planned compaction says that there is something to do
     return tools.kseg_turn(*words, tools.corpus / corpus / "bench-0", statuses=(0, 1))
 
 
 def scaled(turn: Turn, tools: Tools, usual: str, shape: str, measured: Callable[[Path], int]) -> Turn:
-    """What the usual records would take were they as many as those of the shape; without the start-up."""
+    """The time of the usual records, scaled to those of the shape; without start-up."""
     startup = tools.startup_turn()
 
     def take() -> Sample:
@@ -61,7 +61,7 @@ def scaled(turn: Turn, tools: Tools, usual: str, shape: str, measured: Callable[
 
 
 def size(partition: Path) -> int:
-    """Bytes of its logs."""
+    """Size of its logs."""
     return sum(path.stat().st_size for path in partition.glob("*.log"))
 
 

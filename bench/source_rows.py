@@ -1,6 +1,6 @@
-"""The rows about the data source `kafka-log`: records a second, and the race against Spark's own Kafka source with a broker.
+"""The rows about the data source `kafka-log`: records per second, and the race against Spark's own Kafka source with a broker.
 
-All contestants read in one session, in turns (bench/source_turn.py); of each the second run counts.
+All contestants read in one session, in turns (bench/source_turn.py); the second run of each counts.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from bench.contest import SECONDS, TIMES, Row
 from bench.measure import Sample
 from bench.tools import Tools, clean_environment
 
-LEAST_RATE, AIM_RATE = 1e6, 2e6  # records a second
+LEAST_RATE, AIM_RATE = 1e6, 2e6  # records per second
 RECORDS = 4 * 4_353_100
 
-Runs = dict[str, list[list[float]]]  # of each contestant: seconds, and seconds of computing
+Runs = dict[str, list[list[float]]]  # for each contestant: seconds, and CPU seconds
 Fight = Callable[[], Runs]
 
 
 def source_rows(tools: Tools, fight: Fight | None = None) -> Iterator[Row]:
-    """Reading 2 GiB of records of 100 bytes into nothing. fight: gives the runs of a duel."""
+    """Reading 2 GiB of 100-byte records and discarding them. fight: returns the runs of a duel."""
     duel = _Duel(fight or (lambda: fought(tools)))
     job = "kafka-log: 2 GiB into noop, local[2], second run of a session"
     yield Row(
@@ -51,7 +51,7 @@ def source_rows(tools: Tools, fight: Fight | None = None) -> Iterator[Row]:
 
 
 class _Duel:
-    """Gives out the figures of a duel to the contestants, whose turns they are."""
+    """Passes the figures of a duel to the contestants, whose turns they are."""
 
     def __init__(self, fight: Fight) -> None:
         self._fight = fight
@@ -66,7 +66,7 @@ class _Duel:
 
 
 def fought(tools: Tools) -> Runs:
-    """A duel in a process of its own. Raises Failed."""
+    """Run a duel in a process of its own. Raises Failed."""
     scratch = tools.scratch / "duel"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()

@@ -1,4 +1,4 @@
-"""One duel of the data source `kafka-log` with the other road to the same records, for the race: figures as JSON.
+"""One duel of the data source `kafka-log` with the other way to read the same records, for the race: figures as JSON.
 
     python -m bench.source_turn SEGMENT_DIRECTORY SCRATCH
 
@@ -43,7 +43,7 @@ def connector_jars(directory: Path) -> tuple[str, ...]:
 
 def broker_over(segment_directory: Path, scratch: Path) -> Broker:
     """A running broker whose topic holds the segment in each partition; the log itself is linked."""
-    # nothing rolls, nothing ages, and the times of the records are long past
+    # no rolling, no retention: the timestamps of the records are long past
     broker = Broker(scratch / "broker", log_index_size_max_bytes="10485760", log_retention_ms="-1")
     broker.start()
     broker.create_topic(
@@ -62,7 +62,7 @@ def broker_over(segment_directory: Path, scratch: Path) -> Broker:
 
 
 def cpu_seconds() -> float:
-    """What this process and all below it (Spark, its Python workers, the broker) have computed so far."""
+    """CPU time of this process and all its descendants (Spark, its Python workers, the broker) so far."""
     parents: dict[int, int] = {}
     spent: dict[int, float] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
@@ -80,7 +80,7 @@ def cpu_seconds() -> float:
 
 
 def read(spark: SparkSession, contestant: str, broker: Broker) -> tuple[float, float]:
-    """Seconds of one read into nothing, and of computing for it."""
+    """(seconds, CPU seconds) of one read whose rows are discarded."""
     reader = spark.read.format("kafka" if contestant == RIVAL else "kafka-log")
     reader = reader.option("kafka.bootstrap.servers", broker.bootstrap).option("subscribe", TOPIC)
     if contestant == ALIKE:

@@ -1,7 +1,7 @@
-"""The rows about Spark: what a session of this machine costs on top of the work, against the local run of the same work.
+"""The rows about Spark: the overhead of a session on this machine over the local run of the same work.
 
-The session's own start is not counted (a JVM and some hundred classes, once for each session); everything behind it is,
-the first start of the Python workers too. The partitions are hard links of one, so 6 GiB of them take 32 MiB of disk.
+The session's own start is not counted (a JVM and some hundred classes, once per session); everything after it is, including the
+first start of the Python workers. The partitions are hard links of one, so 6 GiB of them take 32 MiB of disk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kseg.segment.model import NewBatch, Record
 PARTITIONS = 200
 PARTITION_MIB = 32
 RECORD_BYTES, RECORDS_PER_BATCH = 100, 100
-AT_MOST = 1.5  # times the local run
+AT_MOST = 1.5  # multiples of the local run
 
 
 def spark_rows(tools: Tools) -> Iterator[Row]:
@@ -48,14 +48,14 @@ def _spark_turn(*words: str) -> Turn:
     def turn() -> Sample:
         command = [sys.executable, "-m", "bench.spark_turn", *words]
         said = measure.run(command, environment=clean_environment(), keep=True).output
-        told = json.loads(said.splitlines()[-1])  # behind what verify has found
+        told = json.loads(said.splitlines()[-1])  # after the output of verify
         return Sample(told["work_s"], {"session_s": told["session_s"], "again_s": told["again_s"]})
 
     return turn
 
 
 def _make(directory: Path) -> None:
-    """Unless it is there."""
+    """Create it unless it exists."""
     done = directory / "made"
     if done.exists():
         return

@@ -1,7 +1,7 @@
-"""A partition of the shape of 1 TiB that costs a few hundred MiB: 1,000 segments, nearly all of each a hole.
+"""A partition with the shape of 1 TiB that takes a few hundred MiB: 1,000 segments that consist almost entirely of holes.
 
 Every segment is a grid of batches of one size, 1 GiB in all, as a producer of steady records would fill it; only the
-batches around its begin, middle and end are really written. The indexes are whole: an offset index entry for every
+batches around its beginning, middle and end are really written. The indexes are complete: an offset index entry for every
 batch (the relative offsets are the same in each segment, so all `.index` names link to one file), and a time index
 entry for every 64th. Record n has offset n and time FIRST_MS + n.
 """
@@ -27,7 +27,7 @@ TIME_ENTRY_EVERY = 64
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """How the batches lie in every segment."""
+    """The positions of the batches in every segment."""
 
     batch_bytes: int
     batches: int
@@ -37,7 +37,7 @@ class Grid:
         return self.batches * RECORDS_PER_BATCH
 
     def written(self) -> list[int]:
-        """Numbers of the batches that are really there."""
+        """Numbers of the batches that are really written."""
         last = self.batches - WRITTEN_BATCHES
         return [first + n for first in (0, self.middle, last) for n in range(WRITTEN_BATCHES)]
 
@@ -58,7 +58,7 @@ def grid(segment_bytes: int = SEGMENT_BYTES) -> Grid:
 
 
 def make(directory: Path, segments: int = SEGMENTS, segment_bytes: int = SEGMENT_BYTES) -> Path:
-    """Make the partition `sparse-0` in `directory` unless it is there; returns its path."""
+    """Create the partition `sparse-0` in `directory` unless it exists; returns its path."""
     done = directory / "sparse-0"
     if done.exists():
         return done

@@ -1,4 +1,4 @@
-"""What the page cache gives: map a file and touch it, timed inside a process of its own.
+"""The throughput of the page cache: map a file and touch it, timed inside a separate process.
 
     python -m bench.touch page|every FILE
 

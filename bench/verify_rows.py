@@ -1,7 +1,7 @@
 """The rows about `verify` of what users have: directories with producers, many partitions, two cores, and the same bytes read by Rust.
 
-Corpora: `bench.producer_corpus`, made when missing. A directory is raced against its bare log: what is asked is how much its side
-files, producers and transactions may cost. Records of all shapes: `bench.shape_rows`.
+Corpora: `bench.producer_corpus`, created if missing. A directory is raced against its bare log: the target limits the cost of its side
+files, producers and transactions. Records of all shapes: `bench.shape_rows`.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _many_partitions(tools: Tools) -> Iterator[Row]:
         yield Row(
             f"ten-thousand-{name}",
             f"{' '.join(command[:2])}, 10,000 partitions",
-            tools.kseg_turn(*command, fleet, memory=True, statuses=(0, 1)),  # something is due
+            tools.kseg_turn(*command, fleet, memory=True, statuses=(0, 1)),  # a plan with changes
             judged_by=SECONDS,
             at_least=most,
             limit=Limit("private_bytes", 100 * MIB, "MiB private", MIB),

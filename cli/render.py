@@ -141,7 +141,7 @@ class _Screen:
         self._folded_sentence = ""
         self._failures_alike: Counter[str] = Counter()
         self._failures_repeated = 0
-        self._sentences: set[str] = set()  # by exit status of failures
+        self._sentences: set[str] = set()  # of failures printed so far
         self._last_clauses: list[str] = []  # the clauses of the last failure
 
     def show(self, event: Text | Row | Finding | Failure) -> None:
