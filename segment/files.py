@@ -11,7 +11,6 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from types import TracebackType
 from typing import Protocol, Self
 
 from kseg.segment import unreadable
@@ -198,9 +197,7 @@ class MappedFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -224,9 +221,7 @@ class OpenFile(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
 class Reader:

@@ -6,7 +6,6 @@ Only this module, `files` and `change.apply.disk` write; this one never changes 
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from kseg.segment import unreadable
@@ -58,9 +57,7 @@ class NewFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self.close()
         if kind is not None:
             with suppress(FileNotFoundError):

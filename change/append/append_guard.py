@@ -8,7 +8,6 @@ partition outside a log dir has only that journal.
 import os
 from collections.abc import Iterable
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Self
 
 from kseg.change.append.multi_partition_guard import LogDirProtection, guard_of
@@ -61,9 +60,7 @@ class Protection:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     @property

@@ -8,7 +8,6 @@ Size, modification time, inode and a checksum tell whether the second reading re
 import os
 import stat
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Self
 
 from kseg.change.append.json_input import BadLine
@@ -53,9 +52,7 @@ class AppendInput:
                 raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._kept is not None:
             self._kept.close()
         if self._stream is not None:

@@ -11,7 +11,6 @@
 import os
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Self
 
 from kseg.change.apply.append_files import create_file, remove_file, replace_file, temporary_name
@@ -105,9 +104,7 @@ class LogDirProtection:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     @property

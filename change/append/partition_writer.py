@@ -21,7 +21,6 @@ single piece; a `.log` is written in consecutive pieces.
 import os
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from kseg.change.append.batch_set import SetEntry, entries_of, entry_of, least_first_offset
@@ -324,9 +323,7 @@ class PartitionWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
             self.close()
         else:

@@ -14,7 +14,6 @@ A file with a second hard link elsewhere is refused: what is written to it would
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from types import TracebackType
 from typing import Self
 
 from kseg.change.apply.append_undo import kept_path, numbers_of
@@ -172,9 +171,7 @@ class Guard:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def release(self) -> None:

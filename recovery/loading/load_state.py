@@ -6,7 +6,6 @@ are; nothing on disk changes.
 
 import os
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Self
 
 from kseg.change.plan.content import Fresh, Piece, Span
@@ -45,9 +44,7 @@ class LoadState:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for file in self._maps.values():
             file.close()
         self._maps.clear()

@@ -9,7 +9,6 @@ Each open file needs at most one anonymous file.
 
 import os
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Self
 
 from kseg.change.apply.scratch_file import ScratchFile
@@ -53,9 +52,7 @@ class ImageFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

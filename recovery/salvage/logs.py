@@ -15,7 +15,6 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from types import TracebackType
 from typing import Self
 
 from kseg.change.plan.content import Fresh, Piece, Span
@@ -253,7 +252,5 @@ class Logs:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

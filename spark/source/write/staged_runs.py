@@ -16,7 +16,6 @@ The files are in the log dir under names that brokers ignore, a unique one for e
 import os
 from collections.abc import Iterator
 from dataclasses import field
-from types import TracebackType
 from typing import Self
 
 from kseg.change.append.batching import DEFAULT_BATCH_BYTES, record_bytes
@@ -157,11 +156,9 @@ class RunWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._file is not None:
-            self._file.__exit__(kind, error, trace)
+            self._file.__exit__(*error)
 
     def _runs(self) -> Iterator[StagedRun]:
         for (topic, partition), run in sorted(self._open.items()):
