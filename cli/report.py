@@ -88,16 +88,17 @@ class FindingGroups:
         if len(first) < ERRORS_SHOWN:
             first.append(finding)
 
-    def lines(self, severity: str) -> Iterator[Line]:
+    def lines(self, *severities: str) -> Iterator[Line]:
         """Errors and warnings: the first ones of each kind and the number of the others. Infos: a line for each kind. If that
         exceeds the available lines: a line for each kind, and for the remaining kinds only numbers.
         """
-        kinds = [kind for kind in self._counts if kind[0] == severity]
         needed = sum(len(self._in_full(each)) for each in (ERROR, WARNING, INFO))
-        if needed <= self.room:
-            yield from self._in_full(severity)
-        elif kinds:
-            yield from self._a_line_each(kinds, self._room_of(severity))
+        for severity in severities:
+            kinds = [kind for kind in self._counts if kind[0] == severity]
+            if needed <= self.room:
+                yield from self._in_full(severity)
+            elif kinds:
+                yield from self._a_line_each(kinds, self._room_of(severity))
 
     def _in_full(self, severity: str) -> list[Line]:
         kinds = [kind for kind in self._counts if kind[0] == severity]
@@ -150,6 +151,21 @@ class FindingGroups:
             return Line(visible(finding_sentence(first)), INFO)
         words = f"{self._counts[kind]:,} × {kind[1]}: info: {first.kind.sentence} (first: {shown_path(first.path)})"
         return Line(visible(words), INFO)
+
+
+class FindingReport:
+    """The part that reports share: the findings by kind, and no closing lines. room: as in `FindingGroups`."""
+
+    streams_rows = False
+
+    def __init__(self, room: int = FINDING_LINES) -> None:
+        self._found = FindingGroups(room)
+
+    def finding(self, finding: Finding) -> None:
+        self._found.add(finding)
+
+    def closing(self, _summary: RunSummary) -> Iterator[Line]:
+        return iter(())
 
 
 def severities_words(summary: RunSummary) -> str:

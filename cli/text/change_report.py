@@ -10,11 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from kseg.cli.report import FAILURES_SHOWN, FINDING_LINES, VERBOSE_SHOWS_ALL, FindingGroups, Line
+from kseg.cli.report import FAILURES_SHOWN, FINDING_LINES, VERBOSE_SHOWS_ALL, FindingReport, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import rough_duration_words, size_words
 from kseg.segment.counted import counted, shown_of
-from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.findings import ERROR, INFO, WARNING
 from kseg.segment.terminal import shown_path
 
 Values = Mapping[str, Any]
@@ -28,14 +28,12 @@ _DETAILS_SHOWN = 30
 _WORTH_SAYING_BYTES, _WORTH_SAYING_S = 1 << 20, 2.0
 
 
-class ChangeReport(ABC):
+class ChangeReport(FindingReport, ABC):
     """A `Report` on results of partitions and log dirs. words: the full text for a row."""
 
-    streams_rows = False
-
     def __init__(self, words: Callable[[Values], Iterable[str]]) -> None:
+        super().__init__()
         self._words = words
-        self._groups = FindingGroups()
         self.partitions = 0
         self._result: list[str] = []  # rows of the first partition
         self._details: list[str] = []  # rows of a single partition
@@ -82,9 +80,6 @@ class ChangeReport(ABC):
         """Whether a row other than a result is always shown because the user asked for it."""
         return False
 
-    def finding(self, finding: Finding) -> None:
-        self._groups.add(finding)
-
     def row(self, values: Values) -> None:
         is_result = values.get("type") == "result"
         if is_result and "partition" in values:
@@ -98,21 +93,19 @@ class ChangeReport(ABC):
             self._details += words[: max(0, _DETAILS_SHOWN + 1 - len(self._details))]
 
     def opening(self, summary: RunSummary) -> Iterator[Line]:
-        self._groups.room = FINDING_LINES - min(len(summary.failures), FAILURES_SHOWN)
+        self._found.room = FINDING_LINES - min(len(summary.failures), FAILURES_SHOWN)
         self._are_totals_told = True
         if self.partitions == 1:
             yield from map(Line, [*self._result, *self._always])
-            for severity in (ERROR, WARNING, INFO):
-                yield from self._groups.lines(severity)
+            yield from self._found.lines(ERROR, WARNING, INFO)
             yield from map(Line, self._detail_lines())
         else:
             yield self.verdict(summary)
             yield from self._totals(summary)
-            for severity in (ERROR, WARNING):
-                yield from self._groups.lines(severity)
+            yield from self._found.lines(ERROR, WARNING)
             yield from map(Line, self._many())
             yield from map(Line, self._always)
-            yield from self._groups.lines(INFO)
+            yield from self._found.lines(INFO)
 
     def _detail_lines(self) -> Iterator[str]:
         shown = shown_of(self._number_of_details, _DETAILS_SHOWN)

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingGroups, Line
+from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingReport, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.inspection.copies.compare_copies import SAME_RECORDS, VERDICTS
 from kseg.segment.counted import counted, listed, log_range_words, offsets_words, shown_of
-from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.findings import ERROR, INFO, WARNING
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shown_path, visible
 
@@ -26,22 +26,17 @@ _WORDS = {
 }
 
 
-class DiffReport:
+class DiffReport(FindingReport):
     """A `Report` on the rows of `diff`. paths: A and B. is_verbose: a line for each partition, including equal ones. worst: the
     most serious row, None if all are the same."""
 
-    streams_rows = False
-
     def __init__(self, paths: Sequence[str], is_verbose: bool) -> None:
+        super().__init__()
         self._paths = paths
         self._is_verbose = is_verbose
-        self._findings = FindingGroups()
         self._counts: dict[str, int] = {}
         self._rows: dict[str, list[Values]] = {}
         self.worst: Values | None = None
-
-    def finding(self, finding: Finding) -> None:
-        self._findings.add(finding)
 
     def row(self, values: Values) -> None:
         if values["type"] != "comparison":
@@ -60,8 +55,7 @@ class DiffReport:
         yield self._verdict(summary)
         for letter, path in zip("AB", self._paths, strict=True):
             yield Line(f"  {letter}: {shown_path(path)}")
-        for severity in (ERROR, WARNING, INFO):
-            yield from self._findings.lines(severity)
+        yield from self._found.lines(ERROR, WARNING, INFO)
         rows = [
             row for verdict in VERDICTS for row in self._rows.get(verdict, ()) if self._is_worth_a_line(row)
         ]
@@ -73,9 +67,6 @@ class DiffReport:
         more = number - len(shown)
         if more > 0 and not self._is_verbose:
             yield Line(f"… and {counted(more, 'more partition')} ({VERBOSE_SHOWS_ALL})")
-
-    def closing(self, summary: RunSummary) -> Iterator[Line]:
-        return iter(())
 
     def _is_worth_a_line(self, row: Values) -> bool:
         return self._is_verbose or row["verdict"] != "same" or row["same_topic_id"] is False

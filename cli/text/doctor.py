@@ -6,14 +6,14 @@ Every section has at most a dozen lines, and an empty one is left out.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingGroups, Line
+from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingReport, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.broker_start import broker_start_words
 from kseg.cli.text.recover import short_cost_words
 from kseg.cli.text.verify import looked_at_words
 from kseg.segment.counted import counted, listed, shown_of
-from kseg.segment.findings import ERROR, WARNING, Finding
+from kseg.segment.findings import ERROR, WARNING
 from kseg.segment.moments import moment
 from kseg.segment.terminal import shown_path, visible
 
@@ -29,20 +29,15 @@ _STARTS = {
 }
 
 
-class DoctorReport:
+class DoctorReport(FindingReport):
     """A `Report` on the rows and findings of an examination. now_ms: the time of the examination."""
 
-    streams_rows = False
-
     def __init__(self, now_ms: int) -> None:
+        super().__init__(_FINDINGS_ROOM)
         self._now_ms = now_ms
-        self._groups = FindingGroups(_FINDINGS_ROOM)
         self._rows: dict[str, list[Values]] = {}
         self._counts: dict[str, int] = {}
         self._partitions = 0
-
-    def finding(self, finding: Finding) -> None:
-        self._groups.add(finding)
 
     def row(self, values: Values) -> None:
         kind = str(values.get("type"))
@@ -163,8 +158,7 @@ class DoctorReport:
             yield from (Line(words, tone) for words in broker_start_words(start))
 
     def _findings(self) -> Iterator[Line]:
-        for severity in (ERROR, WARNING):
-            yield from self._groups.lines(severity)
+        yield from self._found.lines(ERROR, WARNING)
 
     def _costs(self) -> Iterator[Line]:
         found = self._rows.get("damage", ())

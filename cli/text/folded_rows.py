@@ -3,17 +3,17 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from kseg.cli.report import VERBOSE_SHOWS_ALL, FindingGroups, Line
+from kseg.cli.report import VERBOSE_SHOWS_ALL, FindingReport, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.segment.counted import counted
-from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.findings import ERROR, INFO, WARNING
 
 Values = Mapping[str, Any]
 
 _ROWS_SHOWN = 20
 
 
-class FoldedRows:
+class FoldedRows(FindingReport):
     """A `Report` on rows of one kind. words: the text of one in full. noun: the subject of a row. total: the text of the total,
     from the number of rows, or nothing. is_one: whether a row is of that kind; others are always printed."""
 
@@ -28,6 +28,7 @@ class FoldedRows:
         *,
         shows_all: bool = False,
     ) -> None:
+        super().__init__()
         self._words = words
         self._noun = noun
         self._total = total
@@ -35,7 +36,6 @@ class FoldedRows:
         self._shows_all = shows_all
         self._rows = 0
         self._held_back: list[str] = []  # the first row that is not shown, unless it stays the only one
-        self._groups = FindingGroups()
 
     def words(self, values: Values) -> Iterator[str]:
         """The lines for one row, which was counted before."""
@@ -47,12 +47,8 @@ class FoldedRows:
     def row(self, values: Values) -> None:
         self._rows += self._is_one(values)
 
-    def finding(self, finding: Finding) -> None:
-        self._groups.add(finding)
-
     def opening(self, _summary: RunSummary) -> Iterator[Line]:
-        for severity in (ERROR, WARNING, INFO):
-            yield from self._groups.lines(severity)
+        yield from self._found.lines(ERROR, WARNING, INFO)
 
     def closing(self, summary: RunSummary) -> Iterator[Line]:
         if self._rows == _ROWS_SHOWN + 1 and self._held_back:

@@ -6,12 +6,12 @@ from dataclasses import field
 from typing import Any
 
 from kseg.cli.group_evidence import GroupEvidence
-from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingGroups, Line
+from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingReport, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.columns import TextColumn, aligned
 from kseg.internal_topics.groups.groups import GroupsOptions
 from kseg.segment.counted import counted, listed, shown_of
-from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.findings import ERROR, INFO, WARNING
 from kseg.segment.moments import moment
 from kseg.segment.terminal import shell_quoted, shell_word, visible
 from kseg.segment.values import dataclass
@@ -49,17 +49,15 @@ class _Group:
             self.committed_ms = max(time_ms, self.committed_ms or 0)
 
 
-class GroupsReport:
+class GroupsReport(FindingReport):
     """A `Report` with a line for each group, those with the largest lag first; for a single group with its partitions. columns:
     of the terminal, None for no limit."""
 
-    streams_rows = False
-
     def __init__(self, evidence: GroupEvidence, options: GroupsOptions, columns: int | None) -> None:
+        super().__init__()
         self._evidence = evidence
         self._options = options
         self._columns = columns
-        self._findings = FindingGroups()
         self._groups: dict[str, _Group] = {}
         self._partitions: list[Values] = []  # the first ones
         self._members: list[Values] = []  # likewise
@@ -71,9 +69,6 @@ class GroupsReport:
         self._pending: dict[int, int] = {}
         self._rewinds: list[Values] = []
         self._missing: list[Values] = []
-
-    def finding(self, finding: Finding) -> None:
-        self._findings.add(finding)
 
     def row(self, values: Values) -> None:
         match values.get("type"):
@@ -128,8 +123,7 @@ class GroupsReport:
 
     def opening(self, summary: RunSummary) -> Iterator[Line]:
         yield self._verdict(summary)
-        for severity in (ERROR, WARNING):
-            yield from self._findings.lines(severity)
+        yield from self._found.lines(ERROR, WARNING)
         yield from self._missing_lines()
         if len(self._groups) == 1:
             yield from map(Line, self._one_group())
@@ -140,7 +134,7 @@ class GroupsReport:
                 yield Line(self._problem_line(status, words))
         yield from map(Line, self._deletions())
         yield from map(Line, self._rewind_lines(summary))
-        yield from self._findings.lines(INFO)
+        yield from self._found.lines(INFO)
 
     def closing(self, _summary: RunSummary) -> Iterator[Line]:
         evidence = self._evidence

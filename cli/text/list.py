@@ -7,13 +7,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kseg.cli.report import VERBOSE_SHOWS_ALL, FindingGroups, Line
+from kseg.cli.report import VERBOSE_SHOWS_ALL, FindingReport, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.columns import TextColumn, aligned
 from kseg.jobs.events import Event, Row
 from kseg.segment.counted import counted, log_range_words
-from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.findings import ERROR, INFO, WARNING
 from kseg.segment.moments import moment
 from kseg.segment.terminal import shown_path, visible
 from kseg.segment.values import dataclass
@@ -66,21 +66,19 @@ _SORT_KEYS: dict[str, Callable[[_Entry], Any]] = {
 }
 
 
-class ListReport:
+class ListReport(FindingReport):
     """A `Report` with one line for each topic (or partition), below the text of each data directory.
 
     by_partition: a line for each partition. sort: the value of --sort. is_counted: the number of records is exact. columns: of
     the terminal, None for no limit.
     """
 
-    streams_rows = False
-
     def __init__(self, by_partition: bool, sort: str, is_counted: bool, columns: int | None) -> None:
+        super().__init__()
         self._by_partition = by_partition
         self._sort = sort
         self._is_counted = is_counted
         self._columns = columns
-        self._groups = FindingGroups()
         self._log_dirs: dict[str, Values] = {}
         self._log_dir_bytes: dict[str, int] = {}
         self._entries: dict[str, _Entry] = {}
@@ -88,9 +86,6 @@ class ListReport:
         self._partitions = 0
         self._missing: dict[str, int] = {}
         self._others: list[str] = []
-
-    def finding(self, finding: Finding) -> None:
-        self._groups.add(finding)
 
     def row(self, values: Values) -> None:
         match values.get("type"):
@@ -102,7 +97,7 @@ class ListReport:
                 self._others.append(_entry(values))
 
     def opening(self, summary: RunSummary) -> Iterator[Line]:
-        yield from self._groups.lines(ERROR)
+        yield from self._found.lines(ERROR)
         for path, values in self._log_dirs.items():
             yield from map(Line, _log_dir(values, self._log_dir_bytes.get(path, 0)))
         if self._partitions == 1 and not self._log_dirs and "files" in self._alone:
@@ -111,13 +106,9 @@ class ListReport:
             yield from map(Line, self._table())
         elif not self._log_dirs:
             yield from map(Line, self._others)
-        for severity in (WARNING, INFO):
-            yield from self._groups.lines(severity)
+        yield from self._found.lines(WARNING, INFO)
         for what, number in self._missing.items():
             yield Line(f"{counted(number, 'partition')} without {visible(what)} ({VERBOSE_SHOWS_ALL})")
-
-    def closing(self, summary: RunSummary) -> Iterator[Line]:
-        yield from ()
 
     def _partition(self, values: Values) -> None:
         self._partitions += 1

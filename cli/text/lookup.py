@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kseg.cli.report import VERBOSE_SHOWS_ALL, FindingGroups, Line
+from kseg.cli.report import VERBOSE_SHOWS_ALL, FindingReport, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.common import plain_words, record_line
 from kseg.segment.counted import counted, listed
-from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.findings import ERROR, INFO, WARNING
 from kseg.segment.moments import moment
 from kseg.segment.terminal import shown_path, visible
 
@@ -19,7 +19,7 @@ _HITS_IN_FULL, _HITS_SHOWN = 8, 40
 _CHARACTERS_SHOWN = 500  # characters of a key or a value
 
 
-class LookupReport:
+class LookupReport(FindingReport):
     """The text of each answer, and a `Report` on the partitions without one.
 
     explains: also the files that were read. only_hits: partitions without an answer are counted; of many answers the first ones
@@ -29,6 +29,7 @@ class LookupReport:
     streams_rows = True
 
     def __init__(self, explains: bool, only_hits: bool, *, shows_all: bool = False) -> None:
+        super().__init__()
         self._explains = explains
         self._most = None if shows_all else _CHARACTERS_SHOWN
         self._only_hits = only_hits
@@ -36,7 +37,6 @@ class LookupReport:
         self._missed: list[str] = []
         self._misses = self._hits = self._bytes_read = self._not_searched = 0
         self._held_back = ""  # the first answer that is not shown, unless it stays the only one
-        self._groups = FindingGroups()
 
     def words(self, values: Values) -> Iterator[str]:
         """The lines for one answer."""
@@ -65,15 +65,11 @@ class LookupReport:
         if len(self._missed) <= _NAMES_SHOWN:
             self._missed.append(shown_path(str(values.get("partition"))))
 
-    def finding(self, finding: Finding) -> None:
-        self._groups.add(finding)
-
     def opening(self, _summary: RunSummary) -> Iterator[Line]:
         yield from ()
 
     def closing(self, _summary: RunSummary) -> Iterator[Line]:
-        for severity in (ERROR, WARNING, INFO):
-            yield from self._groups.lines(severity)
+        yield from self._found.lines(ERROR, WARNING, INFO)
         if self._hits == _HITS_SHOWN + 1 and self._held_back:
             yield Line(self._held_back)
         elif self._hits > _HITS_SHOWN and not self._shows_all:

@@ -6,11 +6,11 @@ A narrowed query (`--topic`, `--kind`, `--node`) prints tables, one for each kin
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kseg.cli.report import ERRORS_SHOWN, GOOD, VERBOSE_SHOWS_ALL, FindingGroups, Line
+from kseg.cli.report import ERRORS_SHOWN, GOOD, VERBOSE_SHOWS_ALL, FindingReport, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.columns import TextColumn, aligned
 from kseg.segment.counted import counted, listed, shown_of
-from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.findings import ERROR, INFO, WARNING
 from kseg.segment.moments import moment
 from kseg.segment.partition.names import METADATA_TOPIC
 from kseg.segment.terminal import shown_path, visible
@@ -42,16 +42,14 @@ class _TopicLine:
     configs: int = 0
 
 
-class MetadataReport:
+class MetadataReport(FindingReport):
     """A `Report` on the rows of `metadata`. columns: of the terminal, None for no limit. is_narrow: the user requested a part, so
     more of it is shown."""
 
-    streams_rows = False
-
     def __init__(self, columns: int | None, is_narrow: bool = False) -> None:
+        super().__init__()
         self._columns = columns
         self._is_narrow = is_narrow
-        self._groups = FindingGroups()
         self._state: Values = {}
         self._topics: dict[str, _TopicLine] = {}
         self._counts: dict[str, int] = {}
@@ -61,9 +59,6 @@ class MetadataReport:
         self._events: list[str] = []
         self._event_kinds: dict[str, int] = {}
         self._removed: list[Values] = []
-
-    def finding(self, finding: Finding) -> None:
-        self._groups.add(finding)
 
     def row(self, values: Values) -> None:
         kind = str(values["type"])
@@ -95,16 +90,12 @@ class MetadataReport:
             yield self._verdict()
             yield from self._wrong_directories()
             yield from self._about_state()
-        for severity in (ERROR, WARNING, INFO):
-            yield from self._groups.lines(severity)
+        yield from self._found.lines(ERROR, WARNING, INFO)
         if self._event_kinds:
             yield from self._history()
         elif self._topics:
             yield from map(Line, self._table())
             yield from self._removed_topics()
-
-    def closing(self, summary: RunSummary) -> Iterator[Line]:
-        yield from ()
 
     # --- collecting
 

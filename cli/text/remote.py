@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingGroups, Line
+from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingReport, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.columns import TextColumn, aligned
 from kseg.segment.counted import counted, listed, shown_of
-from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.findings import ERROR, INFO, WARNING
 from kseg.segment.moments import moment
 from kseg.segment.terminal import visible
 
@@ -19,19 +19,14 @@ _RANGES_SHOWN = 3
 _DANGLING_SHOWN = 10
 
 
-class RemoteReport:
+class RemoteReport(FindingReport):
     """A `Report` on the rows of `list --remote`. columns: of the terminal, None for no limit."""
 
-    streams_rows = False
-
     def __init__(self, columns: int | None) -> None:
+        super().__init__()
         self._columns = columns
-        self._groups = FindingGroups()
         self._partitions: list[Values] = []
         self._dangling: list[Values] = []
-
-    def finding(self, finding: Finding) -> None:
-        self._groups.add(finding)
 
     def row(self, values: Values) -> None:
         if values["type"] == "remote_partition":
@@ -41,8 +36,7 @@ class RemoteReport:
 
     def opening(self, summary: RunSummary) -> Iterator[Line]:
         yield self._verdict()
-        for severity in (ERROR, WARNING, INFO):
-            yield from self._groups.lines(severity)
+        yield from self._found.lines(ERROR, WARNING, INFO)
         if self._partitions:
             yield from map(Line, self._table())
         shown = shown_of(len(self._dangling), _DANGLING_SHOWN)
@@ -51,9 +45,6 @@ class RemoteReport:
         more = len(self._dangling) - shown
         if more > 0:
             yield Line(f"  … and {counted(more, 'more dangling segment')} ({VERBOSE_SHOWS_ALL})")
-
-    def closing(self, summary: RunSummary) -> Iterator[Line]:
-        yield from ()
 
     def _verdict(self) -> Line:
         holed = [values for values in self._partitions if values["missing_offsets"]]

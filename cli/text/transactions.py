@@ -4,10 +4,10 @@ and the numbers."""
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingGroups, Line, severities_words
+from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingReport, Line, severities_words
 from kseg.cli.run_summary import RunSummary
 from kseg.segment.counted import counted, shown_of
-from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.findings import ERROR, INFO, WARNING
 from kseg.segment.moments import moment
 from kseg.segment.terminal import visible
 
@@ -20,24 +20,19 @@ _STATES = ("committed", "aborted", "open", "hanging")
 _DOUBTFUL = ("stale", "orphaned", "unknown")
 
 
-class TransactionsReport:
+class TransactionsReport(FindingReport):
     """A `Report` with the hanging transactions first. now_ms: the time of the run. Of the others it keeps the first ones and
     numbers."""
 
-    streams_rows = False
-
     def __init__(self, now_ms: int) -> None:
+        super().__init__()
         self._now_ms = now_ms
-        self._groups = FindingGroups()
         self._counts = dict.fromkeys(_STATES, 0)
         self._partitions = self._ids = self._held = 0
         self._hanging: list[Values] = []
         self._open: list[Values] = []
         self._hanging_partitions: set[tuple[Any, Any]] = set()
         self._verdicts: dict[str, int] = {}
-
-    def finding(self, finding: Finding) -> None:
-        self._groups.add(finding)
 
     def row(self, values: Values) -> None:
         match values.get("type"):
@@ -59,7 +54,7 @@ class TransactionsReport:
 
     def opening(self, summary: RunSummary) -> Iterator[Line]:
         yield self._verdict(summary)
-        yield from self._groups.lines(ERROR)
+        yield from self._found.lines(ERROR)
         shown = shown_of(self._counts["hanging"], _HANGING_SHOWN)
         for values in self._hanging[:shown]:
             yield from map(Line, _hanging_words(values))
@@ -67,8 +62,7 @@ class TransactionsReport:
         if more > 0:
             yield Line(f"  … and {more:,} more ({VERBOSE_SHOWS_ALL})")
         yield from self._open_lines()
-        for severity in (WARNING, INFO):
-            yield from self._groups.lines(severity)
+        yield from self._found.lines(WARNING, INFO)
 
     def closing(self, summary: RunSummary) -> Iterator[Line]:
         states = ", ".join(f"{self._counts[state]:,} {state}" for state in _STATES)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kseg.cli.report import GOOD, FindingGroups, Line, severities_words
+from kseg.cli.report import GOOD, FindingReport, Line, severities_words
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.broker_start import broker_start_words
@@ -16,13 +16,11 @@ from kseg.segment.terminal import shown_path
 _NAMES_SHOWN = 5
 
 
-class VerifyReport:
+class VerifyReport(FindingReport):
     """A `Report` on the findings of verify and its `verified` rows."""
 
-    streams_rows = False
-
     def __init__(self) -> None:
-        self._groups = FindingGroups()
+        super().__init__()
         self._partitions = 0
         self._damaged: list[str] = []  # the first few
         self._damaged_partitions = 0
@@ -31,7 +29,7 @@ class VerifyReport:
         self._starts: list[Mapping[str, Any]] = []
 
     def finding(self, finding: Finding) -> None:
-        self._groups.add(finding)
+        super().finding(finding)
         first, last = finding.first_offset, finding.last_offset
         if finding.severity != ERROR or finding.position is None or first is None or last is None:
             return
@@ -52,8 +50,7 @@ class VerifyReport:
 
     def opening(self, summary: RunSummary) -> Iterator[Line]:
         yield self._verdict(summary)
-        for severity in (ERROR, WARNING, INFO):
-            yield from self._groups.lines(severity)
+        yield from self._found.lines(ERROR, WARNING, INFO)
 
     def closing(self, summary: RunSummary) -> Iterator[Line]:
         records = counted(self._offsets_at_risk, "record")

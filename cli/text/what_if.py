@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingGroups, Line
+from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingReport, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import duration_words, size_words
 from kseg.cli.text.columns import TextColumn, aligned
 from kseg.segment.counted import counted
-from kseg.segment.findings import ERROR, WARNING, Finding
+from kseg.segment.findings import ERROR, WARNING
 from kseg.segment.terminal import visible
 
 Values = Mapping[str, Any]
@@ -17,20 +17,15 @@ _TOPICS_SHOWN = 5
 _WORTH_IT = 0.95  # fraction of the current bytes: saving less is no reason to change anything
 
 
-class WhatIfReport:
+class WhatIfReport(FindingReport):
     """A `Report` on the rows of `what-if`. is_verbose: all topics. columns: of the terminal, None for any width."""
 
-    streams_rows = False
-
     def __init__(self, is_verbose: bool, columns: int | None) -> None:
+        super().__init__()
         self._is_verbose = is_verbose
         self._columns = columns
-        self._findings = FindingGroups()
         self._topics: list[Values] = []
         self._settings: dict[str, list[Values]] = {}
-
-    def finding(self, finding: Finding) -> None:
-        self._findings.add(finding)
 
     def row(self, values: Values) -> None:
         if values["type"] == "topic":
@@ -40,8 +35,7 @@ class WhatIfReport:
 
     def opening(self, summary: RunSummary) -> Iterator[Line]:
         yield self._verdict()
-        for severity in (ERROR, WARNING):
-            yield from self._findings.lines(severity)
+        yield from self._found.lines(ERROR, WARNING)
         shown = self._topics if self._is_verbose else self._topics[:_TOPICS_SHOWN]
         for topic in shown:
             yield Line("")
