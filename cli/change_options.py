@@ -12,7 +12,6 @@ from kseg.segment.errors import UsageError
 if TYPE_CHECKING:
     from kseg.change.apply.keeping import Keeping
     from kseg.change.run.run_lifecycle import RunLifecycle
-    from kseg.change.run.shared_run import SharedRun
     from kseg.cli.options import Shown
     from kseg.cli.render import Style, Words
     from kseg.cli.report import Page, Report
@@ -67,13 +66,10 @@ class InPlaceOptions(NamedTuple):
     ] = False
     follow_links: FollowLinks = False
 
-    def keeping(self, output: str | None = None) -> "Keeping":
-        """Where journal and quarantine are stored. Raises UsageError for a copy, which has neither."""
+    def keeping(self) -> "Keeping":
+        """Where journal and quarantine are stored."""
         from kseg.change.apply.keeping import Keeping
 
-        for name, value in (("--journal", self.journal), ("--quarantine", self.quarantine)):
-            if value is not None and output is not None:
-                raise UsageError(f"{name} applies to a change in place, not to --output")
         return Keeping(self.journal, self.quarantine)
 
 
@@ -95,31 +91,42 @@ class CopyOptions(NamedTuple):
         ),
     ] = False
 
-    def check(self, in_place: InPlaceOptions) -> None:
-        """Raises UsageError for options that exclude each other."""
-        if in_place.apply and self.output is not None:
-            raise UsageError("--apply and --output are mutually exclusive")
-        if self.hard_link and self.output is None:
-            raise UsageError("--hard-link requires --output")
+
+NO_COPY = CopyOptions()
 
 
-def identity(
-    apply: bool, cluster: "ClusterOptions | None", output: str | None = None
-) -> "tuple[str, SharedRun | None]":
-    """(the id for the journals of a run that writes, how its work is distributed over a cluster).
+def options_of_change(
+    in_place: InPlaceOptions, cluster: "ClusterOptions | None", copy: CopyOptions = NO_COPY
+) -> dict[str, Any]:
+    """The fields of `ChangeOptions` that the command line determines. Raises UsageError for options that exclude each other.
 
-    Modules that neither needs are not imported: most runs only print a plan.
+    Modules that a mere plan does not need are not imported: most runs only print one.
     """
-    if not apply and cluster is None and output is None:
-        return "", None
-    from kseg.change.apply.journal_location import new_run_id
-    from kseg.change.run.shared_run import SharedRun
-    from kseg.cli.run import clock_ms
+    apply, output = in_place.apply, copy.output
+    if apply and output is not None:
+        raise UsageError("--apply and --output are mutually exclusive")
+    if copy.hard_link and output is None:
+        raise UsageError("--hard-link requires --output")
+    for name, value in (("--journal", in_place.journal), ("--quarantine", in_place.quarantine)):
+        if value is not None and output is not None:
+            raise UsageError(f"{name} applies to a change in place, not to --output")
+    fields: dict[str, Any] = {
+        "apply": apply,
+        "output": output,
+        "hard_link": copy.hard_link,
+        "keeping": in_place.keeping(),
+        "follow_links": in_place.follow_links,
+        "accept_unreadable": in_place.accept_unreadable,
+    }
+    if apply or output is not None or cluster is not None:
+        from kseg.change.apply.journal_location import new_run_id
+        from kseg.change.run.shared_run import SharedRun
+        from kseg.cli.run import clock_ms
 
-    run_id = new_run_id(clock_ms())
-    return run_id if apply or output is not None else "", None if cluster is None else SharedRun(
-        run_id, output
-    )
+        run_id = new_run_id(clock_ms())
+        fields["run_id"] = run_id if apply or output is not None else ""
+        fields["shared"] = None if cluster is None else SharedRun(run_id, output)
+    return fields
 
 
 def change_style(

@@ -13,7 +13,7 @@ from kseg.change.apply.executor import apply_plan
 from kseg.change.plan.content import Fresh, content_of
 from kseg.change.plan.inputs import inputs_of
 from kseg.change.plan.steps import Plan, Step, Write
-from kseg.change.run.prepared import ChangeOptions
+from kseg.change.run.options import ChangeOptions
 from kseg.change.run.run_lifecycle import RunLifecycle
 from kseg.jobs.events import Event, Failure, Row
 from kseg.segment.errors import FormatError, Refused

@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from kseg.change.run.prepared import ChangeOptions, Prepared
+from kseg.change.run.options import ChangeOptions
+from kseg.change.run.prepared import Prepared
 from kseg.change.run.results import ChangeResult
 from kseg.jobs.events import Event
 from kseg.jobs.fanout import guarded

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from kseg.change.apply.journal_probe import is_among, is_known_to_kseg
-from kseg.change.apply.keeping import Keeping
 from kseg.change.plan.steps import Plan
+from kseg.change.run.options import ChangeOptions
 from kseg.change.run.results import ChangeOutcome
-from kseg.change.run.shared_run import SharedRun
 from kseg.segment.counted import counted
 from kseg.segment.diagnosis import UnreadableBytes
 from kseg.segment.errors import Refused
@@ -25,37 +24,6 @@ if TYPE_CHECKING:
     from kseg.change.apply.journal_location import JournalLocation
 
 R = TypeVar("R")
-
-
-class ChangeOptions(Protocol):
-    """The options that all these commands share.
-
-    apply: change the directories; run_id: names the journals of this run. output: make changed copies below this directory
-    instead. follow_links: a directory to be changed may be a link. accept_unreadable: bytes that cannot be read count as lost, and are no reason to refuse a change in place.
-    shared: the work is done by attempts in other processes; None: by this process and its workers. keeping: where journals
-    and quarantine lie.
-    """
-
-    @property
-    def apply(self) -> bool: ...
-
-    @property
-    def run_id(self) -> str: ...
-
-    @property
-    def output(self) -> str | None: ...
-
-    @property
-    def follow_links(self) -> bool: ...
-
-    @property
-    def shared(self) -> SharedRun | None: ...
-
-    @property
-    def accept_unreadable(self) -> bool: ...
-
-    @property
-    def keeping(self) -> Keeping: ...
 
 
 class Closeable(Protocol):
@@ -165,7 +133,7 @@ def _only_planned(prepared: Prepared[R], options: ChangeOptions) -> ChangeOutcom
     from kseg.change.apply.room import rooms_of
 
     rooms = rooms_of(prepared.plan, options.keeping)
-    return ChangeOutcome(rooms=tuple(room.as_row() for room in rooms))
+    return ChangeOutcome(room=tuple(room.as_row() for room in rooms))
 
 
 def _applied(done: "Applied") -> ChangeOutcome:

@@ -5,7 +5,7 @@ Each command has its own class, a frozen dataclass with the fields of its row of
 
 import types
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, ClassVar, Self, get_origin
 
 from kseg.segment.values import dataclass
@@ -16,14 +16,14 @@ Rows = tuple[Mapping[str, object], ...]
 
 @dataclass(frozen=True, slots=True)
 class ChangeOutcome:
-    """What became of a plan. applied: the change was made, in place or as a copy. output: where the copy lies. rooms: for a change that
-    was only planned, the rows about the disk space it needs; else None."""
+    """The outcome of a plan. applied: the change was made, in place or as a copy. output: the copy. room: for a change that was
+    only planned, the rows about the disk space it needs; else None."""
 
     applied: bool = False
     journal: str | None = None
     quarantine: str | None = None
     output: str | None = None
-    rooms: Rows | None = None
+    room: Rows | None = None
 
 
 class ChangeResult:
@@ -32,6 +32,12 @@ class ChangeResult:
     __slots__ = ()
     command: ClassVar[str]
     optional: ClassVar[tuple[str, ...]] = ()
+
+    def with_outcome(self, outcome: ChangeOutcome) -> Self:
+        """The result once the plan was carried out: the fields of the outcome that it has."""
+        names = {field.name for field in fields(self)} & {field.name for field in fields(outcome)}  # type: ignore[arg-type]
+        values: Values = {name: getattr(outcome, name) for name in names}
+        return replace(self, **values)  # type: ignore[type-var]
 
     def as_row(self) -> Values:
         row: Values = {"type": "result", "command": self.command}

@@ -10,8 +10,8 @@ from kseg.cli.change_options import (
     InPlaceOptions,
     change,
     change_style,
-    identity,
     look_at_settings,
+    options_of_change,
 )
 from kseg.cli.option_schema import Option
 from kseg.cli.options import (
@@ -215,8 +215,8 @@ def command(
     was only planned.
     """
     refuse_read_only("compact", paths)
-    copy.check(in_place)
-    keeping = in_place.keeping(copy.output)
+    cluster = on.cluster()
+    changes = options_of_change(in_place, cluster, copy)
     from kseg.cli.html.html_option import page_for
     from kseg.cli.next_command import apply_command, plan_options
     from kseg.cli.run import clock_ms
@@ -254,9 +254,7 @@ def command(
     }
     settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
     settings.check()
-    cluster = on.cluster()
     request = common.request(paths, cluster)
-    run_id, shared = identity(in_place.apply, cluster, copy.output)
     options = CompactOptions(
         settings=settings,
         first_dirty_offset=None if first_dirty_offset in (None, "checkpoint") else int(first_dirty_offset),
@@ -265,15 +263,8 @@ def command(
         high_watermark=high_watermark,
         include_active=include_active,
         damaged=Damaged(damaged),
-        apply=in_place.apply,
-        run_id=run_id,
-        follow_links=in_place.follow_links,
-        output=copy.output,
-        hard_link=copy.hard_link,
-        keeping=keeping,
-        accept_unreadable=in_place.accept_unreadable,
         top_keys=top_keys,
-        shared=shared,
+        **changes,
     )
     run = CompactRun(options)
     asked = Asked(

@@ -11,7 +11,7 @@ from kseg.cli.change_options import (
     InPlaceOptions,
     change,
     change_style,
-    identity,
+    options_of_change,
 )
 from kseg.cli.option_schema import Option
 from kseg.cli.options import (
@@ -177,8 +177,8 @@ def command(
     and was only planned.
     """
     refuse_read_only("recover", paths)
-    copy.check(in_place)
-    keeping = in_place.keeping(copy.output)
+    cluster = on.cluster()
+    changes = options_of_change(in_place, cluster, copy)
     from kseg.cli.next_command import apply_command, command_line, plan_options
     from kseg.cli.run import clock_ms, workers
     from kseg.cli.text.recover import RecoverReport, is_due, is_planned, recover_words, stays_unloadable
@@ -206,28 +206,19 @@ def command(
     settings = {name: value for name, value in load_options.items() if value is not None}
     identity_asked = RequestedIdentity(node_id, cluster_id, directory_id)
     identity_asked.check()
-    cluster = on.cluster()
     request = common.request(paths, cluster)
-    run_id, shared = identity(in_place.apply, cluster, copy.output)
     options = RecoverOptions(
         settings=LoadSettings(now_ms=now_ms, **settings),
         policy=Policy(policy),
         is_clean=clean_shutdown,
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
-        apply=in_place.apply,
-        run_id=run_id,
-        follow_links=in_place.follow_links,
-        output=copy.output,
-        hard_link=copy.hard_link,
-        keeping=keeping,
-        accept_unreadable=in_place.accept_unreadable,
         rebuild=rebuild,
         mark_clean=mark_clean,
         topic_id=topic_id,
         identity=identity_asked,
         drop_cache=drop_cache,
-        shared=shared,
+        **changes,
     )
     run = RecoverRun(options, workers(cluster, common.jobs), _registered)
     asked = Asked(

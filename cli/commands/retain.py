@@ -9,8 +9,8 @@ from kseg.cli.change_options import (
     InPlaceOptions,
     change,
     change_style,
-    identity,
     look_at_settings,
+    options_of_change,
 )
 from kseg.cli.option_schema import Option
 from kseg.cli.options import (
@@ -201,7 +201,6 @@ def command(
     if free is not None and cluster is not None:
         raise UsageError("--free chooses over all topics together, which --spark does not do")
     request = common.request(paths, cluster)
-    run_id, shared = identity(in_place.apply, cluster)
     says_more = (
         free,
         retention_ms,
@@ -217,17 +216,12 @@ def command(
         log_start_offset=log_start_offset,
         high_watermark=high_watermark,
         is_policy_given=cleanup_policy is not None or any(name in pairs for name in POLICY_NAMES),
-        apply=in_place.apply,
-        run_id=run_id,
-        follow_links=in_place.follow_links,
         free_bytes=free,
         purge=purge,
         purge_only=purge and not what_if and all(said is None for said in says_more),
         unmark=unmark,
         what_if=what_if,
-        accept_unreadable=in_place.accept_unreadable,
-        shared=shared,
-        keeping=in_place.keeping(),
+        **options_of_change(in_place, cluster),
     )
     run = RetainRun(options)
     # the delay protects readers of a running broker; freeing a disk does not wait

@@ -1,15 +1,10 @@
 """Options of `compact`: the topic and broker settings that decide what is removed, and what to do with the result."""
 
-from collections.abc import Iterable
-from dataclasses import replace
 from enum import StrEnum
-from typing import Self
 
-from kseg.change.apply.keeping import BESIDE, Keeping
-from kseg.change.run.shared_run import SharedRun
+from kseg.change.run.options import ChangeOptions
 from kseg.segment import layout as L
 from kseg.segment.errors import UsageError
-from kseg.segment.partition.topic_settings import SettingsByPath
 from kseg.segment.state.offset_map import SLOT_BYTES
 from kseg.segment.state.producer import DEFAULT_EXPIRATION_MS
 from kseg.segment.values import dataclass
@@ -69,43 +64,24 @@ class CleanSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactOptions:
+class CompactOptions(ChangeOptions):
     """One run of `compact`.
 
-    topics: the settings of each topic, by partition directory, which take precedence over `settings`; None: `settings` apply to
-    all. first_dirty_offset: None is the log start; from_checkpoint reads the data directory instead. log_start_offset,
-    high_watermark: None reads the data directory. include_active: roll the last segment first. apply: change the files; output:
-    make a compacted copy below this directory instead (None: neither, plan only). run_id: names the journals. keeping: where
-    journals and removed data are stored. top_keys: how many keys to name. follow_links: a directory may be a link.
-    accept_unreadable: bytes that cannot be read count as lost. jobs: processes for one log. shared: the work is done by attempts
-    in other processes.
+    first_dirty_offset: None is the log start; from_checkpoint reads the data directory instead. log_start_offset, high_watermark:
+    None reads the data directory. include_active: roll the last segment first. top_keys: how many keys to name. jobs: processes
+    for one log.
     """
 
     settings: CleanSettings
-    topics: SettingsByPath | None = None
     first_dirty_offset: int | None = None
     from_checkpoint: bool = False
     log_start_offset: int | None = None
     high_watermark: int | None = None
     include_active: bool = False
     damaged: Damaged = Damaged.REFUSE
-    apply: bool = False
-    run_id: str = ""
-    follow_links: bool = False
-    output: str | None = None
-    hard_link: bool = False
-    keeping: Keeping = BESIDE
     top_keys: int = 10
-    shared: SharedRun | None = None
-    accept_unreadable: bool = False
     jobs: int = 1
 
     @property
     def writes(self) -> bool:
         return self.apply or self.output is not None
-
-    def narrowed_to(self, paths: Iterable[str]) -> Self:
-        """The options for some of the targets, without the settings of the others."""
-        if self.topics is None:
-            return self
-        return replace(self, topics={path: self.topics[path] for path in paths if path in self.topics})

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from kseg.change.run.results import ChangeOutcome, ChangeResult, Rows
+from kseg.change.run.results import ChangeResult, Rows
 from kseg.compaction.cleaner.cleanable import Cleanable
 from kseg.compaction.cleaner.cleaning_evidence import CleaningEvidence
 from kseg.compaction.cleaner.rounds import Cleaned
@@ -81,16 +81,6 @@ class CompactResult(ChangeResult):
     quarantine: str | None = None
     settings: Mapping[str, object]
     room: Rows | None = None
-
-    def with_outcome(self, outcome: ChangeOutcome) -> Self:
-        return replace(
-            self,
-            applied=outcome.applied,
-            output=outcome.output,
-            journal=outcome.journal,
-            quarantine=outcome.quarantine,
-            room=outcome.rooms,
-        )
 
 
 def compact_result(

@@ -1,12 +1,10 @@
 """Options of `retain`: the retention limits, the broker state that they depend on, and what to do with the result."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
-from typing import Self
 
-from kseg.change.apply.keeping import BESIDE, Keeping
-from kseg.change.run.shared_run import SharedRun
+from kseg.change.run.options import ChangeOptions
 from kseg.compaction.config import TopicConfig
 from kseg.segment.errors import UsageError
 from kseg.segment.partition.names import (
@@ -14,7 +12,6 @@ from kseg.segment.partition.names import (
     SHARE_GROUP_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
 )
-from kseg.segment.partition.topic_settings import SettingsByPath
 from kseg.segment.values import dataclass
 
 DEFAULT_FILE_DELETE_DELAY_MS = 60_000
@@ -82,17 +79,14 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetainOptions:
-    """One run of `retain`.
+class RetainOptions(ChangeOptions):
+    """One run of `retain`, which makes no copies.
 
     now_ms: the clock. log_start_offset: raise it to this first, as DeleteRecords does. high_watermark: None reads the data
-    directory. is_policy_given: the policy of the limits applies to internal topics too. topics: the settings of each topic, by
-    partition directory, which take precedence over `limits`; None: `limits` apply to all. apply: change the files; run_id names
-    the journals. purge: delete files that were marked long enough ago; purge_only: and mark no others. free_bytes: choose over
-    all partitions of a run what to delete, so that each file system gets this many bytes back. cuts: that choice, by partition
-    directory the offset below which segments are deleted. unmark: restore marked segments instead. what_if: report what other
-    limits would free. shared: the work is done by attempts in other processes. keeping: where journals and the data that they
-    keep are stored.
+    directory. is_policy_given: the policy of the limits applies to internal topics too. purge: delete files that were marked long
+    enough ago; purge_only: and mark no others. free_bytes: choose over all partitions of a run what to delete, so that each file
+    system gets this many bytes back. cuts: that choice, by partition directory the offset below which segments are deleted.
+    unmark: restore marked segments instead. what_if: report what other limits would free.
     """
 
     limits: Limits
@@ -100,10 +94,6 @@ class RetainOptions:
     log_start_offset: int | None = None
     high_watermark: int | None = None
     is_policy_given: bool = False
-    topics: SettingsByPath | None = None
-    apply: bool = False
-    run_id: str = ""
-    follow_links: bool = False
     purge: bool = False
     purge_only: bool = False
     free_bytes: int | None = None
@@ -111,24 +101,11 @@ class RetainOptions:
     unmark: bool = False
     file_delete_delay_ms: int = DEFAULT_FILE_DELETE_DELAY_MS
     what_if: bool = False
-    shared: SharedRun | None = None
-    accept_unreadable: bool = False
-    keeping: Keeping = BESIDE
-
-    def narrowed_to(self, paths: Iterable[str]) -> Self:
-        """The options for some of the targets, without the settings of the others."""
-        if self.topics is None:
-            return self
-        return replace(self, topics={path: self.topics[path] for path in paths if path in self.topics})
 
     @property
     def only_marked(self) -> bool:
         """Whether only files that are already marked are concerned, to which no policy applies."""
         return self.unmark or self.purge_only
-
-    @property
-    def output(self) -> None:
-        """None: retention makes no copies."""
 
 
 NO_LIMITS = Limits(policies=frozenset())

@@ -112,8 +112,7 @@ def carry_out(prepared: Prepared[RetainResult] | None, options: RetainOptions) -
 
         result = yield from purged_around(prepared, options)
     else:
-        outcome = carried_out(prepared, options)
-        result = replace(prepared.result, applied=options.apply, journal=outcome.journal, room=outcome.rooms)
+        result = prepared.result.with_outcome(carried_out(prepared, options))
         if options.purge:
             from kseg.compaction.retention.purge_pass import purged
 

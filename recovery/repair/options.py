@@ -1,16 +1,12 @@
 """The options of `recover`."""
 
 import os
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import Self
 
-from kseg.change.apply.keeping import BESIDE, Keeping
-from kseg.change.run.shared_run import SharedRun
+from kseg.change.run.options import ChangeOptions
 from kseg.recovery.policy import LoadSettings, Policy
 from kseg.recovery.repair.meta_properties_repair import RequestedIdentity
-from kseg.segment.partition.topic_identity import WithIdentities
-from kseg.segment.partition.topic_settings import SettingsByPath, TopicSettings
+from kseg.segment.partition.topic_settings import TopicSettings
 from kseg.segment.values import dataclass
 
 _OF_LOAD = ("index_interval_bytes", "segment_index_bytes", "producer_id_expiration_ms")
@@ -18,17 +14,13 @@ _NOTHING_KNOWN = TopicSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecoverOptions(WithIdentities):
-    """One run of `recover`. is_clean, recovery_point, log_start_offset: None reads the data directory.
+class RecoverOptions(ChangeOptions):
+    """One run of `recover`.
 
-    marked: data directories that count as marked although this run, or a killed one before it, removed their marker. apply:
-    change the files; output: make a repaired copy below this directory instead (None: neither, plan only). is_nested: the copies
-    of several data directories each go into a directory of their name below `output`. run_id: names the journals of this run.
-    hard_link: unchanged files of the copy are links. rebuild: all side files are rebuilt. topic_id: for a missing
-    partition.metadata. identity: for a lost meta.properties. keeping: where journals and removed data are stored. follow_links: a
-    directory may be a link. accept_unreadable: bytes that cannot be read count as lost. topics: the topic configuration of each
-    partition, by path, which takes precedence over `settings`; None: unknown. shared: the work is done by attempts in other
-    processes.
+    is_clean, recovery_point, log_start_offset: None reads the data directory. marked: data directories that count as marked
+    although this run, or a killed one before it, removed their marker. is_nested: the copies of several data directories each go
+    into a directory of their name below `output`. rebuild: all side files are rebuilt. topic_id: for a missing
+    partition.metadata. identity: for a lost meta.properties.
     """
 
     settings: LoadSettings
@@ -37,29 +29,12 @@ class RecoverOptions(WithIdentities):
     recovery_point: int | None = None
     log_start_offset: int | None = None
     marked: frozenset[str] = frozenset()
-    apply: bool = False
-    run_id: str = ""
-    follow_links: bool = False
-    output: str | None = None
     is_nested: bool = False
-    hard_link: bool = False
-    keeping: Keeping = BESIDE
     rebuild: bool = False
     mark_clean: bool = False
     topic_id: str | None = None
     identity: RequestedIdentity | None = None
     drop_cache: bool = False
-    shared: SharedRun | None = None
-    accept_unreadable: bool = False
-    topics: SettingsByPath | None = None
-
-    def narrowed_to(self, paths: Iterable[str]) -> Self:
-        """The options restricted to some of the targets."""
-        paths = [*paths]
-        narrowed = WithIdentities.narrowed_to(self, paths)  # no super(): the class with slots is another one
-        if self.topics is None:
-            return narrowed
-        return replace(narrowed, topics={path: self.topics[path] for path in paths if path in self.topics})
 
     def topic_of(self, path: str) -> TopicSettings:
         """The configuration and identity of a partition directory's topic, as far as known."""

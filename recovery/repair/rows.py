@@ -3,13 +3,12 @@
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from kseg.change.plan.content import Fresh, Span
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.change.plan.steps import Plan, Remove, Write
-from kseg.change.run.results import ChangeOutcome, ChangeResult, Rows
+from kseg.change.run.results import ChangeResult, Rows
 from kseg.recovery.policy import Policy, Removed, Repair
 from kseg.recovery.repair.lost_records import Lost, both_lost, lost_by_reading, lost_by_removal
 from kseg.segment import layout as L
@@ -50,16 +49,6 @@ class RecoverResult(ChangeResult):
     settings: Mapping[str, object]
     output: str | None = None
     room: Rows | None = None
-
-    def with_outcome(self, outcome: ChangeOutcome) -> Self:
-        return replace(
-            self,
-            applied=outcome.applied,
-            journal=outcome.journal,
-            quarantine=outcome.quarantine,
-            output=outcome.output,
-            room=outcome.rooms,
-        )
 
 
 def recover_result(
