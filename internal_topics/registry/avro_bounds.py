@@ -20,7 +20,7 @@ STEPS_PER_BYTE = 16
 FREE_STEPS = 10_000
 _MIN_BYTES = {"null": 0, "float": 4, "double": 8}
 _FIXED_WIDTH = {"null": 0, "boolean": 1, "float": 4, "double": 8}
-_PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 Named = Mapping[str, Mapping[str, Any]]
 
 
@@ -39,7 +39,7 @@ class AvroBounds:
     def _measure(self, schema: Any) -> tuple[int, int]:
         """(least number of bytes of a value, number of nodes)."""
         if isinstance(schema, str):
-            if schema in _PRIMITIVES:
+            if schema in PRIMITIVES:
                 return _MIN_BYTES.get(schema, 1), 1
             return self._measure_named(schema)
         if isinstance(schema, list):
@@ -93,7 +93,7 @@ class _Walk:
 
     def value(self, schema: Any, depth: int = 0) -> None:
         self._step(depth)
-        if isinstance(schema, str) and schema not in _PRIMITIVES:
+        if isinstance(schema, str) and schema not in PRIMITIVES:
             schema = self._named[schema]
         if isinstance(schema, list):
             self.value(_at(schema, self._long(), "branch of a union"), depth + 1)

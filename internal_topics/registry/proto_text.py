@@ -7,6 +7,7 @@ unresolved: protobuf's pool resolves them in their scope, as protoc does. Option
 
 import base64
 import binascii
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -33,6 +34,9 @@ _SCALARS = {
 }
 _GROUP, _MESSAGE = 10, 11
 _OPTIONAL, _REQUIRED, _REPEATED = 1, 2, 3
+# `reserved a, b;` of editions, which the parser does not know; it says nothing about bytes
+_EDITIONS_RESERVED = re.compile(r"\breserved\s+[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*\s*;")
+_MAY_BE_NO_DECIMAL = re.compile(r"\b0[xX0-9]")
 
 
 def file_descriptor(name: str, text: str) -> Any:
@@ -94,13 +98,33 @@ def _parsed(text: str) -> Any:
         recognizer.addErrorListener(Strict())
 
     try:
-        return Parser(setup_lexer=strictly, setup_parser=strictly).parse(text)
+        plain = _EDITIONS_RESERVED.sub(";", text)
+        if _MAY_BE_NO_DECIMAL.search(plain):
+            plain = _with_decimals(plain)
+        return Parser(setup_lexer=strictly, setup_parser=strictly).parse(plain)
     except FormatError:
         raise
     except RecursionError:
         raise FormatError("its schema is nested too deeply") from None
     except Exception as error:  # noqa: BLE001  # the parser's visitor trips over what its grammar lets through
         raise FormatError(f"its schema is not a .proto: {error}") from None
+
+
+def _with_decimals(text: str) -> str:
+    """The same text with hexadecimal and octal numbers written as decimal ones, which are all that the parser takes."""
+    from antlr4 import InputStream
+    from proto_schema_parser.antlr.ProtobufLexer import ProtobufLexer
+
+    lexer = ProtobufLexer(InputStream(text))
+    lexer.removeErrorListeners()
+    parts, position = [], 0
+    for token in lexer.getAllTokens():
+        if token.type == ProtobufLexer.INT_LITERAL and _MAY_BE_NO_DECIMAL.match(token.text):
+            digits = token.text
+            number = int(digits, 16 if digits[1] in "xX" else 8)
+            parts += [text[position : token.start], str(number)]
+            position = token.stop + 1
+    return "".join([*parts, text[position:]])
 
 
 class _File:
@@ -133,11 +157,18 @@ class _File:
     def _message(self, message: Any, parsed: Any) -> None:
         message.name = parsed.name
         self._elements(message, parsed.elements)
-        # the synthetic oneofs (field presence) come after the declared ones
+        # the oneofs that stand for presence come behind the written ones
+        taken = {each.name for each in (*message.field, *message.oneof_decl)}
         for field in message.field:
+            # JSON names have to differ, and of two fields foo_bar and fooBar they do not; no field has a number for its name
+            field.json_name = str(field.number)
             if field.proto3_optional:
                 field.oneof_index = len(message.oneof_decl)
-                message.oneof_decl.add(name=f"_{field.name}")
+                name = f"_{field.name}"
+                while name in taken:
+                    name = f"X{name}"
+                taken.add(name)
+                message.oneof_decl.add(name=name)
 
     def _elements(self, message: Any, elements: Iterable[Any]) -> None:
         ast = self._ast

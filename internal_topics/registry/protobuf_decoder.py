@@ -10,12 +10,14 @@ from typing import Any
 from kseg.internal_topics.registry.json_text import MAX_DEPTH
 from kseg.internal_topics.registry.proto_text import file_descriptor
 from kseg.internal_topics.registry.schema_store import PROTOBUF, RegisteredSchema, SchemaStore
+from kseg.internal_topics.registry.well_known_protos import WELL_KNOWN_TEXTS
 from kseg.internal_topics.registry.wire_format import message_indexes
 from kseg.segment.errors import FormatError
 
 MAX_FILES = 1000
-_WELL_KNOWN = ("google/protobuf/", "google/type/")
-_WELL_KNOWN_MODULES = (
+_IMPORTS = ("dependency", "public_dependency", "weak_dependency", "option_dependency")
+_OF_PROTOBUF = "google/protobuf/"
+_MODULES_OF_PROTOBUF = (
     *("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context"),
     *("struct", "timestamp", "type", "wrappers"),
 )
@@ -93,8 +95,20 @@ def message_name(file: Any, path: tuple[int, ...]) -> str:
     return str(message_descriptor(file, path).full_name)
 
 
+def extensions_of(descriptor: Any) -> list[tuple[str, Any]]:
+    """The fields that others have added to a message (proto2, editions), with the names that JSON has for them."""
+    if not descriptor.is_extendable:
+        return []
+    found = descriptor.file.pool.FindAllExtensions(descriptor)
+    return [(f"[{field.full_name}]", field) for field in sorted(found, key=lambda each: each.number)]
+
+
 class _Pool:
-    """The descriptors of one schema and its imports, isolated from those of other schemas."""
+    """The descriptors of one schema and its imports, isolated from those of other schemas.
+
+    An import that is nowhere is left out: most such files define options only, which say nothing about bytes. Where a type is missing
+    then, the pool refuses the schema.
+    """
 
     def __init__(self, store: SchemaStore) -> None:
         from google.protobuf.descriptor_pool import DescriptorPool
@@ -102,6 +116,7 @@ class _Pool:
         self._store = store
         self._pool = DescriptorPool()
         self._added: set[str] = set()
+        self._nowhere: list[str] = []
 
     def file(self, schema: RegisteredSchema) -> Any:
         name = f"schema-{schema.schema_id}.proto"
@@ -111,7 +126,10 @@ class _Pool:
         except FormatError:
             raise
         except Exception as error:  # noqa: BLE001  # TypeError or KeyError, by the implementation
-            raise FormatError(f"its schema cannot be used: {error}") from None
+            where = "".join(
+                f"; it imports {each}, which is not defined anywhere" for each in self._nowhere[:3]
+            )
+            raise FormatError(f"its schema cannot be used: {error}{where}") from None
 
     def _add(self, name: str, schema: RegisteredSchema, around: tuple[str, ...]) -> None:
         if schema.kind != PROTOBUF:
@@ -123,38 +141,51 @@ class _Pool:
         if len(around) > MAX_DEPTH or len(self._added) > MAX_FILES:
             raise FormatError("its schema imports too many others")
         file = file_descriptor(name, schema.text)
-        references = {each.name: each for each in schema.references}
-        for imported in file.dependency:
-            if imported in references:
-                found = self._store.referenced(references[imported], schema)
-            elif imported in self._store.files:
-                text = self._store.files[imported]
-                found = RegisteredSchema(schema_id=schema.schema_id, kind=PROTOBUF, text=text)
-            else:
-                self._add_well_known(imported)
-                continue
-            self._add(imported, found, (*around, name))
+        found = [each for each in file.dependency if self._import(each, schema, (*around, name))]
+        public = {file.dependency[at] for at in file.public_dependency if at < len(file.dependency)}
+        for each in _IMPORTS:
+            if each in file.DESCRIPTOR.fields_by_name:  # the last one only of protobuf 6.31 and later
+                file.ClearField(each)
+        file.dependency.extend(dict.fromkeys(found))
+        file.public_dependency.extend(at for at, each in enumerate(file.dependency) if each in public)
         self._pool.Add(file)
         self._added.add(name)
 
-    def _add_well_known(self, name: str) -> None:
-        """Add a file that comes with protobuf."""
+    def _import(self, name: str, by: RegisteredSchema, around: tuple[str, ...]) -> bool:
+        """Add an imported file; returns whether it was found."""
+        reference = next((each for each in by.references if each.name == name), None)
+        if reference is not None:
+            self._add(name, self._store.referenced(reference, by), around)
+        elif name in self._store.files:
+            self._add_text(name, self._store.files[name], by, around)
+        elif name in WELL_KNOWN_TEXTS:
+            self._add_text(name, WELL_KNOWN_TEXTS[name], by, around)
+        elif not self._add_of_protobuf(name):
+            self._nowhere.append(name)
+            return False
+        return True
+
+    def _add_text(self, name: str, text: str, by: RegisteredSchema, around: tuple[str, ...]) -> None:
+        self._add(name, RegisteredSchema(schema_id=by.schema_id, kind=PROTOBUF, text=text), around)
+
+    def _add_of_protobuf(self, name: str) -> bool:
+        """Add a file that comes with protobuf; returns whether it is one."""
         import importlib
 
         from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-        if name in self._added:
-            return
-        stem = name.removeprefix(_WELL_KNOWN[0]).removesuffix(".proto")
-        if not name.startswith(_WELL_KNOWN[0]) or stem not in _WELL_KNOWN_MODULES:
-            raise FormatError(f"its schema imports {name}, which is not defined anywhere")
-        module = importlib.import_module(f"google.protobuf.{stem}_pb2")
-        file = FileDescriptorProto()
-        module.DESCRIPTOR.CopyToProto(file)
-        for each in file.dependency:
-            self._add_well_known(each)
-        self._pool.Add(file)
-        self._added.add(name)
+        stem = name.removeprefix(_OF_PROTOBUF).removesuffix(".proto")
+        if not name.startswith(_OF_PROTOBUF) or stem not in _MODULES_OF_PROTOBUF:
+            return False
+        if name not in self._added:
+            module = importlib.import_module(f"google.protobuf.{stem}_pb2")
+            file = FileDescriptorProto()
+            module.DESCRIPTOR.CopyToProto(file)
+            for each in file.dependency:
+                self._add_of_protobuf(each)
+            self._pool.Add(file)
+            self._added.add(name)
+        return True
 
 
 class _Conversion:
@@ -174,15 +205,21 @@ class _Conversion:
     def _made(self, descriptor: Any) -> AsPython:
         always: list[tuple[str, Callable[[Any], Any]]] = []
         present: list[tuple[str, Callable[[Any], Any]]] = []
+        extended = []
         for field in descriptor.fields:
             convert = self._field(field)
             (present if field.has_presence else always).append((field.name, convert))
+        for name, field in extensions_of(descriptor):
+            extended.append((name, field, self._field(field)))
 
         def as_python(message: Any) -> dict[str, Any]:
             values = {name: convert(getattr(message, name)) for name, convert in always}
             for name, convert in present:
                 if message.HasField(name):
                     values[name] = convert(getattr(message, name))
+            for name, field, convert in extended:
+                if not field.has_presence or message.HasExtension(field):
+                    values[name] = convert(message.Extensions[field])
             return values
 
         return as_python

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import Any
 
+from kseg.internal_topics.registry.avro_decoder import DECIMAL, LOGICAL
+from kseg.internal_topics.registry.protobuf_decoder import extensions_of
 from kseg.segment.column_types import (
     JSON_COLUMN,
     ColumnType,
@@ -110,8 +112,8 @@ class _Avro:
                 return MapOf(self.of(schema["values"], (*around, "")))
             case "bytes" | "fixed":
                 return _avro_decimal(schema) or Scalar("bytes")
-            case str() if (kind, schema.get("logicalType")) in _AVRO_LOGICAL:
-                return Scalar(_AVRO_LOGICAL[kind, schema["logicalType"]])
+            case str() if (kind, schema.get(LOGICAL)) in _AVRO_LOGICAL:
+                return Scalar(_AVRO_LOGICAL[kind, schema[LOGICAL]])
         return self.of(kind, around)
 
     def _record(self, schema: Mapping[str, Any], around: tuple[str, ...]) -> ColumnType:
@@ -124,19 +126,18 @@ class _Avro:
 
 
 def _avro_decimal(schema: Mapping[str, Any]) -> ColumnType | None:
-    if schema.get("logicalType") != "decimal":
+    if schema.get("logicalType") != DECIMAL:
         return None
-    precision, scale = schema.get("precision", 0), schema.get("scale", 0)
-    if isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision <= MAX_PRECISION:
-        return DecimalOf(precision, scale) if precision else JSON_COLUMN
-    return JSON_COLUMN
+    precision = schema["precision"]
+    return DecimalOf(precision, schema.get("scale", 0)) if precision <= MAX_PRECISION else JSON_COLUMN
 
 
 def _protobuf_message(descriptor: Any, around: tuple[str, ...]) -> ColumnType:
-    if descriptor.full_name in around or not descriptor.fields or len(around) > MAX_LEVELS:
+    fields = [*((field.name, field) for field in descriptor.fields), *extensions_of(descriptor)]
+    if descriptor.full_name in around or not fields or len(around) > MAX_LEVELS:
         return JSON_COLUMN
     inner = (*around, descriptor.full_name)
-    return StructOf(tuple((field.name, _protobuf_field(field, inner)) for field in descriptor.fields))
+    return StructOf(tuple((name, _protobuf_field(field, inner)) for name, field in fields))
 
 
 def _protobuf_field(field: Any, around: tuple[str, ...]) -> ColumnType:

@@ -15,7 +15,7 @@ import pytest
 from kseg.cli.main import run
 from kseg.internal_topics.registry.payload_decoder import Format, PayloadDecoder
 from kseg.internal_topics.registry.schema_files import read_schemas
-from kseg.internal_topics.registry.schema_store import RegisteredSchema
+from kseg.internal_topics.registry.schema_store import RegisteredSchema, SchemaStore
 from kseg.internal_topics.registry.schema_topic import read_schema_topic
 from kseg.segment.errors import FormatError
 from kseg.segment.model import Headers
@@ -121,3 +121,106 @@ def test_schema_ids_in_headers(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     assert table.column("value").to_pylist() == [2, 4, None]
     assert table.column("key").to_pylist() == [1, None, None]
     assert table.column("key_raw").to_pylist() == [None, b"\x06", None]
+
+
+def decoded(schema: Any, data: bytes) -> Any:
+    """What is shown of a value of one schema."""
+    registered = RegisteredSchema(schema_id=1, kind="AVRO", text=json.dumps(schema))
+    decoder = PayloadDecoder(Format.BYTES, Format.AVRO, SchemaStore("schemas", [registered]))
+    return shown(decoder, b"\0\0\0\0\x01" + data)
+
+
+def decimal(kind: dict[str, Any], scale: int, precision: int = 9) -> dict[str, Any]:
+    return kind | {"logicalType": "decimal", "precision": precision, "scale": scale}
+
+
+def fixed(name: str) -> dict[str, Any]:
+    return {"type": "fixed", "name": name, "size": 4}
+
+
+def test_a_union_says_which_decimal_it_is() -> None:
+    number = (1234).to_bytes(4, "big")
+    by_scale = [decimal(fixed("A"), 1), decimal(fixed("B"), 3), fixed("C")]
+    assert decoded(by_scale, b"\x00" + number) == "123.4"
+    assert decoded(by_scale, b"\x02" + number) == "1.234"
+    assert decoded(by_scale, b"\x04" + number) == "AAAE0g=="
+    records = [
+        {"type": "record", "name": name, "fields": [{"name": "p", "type": decimal({"type": "bytes"}, scale)}]}
+        for name, scale in (("X", 1), ("Y", 3))
+    ]
+    assert decoded(records, b"\x02\x04\x04\xd2") == {"p": "1.234"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "data", "value"),
+    [
+        (decimal({"type": "bytes"}, 3, 2), b"\x04\x04\xd2", "BNI="),  # a scale above the precision
+        (decimal(fixed("F"), 0, 10), b"abcd", "YWJjZA=="),  # more digits than four bytes have
+        ({"type": "bytes", "logicalType": "decimal"}, b"\x02\x01", "AQ=="),  # no precision
+        ({"type": "bytes", "logicalType": ["x"]}, b"\x02\x01", "AQ=="),
+        ({"type": "string", "logicalType": "decimal", "precision": 4}, b"\x02a", "a"),
+    ],
+)
+def test_logical_types_that_are_not_valid_are_ignored(schema: Any, data: bytes, value: str) -> None:
+    """So the specification asks, and so does Java (LogicalTypes.fromSchemaIgnoreInvalid)."""
+    assert decoded(schema, data) == value
+
+
+def test_defaults_of_another_type() -> None:
+    """Registries before 5.5 took them, and they say nothing about what was written."""
+    fields = [
+        {"name": "n", "type": "int", "default": "none"},
+        {"name": "m", "type": ["int", "null"], "default": None},
+    ]
+    assert decoded({"type": "record", "name": "R", "fields": fields}, b"\x02\x00\x04") == {"n": 1, "m": 2}
+
+
+def test_a_type_that_is_named_in_an_object() -> None:
+    fields = [
+        {"name": "a", "type": {"type": "enum", "name": "E", "symbols": ["X", "Y"]}},
+        {"name": "b", "type": {"type": "E"}},
+    ]
+    assert decoded({"type": "record", "name": "R", "fields": fields}, b"\x00\x02") == {"a": "X", "b": "Y"}
+
+
+def test_byte_arrays_of_java_have_no_length() -> None:
+    """KafkaAvroSerializer writes a byte[] of the schema "bytes" as it is, confluent-kafka as Avro."""
+    for schema in ("bytes", {"type": "bytes", "avro.java.string": "String"}):
+        assert decoded(schema, b"raw bytes") == "cmF3IGJ5dGVz"
+        assert decoded(schema, b"\x06raw") == "cmF3"
+    with pytest.raises(FormatError):
+        decoded({"type": "record", "name": "R", "fields": [{"name": "b", "type": "bytes"}]}, b"raw bytes")
+
+
+@pytest.mark.parametrize(
+    "around", [["null", "shop.Money"], {"type": "array", "items": "shop.Money"}, "shop.Money"]
+)
+def test_references_from_a_schema_that_is_no_record(around: Any, tmp_path: Path) -> None:
+    """A topic with several kinds of events has a union of references as its schema."""
+    entries = [
+        schema_entry("money", 1, 4, json.dumps(MONEY)),
+        schema_entry("events-value", 1, 5, json.dumps(around), references=[("shop.Money", "money", 1)]),
+    ]
+    store, _ = read_schema_topic(str(partition(tmp_path / "_schemas-0", entries)))
+    decoder = PayloadDecoder(Format.BYTES, Format.AVRO, store)
+    money = {"units": "1.500", "currency": "USD"}
+    data = {"list": b"\x02", "dict": b"\x02", "str": b""}[type(around).__name__] + b"\x04\x05\xdc\x02"
+    if isinstance(around, dict):
+        assert shown(decoder, b"\0\0\0\0\x05" + data + b"\0") == [money]
+    else:
+        assert shown(decoder, b"\0\0\0\0\x05" + data) == money
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "fixed", "name": "F", "size": None},
+        {"type": "fixed", "name": "F", "size": -1},
+        {"type": "record", "name": "R", "fields": [{"name": ["n"], "type": "int"}]},
+        {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}] * 2},
+        {"type": "record", "name": "R", "fields": 5},
+    ],
+)
+def test_schemas_that_no_parser_takes(schema: Any) -> None:
+    with pytest.raises(FormatError, match="its schema has a"):
+        decoded(schema, b"\0\0")

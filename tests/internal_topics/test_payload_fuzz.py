@@ -15,6 +15,7 @@ import pytest
 from kseg.internal_topics.registry.avro_decoder import AvroDecoder
 from kseg.internal_topics.registry.column_fit import fit
 from kseg.internal_topics.registry.json_text import plain_json, read_json
+from kseg.internal_topics.registry.payload_columns import PayloadSurvey
 from kseg.internal_topics.registry.payload_decoder import Format, PayloadDecoder
 from kseg.internal_topics.registry.schema_columns import avro_columns
 from kseg.internal_topics.registry.schema_store import RegisteredSchema, SchemaStore
@@ -169,6 +170,103 @@ def test_mutated_schemas(kind: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("", "")
 
 
+ODD: list[Any] = [
+    *(
+        None,
+        True,
+        -1,
+        0,
+        2**40,
+        10**30,
+        1.5,
+        "",
+        "x",
+        "int",
+        "shop.Tree",
+        "record",
+        "fixed",
+        "é",
+        [],
+        {},
+        ["null"],
+    ),
+    *(
+        [[]],
+        {"type": "int"},
+        {"type": "Tree"},
+        {"type": "array"},
+        {"type": "fixed", "name": "Q", "size": None},
+    ),
+]
+ATTRIBUTES = (
+    *(
+        "type",
+        "name",
+        "fields",
+        "size",
+        "symbols",
+        "items",
+        "values",
+        "namespace",
+        "logicalType",
+        "precision",
+    ),
+    *("scale", "aliases", "properties", "$ref", "oneOf", "additionalProperties"),
+)
+OBJECT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "a": {"type": "integer"},
+        "b": {"$ref": "#/definitions/n"},
+        "c": {"type": "array", "items": {"oneOf": [{"type": "null"}, {"type": "string"}]}},
+    },
+    "definitions": {
+        "n": {"type": ["object", "null"], "properties": {"x": {"$ref": "#/definitions/n"}}},
+    },
+}
+
+
+def reshaped(rng: random.Random, schema: Any) -> Any:
+    """The schema with a node exchanged, gone or added, so that it is JSON still."""
+    copy = json.loads(json.dumps(schema))
+    nodes: list[Any] = [copy]
+    for node in nodes:
+        nodes += [
+            each
+            for each in (node.values() if isinstance(node, dict) else node)
+            if isinstance(each, (dict, list))
+        ]
+    for _ in range(rng.randrange(1, 3)):
+        node = rng.choice(nodes)
+        odd = json.loads(json.dumps(rng.choice(ODD)))
+        if isinstance(node, list):
+            node[rng.randrange(len(node) + 1) :] = [odd]
+        elif node and rng.random() < 0.3:
+            del node[rng.choice(list(node))]
+        else:
+            node[rng.choice([*node, *ATTRIBUTES])] = odd
+    return copy
+
+
+@pytest.mark.parametrize("kind", ["AVRO", "JSON"])
+def test_schemas_of_another_shape(kind: str) -> None:
+    """Also the columns of their values."""
+    rng = random.Random(SEED)
+    for _ in range(COUNT // 10):
+        schema, data = rng.choice(
+            [(OBJECT, b'{"a":1}')]
+            if kind == "JSON"
+            else [(TREE, avro(TREE, tree(1))), (FLAT, samples()[1][5:])]
+        )
+        text = json.dumps(reshaped(rng, schema))
+        schemas = SchemaStore("schemas", [RegisteredSchema(schema_id=1, kind=kind, text=text)])
+        survey = PayloadSurvey(PayloadDecoder(Format.BYTES, Format.AUTO, schemas))
+        payload = b"\0\0\0\0\x01" + data
+        survey.note("t", False, [payload])
+        column = survey.columns().decoded("t", False, [payload], None)
+        assert (column.errors[0] is None) == (column.schema_ids[0] is not None), text
+
+
 def test_what_ends_a_process_or_its_memory_elsewhere() -> None:
     """fastavro alone ends in a fault of its stack at the first, and makes a list of a billion at the second."""
     long_list = b"\x80\xa8\xd6\xb9\x07" + b"\0"
@@ -180,7 +278,7 @@ def test_what_ends_a_process_or_its_memory_elsewhere() -> None:
         ({"type": "array", "items": "null"}, long_list),
         ({"type": "array", "items": {"type": "record", "name": "E", "fields": []}}, long_list),
         ({"type": "array", "items": {"type": "fixed", "name": "Z", "size": 0}}, long_list),
-        ("bytes", b"\x80\xa8\xd6\xb9\x07"),
+        (["null", "bytes"], b"\x02\x80\xa8\xd6\xb9\x07"),
         (
             {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
             b"\x80\x89\x7a" + bytes(999_424),

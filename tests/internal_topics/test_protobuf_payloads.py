@@ -11,10 +11,14 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
+from kseg.internal_topics.registry.column_fit import fit
 from kseg.internal_topics.registry.proto_text import file_descriptor
 from kseg.internal_topics.registry.protobuf_decoder import ProtobufDecoder
+from kseg.internal_topics.registry.schema_columns import protobuf_columns
 from kseg.internal_topics.registry.schema_store import RegisteredSchema, SchemaReference, SchemaStore
+from kseg.internal_topics.registry.well_known_protos import WELL_KNOWN_TEXTS
 from kseg.segment.errors import FormatError
+from tests.internal_topics.proto_printing import printed
 
 SHOP = """
 syntax = "proto3";
@@ -132,7 +136,7 @@ def test_descriptors_are_those_of_protoc(name: str) -> None:
     """protobuf's own files: their descriptors come from protoc. Printed as text they must parse to the same wire format."""
     wanted = FileDescriptorProto()
     importlib.import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR.CopyToProto(wanted)
-    text = _printed(wanted)
+    text = printed(wanted)
     made = file_descriptor(wanted.name, text)
     pool = DescriptorPool()
     for each in wanted.dependency:
@@ -171,70 +175,6 @@ def _assert_same(wanted: Any, made: Any) -> None:
         _assert_same(nested, made.nested_types_by_name[nested.name])
 
 
-_TYPES = {
-    1: "double",
-    2: "float",
-    3: "int64",
-    4: "uint64",
-    5: "int32",
-    6: "fixed64",
-    7: "fixed32",
-    8: "bool",
-    9: "string",
-    12: "bytes",
-    13: "uint32",
-    15: "sfixed32",
-    16: "sfixed64",
-    17: "sint32",
-    18: "sint64",
-}
-
-
-def _printed(file: FileDescriptorProto) -> str:
-    lines = [f'syntax = "{file.syntax or "proto2"}";', f"package {file.package};"]
-    lines += [f'import "{each}";' for each in file.dependency]
-    lines += [_enum_text(each) for each in file.enum_type]
-    lines += [_message_text(each, file.syntax == "proto3") for each in file.message_type]
-    return "\n".join(lines)
-
-
-def _enum_text(enum: Any) -> str:
-    alias = "option allow_alias = true;" if enum.options.allow_alias else ""
-    return f"enum {enum.name} {{ {alias} " + " ".join(f"{v.name} = {v.number};" for v in enum.value) + " }"
-
-
-def _message_text(message: Any, is_proto3: bool) -> str:
-    entries = {each.name: each for each in message.nested_type if each.options.map_entry}
-    parts = [_enum_text(each) for each in message.enum_type]
-    parts += [_message_text(each, is_proto3) for each in message.nested_type if each.name not in entries]
-    for index, oneof in enumerate(message.oneof_decl):
-        fields = [f for f in message.field if f.HasField("oneof_index") and f.oneof_index == index]
-        if not all(f.proto3_optional for f in fields):
-            parts.append(f"oneof {oneof.name} {{ " + " ".join(_field_text(f, "") for f in fields) + " }")
-    for field in message.field:
-        if field.HasField("oneof_index") and not field.proto3_optional:
-            continue
-        entry = entries.get(field.type_name.rpartition(".")[2])
-        if entry is not None:
-            key, value = entry.field
-            value_type = _TYPES.get(value.type, value.type_name)
-            parts.append(f"map<{_TYPES[key.type]}, {value_type}> {field.name} = {field.number};")
-            continue
-        label = {
-            1: "" if is_proto3 and not field.proto3_optional else "optional ",
-            2: "required ",
-            3: "repeated ",
-        }
-        parts.append(_field_text(field, label[field.label]))
-    parts += [f"extensions {each.start} to {each.end - 1};" for each in message.extension_range]
-    return f"message {message.name} {{ " + " ".join(parts) + " }"
-
-
-def _field_text(field: Any, label: str) -> str:
-    packed = f" [packed = {str(field.options.packed).lower()}]" if field.options.HasField("packed") else ""
-    return f"{label}{_TYPES.get(field.type, field.type_name)} {field.name} = {field.number}{packed};"
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -245,8 +185,8 @@ def _field_text(field: Any, label: str) -> str:
         'syntax = "proto3"; message M { Nope n = 1; }',
         'syntax = "proto3"; message M { int32 a = 1; int32 b = 1; }',
         'syntax = "proto3"; message M { int32 a = 99999999999999999999; }',
-        'syntax = "proto3"; import "schema-1.proto"; message M {}',
-        'syntax = "proto3"; import "nowhere.proto"; message M {}',
+        'syntax = "proto3"; import "schema-1.proto"; message M { Nope n = 1; }',
+        'syntax = "proto3"; import "nowhere.proto"; message M { nowhere.N n = 1; }',
         'edition = "2077"; message M {}',
         "\0" * 1000,
     ],
@@ -255,6 +195,70 @@ def test_hostile_schemas_are_a_reason(text: str, capfd: pytest.CaptureFixture[st
     with pytest.raises(FormatError):
         decoder(text).decode(b"\0")
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'syntax = "proto3"; message M { int32 a = 0x1; reserved 0x10 to 0x20; enum E { Z = 00; B = -0x7; } }',
+        'edition = "2023"; option features.field_presence = IMPLICIT; message M { reserved b, c; int32 a = 1; }',
+        'syntax = "proto3"; message M { optional int32 a = 1; int32 _a = 2; }',
+        'syntax = "proto2"; message M { optional int32 a = 1; optional int32 a_b = 2; optional int32 aB = 3; }',
+        # options of files that nobody has
+        """syntax = "proto3"; import "buf/validate/validate.proto"; import public "confluent/meta.proto";
+        import "google/protobuf/any.proto"; message M { option (confluent.message_meta).doc = "x";
+          int32 a = 1 [(buf.validate.field).int32.gt = 0]; google.protobuf.Any b = 2; }""",
+    ],
+)
+def test_texts_that_others_take(text: str) -> None:
+    value = decoder(text).decode(b"\0\x08\x05")
+    value.pop("_a", None)
+    assert value == {"a": 5}
+
+
+def test_a_type_of_a_file_that_nobody_has() -> None:
+    text = 'syntax = "proto3"; import "buf/validate/validate.proto"; message M { buf.validate.Rule a = 1; }'
+    with pytest.raises(
+        FormatError, match=r"it imports buf/validate/validate\.proto, which is not defined anywhere"
+    ):
+        decoder(text)
+
+
+def test_extensions_have_their_names_in_brackets() -> None:
+    """As in protobuf's JSON."""
+    made = decoder(
+        """syntax = "proto2"; package p; message M { extensions 100 to 200; optional int32 a = 1; }
+        extend M { optional string text = 100; repeated int32 all = 101; }
+        message S { extend M { optional int32 inner = 102; } }"""
+    )
+    assert made.decode(b"\0\x08\x01\xa2\x06\x01x\xb0\x06\x07") == {
+        "a": 1,
+        "[p.text]": "x",
+        "[p.all]": [],
+        "[p.S.inner]": 7,
+    }
+    assert made.decode(b"\0\xa8\x06\x05") == {"[p.all]": [5]}
+    column = fit(protobuf_columns(made.file.message_types_by_name["M"]))
+    assert column(made.decode(b"\0\xa8\x06\x05"))["[p.all]"] == [5]
+
+
+@pytest.mark.parametrize("name", sorted(WELL_KNOWN_TEXTS))
+def test_files_that_a_registry_knows(name: str) -> None:
+    """They are those of googleapis and of Confluent's client."""
+    module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
+    if name.startswith("confluent/"):
+        module = f"confluent_kafka.schema_registry.{module}"
+    theirs = pytest.importorskip(module).DESCRIPTOR
+    text = f'syntax = "proto3"; import "{name}"; message M {{ int32 a = 1; }}'
+    (imported,) = decoder(text).file.dependencies
+    assert imported.message_types_by_name.keys() == theirs.message_types_by_name.keys()
+    for message in theirs.message_types_by_name.values():
+        _assert_same(message, imported.message_types_by_name[message.name])
+    for enum in theirs.enum_types_by_name.values():
+        own = imported.enum_types_by_name[enum.name]
+        assert [(each.name, each.number) for each in enum.values] == [
+            (each.name, each.number) for each in own.values
+        ]
 
 
 def test_imports_in_a_circle() -> None:

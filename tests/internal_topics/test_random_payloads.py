@@ -1,0 +1,473 @@
+"""Random schemas and values, written by fastavro and by protobuf: kseg shows the values that were written, also through `_schemas` with its
+references; cut anywhere they are a value or a reason."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import random
+from base64 import b64encode
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import fastavro
+import pytest
+from confluent_kafka.schema_registry.common.serde import SchemaId
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message_factory import GetMessageClass
+
+from kseg.internal_topics.registry.json_text import plain_json
+from kseg.internal_topics.registry.payload_columns import PayloadSurvey
+from kseg.internal_topics.registry.payload_decoder import Format, PayloadDecoder
+from kseg.internal_topics.registry.schema_topic import read_schema_topic
+from kseg.segment.errors import FormatError
+from tests.internal_topics.proto_printing import printed
+from tests.support.registry_dirs import Entry, partition, schema_entry
+
+SCHEMAS = int(os.environ.get("KSEG_RANDOM_SCHEMAS", "60"))
+SEED = int(os.environ.get("KSEG_RANDOM_SCHEMAS_SEED", "15"))
+VALUES = 4  # of each schema
+INVALID = {
+    "type": "bytes",
+    "logicalType": "decimal",
+    "precision": 2,
+    "scale": 3,
+}  # so it is bytes; fastavro refuses it
+
+
+def _framed(schema_id: int, data: bytes, indexes: bytes = b"") -> bytes:
+    return b"\0" + schema_id.to_bytes(4, "big") + indexes + data
+
+
+def _decoder(directory: Path, entries: list[Entry]) -> PayloadDecoder:
+    store, problems = read_schema_topic(str(partition(directory / "_schemas-0", entries)))
+    assert problems == ()
+    return PayloadDecoder(Format.BYTES, Format.AUTO, store)
+
+
+def _shown(decoder: PayloadDecoder, payload: bytes) -> Any:
+    found = decoder.decode(payload, (), "t", is_key=False)
+    assert found is not None
+    return plain_json(found.value)
+
+
+def _check_columns(decoder: PayloadDecoder, payloads: list[bytes]) -> None:
+    """Each value has a column that holds it."""
+    survey = PayloadSurvey(decoder)
+    survey.note("t", False, payloads)
+    column = survey.columns().decoded("t", False, payloads, None)
+    assert column.errors == [None] * len(payloads)
+
+
+def _cut(decoder: PayloadDecoder, payload: bytes) -> None:
+    for end in range(5, len(payload)):
+        try:
+            decoder.decode(payload[:end], (), "t", is_key=False)
+        except FormatError as error:
+            assert str(error)
+
+
+# --- Avro
+
+
+class Made(NamedTuple):
+    """A value as fastavro takes it, and as kseg shows it."""
+
+    given: Any
+    shown: Any
+
+
+class AvroCase:
+    """A random schema and values of it. named: the types that other schemas may name."""
+
+    def __init__(self, draw: random.Random, number: int) -> None:
+        self._draw = draw
+        self._number = number
+        self._count = 0
+        self.named: dict[str, Any] = {}
+        self._levels: dict[str, int] = {}
+
+    def schema(self, depth: int = 0) -> Any:
+        draw = self._draw
+        choices = ["null", "boolean", "int", "long", "float", "double", "bytes", "string", "logical"]
+        if depth == 0:
+            choices = ["bytes", "string", "record", "record", "record", "union", "union"]
+        if depth < 4:
+            choices += ["record", "record", "array", "map", "union", "union", "enum", "fixed", "decimal"]
+        if self.named and draw.random() < 0.2:
+            return draw.choice(list(self.named))
+        match draw.choice(choices):
+            case "record":
+                return self.record(depth)
+            case "array":
+                return {"type": "array", "items": self.schema(depth + 1)}
+            case "map":
+                return {"type": "map", "values": self.schema(depth + 1)}
+            case "union":
+                return self._union(depth)
+            case "enum":
+                return self._new("enum", {"symbols": ["A", "B", "C_3"], "default": "A"})
+            case "fixed":
+                return self._new("fixed", {"size": draw.randrange(9)})
+            case "decimal":
+                return self._decimal()
+            case "logical":
+                return draw.choice(
+                    (
+                        {"type": "int", "logicalType": "date"},
+                        {"type": "long", "logicalType": "timestamp-micros"},
+                        {"type": "string", "logicalType": "uuid"},
+                        {"type": "long", "logicalType": "nobody-knows"},
+                        INVALID,
+                    )
+                )
+            case kind:
+                return kind
+
+    def _new(self, kind: str, content: dict[str, Any]) -> Any:
+        self._count += 1
+        place = self._draw.choice(("", "a", "a.b"))
+        name = f"T{self._number}_{self._count}"
+        made = {"type": kind, "name": name, "namespace": place, **content}
+        if place:  # a name without a namespace means another one in a record that has one
+            self.named[f"{place}.{name}"] = made
+        return made
+
+    def record(self, depth: int = 0) -> Any:
+        made = self._new("record", {"doc": "a record", "fields": []})
+        name = f"{made['namespace']}.{made['name']}"
+        self.named.pop(name, None)  # until it is whole
+        for at in range(self._draw.randrange(7)):
+            field = {"name": f"f{at}", "type": self.schema(depth + 1)}
+            made["fields"].append(field)
+        if made["namespace"] and self._draw.random() < 0.3:
+            made["fields"].append({"name": "next", "type": ["null", name], "default": None})
+        if made["namespace"]:
+            self.named[name] = made
+        return made
+
+    def _union(self, depth: int) -> Any:
+        branches: list[Any] = ["null"]
+        for _ in range(self._draw.randrange(1, 5)):
+            made = self.schema(depth + 1)
+            if not isinstance(made, list) and self._branch(made) not in map(self._branch, branches):
+                branches.append(made)
+        self._draw.shuffle(branches)
+        return branches
+
+    def _branch(self, schema: Any) -> str:
+        """What two branches of a union must not share."""
+        if isinstance(schema, str):
+            return schema
+        kind = schema["type"]
+        if kind not in ("record", "enum", "fixed"):
+            return str(kind)
+        return f"{schema['namespace']}.{schema['name']}" if schema["namespace"] else schema["name"]
+
+    def _decimal(self) -> Any:
+        precision = self._draw.randrange(1, 12)
+        logical = {
+            "logicalType": "decimal",
+            "precision": precision,
+            "scale": self._draw.randrange(precision + 1),
+        }
+        if self._draw.random() < 0.5:
+            return {"type": "bytes", **logical}
+        return self._new("fixed", {"size": 8, **logical})
+
+    def written(self, schema: Any, defined: set[str]) -> Any:
+        """The schema with each type written out where it comes first, and named from there on."""
+        if isinstance(schema, list):
+            return [self.written(each, defined) for each in schema]
+        if isinstance(schema, str):
+            return self.written(self.named[schema], defined) if schema in self.named else schema
+        if schema.get("namespace"):
+            name = self._branch(schema)
+            if name in defined:
+                return name
+            defined.add(name)
+        made = dict(schema)
+        for part in ("items", "values"):
+            if part in made:
+                made[part] = self.written(made[part], defined)
+        if "fields" in made:
+            made["fields"] = [each | {"type": self.written(each["type"], defined)} for each in made["fields"]]
+        return made
+
+    def value(self, schema: Any, depth: int = 0) -> Made:
+        draw = self._draw
+        if isinstance(schema, str) and schema in self.named:
+            schema = self.named[schema]
+        if isinstance(schema, list):
+            return self._branch_value(schema, depth)
+        kind = schema if isinstance(schema, str) else schema["type"]
+        if (
+            isinstance(schema, dict)
+            and schema.get("logicalType") == "decimal"
+            and schema["scale"] <= schema["precision"]
+        ):
+            number = Decimal(draw.randrange(-(10 ** schema["precision"]) + 1, 10 ** schema["precision"]))
+            scaled = number.scaleb(-schema["scale"])
+            return Made(scaled, format(scaled, "f"))
+        match kind:
+            case "record":
+                made = {each["name"]: self.value(each["type"], depth + 1) for each in schema["fields"]}
+                return Made({n: m.given for n, m in made.items()}, {n: m.shown for n, m in made.items()})
+            case "array":
+                all_ = [self.value(schema["items"], depth + 1) for _ in range(draw.randrange(3))]
+                return Made([m.given for m in all_], [m.shown for m in all_])
+            case "map":
+                by_key = {
+                    f"k{at}": self.value(schema["values"], depth + 1) for at in range(draw.randrange(3))
+                }
+                return Made({n: m.given for n, m in by_key.items()}, {n: m.shown for n, m in by_key.items()})
+            case "enum":
+                return Made(*[draw.choice(schema["symbols"])] * 2)
+            case "fixed" | "bytes":
+                data = draw.randbytes(schema["size"] if kind == "fixed" else draw.randrange(9))
+                return Made(data, b64encode(data).decode())
+        plain = {
+            "null": None,
+            "boolean": draw.random() < 0.5,
+            "int": draw.choice((0, -1, 2**31 - 1, -(2**31), draw.randrange(1000))),
+            "long": draw.choice((0, 2**63 - 1, -(2**63), draw.randrange(10**12))),
+            "float": draw.choice((0.5, -1.25, math.inf)),
+            "double": draw.choice((0.1, 1e300, -math.inf)),
+            "string": draw.choice(("", "é😀", "a\0b", "text")),
+        }[kind]
+        words = {math.inf: "Infinity", -math.inf: "-Infinity"}
+        return Made(plain, words.get(plain, plain) if isinstance(plain, float) else plain)
+
+    def _branch_value(self, branches: list[Any], depth: int) -> Made:
+        """Of a deep value null: fastavro gets the name of a branch, where there may be several that fit."""
+        branch = "null" if depth > 8 else self._draw.choice(branches)
+        made = self.value(branch, depth + 1)
+        if branch == "null":
+            return made
+        return Made((self._branch(branch), made.given), made.shown)
+
+
+def _avro_bytes(schema: Any, value: Any) -> bytes:
+    out = io.BytesIO()
+    valid = json.loads(json.dumps(schema), object_hook=lambda each: "bytes" if each == INVALID else each)
+    fastavro.schemaless_writer(out, valid, value)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("batch", range(4))
+def test_values_that_fastavro_has_written(batch: int, tmp_path: Path) -> None:
+    """Some schemas name types of another subject, in one of its versions."""
+    draw = random.Random(f"{SEED} {batch}")
+    for number in range(-(-SCHEMAS // 4)):
+        case = AvroCase(draw, number)
+        defined: set[str] = set()
+        base, schema = case.record(), case.schema()
+        texts = [json.dumps(case.written(each, defined)) for each in (base, schema)]
+        entries = [
+            schema_entry("base", 1, 1, '"string"'),
+            schema_entry("base", 2, 2, texts[0]),
+            schema_entry(
+                "t-value", 1, 3, texts[1], references=[("base", "base", 2)], deleted=number % 3 == 0
+            ),
+        ]
+        alone = case.written(schema, set())
+        decoder = _decoder(tmp_path / str(number), entries)
+        payloads = []
+        for _ in range(VALUES):
+            made = case.value(schema)
+            payload = _framed(3, _avro_bytes(alone, made.given))
+            payloads.append(payload)
+            assert _shown(decoder, payload) == made.shown, (SEED, batch, number, schema)
+        _check_columns(decoder, payloads)
+        _cut(decoder, payloads[0])
+
+
+# --- protobuf
+
+_SCALARS = (*range(1, 10), 12, 13, 15, 16, 17, 18)
+
+
+class ProtobufCase:
+    """Random files, the last of which imports those before it."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self._draw = draw
+        self._is_proto3 = draw.random() < 0.6
+        self.files: list[FileDescriptorProto] = []
+        self._messages: list[str] = []  # that fields may have as their type
+        self._enums: list[str] = []
+        for number in range(draw.randrange(1, 4)):
+            self.files.append(self._file(number))
+
+    def _file(self, number: int) -> FileDescriptorProto:
+        package = self._draw.choice(("", "p", "p.q"))
+        file = FileDescriptorProto(name=f"file{number}.proto", package=package)
+        if self._is_proto3:
+            file.syntax = "proto3"
+        file.dependency.extend(each.name for each in self.files)
+        scope = f".{package}." if package else "."
+        enum = file.enum_type.add(name=f"E{number}")
+        self._fill_enum(enum, f"E{number}")
+        self._enums.append(scope + enum.name)
+        for at in range(self._draw.randrange(1, 4)):
+            self._message(file.message_type.add(name=f"M{number}_{at}"), scope, 0)
+        return file
+
+    def _fill_enum(self, enum: Any, prefix: str) -> None:
+        for at, value in enumerate((0, 1, -5, 7)):
+            enum.value.add(name=f"{prefix}_{at}", number=value)
+
+    def _message(self, message: DescriptorProto, scope: str, depth: int) -> None:
+        draw = self._draw
+        own = scope + message.name
+        if depth < 3:
+            for at in range(draw.randrange(3 - depth)):
+                self._message(message.nested_type.add(name=f"N{at}"), f"{own}.", depth + 1)
+        if draw.random() < 0.3:
+            self._fill_enum(message.enum_type.add(name="In"), "IN")
+            self._enums.append(f"{own}.In")
+        self._messages.append(own)  # it may contain itself
+        number = 0
+        for at in range(draw.randrange(7)):
+            number += draw.choice((1, 1, 3, 500))
+            kind = draw.random()
+            if kind < 0.15:
+                self._map(message, f"map_field{at}", number, own)
+                continue
+            field = message.field.add(name=f"field_{at}", number=number, label=1)
+            self._type(field)
+            if kind < 0.35:
+                field.label = FieldDescriptorProto.LABEL_REPEATED
+                if field.type not in (9, 11, 12) and draw.random() < 0.5:
+                    field.options.packed = draw.random() < 0.5
+            elif kind < 0.55:
+                if not message.oneof_decl:
+                    message.oneof_decl.add(name="choice")
+                field.oneof_index = 0
+            elif kind < 0.7 and self._is_proto3:
+                field.proto3_optional = True
+        for field in message.field:  # the oneofs that stand for presence come last
+            if field.proto3_optional:
+                field.oneof_index = len(message.oneof_decl)
+                message.oneof_decl.add(name=f"_{field.name}")
+
+    def _type(self, field: FieldDescriptorProto) -> None:
+        kind = self._draw.random()
+        if kind < 0.25:
+            field.type, field.type_name = FieldDescriptorProto.TYPE_MESSAGE, self._draw.choice(self._messages)
+        elif kind < 0.4:
+            field.type, field.type_name = FieldDescriptorProto.TYPE_ENUM, self._draw.choice(self._enums)
+        else:
+            field.type = self._draw.choice(_SCALARS)
+
+    def _map(self, message: DescriptorProto, name: str, number: int, own: str) -> None:
+        entry = message.nested_type.add(name=name.title().replace("_", "") + "Entry")
+        entry.options.map_entry = True
+        key = entry.field.add(name="key", number=1, label=1)
+        key.type = self._draw.choice((3, 5, 8, 9, 13))
+        self._type(entry.field.add(name="value", number=2, label=1))
+        message.field.add(name=name, number=number, label=3, type=11, type_name=f"{own}.{entry.name}")
+
+    def indexes(self) -> list[int]:
+        """Of any message of the last file, as Java counts them: without the messages of maps."""
+        path: list[int] = []
+        place = list(self.files[-1].message_type)
+        while place and (not path or self._draw.random() < 0.5):
+            path.append(self._draw.randrange(len(place)))
+            place = [each for each in place[path[-1]].nested_type if not each.options.map_entry]
+        return path
+
+    def fill(self, message: Any, depth: int = 0) -> Any:
+        for field in message.DESCRIPTOR.fields:
+            if self._draw.random() < 0.3 or (field.message_type is not None and depth > 4):
+                continue
+            entry = field.message_type is not None and field.message_type.GetOptions().map_entry
+            if entry:
+                key, value = field.message_type.fields
+                for _ in range(self._draw.randrange(3)):
+                    made = self._scalar(key)
+                    if value.message_type is None:
+                        getattr(message, field.name)[made] = self._scalar(value)
+                    elif depth < 4:
+                        self.fill(getattr(message, field.name)[made], depth + 1)
+            elif field.is_repeated:
+                for _ in range(self._draw.randrange(3)):
+                    if field.message_type is None:
+                        getattr(message, field.name).append(self._scalar(field))
+                    else:
+                        self.fill(getattr(message, field.name).add(), depth + 1)
+            elif field.message_type is None:
+                setattr(message, field.name, self._scalar(field))
+            else:
+                getattr(message, field.name).SetInParent()
+                self.fill(getattr(message, field.name), depth + 1)
+        return message
+
+    def _scalar(self, field: Any) -> Any:
+        draw = self._draw
+        match field.type:
+            case 1 | 2:
+                return draw.choice((0.0, 0.5, -1.25, math.inf, -math.inf, math.nan))
+            case 8:
+                return draw.random() < 0.5
+            case 9:
+                return draw.choice(("", "é😀", "a\0b", "text"))
+            case 12:
+                return draw.randbytes(draw.randrange(5))
+            case 14:
+                known = [each.number for each in field.enum_type.values]
+                return draw.choice(known)
+            case 4 | 6:
+                return draw.choice((0, 1, 2**64 - 1))
+            case 7 | 13:
+                return draw.choice((0, 1, 2**32 - 1))
+            case 3 | 16 | 18:
+                return draw.choice((0, -1, 2**63 - 1, -(2**63)))
+        return draw.choice((0, -1, 2**31 - 1, -(2**31)))
+
+
+def _as_json(value: Any) -> Any:
+    """Numbers as text, since protobuf's JSON has 64-bit numbers as text."""
+    if isinstance(value, dict):
+        return {name: _as_json(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_as_json(each) for each in value]
+    if isinstance(value, float):
+        return repr(float(value))
+    return value if value is None or isinstance(value, bool) else str(value)
+
+
+@pytest.mark.parametrize("batch", range(4))
+def test_values_that_protobuf_has_written(batch: int, tmp_path: Path) -> None:
+    draw = random.Random(f"{SEED} {batch}")
+    for number in range(-(-SCHEMAS // 4)):
+        case = ProtobufCase(draw)
+        pool = DescriptorPool()
+        entries = []
+        for at, file in enumerate(case.files):
+            pool.Add(file)
+            references = [(each, each, 1) for each in file.dependency]
+            entries.append(schema_entry(file.name, 1, at + 1, printed(file), "PROTOBUF", references))
+        decoder = _decoder(tmp_path / str(number), entries)
+        last, schema_id = pool.FindFileByName(case.files[-1].name), len(case.files)
+        payloads = []
+        indexes = case.indexes()
+        frame = SchemaId("PROTOBUF", 1, None, indexes).id_to_bytes()[5:]
+        kind = next(iter([last.message_types_by_name[case.files[-1].message_type[indexes[0]].name]]))
+        for index in indexes[1:]:
+            kind = [each for each in kind.nested_types if not each.GetOptions().map_entry][index]
+        for _ in range(VALUES):
+            message = case.fill(GetMessageClass(kind)())
+            wanted = MessageToDict(
+                message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+            )
+            payload = _framed(schema_id, message.SerializeToString(), frame)
+            payloads.append(payload)
+            assert _as_json(_shown(decoder, payload)) == _as_json(wanted), (SEED, batch, number)
+        _check_columns(decoder, payloads)
+        _cut(decoder, payloads[0])
