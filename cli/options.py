@@ -194,10 +194,6 @@ NoJobs = Annotated[
     int | None,
     count_option("--jobs", "Accepted by every command; this one does not work in parallel.", RUN),
 ]
-NoBar = Annotated[
-    bool,
-    Option("--no-progress", help="Accepted by every command; this one has no progress bar.", panel=RUN),
-]
 DropCache = Annotated[
     bool,
     Option(

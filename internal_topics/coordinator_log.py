@@ -88,6 +88,10 @@ class RecordChunk(NamedTuple):
             *_producer(self.batches, cells[C.R_BATCH * capacity + at]),
         )
 
+    def every_record(self) -> Iterator[CoordinatorRecord]:
+        """All of its records."""
+        return _records(self.batches, self.chunk, None)
+
 
 CoordinatorEntry = CoordinatorRecord | TransactionMarker | LogProblem
 

@@ -93,7 +93,7 @@ def command(
         if by_partition or sort != "name" or count is not None or groups:
             raise UsageError("--remote excludes --partitions, --sort, --count and --groups")
         request = common.request(paths, on.cluster(light=True))
-        return _list_remote(request, json, html, common.quiet, verbose)
+        return _list_remote(request, json, html, common, verbose)
     from kseg.cli.group_evidence import committed_offsets
     from kseg.cli.html.html_option import page_for
     from kseg.cli.render import Style
@@ -154,7 +154,9 @@ def command(
     )
 
 
-def _list_remote(request: "Request", json: bool, html: str | None, quiet: bool, verbose: bool) -> int:
+def _list_remote(
+    request: "Request", json: bool, html: str | None, common: CommonOptions, verbose: bool
+) -> int:
     """Show what is in tiered storage."""
     from kseg.cli.html.html_option import page_for
     from kseg.cli.render import Style, show
@@ -163,7 +165,12 @@ def _list_remote(request: "Request", json: bool, html: str | None, quiet: bool, 
     from kseg.cli.streams import terminal_columns
     from kseg.cli.text.remote import RemoteReport, remote_words
     from kseg.internal_topics.broker_directories import find_broker_directories
-    from kseg.internal_topics.remote_log.remote_listing import RemoteOptions, RemoteTarget, list_remote
+    from kseg.internal_topics.remote_log.remote_listing import (
+        RemoteOptions,
+        RemoteTarget,
+        list_remote,
+        topic_partitions,
+    )
 
     paths = request.paths
     if not paths:
@@ -171,8 +178,7 @@ def _list_remote(request: "Request", json: bool, html: str | None, quiet: bool, 
     style = Style(
         command="list",
         json=json,
-        quiet=quiet,
-        progress=False,
+        **common.shown(),
         words=remote_words,
         report=RemoteReport(terminal_columns()),
         verbose=verbose,
@@ -182,10 +188,12 @@ def _list_remote(request: "Request", json: bool, html: str | None, quiet: bool, 
         page=page_for(html, "list", clock_ms()),
     )
     tally = RunSummary(1)
-    target = RemoteTarget(", ".join(paths), find_broker_directories(paths))
+    directories = find_broker_directories(paths)
+    target = RemoteTarget(", ".join(paths), directories)
     over = workers(request.cluster, 1, notice(style))
     options = RemoteOptions(request.topics, request.partition)
-    return show(over(list_remote, [target], options, finished=tally.finish_target), style, paths, tally)
+    events = over(list_remote, [target], options, finished=tally.finish_target)
+    return show(events, style, [each.path for each in topic_partitions(directories)], tally)
 
 
 def _has_missing(row: Mapping[str, object]) -> bool:

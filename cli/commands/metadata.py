@@ -6,9 +6,9 @@ from typing import Annotated
 from kseg.cli.option_schema import FILTER, Option
 from kseg.cli.options import (
     Json,
-    NoBar,
     NoJobs,
     NoNow,
+    NoProgress,
     OnCluster,
     Partition,
     Paths,
@@ -94,7 +94,7 @@ def command(
     jobs: NoJobs = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
-    no_progress: NoBar = False,
+    no_progress: NoProgress = False,
     on: OnCluster,
 ) -> int:
     """Show the cluster's metadata from its log: topics, partitions, configurations, brokers, access, and the replicas on disk.
@@ -135,7 +135,7 @@ def command(
         command="metadata",
         json=json,
         quiet=quiet,
-        progress=False,
+        progress=not no_progress,
         table=is_table,
         tabulated=tabulated if is_table else None,
         words=metadata_words,

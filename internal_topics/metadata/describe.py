@@ -19,12 +19,13 @@ from kseg.internal_topics.metadata.metadata_image import MetadataImage
 from kseg.internal_topics.metadata.metadata_log import (
     METADATA_LOG_ROLES,
     MetadataReading,
+    metadata_log_steps,
     read_metadata_file,
     read_metadata_log,
 )
 from kseg.internal_topics.metadata.metadata_place import AsOf
 from kseg.internal_topics.metadata.metadata_rows import image_rows, metadata_row
-from kseg.jobs.events import Event, Row
+from kseg.jobs.events import Advance, Event, Row
 from kseg.segment.errors import Refused, UsageError
 from kseg.segment.partition.names import parse_file_name
 from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of
@@ -65,11 +66,12 @@ def describe_metadata(target: MetadataTarget, options: MetadataOptions) -> Itera
     directories = target.directories
     finder = MetadataFinder(directories.log_dirs)
     path = _metadata_path(directories, finder)
+    yield Advance(path, 0)
     history = MetadataHistory(options.show_secrets) if options.history else None
     reading = MetadataReading(
         as_of=options.as_of, everything=True, watch=None if history is None else history.watch
     )
-    image = _read(path, reading)
+    image = yield from metadata_log_steps(path, reading)
     cluster_id = _cluster_id(directories, finder, image)
     yield from image.doubts
     yield from image.notes

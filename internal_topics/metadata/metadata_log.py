@@ -18,6 +18,7 @@ cannot be reconstructed from them.
 """
 
 import os
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Voter
@@ -26,6 +27,7 @@ from kseg.internal_topics.metadata.metadata_place import AsOf, PlaceInLog, find_
 from kseg.internal_topics.metadata.metadata_replay import MetadataReplay, Watch
 from kseg.internal_topics.metadata.metadata_snapshot import ReadSnapshot, take_kraft_version, voters_after
 from kseg.internal_topics.metadata.snapshot_choice import SnapshotChoice
+from kseg.jobs.events import Advance
 from kseg.segment import header_tables as C
 from kseg.segment.counted import offsets_words
 from kseg.segment.errors import FormatError, KsegError, UnreadableInput, cannot_read
@@ -67,24 +69,47 @@ _WHOLE_LOG = MetadataReading()
 
 
 def read_metadata_log(directory: str, reading: MetadataReading = _WHOLE_LOG) -> MetadataImage:
-    """The image of a `__cluster_metadata-0` directory. Raises UnreadableInput if it cannot be listed, or does not reach back to
-    the requested state."""
+    """The image of a `__cluster_metadata-0` directory. Raises UnreadableInput when it cannot be listed, or does not reach back to the
+    state that is asked for."""
+    return _finished(_reader_of_log(directory, reading).steps())
+
+
+def read_metadata_file(path: str, reading: MetadataReading = _WHOLE_LOG) -> MetadataImage:
+    """The image that one snapshot, or one segment of the log, gives by itself. Raises UnreadableInput, and for a file that
+    is neither FormatError."""
+    return _finished(_reader_of_file(path, reading).steps())
+
+
+def metadata_log_steps(path: str, reading: MetadataReading) -> Generator[Advance, None, MetadataImage]:
+    """The same of either, telling how far it is."""
+    reader = _reader_of_log if places.isdir(path) else _reader_of_file
+    return reader(path, reading).steps()
+
+
+def _finished(steps: Generator[Advance, None, MetadataImage]) -> MetadataImage:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            image: MetadataImage = end.value
+            return image
+
+
+def _reader_of_log(directory: str, reading: MetadataReading) -> "_LogReader":
     try:
         names = [parse_file_name(name) for name in sorted(places.listdir(directory))]
     except OSError as error:
         raise cannot_read(directory, error) from error
-    return _LogReader(directory, names, reading).image()
+    return _LogReader(directory, names, reading)
 
 
-def read_metadata_file(path: str, reading: MetadataReading = _WHOLE_LOG) -> MetadataImage:
-    """The image of a single snapshot, or a single segment of the log. Raises UnreadableInput, and FormatError for a file that is
-    neither."""
+def _reader_of_file(path: str, reading: MetadataReading) -> "_LogReader":
     name = parse_file_name(os.path.basename(path))
     if name.role not in METADATA_LOG_ROLES:
         raise FormatError(f"{path} is neither a snapshot nor a segment of a metadata log")
     with MappedFile(path):
-        pass  # whether it can be read at all: the user named it
-    return _LogReader(os.path.dirname(path) or os.curdir, [name], reading, path).image()
+        pass  # whether it can be read at all: the caller named it
+    return _LogReader(os.path.dirname(path) or os.curdir, [name], reading, path)
 
 
 class _LogReader:
@@ -108,7 +133,8 @@ class _LogReader:
         self._doubts: list[Finding] = []
         self._notes: list[Finding] = []
 
-    def image(self) -> MetadataImage:
+    def steps(self) -> Generator[Advance, None, MetadataImage]:
+        """Read it, and return the image."""
         as_of = self._reading.as_of
         if as_of is not None:
             self._place = find_place(self._segments, as_of)
@@ -126,7 +152,7 @@ class _LogReader:
         if as_of is not None:
             choice.check_reach(as_of, snapshot, self._path)
         replay.watch = self._reading.watch
-        self._read_log(replay, snapshot)
+        yield from self._read_log(replay, snapshot)
         stop = self._place.end_offset
         if stop is None or (as_of is not None and stop > self._end_offset):
             self._compare_with_files()
@@ -171,7 +197,7 @@ class _LogReader:
 
     # --- the log
 
-    def _read_log(self, replay: MetadataReplay, snapshot: ReadSnapshot | None) -> None:
+    def _read_log(self, replay: MetadataReplay, snapshot: ReadSnapshot | None) -> Iterator[Advance]:
         if not self._segments:
             if snapshot is None:
                 self._doubt("there is neither a snapshot that can be used nor a segment of the log")
@@ -193,7 +219,7 @@ class _LogReader:
                 self._missing(path, expected, base_offset)
             try:
                 with MappedFile(path) as file:
-                    expected = self._read_segment(path, file.view, base_offset, replay, snapshot)
+                    expected = yield from self._read_segment(path, file.view, base_offset, replay, snapshot)
             except UnreadableInput as error:
                 if not self._is_behind(base_offset):
                     self._doubt(str(error), path, base_offset)
@@ -211,7 +237,7 @@ class _LogReader:
         base_offset: int,
         replay: MetadataReplay,
         snapshot: ReadSnapshot | None,
-    ) -> int:
+    ) -> Generator[Advance, None, int]:
         """Returns the offset after the segment's last batch."""
         state_end = 0 if snapshot is None else snapshot.end_offset
         expected = base_offset
@@ -229,6 +255,7 @@ class _LogReader:
                 expected = self._note_batch(path, block, row, expected, snapshot)
             for chunk in decoder.chunks(block):
                 self._take(path, block, chunk, replay, state_end)
+                yield Advance(path, chunk.size_in(block))
         return expected
 
     def _note_batch(

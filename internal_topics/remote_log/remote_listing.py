@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from kseg.internal_topics.broker_directories import BrokerDirectories, BrokerPartition
-from kseg.internal_topics.coordinator_log import CoordinatorRecord, LogProblem, read_coordinator_log
+from kseg.internal_topics.coordinator_log import LogProblem, RecordChunk, read_coordinator_chunks
 from kseg.internal_topics.remote_log.offset_ranges import OffsetRange, common, count, minus, union
 from kseg.internal_topics.remote_log.remote_segments import (
     REMOTE_LOG_METADATA,
@@ -22,7 +22,7 @@ from kseg.internal_topics.remote_log.remote_segments import (
     RemotePartition,
     sorted_partitions,
 )
-from kseg.jobs.events import Event, Row
+from kseg.jobs.events import Advance, Event, Row
 from kseg.segment.errors import KsegError, UsageError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.log_dir_state import read_log_dir_state
@@ -68,14 +68,14 @@ def list_remote(target: RemoteTarget, options: RemoteOptions) -> Iterator[Event]
     """A `remote_partition` row for each partition with remote storage, after its `remote_segment` rows. Raises UsageError when
     there is no `__remote_log_metadata` under PATH."""
     directories = target.directories
-    logs = directories.replicas(REMOTE_LOG_METADATA)
+    logs = topic_partitions(directories)
     if not logs:
         raise UsageError(
             f"no partition of {REMOTE_LOG_METADATA} is under PATH: nothing tells what is in remote storage"
         )
     state = RemoteLogState()
-    for replicas in logs.values():
-        yield from _read(state, replicas[0])
+    for log in logs:
+        yield from _read(state, log)
     local: dict[tuple[str, int], BrokerPartition] = {}
     for each in directories.partitions:
         if each.name is not None and each.is_live:
@@ -86,14 +86,21 @@ def list_remote(target: RemoteTarget, options: RemoteOptions) -> Iterator[Event]
             yield from _rows((topic_id, number), partition, None if found is None else _local_log(found))
 
 
+def topic_partitions(directories: BrokerDirectories) -> list[PartitionTarget | FileTarget]:
+    """The partitions of `__remote_log_metadata` that are read, one replica of each."""
+    return [replicas[0] for replicas in directories.replicas(REMOTE_LOG_METADATA).values()]
+
+
 def _read(state: RemoteLogState, log: PartitionTarget | FileTarget) -> Iterator[Event]:
     """Replay one partition of the topic into the state; returns what cannot be read."""
     known = len(state.problems)
-    for entry in read_coordinator_log(log):
-        if isinstance(entry, CoordinatorRecord):
-            state.take(entry.offset, entry.value)
-        elif isinstance(entry, LogProblem):
-            yield Finding(_PROBLEM, entry.path, entry.message, entry.position, None, entry.offset)
+    for part in read_coordinator_chunks(log):
+        if isinstance(part, RecordChunk):
+            for record in part.every_record():
+                state.take(record.offset, record.value)
+            yield Advance(log.path, part.chunk.size_in(part.batches))
+        elif isinstance(part, LogProblem):
+            yield Finding(_PROBLEM, part.path, part.message, part.position, None, part.offset)
     for offset, words in state.problems[known:]:
         yield Finding(
             _PROBLEM, log.path, f"the record at offset {offset} cannot be read: {words}", None, None, offset

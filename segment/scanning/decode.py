@@ -68,6 +68,13 @@ class Chunk:
     control: bool
     problem: Problem | None
 
+    def size_in(self, table: Columns) -> int:
+        """How many bytes of the file are read with it. A batch of several chunks counts in its last."""
+        end = table.at(C.POSITION, self.last_row)
+        if self.complete:
+            end += table.at(C.SIZE, self.last_row)
+        return end - table.at(C.POSITION, self.first_row)
+
 
 class Decoder:
     """Decodes batches of one file. view: the whole file."""

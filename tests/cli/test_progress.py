@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
+from tests.internal_topics.metadata_logs import topic, topic_id, write_log
+from tests.internal_topics.remote_logs import upload, write_remote_log
 from tests.support.broker_dirs import broker_dir
 from tests.support.group_dirs import went_back
 from tests.support.paths import ROOT
@@ -136,6 +138,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "verify": (),
     "doctor": (),
     "list": ("--count",),
+    "list --remote": ("of-remote",),
+    "metadata": ("of-metadata",),
     "dump": ("--format", "table"),
     "lookup": ("--key", "key-5"),
     "transactions": (),
@@ -163,6 +167,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = broker_dir(tmp_path_factory.mktemp("progress") / "data", 1, 3)
     shutil.copytree(data, data.with_name("data.other"))
     went_back(data.parent / "of-groups")
+    records = [upload(("orders", topic_id(1), 0), topic_id(at % 250), at, at, {0: at}) for at in range(3000)]
+    write_remote_log(data.parent / "of-remote" / "__remote_log_metadata-0", records)
+    topics = [topic(f"t{at}", topic_id(at % 250)) for at in range(500)]
+    write_log(data.parent / "of-metadata" / "__cluster_metadata-0", *topics)
     line = '{"type":"record","value":"some words"}\n'
     data.with_name("lines.jsonl").write_text(line * 20_000, encoding="utf-8")
     return data
@@ -179,7 +187,7 @@ def test_every_long_work_shows_how_far_it_is(
     parent, child = pty.openpty()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "100", "PYTHONPATH": str(ROOT)}
     words = [*command.split(), *COMMANDS[command]]
-    if words[-1] not in ("fresh-0", "of-groups/data"):
+    if words[-1] not in ("fresh-0", "of-groups/data", "of-remote", "of-metadata"):
         words.append(data.name)
     with subprocess.Popen(
         [sys.executable, "-c", EVERY, *words], stdout=subprocess.PIPE, stderr=child, env=environment
