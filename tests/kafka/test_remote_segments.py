@@ -20,12 +20,16 @@ pytestmark = pytest.mark.kafka
 
 CASES = int(os.environ.get("KSEG_REMOTE_CASES", "300"))
 SEED = int(os.environ.get("KSEG_REMOTE_SEED", "11"))
-PLACE = ("orders", topic_id(9), 3)
 EPOCHS, END = (0, 1, 2), 60
 
 
-def random_records(draw: random.Random) -> list[bytes]:
-    records = []
+def place_of(case: int) -> tuple[str, str, int]:
+    """Each case is a partition of its own."""
+    return "orders", topic_id(9), case
+
+
+def random_records(draw: random.Random, number: int) -> list[bytes]:
+    place, records = place_of(number), []
     known: list[str] = []
     for _ in range(draw.randint(1, 25)):
         kind = draw.random()
@@ -37,21 +41,27 @@ def random_records(draw: random.Random) -> list[bytes]:
             epochs = {first: start}
             if first < 2 and end > start and draw.random() < 0.4:
                 epochs[first + 1] = draw.randint(start + 1, end)
-            records.append(upload(PLACE, segment, start, end, epochs))
+            records.append(upload(place, segment, start, end, epochs))
             known.append(segment)
         elif kind < 0.98:
             state = draw.choices((1, 2, 3), (6, 2, 2))[0]
-            records.append(update(PLACE, draw.choice(known), state))
+            records.append(update(place, draw.choice(known), state))
         else:
-            records.append(delete_partition(PLACE, draw.choice((0, 1))))
+            records.append(delete_partition(place, draw.choice((0, 1))))
     return records
+
+
+def random_lineage(draw: random.Random) -> list[tuple[int, int]]:
+    """Leader epochs of a log, with the offsets at which they begin."""
+    epochs = sorted(draw.sample(EPOCHS, draw.randint(1, len(EPOCHS))))
+    return list(zip(epochs, sorted(draw.sample(range(END), len(epochs))), strict=True))
 
 
 @pytest.mark.behaviour("M09")
 def test_random_records_give_what_the_real_store_has() -> None:
     require_kafka()
     draw = random.Random(SEED)
-    cases = [random_records(draw) for _ in range(CASES)]
+    cases = [random_records(draw, number) for number in range(CASES)]
     asked = "".join(
         json.dumps(
             {"records": [base64.b64encode(each).decode() for each in case], "epochs": EPOCHS, "end": END}
@@ -70,12 +80,19 @@ def test_random_records_give_what_the_real_store_has() -> None:
     answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert len(answers) == len(cases)
     readable = 0
-    for number, (case, truth) in enumerate(zip(cases, answers, strict=True)):
-        state = RemoteLogState()
-        for offset, value in enumerate(case):
-            state.take(offset, value)
-        assert state.problems == []
-        partition = state.partitions[PLACE[1], PLACE[2]]
+    state = RemoteLogState()
+    waiting = [iter(case) for case in cases]
+    while waiting:  # the partitions' records in any order, those of one in their own
+        at = draw.randrange(len(waiting))
+        value = next(waiting[at], None)
+        if value is None:
+            waiting[at] = waiting[-1]
+            waiting.pop()
+        else:
+            state.take(0, value)
+    assert state.problems == []
+    for number, truth in enumerate(answers):
+        partition = state.partitions[place_of(number)[1:]]
         assert {each.id: each.state_name for each in partition.segments.values()} == truth["segments"], number
         for epoch in EPOCHS:
             # this epoch alone, wherever it is
@@ -87,6 +104,15 @@ def test_random_records_give_what_the_real_store_has() -> None:
             theirs = {offset for offset, segment in enumerate(truth["read"][str(epoch)]) if segment}
             assert ours == theirs, (SEED, number, epoch)
             readable += len(theirs)
+        lineage = random_lineage(draw)
+        ours = {offset for first, last in partition.readable(lineage) for offset in range(first, last + 1)}
+        ends = [begin for _, begin in lineage[1:]] + [END]
+        assert ours == {
+            offset
+            for (epoch, begin), end in zip(lineage, ends, strict=True)
+            for offset in range(begin, end)
+            if truth["read"][str(epoch)][offset]
+        }, (SEED, number, lineage)
         read = {segment for found in truth["read"].values() for segment in found if segment}
         assert read <= {each for each in partition.segments if partition.is_read(each)}
     assert readable > CASES  # that something was compared
