@@ -16,6 +16,7 @@ from kseg.segment import layout as L
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel.batch_walk import declared_records, first_uncounted
 from kseg.segment.model import Batch
 from kseg.segment.partition.derived_state import producer_state, stable_offset
 from kseg.segment.partition.log_segment import LogSegment
@@ -47,9 +48,11 @@ class _HeaderTotals:
         if self.first_offset is None:
             self.first_offset = first_offset_of(table)
         self.last_offset = table.at(C.LAST_OFFSET, table.count - 1)
-        counts = table.column(C.COUNT)
-        if self.records is not None:  # the header of an old compressed set has no count
-            self.records = None if min(counts) < 0 else self.records + sum(counts)
+        cells, capacity = table.cells, table.capacity
+        if first_uncounted(cells, capacity, table.count) < table.count:
+            self.records = None  # the header of an old compressed set has no count
+        elif self.records is not None:
+            self.records += declared_records(cells, capacity, 0, table.count)
         attributes = set(zip(table.column(C.MAGIC), table.column(C.ATTRIBUTES), strict=True))
         self.attributes.update(attributes)
         self._take_times(table, any(hides_first_time(magic, bits) for magic, bits in attributes))

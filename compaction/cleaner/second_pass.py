@@ -29,6 +29,7 @@ from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import batch_runs as B
 from kseg.segment.kernel import filter_batches as W
 from kseg.segment.kernel import key_verdicts as K
+from kseg.segment.kernel.batch_walk import declared_records
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk, Decoder
 from kseg.segment.sidecar.txn_index import AbortedTxn
 from kseg.segment.state.offset_map import KeyLookup
@@ -125,7 +126,7 @@ class SegmentCleaner:
     # --- a table of batches
 
     def _table(self, table: Columns) -> None:
-        self.records_read += B.declared_records(table.cells, table.capacity, 0, table.count)
+        self.records_read += declared_records(table.cells, table.capacity, 0, table.count)
         tallies = self._tallies(table)
         W.clear_tallies(tallies, table.capacity, 0, table.count)
         state = self.transactions
@@ -133,7 +134,7 @@ class SegmentCleaner:
             if kind is Kind.DATA:
                 self._filter_batches(table, tallies, row, stop)
             elif kind is Kind.ABORTED:
-                self.aborted_records += B.declared_records(table.cells, table.capacity, row, stop)
+                self.aborted_records += declared_records(table.cells, table.capacity, row, stop)
                 self._new.drop(table, tallies, row, stop)
             else:
                 self._control(table, tallies, row)

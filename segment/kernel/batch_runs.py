@@ -55,16 +55,6 @@ def same_transaction(cells: Readable, capacity: int, row: int, stop: int, next_o
     return row
 
 
-def declared_records(cells: Readable, capacity: int, row: int, stop: int) -> int:
-    """How many records the headers of these rows declare."""
-    records = 0
-    while row < stop:
-        if cells[5 * capacity + row] > 0:
-            records = records + cells[5 * capacity + row]
-        row = row + 1
-    return records
-
-
 def horizon_runs(
     batches: Readable,
     capacity: int,

@@ -25,8 +25,8 @@ cpdef Py_ssize_t zero_run(const unsigned char[::1] buf, Py_ssize_t position, Py_
 @cython.locals(row=cython.Py_ssize_t)
 cpdef Py_ssize_t first_invalid(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t count) except -1
 
-@cython.locals(total=cython.longlong)
-cpdef long long declared_records(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t stop) except? -1000000007
+@cython.locals(total=cython.longlong, declared=cython.longlong, offsets=cython.longlong)
+cpdef long long declared_records(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t stop) except -1
 
 @cython.locals(row=cython.Py_ssize_t)
 cpdef Py_ssize_t first_uncounted(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t count) except -1

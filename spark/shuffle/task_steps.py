@@ -10,7 +10,7 @@ from kseg.compaction.cleaner.options import CleanSettings
 from kseg.compaction.cleaner.segment_reader import tables
 from kseg.compaction.cleaner.segments import CleanerSegment
 from kseg.segment.errors import KsegError
-from kseg.segment.kernel.batch_runs import declared_records
+from kseg.segment.kernel.batch_walk import declared_records
 from kseg.segment.sidecar.txn_index import AbortedTxn
 from kseg.segment.values import dataclass
 from kseg.spark.shuffle.fold import verdicts_of

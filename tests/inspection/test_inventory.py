@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +165,21 @@ def test_kafka_0_7(ancient_small: Path, tmp_path: Path) -> None:
     copy = diseases.copy_of(log, tmp_path / "taps-0")
     sorted(copy.glob("*.kafka"))[2].unlink()
     assert listed(PartitionTarget(str(copy))).kinds == ["ancient-gap"]
+
+
+@pytest.mark.parametrize("bit", [0, 15, 26, 31])
+def test_a_damaged_record_count_counts_no_more_than_the_offsets(
+    bit: int, capture_small: Path, tmp_path: Path
+) -> None:
+    """`--count` reads headers and verifies no checksum: a flipped bit would add up to two billion records."""
+    directory = tmp_path / "metro-none-0"
+    shutil.copytree(capture_small / "data" / "metro-none-0", directory)
+    sound = partition_row(listed(PartitionTarget(str(directory), str(tmp_path))))
+    log = next(path for path in sorted(directory.glob("*.log")) if path.stat().st_size)
+    data = bytearray(log.read_bytes())
+    (count,) = struct.unpack_from(">I", data, 57)
+    struct.pack_into(">I", data, 57, count ^ 1 << bit)
+    log.write_bytes(data)
+    found = partition_row(listed(PartitionTarget(str(directory), str(tmp_path))))
+    least = sound["records"] - count
+    assert found["records"] is None if bit == 31 else least <= found["records"] <= sound["records"]
