@@ -23,6 +23,13 @@ from releasing.wheels import pythons, source_distribution, wheel
 
 HERE = Path(__file__).resolve().parent.parent
 BUNDLES = {"": (), "-arrow": ("export", "schemas")}
+OF_ARTIFACTS = (  # the arguments of pytest for the tests of artifacts
+    "-ctests/release/pytest.ini",
+    "--rootdir=.",
+    "--confcutdir=tests/release",
+    "-pno:cacheprovider",
+    "tests/release",
+)
 
 
 def main() -> None:
@@ -37,8 +44,9 @@ def main() -> None:
 
 
 def check(dist: Path) -> int:
-    """The status of the tests of the artifacts. They run by themselves, without what the tests of the gate share."""
-    words = ["-m", "pytest", "-q", "--confcutdir=tests/release", "-p", "no:cacheprovider", "tests/release"]
+    """The status of the tests of the artifacts. They run by themselves, without what the tests of the gate share: neither their
+    configuration nor their plugins are among the tools of a release."""
+    words = ["-m", "pytest", "-q", *OF_ARTIFACTS]
     environment = {**os.environ, "KSEG_DIST": str(dist), "PYTHONPATH": str(HERE)}
     return subprocess.call([sys.executable, *words], cwd=HERE, env=environment)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+import sys
 import tarfile
 import tomllib
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 import kseg
 from releasing import archives, bundle, changelog, inventory, old_glibc
+from releasing.__main__ import OF_ARTIFACTS
 from releasing.old_glibc import newest_glibc
 from tests.support.paths import ROOT
 
@@ -24,6 +26,15 @@ def test_the_version_stands_in_one_place() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert "version" in project["project"]["dynamic"] and "version" not in project["project"]
     assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "kseg.__version__"}
+
+
+def test_pytest_alone_collects_the_tests_of_artifacts() -> None:
+    """The tools of a release have pytest without the plugins that the gate's configuration is for."""
+    environment = {**os.environ, "KSEG_DIST": "dist", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    words = [sys.executable, "-m", "pytest", "-q", *OF_ARTIFACTS, "--collect-only"]
+    ran = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.count("test_artifacts.py::") > 5
 
 
 def test_a_source_without_a_version_is_refused(tmp_path: Path) -> None:
