@@ -1,8 +1,6 @@
-"""The rows about searching for a key: all of the data is decompressed and walked, so `verify --deep` of the same data is the
-rival.
+"""The rows about searching for a key: all of the data is decompressed and walked, so `verify --deep` of the same data is the rival.
 
-No record has the key, so that nothing ends the search early. The log dirs of `bench.producer_corpus` are raced where they were
-created.
+No record has the key, so that nothing ends the search early. The log dirs of `bench.producer_corpus` are raced where they were created.
 """
 
 from __future__ import annotations

@@ -104,8 +104,7 @@ def _warmer(corpus: Path) -> Callable[[], None]:
 
 
 def _lay_out(directory: Path, corpus: Path) -> None:
-    """A data directory with the logs of a corpus, and with partition.metadata, without which a broker renames partitions as
-    stray."""
+    """A data directory with the logs of a corpus, and with partition.metadata, without which a broker renames partitions as stray."""
     for partition in _partitions(corpus):
         (directory / partition.name).mkdir(parents=True)
         (directory / partition.name / "partition.metadata").write_text(

@@ -2,8 +2,7 @@
 
     python -m bench.spark_turn PATH
 
-session_s: until there is a session whose Python workers have started. work_s: `verify`, first run of the session. again_s:
-the second run.
+session_s: until there is a session whose Python workers have started. work_s: `verify`, first run of the session. again_s: the second run.
 """
 
 from __future__ import annotations

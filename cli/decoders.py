@@ -1,5 +1,4 @@
-"""Choose the decoder that the flags of `dump` request. As in kafka-dump-log.sh, the first topic in its order wins; others are
-ignored."""
+"""Choose the decoder that the flags of `dump` request. As in kafka-dump-log.sh, the first topic in its order wins; others are ignored."""
 
 from collections.abc import Sequence
 from dataclasses import replace

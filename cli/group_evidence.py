@@ -1,5 +1,4 @@
-"""What `groups` needs to know about a broker besides the records of its groups: topic names, locations of the logs, and which
-partitions of
+"""What `groups` needs to know about a broker besides the records of its groups: topic names, locations of the logs, and which partitions of
 `__consumer_offsets` are available. Determined once, and passed on as plain values."""
 
 from collections.abc import Iterator, Sequence
@@ -124,8 +123,7 @@ def _names(images: "Sequence[MetadataImage]", at_ms: int | None) -> "TopicNames"
 
 
 def _count(known: int | None, seen: dict[int, bool]) -> int | None:
-    """How many partitions `__consumer_offsets` has: from the metadata log, else Kafka's default unless there is a higher
-    partition number."""
+    """How many partitions `__consumer_offsets` has: from the metadata log, else Kafka's default unless there is a higher partition number."""
     from kseg.internal_topics.groups.coordinator_partition import DEFAULT_PARTITIONS
 
     if known is not None:

@@ -1,8 +1,7 @@
 """The man pages and the completions of shells, generated from the commands' declarations and the catalogue of findings.
 
-`python -m kseg.cli.manual [FOLDER]` writes them (FOLDER defaults to `man`); a test compares the files with what would be
-generated now, so a changed option cannot leave its page behind. Pages contain the version and no date: the same sources give the
-same bytes.
+`python -m kseg.cli.manual [FOLDER]` writes them (FOLDER defaults to `man`); a test compares the files with what would be generated now, so
+a changed option cannot leave its page behind. Pages contain the version and no date: the same sources give the same bytes.
 """
 
 import sys

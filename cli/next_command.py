@@ -1,5 +1,4 @@
-"""The next command to type, as it can be typed: from the hints that the catalogue has for the findings, or the one that carries
-out a plan."""
+"""The next command to type, as it can be typed: from the hints that the catalogue has for the findings, or the one that carries out a plan."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,8 +65,7 @@ def next_command(hints: Mapping[str, Sequence[str]], running: str, request: Requ
 
 
 def once_more(failures: Sequence["Failure"], running: str, request: Request) -> str:
-    """The command that retries what an object store did not return; empty for other failures. A command that compares needs both
-    its paths."""
+    """The command that retries what an object store did not return; empty for other failures. A command that compares needs both its paths."""
     paths = [path for failure in failures for path in failure.paths or (failure.path,)]
     if running in ("diff", *_CHANGING) or not all(map(places.is_elsewhere, paths)):
         return ""

@@ -1,18 +1,16 @@
 """One declaration of every option, two readers of a command line.
 
-A command is a function whose keyword-only parameters are annotated with `Annotated[type, Option(...)]` or
-`Annotated[type, Argument(...)]`. That signature is the only declaration of an option. Options that several commands
-share as a group are the fields of a named tuple, declared in the same way; a parameter of that type stands
-for all of them. The signature is read by:
+A command is a function whose keyword-only parameters are annotated with `Annotated[type, Option(...)]` or `Annotated[type, Argument(...)]`.
+That signature is the only declaration of an option. Options that several commands share as a group are the fields of a named tuple,
+declared in the same way; a parameter of that type stands for all of them. The signature is read by:
 
 - `quick_read`, which parses an ordinary command line, in microseconds and without importing anything;
-- `typer_app.py`, which makes a typer command of it, for help, completion, suggestions and every command line that is not
-  ordinary (typer alone takes longer to import than most dumps take to run);
+- `typer_app.py`, which makes a typer command of it, for help, completion, suggestions and every command line that is not ordinary (typer
+  alone takes longer to import than most dumps take to run);
 - `manual.py`, which generates the man page.
 
-Types: `bool` is a flag, `bool | None` a pair of flags `--x/--no-x`, `tuple[...]` an option or argument that may
-be repeated, everything else takes one value. Both readers return text; `bind` converts it, so that they cannot
-differ in the meaning of a value.
+Types: `bool` is a flag, `bool | None` a pair of flags `--x/--no-x`, `tuple[...]` an option or argument that may be repeated, everything
+else takes one value. Both readers return text; `bind` converts it, so that they cannot differ in the meaning of a value.
 """
 
 import types

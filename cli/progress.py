@@ -22,8 +22,7 @@ PLACE_COLUMNS = 40  # the bar and the counts need the rest of the line
 
 
 class Progress:
-    """paths: files and directories whose sizes make up the total. summary: has the number of finished targets and of errors so
-    far."""
+    """paths: files and directories whose sizes make up the total. summary: has the number of finished targets and of errors so far."""
 
     def __init__(self, paths: Sequence[str], wanted: bool, summary: RunSummary) -> None:
         self._paths = paths

@@ -54,8 +54,7 @@ class Report(Protocol):
 
 
 class Page(Protocol):
-    """A report in a file (`cli/html`), built from the same events as the printed output. The methods raise Refused if it cannot
-    be written."""
+    """A report in a file (`cli/html`), built from the same events as the printed output. The methods raise Refused if it cannot be written."""
 
     def begin(self, targets: "Sequence[Target]") -> None: ...
 
@@ -89,9 +88,8 @@ class FindingGroups:
             first.append(finding)
 
     def lines(self, *severities: str) -> Iterator[Line]:
-        """Errors and warnings: the first ones of each kind and the number of the others. Infos: a line for each kind. If that
-        exceeds the available lines: a line for each kind, and for the remaining kinds only numbers.
-        """
+        """Errors and warnings: the first ones of each kind and the number of the others. Infos: a line for each kind. If that exceeds the
+        available lines: a line for each kind, and for the remaining kinds only numbers."""
         needed = sum(len(self._in_full(each)) for each in (ERROR, WARNING, INFO))
         for severity in severities:
             kinds = [kind for kind in self._counts if kind[0] == severity]

@@ -59,14 +59,13 @@ def over_targets(
 ) -> int:
     """Run `work` on the targets of the request, show the events, and return the exit status.
 
-    in_place: the work changes the files of its targets. at_once: an alternative for a cluster that processes all targets
-    together. alone: the options for a single target, which gets all the jobs; several are distributed over the processes.
-    through: transforms the stream of events before it is shown. hold: a context held while the targets are processed (a lock),
-    which yields the options to use; a command with one looks for unfinished changes itself, for all others these are reported
-    first. look: determines what else is needed about the targets; returns the options, and events to show first. wanted: which
-    targets to process. worth_a_process: how many targets take longer than starting a process; None if a single one does. A path
-    that cannot be read is a failure among others if there are several paths. Raises UsageError if no path was given or the
-    filters leave nothing.
+    in_place: the work changes the files of its targets. at_once: an alternative for a cluster that processes all targets together. alone:
+    the options for a single target, which gets all the jobs; several are distributed over the processes. through: transforms the stream of
+    events before it is shown. hold: a context held while the targets are processed (a lock), which yields the options to use; a command
+    with one looks for unfinished changes itself, for all others these are reported first. look: determines what else is needed about the
+    targets; returns the options, and events to show first. wanted: which targets to process. worth_a_process: how many targets take longer
+    than starting a process; None if a single one does. A path that cannot be read is a failure among others if there are several paths.
+    Raises UsageError if no path was given or the filters leave nothing.
     """
     paths, cluster = request.paths, request.cluster
     if not paths:

@@ -82,9 +82,8 @@ class RunSummary:
 
     @property
     def estimated_s(self) -> float | None:
-        """How long carrying out everything that was planned takes on a rotating disk: to write, and to change each directory.
-        None if nothing was planned.
-        """
+        """How long carrying out everything that was planned takes on a rotating disk: to write, and to change each directory. None if
+        nothing was planned."""
         if not self.planned_changes:
             return None
         return self.planned_bytes / WRITTEN_BYTES_PER_S + self.planned_changes * SECONDS_A_CHANGE

@@ -82,8 +82,7 @@ class Asked:
 def topic_settings(
     targets: Sequence[Target], asked: Asked, finder: "MetadataFinder | None" = None
 ) -> "tuple[dict[str, TopicSettings], tuple[Finding, ...]]":
-    """The settings of each partition by path, and the findings about the evidence. finder: of these targets, if there is one
-    already.
+    """The settings of each partition by path, and the findings about the evidence. finder: of these targets, if there is one already.
 
     Raises UsageError, UnreadableInput and Refused for a metadata log or a file that the user named.
     """

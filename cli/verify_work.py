@@ -56,9 +56,8 @@ class Verification:
     def look(
         self, targets: Sequence[Target], options: "VerifyOptions", finder: "MetadataFinder | None" = None
     ) -> "tuple[VerifyOptions, tuple[Finding, ...]]":
-        """The options with the content of the metadata log about the targets, and the findings about that log. finder: of these
-        targets, if there is one already.
-        """
+        """The options with the content of the metadata log about the targets, and the findings about that log. finder: of these targets, if
+        there is one already."""
         finder = finder or finder_for(targets, self._metadata)
         identities, findings = topic_identities(targets, self._metadata, finder)
         missing = tuple(chain.from_iterable(replicas_missing(targets, finder).values()))

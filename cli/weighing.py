@@ -31,8 +31,7 @@ _LADDER_SHARES = (2, 4)  # of the largest partition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeighingWish:
-    """The parameters of a run. place_bytes: of the log at each place. retention_ms, retention_bytes: limits; None for a series of
-    them."""
+    """The parameters of a run. place_bytes: of the log at each place. retention_ms, retention_bytes: limits; None for a series of them."""
 
     candidates: tuple[TriedSetting, ...]
     sample_bytes: int

@@ -7,9 +7,8 @@
        fits, the size is doubled, as clients did, up to `max_message_bytes`.
     3. Raw: the bytes, in blocks. Otherwise a `read` row, then each whole batch and its records as in a dump.
 
-Kafka 0.7: the bytes from any position on (Log.read), framed as the response (`kafka07.fetch_response`) for one partition
-("message-set") or for several ("multi"). A 0.7 frame around batches of later formats is possible, but means nothing to a 0.7
-consumer.
+Kafka 0.7: the bytes from any position on (Log.read), framed as the response (`kafka07.fetch_response`) for one partition ("message-set") or
+for several ("multi"). A 0.7 frame around batches of later formats is possible, but means nothing to a 0.7 consumer.
 """
 
 from collections.abc import Iterator

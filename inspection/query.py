@@ -17,11 +17,10 @@ LOOKUP_KINDS = ("offset", "timestamp", "max-timestamp", "earliest", "latest", "k
 class LookupQuery:
     """kind: one of LOOKUP_KINDS; exactly the operand of that kind is set (offset, timestamp_ms, key, leader_epoch).
 
-    every_version: with kind "key" the whole history instead of the newest record. bounds: with kind "key", of the records that
-    count. jobs: how many processes may search one log for a key. partition_counts: with kind "key", how many partitions each
-    topic has, to search only the partition that the default partitioner selects; None searches all. use_index: False scans.
-    log_start_offset: None reads the log dir's checkpoint, else the first segment's base offset. row_decoder: decodes the key and
-    value of the record that is found.
+    every_version: with kind "key" the whole history instead of the newest record. bounds: with kind "key", of the records that count. jobs:
+    how many processes may search one log for a key. partition_counts: with kind "key", how many partitions each topic has, to search only
+    the partition that the default partitioner selects; None searches all. use_index: False scans. log_start_offset: None reads the log
+    dir's checkpoint, else the first segment's base offset. row_decoder: decodes the key and value of the record that is found.
     """
 
     kind: str

@@ -80,9 +80,8 @@ class ProgramWriter:
             ]
 
     def structs(self, key: Message | None, value: Message) -> tuple[int, int, int, int]:
-        """For one type: the struct of the key (1 if records have none), first and last version of the value, and the position of
-        its structs.
-        """
+        """For one type: the struct of the key (1 if records have none), first and last version of the value, and the position of its
+        structs."""
         place = 1 if key is None else self._struct(key, 0)
         return place, value.versions.first, value.last_version, self._versions(value)
 

@@ -1,18 +1,17 @@
 """Which values of Kafka's own topics and of Kafka Connect's contain secrets, and what replaces them.
 
-Every output of log data goes through this: rows, exports, the data source and raw bytes before a value is returned, the text of
-`dump` for warnings.
+Every output of log data goes through this: rows, exports, the data source and raw bytes before a value is returned, the text of `dump` for
+warnings.
 
     __cluster_metadata, snapshots    SCRAM credentials, and sensitive configurations (`sensitive_configs`): the whole value is replaced.
                                      Records of these types, or of an unknown type, that cannot be decoded are replaced, too.
     configs of Kafka Connect         properties of connectors and tasks whose name suggests a secret, and the session key
                                      (`connect_topics`)
 
-Delegation tokens need no redaction: a broker derives their HMACs from its own secret key and stores none (fact sheet internal
-topics §11).
+Delegation tokens need no redaction: a broker derives their HMACs from its own secret key and stores none (fact sheet internal topics §11).
 
-A log is recognised by the name of its directory. Connect's config topic is named by `config.storage.topic`: every topic whose
-name contains `connect` and `config` counts, and MirrorMaker's `mm2-configs.*`; only records with Connect's keys are changed.
+A log is recognised by the name of its directory. Connect's config topic is named by `config.storage.topic`: every topic whose name contains
+`connect` and `config` counts, and MirrorMaker's `mm2-configs.*`; only records with Connect's keys are changed.
 """
 
 import os

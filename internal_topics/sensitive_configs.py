@@ -1,7 +1,6 @@
 """Which configurations are secrets: a ConfigRecord contains them in clear text.
 
-Kafka's own rule, by which it hides values when it describes or logs them (KafkaConfig.maybeSensitive,
-KafkaConfigSchema.isSensitive):
+Kafka's own rule, by which it hides values when it describes or logs them (KafkaConfig.maybeSensitive, KafkaConfigSchema.isSensitive):
 
 1. of a broker: passwords, and names that it does not know; a name may have a listener prefix
    (`listener.name.<listener>.[<mechanism>.]<name>`, DynamicBrokerConfig.brokerConfigSynonyms);

@@ -56,9 +56,8 @@ class BrokerState:
     log_dir: str | None = None
 
     def safe_point(self, end_offset: int) -> int:
-        """The recovery point of the next load of a log that ends at this offset: the log end after a clean shutdown, otherwise
-        only what was known to be on disk.
-        """
+        """The recovery point of the next load of a log that ends at this offset: the log end after a clean shutdown, otherwise only what
+        was known to be on disk."""
         return end_offset if self.is_clean else min(self.recovery_point, end_offset)
 
 
@@ -84,8 +83,7 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class LoadFailure:
-    """A broker's load of this directory fails with an exception. kafka_exception: simple name of the Java class. sentence: the
-    reason."""
+    """A broker's load of this directory fails with an exception. kafka_exception: simple name of the Java class. sentence: the reason."""
 
     kafka_exception: str
     sentence: str
@@ -130,9 +128,7 @@ class Repair:
         findings: tuple[Finding, ...] = (),
         load_failure: LoadFailure | None = None,
     ) -> Self:
-        """A repair that produces no log: the directory as found. load_failure: what the broker would throw, if that is the
-        reason.
-        """
+        """A repair that produces no log: the directory as found. load_failure: what the broker would throw, if that is the reason."""
         return cls(
             image=image,
             log_start_offset=0,

@@ -8,8 +8,7 @@
 6. Files that are no longer needed, and what is kept for `undo` (`inspection.disk_leftovers`, `undo --list`).
 7. The steps that follow (`next_steps`).
 
-Rows of other commands are passed on as those commands print them. Findings of 4 and 5 about files are dropped: 3 has reported
-them.
+Rows of other commands are passed on as those commands print them. Findings of 4 and 5 about files are dropped: 3 has reported them.
 """
 
 import os
@@ -271,9 +270,8 @@ class Examination:
                 yield event
 
     def _is_in_repaired_log(self, found: "OffsetOfGroup") -> bool:
-        """Whether `recover` moves the ends of a log so that a committed offset is inside it: resetting that one would skip or
-        repeat records.
-        """
+        """Whether `recover` moves the ends of a log so that a committed offset is inside it: resetting that one would skip or repeat
+        records."""
         return any(
             found.offset in ends for ends in self._repaired_ends.get((found.topic, found.partition), ())
         )
@@ -338,8 +336,7 @@ def _node_row(image: "MetadataImage", node_id: int | None) -> dict[str, object]:
 
 
 def _stays_unloadable(damage: _Damage, repair: "RecoverResult | None") -> bool:
-    """Whether a broker fails to load a log, and policy salvage, which keeps every batch with a valid checksum, does not change
-    that."""
+    """Whether a broker fails to load a log, and policy salvage, which keeps every batch with a valid checksum, does not change that."""
     from kseg.recovery.repair.remaining_damage import HARMFUL
 
     if repair is None or repair.doubt is None or HARMFUL.keys().isdisjoint(damage.errors):

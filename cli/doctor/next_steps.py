@@ -79,11 +79,10 @@ class NextStep:
 class Situation:
     """The results of an examination that steps depend on.
 
-    bootstrap_server: of the cluster; None when the metadata log has no broker. foreign: directories with names on which a broker
-    fails. apart: log dirs that do not belong with others, and why. lost_identities: log dirs without a readable meta.properties.
-    values_needed: by log dir, the options of `recover` whose values only the user knows. twice: (partition directory, the same
-    partition in another log dir). undo_bytes: kept for `undo`. unloadable: partitions that a broker fails to load before and
-    after a repair.
+    bootstrap_server: of the cluster; None when the metadata log has no broker. foreign: directories with names on which a broker fails.
+    apart: log dirs that do not belong with others, and why. lost_identities: log dirs without a readable meta.properties. values_needed: by
+    log dir, the options of `recover` whose values only the user knows. twice: (partition directory, the same partition in another log dir).
+    undo_bytes: kept for `undo`. unloadable: partitions that a broker fails to load before and after a repair.
     """
 
     request: Request

@@ -521,8 +521,7 @@ FORMS: Mapping[str, Sequence[TableForm]] = {
 
 
 class RowsByType:
-    """The rows of a run that its tables need, bounded: if there are very many of one type, those with errors and the first of the
-    others."""
+    """The rows of a run that its tables need, bounded: if there are very many of one type, those with errors and the first of the others."""
 
     def __init__(self, forms: Sequence[TableForm]) -> None:
         self._kept: dict[str, list[Values]] = {form.type: [] for form in forms}

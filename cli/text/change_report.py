@@ -1,9 +1,8 @@
-"""The report of `recover`, `compact` and `retain` about many partitions: totals, a line for each that changes, the others
-counted.
+"""The report of `recover`, `compact` and `retain` about many partitions: totals, a line for each that changes, the others counted.
 
-The totals come first, then the errors, then the details. For a single partition these are the steps or segments. Of several, each
-that changes has a line. If there are too many, those that differ only in their name share one line, and the ones with the most at
-stake come first; those that do not change are counted by reason.
+The totals come first, then the errors, then the details. For a single partition these are the steps or segments. Of several, each that
+changes has a line. If there are too many, those that differ only in their name share one line, and the ones with the most at stake come
+first; those that do not change are counted by reason.
 """
 
 from abc import ABC, abstractmethod

@@ -25,8 +25,7 @@ DECODED = ("avro", "protobuf", "json-schema", "json")
 
 
 def bytes_words(text: Any, encoding: Any) -> str:
-    """A key or value of a JSON record: quoted text, decoded values as JSON, or the encoding's name before anything that is not
-    text."""
+    """A key or value of a JSON record: quoted text, decoded values as JSON, or the encoding's name before anything that is not text."""
     if text is None:
         return "null"
     if encoding in (None, "utf8") and isinstance(text, str):

@@ -1,9 +1,8 @@
 """Rows as a table of aligned columns.
 
-A table can be long, so its layout is determined by its first rows: `LAID_OUT_BY` rows of one type are buffered and fix the
-columns and their widths; from then on each row is written as it arrives (a longer cell shifts its line, nothing is cut). A new
-table begins when the type of the rows changes. On a terminal a line is cut at its width, so the last column should be the one
-that may be long.
+A table can be long, so its layout is determined by its first rows: `LAID_OUT_BY` rows of one type are buffered and fix the columns and
+their widths; from then on each row is written as it arrives (a longer cell shifts its line, nothing is cut). A new table begins when the
+type of the rows changes. On a terminal a line is cut at its width, so the last column should be the one that may be long.
 """
 
 from collections.abc import Mapping

@@ -21,8 +21,7 @@ _DOUBTFUL = ("stale", "orphaned", "unknown")
 
 
 class TransactionsReport(FindingReport):
-    """A `Report` with the hanging transactions first. now_ms: the time of the run. Of the others it keeps the first ones and
-    numbers."""
+    """A `Report` with the hanging transactions first. now_ms: the time of the run. Of the others it keeps the first ones and numbers."""
 
     def __init__(self, now_ms: int) -> None:
         super().__init__()

@@ -2,12 +2,11 @@
 
 1. With --apply an unfinished change of `compact` is completed first; without --apply it is refused.
 2. Collect the state of the partition (`cleaning_evidence`) and the range that a cleaner would clean now (`cleanable`).
-3. Run the rounds (`rounds`). With --apply or --output new logs are written along the way, to files without names; a plan alone
-   only counts.
+3. Run the rounds (`rounds`). With --apply or --output new logs are written along the way, to files without names; a plan alone only counts.
 4. Plan the steps that put the new segments into place (`swapping`); the executor carries them out.
 
-Yields findings, a row for each step, and one result. Whoever runs this with `apply` holds the lock of the data
-directory, and writes its checkpoint afterwards (`run`).
+Yields findings, a row for each step, and one result. Whoever runs this with `apply` holds the lock of the data directory, and writes its
+checkpoint afterwards (`run`).
 """
 
 import os

@@ -1,19 +1,17 @@
 """Share both passes of a round between two processes: `LocalPasses` with a forked helper that works behind a cut of the log.
 
-First pass. This process puts the records before the cut into its map; the helper puts those behind it into a map of its own, with
-the same secret. Merged, the maps equal that of a pass in one process: the greater offset of each key wins.
+First pass. This process puts the records before the cut into its map; the helper puts those behind it into a map of its own, with the same
+secret. Merged, the maps equal that of a pass in one process: the greater offset of each key wins.
 
-Second pass. Each process rewrites its side of the cut with the same map. The helper writes new bytes to a spool and notes about
-their batches to another scratch file; this process appends them to the new segments and builds the indexes, so the result is the
-same as from one process.
+Second pass. Each process rewrites its side of the cut with the same map. The helper writes new bytes to a spool and notes about their
+batches to another scratch file; this process appends them to the new segments and builds the indexes, so the result is the same as from one
+process.
 
-The helper needs the transactions that are open at the cut, and reads the headers before it, whose checksums this process
-verifies.
+The helper needs the transactions that are open at the cut, and reads the headers before it, whose checksums this process verifies.
 
-The result does not depend on which process does what. Anything unusual (damage, a map that becomes full, offsets out of order, an
-index entry that points between batches, a helper that dies) makes this process start over alone; if only the helper's map becomes
-full, only its share is discarded. Memory: the helper's map takes at most half of what the settings allow, in addition to this
-one's.
+The result does not depend on which process does what. Anything unusual (damage, a map that becomes full, offsets out of order, an index
+entry that points between batches, a helper that dies) makes this process start over alone; if only the helper's map becomes full, only its
+share is discarded. Memory: the helper's map takes at most half of what the settings allow, in addition to this one's.
 """
 
 import os

@@ -38,9 +38,8 @@ class CleanSettings:
     producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
 
     def check(self) -> None:
-        """Raises UsageError for an offset map that is too small for any key (Kafka's cleaner refuses it too) or unreasonably
-        large, and for min.compaction.lag.ms above max.compaction.lag.ms (Kafka: LogConfig.validateValues).
-        """
+        """Raises UsageError for an offset map that is too small for any key (Kafka's cleaner refuses it too) or unreasonably large, and for
+        min.compaction.lag.ms above max.compaction.lag.ms (Kafka: LogConfig.validateValues)."""
         if self.map_keys < 1 or self.map_keys >= self.map_slots:
             raise UsageError(
                 f"an offset map of {self.map_bytes} bytes cannot hold a single key; it needs at least {3 * SLOT_BYTES} bytes"
@@ -67,9 +66,8 @@ class CleanSettings:
 class CompactOptions(ChangeOptions):
     """One run of `compact`.
 
-    first_dirty_offset: None is the log start; from_checkpoint reads the data directory instead. log_start_offset, high_watermark:
-    None reads the data directory. include_active: roll the last segment first. top_keys: how many keys to name. jobs: processes
-    for one log.
+    first_dirty_offset: None is the log start; from_checkpoint reads the data directory instead. log_start_offset, high_watermark: None
+    reads the data directory. include_active: roll the last segment first. top_keys: how many keys to name. jobs: processes for one log.
     """
 
     settings: CleanSettings

@@ -99,14 +99,12 @@ class Passes(Protocol):
     def first(
         self, log: LogBeingCleaned, start_offset: int, end_offset: int, found: list[Finding] | None
     ) -> int:
-        """Find the latest offset of each key of start_offset <= offset < end_offset; returns the offset that the map covers up
-        to. found: collects damage; None makes it an exception. Raises DamagedSegment.
-        """
+        """Find the latest offset of each key of start_offset <= offset < end_offset; returns the offset that the map covers up to. found:
+        collects damage; None makes it an exception. Raises DamagedSegment."""
 
     def second(self, log: LogBeingCleaned, request: SecondPassRequest) -> SecondPassResult:
-        """Create new segments from the result of the first pass. Segments marked as damaged, and those that would be merged with
-        them, are left unchanged. Raises DamagedSegment, Overflowed; then nothing is kept.
-        """
+        """Create new segments from the result of the first pass. Segments marked as damaged, and those that would be merged with them, are
+        left unchanged. Raises DamagedSegment, Overflowed; then nothing is kept."""
 
     def survey(self, segments: Sequence[CleanerSegment]) -> list[Finding]:
         """Find all damage of these segments, and mark them."""

@@ -53,9 +53,7 @@ class GroupRewriter:
                     raise _refusal_finding(refused, segment) from refused
 
     def join(self, part: WrittenPart, notes: memoryview, spool: ScratchFile | None) -> None:
-        """Append what another process has written. Raises DamagedSegment, SegmentOverflow; both name an arbitrary segment of the
-        group.
-        """
+        """Append what another process has written. Raises DamagedSegment, SegmentOverflow; both name an arbitrary segment of the group."""
         with self._closing():
             try:
                 self._new.join(part, notes, spool)

@@ -1,14 +1,13 @@
 """Run cleaning rounds until the whole range is clean (Kafka: Cleaner.doClean, repeatedly).
 
 1. A round fills the map from the dirty offset on (`first_pass`), until it is full.
-2. It then rewrites *all* segments below the offset that the map reaches, in groups (`segment_groups`): each group becomes
-   one new segment (`second_pass`). A group that would not change is kept.
+2. It then rewrites *all* segments below the offset that the map reaches, in groups (`segment_groups`): each group becomes one new segment
+   (`second_pass`). A group that would not change is kept.
 3. The next round begins where the map ended, and reads the segments that the previous round made.
 
-Damage: without `skip_damaged` the first damage ends the cleaning. With it, damaged segments are found first, the groups that
-contain them are left unchanged, and the rest is cleaned. The first of them ends what counts as clean: old values behind it are left for a
-later cleaning, after the damage is repaired. Damage in records below the dirty offset is only found by the second pass, which then
-starts over.
+Damage: without `skip_damaged` the first damage ends the cleaning. With it, damaged segments are found first, the groups that contain them
+are left unchanged, and the rest is cleaned. The first of them ends what counts as clean: old values behind it are left for a later
+cleaning, after the damage is repaired. Damage in records below the dirty offset is only found by the second pass, which then starts over.
 
 A segment whose offsets do not all fit its index is split first, as a broker splits it, and the cleaning begins again.
 """

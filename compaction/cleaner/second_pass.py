@@ -79,9 +79,8 @@ class SegmentCleaner:
         start: int = 0,
         stop: int | None = None,
     ) -> None:
-        """Clean one segment, or the part between two positions of it. entries: receives the entries of the new transaction index.
-        Raises DamagedSegment, NotJoined when no batch ends at `stop`.
-        """
+        """Clean one segment, or the part between two positions of it. entries: receives the entries of the new transaction index. Raises
+        DamagedSegment, NotJoined when no batch ends at `stop`."""
         self._segment, self._new, self._entries = segment, new, entries
         self._keeps_legacy = segment.mtime_ms > self._legacy_horizon_ms
         with segment.opened() as view:

@@ -1,8 +1,7 @@
 """Read cleaner settings from a properties file: the topic's property takes precedence over the broker's.
 
-Sources: Kafka's TopicConfig, ServerTopicConfigSynonyms, CleanerConfig. `notes_on` reports properties that do not affect the
-result: the cleaner compresses a batch with the codec it had, whatever compression.type says, and grows its buffers beyond
-max.message.bytes.
+Sources: Kafka's TopicConfig, ServerTopicConfigSynonyms, CleanerConfig. `notes_on` reports properties that do not affect the result: the
+cleaner compresses a batch with the codec it had, whatever compression.type says, and grows its buffers beyond max.message.bytes.
 """
 
 from dataclasses import replace

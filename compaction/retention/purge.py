@@ -102,12 +102,10 @@ def _delete(directory: str, names: Sequence[str], disk: Disk) -> None:
 
 
 def mark_at_once(plan: Plan, disk: Disk) -> tuple[Plan, list[FileIdentity]]:
-    """Mark what a plan marks, without a journal, since all of it is about to be deleted; returns the rest of the plan. A plan
-    that first creates files (for a log that would otherwise be empty) is returned unchanged: its deletions must not come
-    first.
+    """Mark what a plan marks, without a journal, since all of it is about to be deleted; returns the rest of the plan. A plan that first
+    creates files (for a log that would otherwise be empty) is returned unchanged: its deletions must not come first.
 
-    If the directory is full and has no room for the marked name, the file itself is deleted; these are returned too. Raises
-    Refused.
+    If the directory is full and has no room for the marked name, the file itself is deleted; these are returned too. Raises Refused.
     """
     marks = [step for step in plan.steps if _is_mark(step)]
     if not marks or not _is_mark(plan.steps[0]):

@@ -1,8 +1,7 @@
 """Column builders of one Arrow batch: each appends rows of a chunk and returns an array.
 
-Buffers are allocated for the maximum number of rows of a batch and handed to Arrow without a copy; the unused part is never
-touched, so it takes no memory. A column whose values are the same for a whole file is one array, of which each batch takes a
-slice.
+Buffers are allocated for the maximum number of rows of a batch and handed to Arrow without a copy; the unused part is never touched, so it
+takes no memory. A column whose values are the same for a whole file is one array, of which each batch takes a slice.
 """
 
 from abc import ABC, abstractmethod

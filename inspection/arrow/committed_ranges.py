@@ -130,9 +130,8 @@ class MarkerCheck:
             yield self._finding(entry, f"the log has it begin at offset {first}")
 
     def _is_of_a_transaction(self, producer_id: int, offset: int) -> bool:
-        """Whether an abort marker without an index entry ends a transaction with batches before the piece; without any batches
-        there is no transaction.
-        """
+        """Whether an abort marker without an index entry ends a transaction with batches before the piece; without any batches there is no
+        transaction."""
         if self._replayed is None:
             replayed, _ = transactions_around(self._piece.path)
             self._replayed = {(each.producer_id, each.last_offset) for each in replayed}

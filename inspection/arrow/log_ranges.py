@@ -65,8 +65,7 @@ class Reading:
     """What to read of a piece besides its bounds.
 
     include_control: also control records. include_invalid: also the records of batches (and messages) with a wrong checksum.
-    records_per_batch, bytes_per_batch: of an Arrow batch. redactor: redacts secrets in values, None leaves all values as they
-    are.
+    records_per_batch, bytes_per_batch: of an Arrow batch. redactor: redacts secrets in values, None leaves all values as they are.
     """
 
     include_control: bool = False

@@ -20,8 +20,7 @@ _CONTROL = next(field for field in META_FIELDS if field.name == "control")
 def redacted_batches(
     path: str, schema: pa.Schema, redactor: Redactor, read: Callable[[pa.Schema], Results]
 ) -> Results:
-    """The output of `read` with the columns of `schema` and with secrets replaced; before the first batch with a replacement, one
-    finding.
+    """The output of `read` with the columns of `schema` and with secrets replaced; before the first batch with a replacement, one finding.
 
     read: yields the batches of the log at `path` with the given columns, and findings.
     """

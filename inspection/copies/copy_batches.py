@@ -49,8 +49,7 @@ class LogPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogStretch:
-    """A part of a log between two batches, None for the ends of the log. It covers the offsets from `first_offset` to before
-    `stop_offset`."""
+    """A part of a log between two batches, None for the ends of the log. It covers the offsets from `first_offset` to before `stop_offset`."""
 
     start: LogPlace | None = None
     stop: LogPlace | None = None
@@ -64,9 +63,8 @@ _WHOLE = LogStretch()
 class CopyBatches:
     """A cursor over the valid batches of a log, or of a stretch of it.
 
-    table, row: the current position; view: the bytes of that segment. batches: passed so far. damaged: offsets that cannot be
-    read, in order. read_bytes: of the log, so far. Call `close` at the end. Raises CannotSplit when no batch ends at the end of
-    the stretch.
+    table, row: the current position; view: the bytes of that segment. batches: passed so far. damaged: offsets that cannot be read, in
+    order. read_bytes: of the log, so far. Call `close` at the end. Raises CannotSplit when no batch ends at the end of the stretch.
     """
 
     def __init__(self, log: PartitionLog, stretch: LogStretch = _WHOLE) -> None:
@@ -206,9 +204,8 @@ class CopyBatches:
             self.damaged.append(OffsetSpan(first, last))
 
     def _in_order(self, segment: LogSegment, table: Columns) -> Columns:
-        """The table without batches whose offsets contradict adjacent batches or whose magic is unknown. Returns the same table
-        if there are none.
-        """
+        """The table without batches whose offsets contradict adjacent batches or whose magic is unknown. Returns the same table if there
+        are none."""
         stop = segment.next_base_offset if self._stretch.stop_offset is None else self._stretch.stop_offset
         if is_plausible(table, self._last_offset) and (
             stop is None or table.at(C.LAST_OFFSET, table.count - 1) < stop

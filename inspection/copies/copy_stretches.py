@@ -1,12 +1,11 @@
 """Compare two copies of a large log in several processes: cut both at the same offsets, and compare each stretch separately.
 
-1. The indexes of A locate batches about `STRETCH_BYTES` apart. From each of them on, the batch headers of both copies are
-   followed until no batch of either contains the offset with which one begins: that is a cut. If there is no such place, there is
-   no cut.
-2. `fanout` has the stretches compared, and the results are added up in order. From the first stretch in which the copies diverge,
-   only the bytes read count.
-3. A stretch must begin and end where the adjacent ones do, and must be free of damage. Otherwise one process compares both logs
-   from the beginning.
+1. The indexes of A locate batches about `STRETCH_BYTES` apart. From each of them on, the batch headers of both copies are followed until no
+   batch of either contains the offset with which one begins: that is a cut. If there is no such place, there is no cut.
+2. `fanout` has the stretches compared, and the results are added up in order. From the first stretch in which the copies diverge, only the
+   bytes read count.
+3. A stretch must begin and end where the adjacent ones do, and must be free of damage. Otherwise one process compares both logs from the
+   beginning.
 """
 
 from array import array

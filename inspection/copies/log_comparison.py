@@ -151,9 +151,7 @@ class LogComparison:
     # --- batches that only one copy has
 
     def _only_one_goes_on(self) -> bool:
-        """The other copy is at its end: it lacks what it could still have had, and is behind with the rest. False in the latter
-        case.
-        """
+        """The other copy is at its end: it lacks what it could still have had, and is behind with the rest. False in the latter case."""
         holder, other = (self._b, self._a) if self._a.is_done else (self._a, self._b)
         if holder.at(C.BASE_OFFSET) > other.covers_to:
             return False
@@ -220,9 +218,7 @@ class LogComparison:
         b.skip_exhausted()
 
     def _reopen(self, stream: RecordStream, copy: CopyBatches, other: RecordStream) -> None:
-        """The run of one copy has ended, that of the other has not: continue with the batches that overlap it, or count the rest
-        as a gap.
-        """
+        """The run of one copy has ended, that of the other has not: continue with the batches that overlap it, or count the rest as a gap."""
         if copy.is_done:
             other.flag_rest(self._start, copy.covers_to)
         elif copy.at(C.BASE_OFFSET) > other.last_offset:

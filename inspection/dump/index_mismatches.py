@@ -1,9 +1,8 @@
 """Report index entries that Kafka's dump tool reports as mismatches, as findings (fact sheet §9.3).
 
-The tool compares every entry with the rule of Kafka 4: an entry names the LAST offset of the batch at its
-position; a time entry names the last offset of a batch and that batch's largest record timestamp. Indexes written by
-older brokers name other offsets of the same batch or append and are valid (fact sheet §4.1), so an entry is only an
-error here if no version can have written it; otherwise it is a note.
+The tool compares every entry with the rule of Kafka 4: an entry names the LAST offset of the batch at its position; a time entry names the
+last offset of a batch and that batch's largest record timestamp. Indexes written by older brokers name other offsets of the same batch or
+append and are valid (fact sheet §4.1), so an entry is only an error here if no version can have written it; otherwise it is a note.
 """
 
 from array import array
@@ -245,9 +244,8 @@ def _ends_of(view: memoryview, table: Columns, rows: Sequence[int]) -> Iterator[
 
 
 def _largest_timestamps(view: memoryview, table: Columns, rows: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Each row with the largest timestamp of its records, decoded: for control batches and batches that disagree with their
-    header. For an empty batch it is the timestamp in its header, which a cleaner keeps and indexes; Kafka's tool reports such
-    an entry as wrong."""
+    """Each row with the largest timestamp of its records, decoded: for control batches and batches that disagree with their header. For an
+    empty batch it is the timestamp in its header, which a cleaner keeps and indexes; Kafka's tool reports such an entry as wrong."""
     empty = [row for row in rows if table.at(C.COUNT, row) == 0]
     yield from ((row, table.at(C.MAX_TIMESTAMP, row)) for row in empty)
     if len(empty) == len(rows):

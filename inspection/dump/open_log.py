@@ -29,8 +29,7 @@ class OpenLog:
 
 
 def scanner_of(path: str, file: MappedFile, base_offset: int) -> Scanner:
-    """A scanner of the log at `path`; if damage extends to its end, the next log in its directory provides the following base
-    offset."""
+    """A scanner of the log at `path`; if damage extends to its end, the next log in its directory provides the following base offset."""
     return Scanner.over(file, base_offset, next_base=partial(_following_base, path, base_offset))
 
 

@@ -60,13 +60,12 @@ PARTITION_COLUMNS: Final = (*OF_COLUMNS, *DERIVED)
 class ExportOptions:
     """One run of `export`.
 
-    form, output, mode: what to write, where to, and what to do if it exists. partition_by: of PARTITION_COLUMNS, one level of
-    directories each; the files do not contain these columns. first_path: of the first target, if all targets go to one stream.
-    bytes_mode: how keys, values and header values are converted to text, "" if they stay bytes. compression: one of the form's.
-    with_*: which columns; with_control: also control records. fail_on_damage: the first damage ends the export, and nothing is
-    published. payloads: decodes keys and values, None leaves them as they are. jobs: how many processes may share one large log.
-    redactor: redacts secrets in values, None exports them. folder, run_id: where this run creates its files, and what makes their
-    names unique.
+    form, output, mode: what to write, where to, and what to do if it exists. partition_by: of PARTITION_COLUMNS, one level of directories
+    each; the files do not contain these columns. first_path: of the first target, if all targets go to one stream. bytes_mode: how keys,
+    values and header values are converted to text, "" if they stay bytes. compression: one of the form's. with_*: which columns;
+    with_control: also control records. fail_on_damage: the first damage ends the export, and nothing is published. payloads: decodes keys
+    and values, None leaves them as they are. jobs: how many processes may share one large log. redactor: redacts secrets in values, None
+    exports them. folder, run_id: where this run creates its files, and what makes their names unique.
     """
 
     form: Form

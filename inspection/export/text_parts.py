@@ -1,5 +1,4 @@
-"""Produce the text of one large log in several processes (`jobs.log_parts`): JSON lines and CSV rows do not depend on earlier
-ones.
+"""Produce the text of one large log in several processes (`jobs.log_parts`): JSON lines and CSV rows do not depend on earlier ones.
 
 A helper returns a stream of frames, one for each Arrow batch: the number of rows, the number of bytes, and the text.
 """

@@ -2,13 +2,12 @@
 
 1. What cannot contain an answer is skipped: segments by their names and time indexes, bytes of a segment by its indexes
    (`partition.narrowing`), batches by their headers (`scanning.keyed_records`).
-2. The rest is divided into spans that begin at valid index entries. For the newest record they are searched backwards, small ones
-   first, and the search ends with the first span that has a match: its last one is the newest. The whole history is searched
-   forwards.
-3. With several jobs, spans are searched by worker processes (`jobs.fanout`), and their matches used in the same order. The first
-   few MiB are always searched in this process: a recent record is found before a worker would have started.
-4. Records below the log start do not count; with read_committed neither do records at or above the last stable offset or of an
-   aborted transaction. Control records have no user key.
+2. The rest is divided into spans that begin at valid index entries. For the newest record they are searched backwards, small ones first,
+   and the search ends with the first span that has a match: its last one is the newest. The whole history is searched forwards.
+3. With several jobs, spans are searched by worker processes (`jobs.fanout`), and their matches used in the same order. The first few MiB
+   are always searched in this process: a recent record is found before a worker would have started.
+4. Records below the log start do not count; with read_committed neither do records at or above the last stable offset or of an aborted
+   transaction. Control records have no user key.
 """
 
 from collections import deque

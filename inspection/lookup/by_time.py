@@ -2,20 +2,19 @@
 
 At or after a time T:
 
-1. The first segment whose largest timestamp is ≥ T answers, and no later one is tried. The largest timestamp is the
-   last entry of the time index. A segment without any timestamp has its file's mtime instead.
-2. In it, begin where the time index's last entry ≤ T leads, through the offset index, and take the first record with
-   timestamp ≥ T at or above the log start.
+1. The first segment whose largest timestamp is ≥ T answers, and no later one is tried. The largest timestamp is the last entry of the time
+   index. A segment without any timestamp has its file's mtime instead.
+2. In it, begin where the time index's last entry ≤ T leads, through the offset index, and take the first record with timestamp ≥ T at or
+   above the log start.
 
-A broker trusts its time indexes; this module trusts them only as far as an error would be noticed. A segment is skipped unopened
-if the last entry of its index covers the offset before the next segment, is not older than that of the previous index, and is
-below T. The last segment skipped before one that is searched is searched as well, because there an error would hide the
-answer. During the search, an entry counts only if the batch that contains its offset is valid and has exactly that timestamp. If
-an index is missing or wrong the segment is walked, a finding reports it, and the answer is the one that a broker with correct
-indexes would give.
+A broker trusts its time indexes; this module trusts them only as far as an error would be noticed. A segment is skipped unopened if the
+last entry of its index covers the offset before the next segment, is not older than that of the previous index, and is below T. The last
+segment skipped before one that is searched is searched as well, because there an error would hide the answer. During the search, an entry
+counts only if the batch that contains its offset is valid and has exactly that timestamp. If an index is missing or wrong the segment is
+walked, a finding reports it, and the answer is the one that a broker with correct indexes would give.
 
-The maximum timestamp: the segment with the greatest one, the first such batch in it, the first such record in that. Records
-below the log start do not count.
+The maximum timestamp: the segment with the greatest one, the first such batch in it, the first such record in that. Records below the log
+start do not count.
 """
 
 from collections.abc import Iterator

@@ -23,8 +23,7 @@ _FIRST_ENTRIES = 1024
 
 
 class PlainCommits:
-    """The ordinary commits of one load. until_ms: later records, and those without a timestamp, are left to the caller; None for
-    no limit."""
+    """The ordinary commits of one load. until_ms: later records, and those without a timestamp, are left to the caller; None for no limit."""
 
     def __init__(self, offsets: CommittedOffsets, until_ms: int | None = None) -> None:
         self._earliest = -INT64_MAX - 1 if until_ms is None else 0

@@ -127,9 +127,8 @@ class CommittedOffsets:
             left.pop(slot.key, None)
 
     def leave_open(self, producer_id: int) -> None:
-        """A marker that does not count (it is later than the requested time): the transaction that it ends stays undecided, even
-        if a clock went back and a later transaction's marker counts.
-        """
+        """A marker that does not count (it is later than the requested time): the transaction that it ends stays undecided, even if a clock
+        went back and a later transaction's marker counts."""
         waiting = self.pending.pop(producer_id, None)
         if waiting:
             self.still_open.append(waiting)

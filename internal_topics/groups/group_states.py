@@ -38,9 +38,8 @@ Assigned = Mapping[str, Sequence[int]]
 class GroupMember:
     """A member of any group.
 
-    details: its metadata record, or in a classic group its entry in the group's record. epoch, state: of its newest assignment.
-    assigned, revoking: its partitions, and those that it still has to revoke. standby, warmup: other tasks of a streams group's
-    member.
+    details: its metadata record, or in a classic group its entry in the group's record. epoch, state: of its newest assignment. assigned,
+    revoking: its partitions, and those that it still has to revoke. standby, warmup: other tasks of a streams group's member.
     """
 
     member_id: str

@@ -49,9 +49,7 @@ class MetadataFinder:
         self._explicit = None if explicit is None else _read(_named(explicit))
 
     def image_for(self, log_dir: str) -> MetadataImage | None:
-        """The metadata image for a log dir; None if there is none. Raises Refused if the one that was named belongs to another
-        cluster.
-        """
+        """The metadata image for a log dir; None if there is none. Raises Refused if the one that was named belongs to another cluster."""
         if log_dir not in self._by_log_dir:
             self._by_log_dir[log_dir] = self._find(log_dir)
         return self._by_log_dir[log_dir]
@@ -70,9 +68,8 @@ class MetadataFinder:
         return self._by_placement(log_dir, image, node)
 
     def node_told_by_metadata(self, log_dir: str) -> int | None:
-        """The node of a log dir from its directory id and the partitions placed there, whatever node its meta.properties names;
-        None if the metadata log does not tell.
-        """
+        """The node of a log dir from its directory id and the partitions placed there, whatever node its meta.properties names; None if the
+        metadata log does not tell."""
         node, image = self.node_of(log_dir), self.image_for(log_dir)
         if image is None or not image.is_certain:
             return None
@@ -124,10 +121,8 @@ class MetadataFinder:
         return doubtful
 
     def _is_of_the_node(self, log_dir: str, node: Node, other: str) -> bool:
-        """Whether another log dir with a metadata log belongs to the same node, by meta.properties or else by the placement of
-        partitions. All nodes of a cluster have the same log: once one of them determines the node, those of other nodes are
-        not read.
-        """
+        """Whether another log dir with a metadata log belongs to the same node, by meta.properties or else by the placement of partitions.
+        All nodes of a cluster have the same log: once one of them determines the node, those of other nodes are not read."""
         theirs = self.node_of(other)
         if None not in (node.node_id, node.cluster_id):
             return _is_same(node, theirs)

@@ -52,9 +52,8 @@ class MetadataHistory:
             describe(self, record, state)
 
     def events(self, names: Mapping[str, str], leaders: Mapping[int, int]) -> Iterator[Event]:
-        """All events, with the names of topics that were still unnamed at the time of the event, and with the controller that
-        wrote each. names: by id; leaders: by epoch.
-        """
+        """All events, with the names of topics that were still unnamed at the time of the event, and with the controller that wrote each.
+        names: by id; leaders: by epoch."""
         for event in chain(map(json.loads, self._packed), self._last):
             event["controller_id"] = leaders.get(event["epoch"])
             if event["topic_id"] is not None and event["topic"] is None:

@@ -142,14 +142,13 @@ class ExpectedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataImage:
-    """path: where it was read. end_offset: the state before this offset; epoch, timestamp_ms: of the last record below it.
-    cluster_id: of the node that it was read from, None if unknown. snapshot: the file that the state starts with, None for
-    none. names: of every topic in the log or the snapshot, by id, including those after this state. topics: by id. configs: by
-    resource type and name (brokers: the node id, "" for the cluster-wide default). removed: topics whose deletion was seen, by
-    id. controllers, access, next_producer_id: only in an image of everything. leaders: the active controllers by epoch, as far
-    as the log has them. voters: of the quorum, none if nothing names them. is_cut: later records or snapshots were left out.
-    doubts: why this may not be the state at the end of the log; with any of them, no value that may have changed later is
-    certain. notes: other remarks."""
+    """path: where it was read. end_offset: the state before this offset; epoch, timestamp_ms: of the last record below it. cluster_id: of
+    the node that it was read from, None if unknown. snapshot: the file that the state starts with, None for none. names: of every topic
+    in the log or the snapshot, by id, including those after this state. topics: by id. configs: by resource type and name (brokers: the
+    node id, "" for the cluster-wide default). removed: topics whose deletion was seen, by id. controllers, access, next_producer_id:
+    only in an image of everything. leaders: the active controllers by epoch, as far as the log has them. voters: of the quorum, none if
+    nothing names them. is_cut: later records or snapshots were left out. doubts: why this may not be the state at the end of the log;
+    with any of them, no value that may have changed later is certain. notes: other remarks."""
 
     path: str
     end_offset: int
@@ -190,9 +189,8 @@ class MetadataImage:
         return self.configs.get((Resource.BROKER, "" if node_id is None else str(node_id)), {})
 
     def partitions_of(self, node_id: int, directory_id: str | None = None) -> Iterator[ExpectedPartition]:
-        """The partitions expected in a log dir, by topic and number. directory_id: from meta.properties; None selects the node as
-        a whole. A replica whose directory is LOST is expected nowhere.
-        """
+        """The partitions expected in a log dir, by topic and number. directory_id: from meta.properties; None selects the node as a whole.
+        A replica whose directory is LOST is expected nowhere."""
         for topic in sorted(self.topics.values(), key=lambda each: each.name):
             for number, partition in sorted(topic.partitions.items()):
                 assigned = partition.directory_of(node_id)

@@ -1,9 +1,8 @@
 """A place in the metadata log, by offset or by time, and the records that belong to the state as of it.
 
-As of offset N: every record up to N. As of time T: every batch that was appended at T or before, in log order. The leader stamps each
-batch with its own clock when it appends it, so these are the first batches of the log, unless a clock was set back or two leaders'
-clocks differ. Then a batch that is later than T is skipped although batches after it count, and no snapshot that contains it
-represents the state.
+As of offset N: every record up to N. As of time T: every batch that was appended at T or before, in log order. The leader stamps each batch
+with its own clock when it appends it, so these are the first batches of the log, unless a clock was set back or two leaders' clocks differ.
+Then a batch that is later than T is skipped although batches after it count, and no snapshot that contains it represents the state.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,10 +1,9 @@
 """Replay of metadata records into an image (Kafka: the *Delta classes).
 
-Transactions: records between BeginTransaction and EndTransaction are held back, and dropped at AbortTransaction or at the end
-of the log (Kafka: OffsetControlManager, the controller's rule; the loader of a 4.3.1 broker gets aborts wrong). In an earlier
-state, if the clock went back, a transaction counts if its EndTransaction does: its records are held back although its
-BeginTransaction is later. A record that contradicts the state (a change of a missing partition, an End without a Begin) is
-recorded and skipped.
+Transactions: records between BeginTransaction and EndTransaction are held back, and dropped at AbortTransaction or at the end of the log
+(Kafka: OffsetControlManager, the controller's rule; the loader of a 4.3.1 broker gets aborts wrong). In an earlier state, if the clock went
+back, a transaction counts if its EndTransaction does: its records are held back although its BeginTransaction is later. A record that
+contradicts the state (a change of a missing partition, an End without a Begin) is recorded and skipped.
 
 Most callers need only topics, configurations, brokers and features; for them (`everything=False`) other records are not decoded.
 """
@@ -57,9 +56,8 @@ Watch = Callable[[MetadataRecord, "MetadataReplay | None"], None]
 class MetadataReplay:
     """The state during a replay.
 
-    everything: also controllers, producer ids and access. watch: receives each record that counts. problems: (offset, words) of
-    records that could not be read: the state may be wrong from there on. oddities: likewise, of records that were skipped or are
-    of a newer Kafka.
+    everything: also controllers, producer ids and access. watch: receives each record that counts. problems: (offset, words) of records
+    that could not be read: the state may be wrong from there on. oddities: likewise, of records that were skipped or are of a newer Kafka.
     """
 
     def __init__(self, everything: bool = False, watch: Watch | None = None) -> None:

@@ -1,8 +1,7 @@
 """Read a snapshot of the metadata log (`<end offset>-<epoch>.checkpoint`) into a state.
 
-Header first, footer last; between them the records of the state, whose offsets have no meaning outside of the file. A snapshot
-without a footer is incomplete, and one that is damaged anywhere is not used at all: an older one and more of the log give the
-same state.
+Header first, footer last; between them the records of the state, whose offsets have no meaning outside of the file. A snapshot without a
+footer is incomplete, and one that is damaged anywhere is not used at all: an older one and more of the log give the same state.
 """
 
 from contextlib import suppress
@@ -98,8 +97,7 @@ class _Frame:
 
 
 def voters_after(voters: tuple[Voter, ...], control: ControlRecord) -> tuple[Voter, ...]:
-    """The voters of the quorum after a control record. The message of a new leader names no directories: the previous ones are
-    kept."""
+    """The voters of the quorum after a control record. The message of a new leader names no directories: the previous ones are kept."""
     listed = control.fields.get("voters") if control.kind in (KRAFT_VOTERS, LEADER_CHANGE) else None
     if not isinstance(listed, list) or not listed:
         return voters

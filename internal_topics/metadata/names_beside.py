@@ -1,8 +1,7 @@
-"""Topic names by id, for a log that is shown by itself: from the metadata log in its own log dir or in another one of the same
-node.
+"""Topic names by id, for a log that is shown by itself: from the metadata log in its own log dir or in another one of the same node.
 
-All names that the log and its snapshots ever contained count, including those of deleted topics: ids are unique. Records of other
-kinds are skipped by their second byte, so a large metadata log costs little.
+All names that the log and its snapshots ever contained count, including those of deleted topics: ids are unique. Records of other kinds are
+skipped by their second byte, so a large metadata log costs little.
 """
 
 import os

@@ -42,8 +42,7 @@ _KINDS = (AVRO, PROTOBUF, JSON)
 
 
 def read_schema_topic(directory: str) -> tuple[SchemaStore, tuple[str, ...]]:
-    """The schemas of a `_schemas-0` directory, and sentences about what is missing. Raises UnreadableInput when it cannot be
-    listed."""
+    """The schemas of a `_schemas-0` directory, and sentences about what is missing. Raises UnreadableInput when it cannot be listed."""
     replay = _Replay()
     with PartitionLog(PartitionTarget(directory, os.path.dirname(places.abspath(directory)))) as log:
         if log.is_kafka07 or not log.segments:

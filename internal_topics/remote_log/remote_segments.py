@@ -1,14 +1,13 @@
 """Replay the records of `__remote_log_metadata` into the segments of each partition (Kafka: RemotePartitionMetadataStore,
 RemoteLogMetadataCache, RemoteLogLeaderEpochState of 4.3.1).
 
-1. A segment begins with COPY_SEGMENT_STARTED and goes on to COPY_SEGMENT_FINISHED, DELETE_SEGMENT_STARTED,
-   DELETE_SEGMENT_FINISHED; an upload may go straight to its deletion. Other transitions are ignored, and so are updates of
-   unknown segments.
-2. Only a finished copy can be read. Its leader epochs have the offset at which each begins in it; an epoch ends before the next
-   one, the last one with the segment. For each epoch a map from those start offsets to segments decides: an offset is served from
-   the segment with the greatest start offset at or below it, and from no other.
-3. A leader may upload again what its predecessor had uploaded. A copy that begins before others of the epoch, and ends at or
-   after all of them, takes their place; they remain in the store, unused.
+1. A segment begins with COPY_SEGMENT_STARTED and goes on to COPY_SEGMENT_FINISHED, DELETE_SEGMENT_STARTED, DELETE_SEGMENT_FINISHED; an
+   upload may go straight to its deletion. Other transitions are ignored, and so are updates of unknown segments.
+2. Only a finished copy can be read. Its leader epochs have the offset at which each begins in it; an epoch ends before the next one, the
+   last one with the segment. For each epoch a map from those start offsets to segments decides: an offset is served from the segment with
+   the greatest start offset at or below it, and from no other.
+3. A leader may upload again what its predecessor had uploaded. A copy that begins before others of the epoch, and ends at or after all of
+   them, takes their place; they remain in the store, unused.
 4. A partition whose deletion is finished is gone, with all of its segments.
 """
 
@@ -107,9 +106,8 @@ class RemotePartition:
         self._highest[epoch] = max(last, self._highest.get(epoch, last))
 
     def readable(self, lineage: Lineage | None) -> list[OffsetRange]:
-        """The offsets that a fetch can read from the remote store. lineage: the partition's leader epochs; without it any epoch
-        counts at any offset.
-        """
+        """The offsets that a fetch can read from the remote store. lineage: the partition's leader epochs; without it any epoch counts at
+        any offset."""
         found = []
         for epoch, begins in self._epochs.items():
             first, last = _extent(lineage, epoch)

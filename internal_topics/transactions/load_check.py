@@ -31,8 +31,7 @@ _LONG_VARINT = 0x80
 
 
 def check_transaction_log(target: PartitionTarget | FileTarget) -> Iterator[Finding]:
-    """Every record that a coordinator cannot load, or skips, in offset order. Damage is not reported here. Raises
-    UnreadableInput."""
+    """Every record that a coordinator cannot load, or skips, in offset order. Damage is not reported here. Raises UnreadableInput."""
     for entry in read_coordinator_log(target):
         if not isinstance(entry, CoordinatorRecord) or is_ordinary(entry.key, entry.value):
             continue

@@ -46,9 +46,8 @@ class PartitionReplay:
         self.state = self.whole if snapshot is None else TransactionReplay(*snapshot)
 
     def ended(self, only_state: bool = False) -> Iterator[Columns | Finding]:
-        """Tables of completed transactions (columns `E_…` of `kernel.follow_transactions`), valid until the next, and the damage
-        between them. only_state: read only what `state` needs. Raises UnreadableInput.
-        """
+        """Tables of completed transactions (columns `E_…` of `kernel.follow_transactions`), valid until the next, and the damage between
+        them. only_state: read only what `state` needs. Raises UnreadableInput."""
         first = self._state_from if only_state else min(self._state_from, self.start_offset)
         for segment, following in pairwise([*self._log.segments, None]):
             assert segment is not None

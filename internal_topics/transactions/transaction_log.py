@@ -1,12 +1,11 @@
 """The state of the transaction coordinators, from the logs of `__transaction_state`.
 
 1. The records of each partition in offset order; the newest of each transactional id counts, a tombstone removes it.
-2. A record that a coordinator cannot load ends its load of the partition: it continues with what it has read so far, and reports
-   this only in its log. A record of an unknown type or version is skipped. Here both are findings, and reading continues.
+2. A record that a coordinator cannot load ends its load of the partition: it continues with what it has read so far, and reports this only
+   in its log. A record of an unknown type or version is skipped. Here both are findings, and reading continues.
 3. The longest of several replicas of a partition counts.
 
-(Kafka: TransactionStateManager.loadTransactionMetadata, TransactionLog, TransactionMetadata; fact sheet of the internal topics,
-§6.1.)
+(Kafka: TransactionStateManager.loadTransactionMetadata, TransactionLog, TransactionMetadata; fact sheet of the internal topics, §6.1.)
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

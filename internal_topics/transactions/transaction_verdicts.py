@@ -1,9 +1,8 @@
 """Verdict on an open transaction: compares the coordinator's record for its producer id with the state of the partition.
 
-`status` follows the rule of `kafka-transactions.sh find-hanging` (TransactionsCommand): a transaction hangs if its last timestamp
-is older
-than the maximum transaction timeout, and no transactional id with this producer id names it. The tool compares neither epochs
-nor states, so `verdict` is more precise (fact sheet of the internal topics, §6.3):
+`status` follows the rule of `kafka-transactions.sh find-hanging` (TransactionsCommand): a transaction hangs if its last timestamp is older
+than the maximum transaction timeout, and no transactional id with this producer id names it. The tool compares neither epochs nor states,
+so `verdict` is more precise (fact sheet of the internal topics, §6.3):
 
     ongoing     the id is in state Ongoing with this epoch and names the partition: it will end, or time out at the deadline
     ending      the decision is made (PrepareCommit, PrepareAbort): the coordinator will write the marker
@@ -13,8 +12,8 @@ nor states, so `verdict` is more precise (fact sheet of the internal topics, §6
     decided     another available replica is longer and has the marker: this one lags behind
     forgotten   the broker's producer state does not have the transaction: it does not hold back the last stable offset
 
-An id explains epoch E in a partition if its own epoch is E in state Ongoing, or E or E + 1 in a Prepare state: the marker of the
-second protocol (client version 2), and of a producer that was fenced, has the next epoch.
+An id explains epoch E in a partition if its own epoch is E in state Ongoing, or E or E + 1 in a Prepare state: the marker of the second
+protocol (client version 2), and of a producer that was fenced, has the next epoch.
 """
 
 from kseg.internal_topics.transactions.transaction_log import (

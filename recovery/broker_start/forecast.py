@@ -96,8 +96,7 @@ def _is_within(directory: LoadedDirectory, directories: Sequence[LoadedDirectory
 
 
 def _nodes(directories: Sequence[LoadedDirectory]) -> list[list[LoadedDirectory]]:
-    """The data directories of each node (see `node_start`). Partitions whose data directory was not checked form a node of their
-    own."""
+    """The data directories of each node (see `node_start`). Partitions whose data directory was not checked form a node of their own."""
     whole = [each for each in directories if each.start is not None and not _is_within(each, directories)]
     if not any(each.start and each.start.is_directory for each in whole):
         whole = []

@@ -2,12 +2,11 @@
 
 In the order in which a broker checks them (Kafka: KafkaRaftServer.initializeLogDirs, LogManager, ReplicaManager):
 
-1. meta.properties. If it cannot be parsed the directory goes offline, or, if it contains the metadata log, the process exits; if
-   it is missing or incomplete, the process exits.
+1. meta.properties. If it cannot be parsed the directory goes offline, or, if it contains the metadata log, the process exits; if it is
+   missing or incomplete, the process exits.
 2. bootstrap.checkpoint, the lock, the names of subdirectories: each of them can end the process.
-3. The offset checkpoints. A file that is not a CheckpointFile takes the directory offline; a number that cannot be parsed raises
-   another exception, and recovery points and log starts count as 0. High watermarks are read when the first partition of the
-   directory is served.
+3. The offset checkpoints. A file that is not a CheckpointFile takes the directory offline; a number that cannot be parsed raises another
+   exception, and recovery points and log starts count as 0. High watermarks are read when the first partition of the directory is served.
 """
 
 import os
@@ -58,13 +57,12 @@ class Thrown:
 class LogDirStart:
     """What the files of one data directory do to the start.
 
-    path: as shown to the user. identity_problem: why meta.properties cannot be used; empty when it can, or is missing (then
-    has_identity is False). metadata_log: whether it is in this directory. prevents: what ends the process before a log is loaded;
-    bad_names: what ends it while logs are loaded. is_directory: False if a file has its name. swallowed: data directories inside
-    it that are named like partitions; they are loaded as empty partitions and become stray. removed: directories that were marked
-    for deletion. offline: what takes the directory offline. watermarks: likewise, but only if the directory serves a partition.
-    unserved: why no partition in it is served. is_full: whether there is no room even for an index page; the free space itself
-    would differ between runs.
+    path: as shown to the user. identity_problem: why meta.properties cannot be used; empty when it can, or is missing (then has_identity is
+    False). metadata_log: whether it is in this directory. prevents: what ends the process before a log is loaded; bad_names: what ends it
+    while logs are loaded. is_directory: False if a file has its name. swallowed: data directories inside it that are named like partitions;
+    they are loaded as empty partitions and become stray. removed: directories that were marked for deletion. offline: what takes the
+    directory offline. watermarks: likewise, but only if the directory serves a partition. unserved: why no partition in it is served.
+    is_full: whether there is no room even for an index page; the free space itself would differ between runs.
     """
 
     path: str

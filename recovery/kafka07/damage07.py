@@ -55,8 +55,7 @@ Run = ValidBytes | DamagedBytes | WrongMagicEntry
 
 
 def runs(file: MappedFile, limit: int | None = None, start: int = 0) -> Iterator[Run]:
-    """All of a file from `start` (an entry boundary) on, in order. Adjacent entries of a kind form one run, except altered
-    entries.
+    """All of a file from `start` (an entry boundary) on, in order. Adjacent entries of a kind form one run, except altered entries.
 
     limit: no entry may end after it; bytes there count as damage (another file begins at that offset).
     """

@@ -30,8 +30,7 @@ _CUT = -2  # in VALID: the header of this row extends beyond the end of the file
 
 
 class WalkedBatch(NamedTuple):
-    """One batch of a walk. base_offset: as determined by a search, otherwise as stored. last_offset: None when its header is
-    truncated."""
+    """One batch of a walk. base_offset: as determined by a search, otherwise as stored. last_offset: None when its header is truncated."""
 
     base_offset: int
     position: int

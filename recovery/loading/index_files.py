@@ -177,9 +177,8 @@ class TimeIndexFile(IndexFile[TimeIndex]):
         super().__init__(load_state, name, base_offset, max_bytes, TimeIndex, L.TIME_INDEX_ENTRY)
 
     def append_at_close(self, entry: TimeIndexEntry) -> None:
-        """Append the largest timestamp if it is greater than that of the last entry. An entry that cannot be appended is left out
-        (Kafka: LogSegment.close swallows the exception).
-        """
+        """Append the largest timestamp if it is greater than that of the last entry. An entry that cannot be appended is left out (Kafka:
+        LogSegment.close swallows the exception)."""
         last = self.reader.last_entry
         if entry.timestamp_ms <= last.timestamp_ms or not self.has_room:
             return

@@ -1,22 +1,21 @@
 """Policy `kafka`: a broker's load of one partition directory, then a clean shutdown (fact sheet §6; Kafka: LogLoader).
 
-The load is simulated on an image of the directory, with the broker's own objects in its own order, because the
-result depends on them: on which snapshot is loaded when, on an index that is trusted, on a file that is created only
-on first use. The steps:
+The load is simulated on an image of the directory, with the broker's own objects in its own order, because the result depends on them: on
+which snapshot is loaded when, on an index that is trusted, on a file that is created only on first use. The steps:
 
 1. Read the leader epochs, list the producer snapshots.
 2. Complete interrupted cleanings, splits and deletions (`swap_files`).
-3. In the order of names: an index without its log is deleted; a log whose offset index is missing, or whose transaction
-   index has an entry below it, is recovered at once. A truncation here does not remove later segments.
-4. Unless the shutdown was clean: recover each segment from the recovery point on; truncate one with offsets out of
-   order to 0 bytes; delete all segments after the first that loses bytes.
+3. In the order of names: an index without its log is deleted; a log whose offset index is missing, or whose transaction index has an entry
+   below it, is recovered at once. A truncation here does not remove later segments.
+4. Unless the shutdown was clean: recover each segment from the recovery point on; truncate one with offsets out of order to 0 bytes; delete
+   all segments after the first that loses bytes.
 5. Delete a log that ends below its log start; a log without segments gets an empty one.
 6. Truncate the leader epochs to the ends of the log.
 7. Delete stray snapshots; rebuild the producer state to the log end.
 8. Close the log: trim indexes to their entries.
 
-3 and 4 start again whenever a segment overflows, which is split (`overflow`). An exception that a broker does not catch
-ends the load: the result is then the directory as it was found, and the exception.
+3 and 4 start again whenever a segment overflows, which is split (`overflow`). An exception that a broker does not catch ends the load: the
+result is then the directory as it was found, and the exception.
 """
 
 from collections.abc import Callable
@@ -287,9 +286,8 @@ class _Load:
     # --- the end
 
     def _last_stable_offset(self) -> int:
-        """The last stable offset, with the log end as high watermark. A broker reads the batch where the first open transaction
-        begins, before and after it learns the high watermark, and thereby opens that segment's offset index.
-        """
+        """The last stable offset, with the log end as high watermark. A broker reads the batch where the first open transaction begins,
+        before and after it learns the high watermark, and thereby opens that segment's offset index."""
         high_watermark = max(self.log_end_offset, self.log_start_offset)
         unstable = self._unstable(self.log_start_offset - 1)
         if unstable is not None:
@@ -309,8 +307,7 @@ class _Load:
 
     def _batch_position(self, offset: int) -> int:
         """Position of the batch that contains an offset or follows it; the log end if there is none (Kafka:
-        convertToOffsetMetadataOrThrow).
-        """
+        convertToOffsetMetadataOrThrow)."""
         segment = self._segments.floor(offset)
         if offset > self.log_end_offset or segment is None:
             return offset

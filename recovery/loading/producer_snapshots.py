@@ -1,15 +1,13 @@
 """Producer state and its snapshots during a load (Kafka: ProducerStateManager, UnifiedLog.rebuildProducerState).
 
-A broker creates a new state manager for every segment that it recovers, and one for the loaded log. To rebuild the state
-up to an offset:
+A broker creates a new state manager for every segment that it recovers, and one for the loaded log. To rebuild the state up to an offset:
 
-1. A clean start without any snapshot: nothing is replayed; empty snapshots are written at the bases of the last two
-   segments and at the offset.
-2. Otherwise snapshots above the offset, and at or below the log start, are deleted. Unless the state is there
-   already, the newest one is loaded (what cannot be read is deleted, the next older one tried), without producers
-   that have expired.
-3. The segments from there to the offset are replayed, together (see `producer_replay`), each from the batch that the
-   offset index leads to. At the bases of the last two segments a snapshot is taken on the way.
+1. A clean start without any snapshot: nothing is replayed; empty snapshots are written at the bases of the last two segments and at the
+   offset.
+2. Otherwise snapshots above the offset, and at or below the log start, are deleted. Unless the state is there already, the newest one is
+   loaded (what cannot be read is deleted, the next older one tried), without producers that have expired.
+3. The segments from there to the offset are replayed, together (see `producer_replay`), each from the batch that the offset index leads to.
+   At the bases of the last two segments a snapshot is taken on the way.
 4. A snapshot is taken at the offset.
 
 A snapshot is taken only if the state has advanced since the last one.

@@ -136,9 +136,7 @@ class _Recovery:
         return unread >= good
 
     def _note_order(self, table: Columns, stop: int) -> None:
-        """Record whether offsets increase: a broker does not notice decreases between index entries, but comparing the policies
-        needs it.
-        """
+        """Record whether offsets increase: a broker does not notice decreases between index entries, but comparing the policies needs it."""
         if self._first is None:
             epoch = table.at(C.LEADER_EPOCH, 0) if table.at(C.MAGIC, 0) >= L.MAGIC_V2 else L.NO_LEADER_EPOCH
             self._first = table.at(C.BASE_OFFSET, 0), epoch
@@ -159,9 +157,8 @@ class _Recovery:
     def _read_markers(
         self, table: Columns, good: int
     ) -> tuple[int, int, dict[int, EndTransactionMarker | None], tuple[int, BrokerException] | None]:
-        """(rows that are applied, the row whose control record cannot be read or `good`, the markers of the rows to read, the
-        exception that ends the load and its row).
-        """
+        """(rows that are applied, the row whose control record cannot be read or `good`, the markers of the rows to read, the exception
+        that ends the load and its row)."""
         markers: dict[int, EndTransactionMarker | None] = {}
         for row in rows_to_read(self._view, table, good):
             try:
@@ -231,9 +228,8 @@ class _Recovery:
         return removed
 
     def _raise_if_unreadable(self) -> None:
-        """Raises BrokerException where a broker does not find the next batch invalid, but cannot read it: first its length and
-        magic byte, then all of it (Kafka: FileLogInputStream, FileChannelRecordBatch.loadBatchWithSize).
-        """
+        """Raises BrokerException where a broker does not find the next batch invalid, but cannot read it: first its length and magic byte,
+        then all of it (Kafka: FileLogInputStream, FileChannelRecordBatch.loadBatchWithSize)."""
         start = self._valid_bytes
         stop = start + L.HEADER_TO_MAGIC
         if not self._scanner.unreadable(start, stop):

@@ -1,7 +1,7 @@
 """Align the offset checkpoints of a data directory with its partitions after a repair.
 
-The entry of a partition whose log spans S (log start) to E (log end) and whose first segment has base offset B. An entry
-of 0 equals no entry (that is how a broker reads it) and is kept.
+The entry of a partition whose log spans S (log start) to E (log end) and whose first segment has base offset B. An entry of 0 equals no
+entry (that is how a broker reads it) and is kept.
 
     recovery point     policy kafka: the result of the broker's load, which LogManager writes next.
                        policy salvage: never raised (what was not synced may not be on disk), at most
@@ -12,13 +12,12 @@ of 0 equals no entry (that is how a broker reads it) and is kept.
     first dirty        S if it is outside S … E, as in the broker's cleaner (LogCleanerManager.cleanableOffsets)
     offset of cleaner
 
-An unreadable file is rewritten from the partitions; none of its content is trusted. The same applies to one that is empty or missing
-after a clean shutdown, which writes all of them: a broker assumes 0 everywhere. Log start offsets can be derived from traces in
-the partitions (`segment.partition.log_start_trace`); recovery points were at the log ends, since everything was synced; high
-watermarks come from the other replicas. With an unreadable one a broker (4.3.1) loads the logs with offset 0 for all of
-them, takes the data directory offline all the same, and stops when it has no other. Entries of partitions without a
-directory are dropped when their file is written anyway, as a broker writes only what it has loaded; they alone are no
-reason to write it. The metadata log has no entries.
+An unreadable file is rewritten from the partitions; none of its content is trusted. The same applies to one that is empty or missing after
+a clean shutdown, which writes all of them: a broker assumes 0 everywhere. Log start offsets can be derived from traces in the partitions
+(`segment.partition.log_start_trace`); recovery points were at the log ends, since everything was synced; high watermarks come from the
+other replicas. With an unreadable one a broker (4.3.1) loads the logs with offset 0 for all of them, takes the data directory offline all
+the same, and stops when it has no other. Entries of partitions without a directory are dropped when their file is written anyway, as a
+broker writes only what it has loaded; they alone are no reason to write it. The metadata log has no entries.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

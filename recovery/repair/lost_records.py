@@ -1,15 +1,14 @@
 """What each policy loses, counted in records and offsets that consumers no longer get.
 
-1. The reference is what salvage keeps: the batches of its image, and valid ones that it removes because no log can hold
-   them. Neither policy has what is damaged.
-2. Policy kafka loses those that a consumer of the broker's log does not receive (`consumer_view`): because they were truncated,
-   because no fetch finds them, or because retention deletes their segment (`retention_after_load`).
-3. Damage whose headers do not have the record count is counted by its offsets if every offset of the log is a record: no
-   gaps, no transactions. After a cleaning, or with control records, the count is unknown. The same holds where a closed
-   segment ends in damage and more offsets than that are missing before the next one. A gap without damage existed
-   before, and is no loss of either policy.
-4. Batches with a valid checksum stay even if consumers do not receive them in full (`verify.unread_batch`); the missing
-   records count for both policies.
+1. The reference is what salvage keeps: the batches of its image, and valid ones that it removes because no log can hold them. Neither
+   policy has what is damaged.
+2. Policy kafka loses those that a consumer of the broker's log does not receive (`consumer_view`): because they were truncated, because no
+   fetch finds them, or because retention deletes their segment (`retention_after_load`).
+3. Damage whose headers do not have the record count is counted by its offsets if every offset of the log is a record: no gaps, no
+   transactions. After a cleaning, or with control records, the count is unknown. The same holds where a closed segment ends in damage and
+   more offsets than that are missing before the next one. A gap without damage existed before, and is no loss of either policy.
+4. Batches with a valid checksum stay even if consumers do not receive them in full (`verify.unread_batch`); the missing records count for
+   both policies.
 
 Segments that both policies leave identical are not opened.
 """
@@ -81,9 +80,8 @@ def lost_by_each(
 ) -> tuple[Lost, Lost]:
     """(by salvage, by policy kafka).
 
-    found: names and sizes of the files. is_compacted: the topic is known to be compacted. deleted: logs that the broker's
-    retention deletes because of wrong time indexes. Raises UnreadableInput, and Refused when there is no room to assemble a large
-    file.
+    found: names and sizes of the files. is_compacted: the topic is known to be compacted. deleted: logs that the broker's retention deletes
+    because of wrong time indexes. Raises UnreadableInput, and Refused when there is no room to assemble a large file.
     """
     removed = [
         _without_unread(entry, salvaged.unread)
@@ -121,8 +119,7 @@ def _ranges(removed: Iterable[Removed]) -> Iterator[Range]:
 
 
 def _counted(directory: str, salvaged: Repair, found: Mapping[str, int], is_compacted: bool) -> list[Removed]:
-    """What salvage removes, with record counts added where its entries leave them open. found: names and sizes of the original
-    files."""
+    """What salvage removes, with record counts added where its entries leave them open. found: names and sizes of the original files."""
     counted: list[Removed] = []
     bases = sorted(log.base_offset for log in log_names(found))
     removed = [_with_gap(entry, bases, found) for entry in salvaged.removed]

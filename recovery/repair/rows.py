@@ -116,11 +116,10 @@ def first_base_offset(repair: Repair) -> int | None:
 
 
 def cost_row(repair: Repair, damage: Sequence[Removed] = (), lost: Lost | None = None) -> Row:
-    """The cost of a policy: bytes that leave the logs, valid batches among them, offsets and records that consumers no longer
-    receive, and the bytes that stay although they cannot be read; or the exception on which the broker fails.
+    """The cost of a policy: bytes that leave the logs, valid batches among them, offsets and records that consumers no longer receive, and
+    the bytes that stay although they cannot be read; or the exception on which the broker fails.
 
-    damage: the ranges that salvage removes. lost: of everything removed or damaged, whether its bytes stay or not; None when
-    unknown.
+    damage: the ranges that salvage removes. lost: of everything removed or damaged, whether its bytes stay or not; None when unknown.
     """
     if repair.load_failure is not None:
         return {"dies_of": repair.load_failure.kafka_exception}

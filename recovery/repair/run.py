@@ -297,9 +297,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
         return there <= self._looked_at.get(log_dir, set())
 
     def _copied(self, log_dir: str, plan: Plan, copy: str, outcomes: Sequence[PartitionOutcome]) -> Values:
-        """All of the data directory's own files if it was copied completely, else the checkpoint entries of the copied
-        partitions.
-        """
+        """All of the data directory's own files if it was copied completely, else the checkpoint entries of the copied partitions."""
         from kseg.change.apply.copy import write_files
         from kseg.change.run.copied_checkpoints import carried_row, carry
 

@@ -21,9 +21,8 @@ _SEGMENT_FILES = (Role.LOG, Role.KAFKA07_LOG, *INDEX_ROLES)
 
 @dataclass(frozen=True, slots=True)
 class RecoveryTarget:
-    """directory: as shown to the user. log_dir: the data directory to consult, None if there is none. found: all its files.
-    partition: the parsed name, None if it is not a partition's name. base_offset: of the only segment concerned, None for the
-    whole partition."""
+    """directory: as shown to the user. log_dir: the data directory to consult, None if there is none. found: all its files. partition: the
+    parsed name, None if it is not a partition's name. base_offset: of the only segment concerned, None for the whole partition."""
 
     directory: str
     log_dir: str | None
