@@ -12,9 +12,10 @@ from kseg.segment.errors import UsageError
 if TYPE_CHECKING:
     from kseg.change.apply.keeping import Keeping
     from kseg.change.run.run_lifecycle import RunLifecycle
+    from kseg.cli.html.html_page import HtmlPage
     from kseg.cli.options import Shown
     from kseg.cli.render import Style, Words
-    from kseg.cli.report import Page, Report
+    from kseg.cli.report import Report
     from kseg.cli.request import Request
     from kseg.cli.run_summary import RunSummary
     from kseg.jobs.events import Work
@@ -140,7 +141,7 @@ def change_style(
     remains: "Callable[[Mapping[str, Any]], bool]",
     advice: "Callable[[RunSummary], str | None]",
     after_failure: "Callable[[], str | None]" = lambda: "",
-    page: "Page | None" = None,
+    page: "HtmlPage | None" = None,
 ) -> "Style":
     """The display style of a run that plans first.
 

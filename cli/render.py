@@ -26,7 +26,6 @@ from kseg.cli.report import (
     FAILURES_SHOWN,
     VERBOSE_SHOWS_ALL,
     Line,
-    Page,
     Report,
     finding_sentence,
 )
@@ -41,6 +40,7 @@ from kseg.segment.terminal import visible
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
+    from kseg.cli.html.html_page import HtmlPage
     from kseg.cli.text.table import Table
 
 _SENTENCES_KEPT = 1000
@@ -82,7 +82,7 @@ class Style:
     request: Request | None = None
     report: Report | None = None
     verbose: bool = False
-    page: Page | None = None
+    page: "HtmlPage | None" = None
 
     @property
     def has_summary(self) -> bool:

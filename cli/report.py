@@ -4,19 +4,15 @@ A `Report` receives every row and finding and keeps counts and the first few of 
 run. `--verbose` prints every row and finding as it arrives, and only the closing lines of the report. `--json` has no report.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from kseg.cli.run_summary import RunSummary
 from kseg.segment.counted import counted
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.terminal import shown_path, visible
-
-if TYPE_CHECKING:
-    from kseg.cli.request import Request
-    from kseg.jobs.events import Failure
-    from kseg.segment.partition.targets import Target
 
 GOOD = "good"  # the tone of a verdict that all is well
 
@@ -33,42 +29,6 @@ class Line(NamedTuple):
 
     text: str
     tone: str = ""
-
-
-class Report(Protocol):
-    """Collects the rows and findings of a run and formats them as lines. streams_rows: the rows are printed as they arrive."""
-
-    streams_rows: bool
-
-    def row(self, values: Mapping[str, object]) -> None: ...
-
-    def finding(self, finding: Finding) -> None: ...
-
-    def opening(self, summary: RunSummary) -> Iterator[Line]:
-        """The verdict, then what it is based on."""
-        ...
-
-    def closing(self, summary: RunSummary) -> Iterator[Line]:
-        """The closing lines; printed with --verbose as well."""
-        ...
-
-
-class Page(Protocol):
-    """A report in a file (`cli/html`), built from the same events as the printed output. The methods raise Refused if it cannot be written."""
-
-    def begin(self, targets: "Sequence[Target]") -> None: ...
-
-    def row(self, values: Mapping[str, object], result: object) -> None: ...
-
-    def finding(self, finding: Finding) -> None: ...
-
-    def failure(self, failure: "Failure") -> None: ...
-
-    def finish(
-        self, summary: RunSummary, request: "Request", lines: "Sequence[Line]", advice: str
-    ) -> None: ...
-
-    def say(self, quiet: bool) -> None: ...
 
 
 class FindingGroups:
@@ -151,8 +111,9 @@ class FindingGroups:
         return Line(visible(words), INFO)
 
 
-class FindingReport:
-    """The part that reports share: the findings by kind, and no closing lines. room: as in `FindingGroups`."""
+class Report(ABC):
+    """Collects the rows and findings of a run and formats them as lines. streams_rows: the rows are printed as they arrive. room: as in
+    `FindingGroups`."""
 
     streams_rows = False
 
@@ -162,7 +123,15 @@ class FindingReport:
     def finding(self, finding: Finding) -> None:
         self._found.add(finding)
 
+    @abstractmethod
+    def row(self, values: Mapping[str, Any]) -> None: ...
+
+    @abstractmethod
+    def opening(self, summary: RunSummary) -> Iterator[Line]:
+        """The verdict, then what it is based on."""
+
     def closing(self, _summary: RunSummary) -> Iterator[Line]:
+        """The closing lines; printed with --verbose as well."""
         return iter(())
 
 

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kseg.cli.report import Page
+    from kseg.cli.html.html_page import HtmlPage
 
 
-def page_for(path: str | None, command: str, now_ms: int) -> "Page | None":
+def page_for(path: str | None, command: str, now_ms: int) -> "HtmlPage | None":
     """The report that --html asks for. now_ms: the time of the run. Raises Refused when it cannot be written."""
     if path is None:
         return None

@@ -5,11 +5,11 @@ changes has a line. If there are too many, those that differ only in their name 
 first; those that do not change are counted by reason.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from kseg.cli.report import FAILURES_SHOWN, FINDING_LINES, VERBOSE_SHOWS_ALL, FindingReport, Line
+from kseg.cli.report import FAILURES_SHOWN, FINDING_LINES, VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import rough_duration_words, size_words
 from kseg.segment.counted import counted, shown_of
@@ -27,7 +27,7 @@ _DETAILS_SHOWN = 30
 _WORTH_SAYING_BYTES, _WORTH_SAYING_S = 1 << 20, 2.0
 
 
-class ChangeReport(FindingReport, ABC):
+class ChangeReport(Report):
     """A `Report` on results of partitions and log dirs. words: the full text for a row."""
 
     def __init__(self, words: Callable[[Values], Iterable[str]]) -> None:

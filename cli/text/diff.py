@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingReport, Line
+from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.inspection.copies.compare_copies import SAME_RECORDS, VERDICTS
 from kseg.segment.counted import counted, listed, log_range_words, offsets_words, shown_of
@@ -26,7 +26,7 @@ _WORDS = {
 }
 
 
-class DiffReport(FindingReport):
+class DiffReport(Report):
     """A `Report` on the rows of `diff`. paths: A and B. is_verbose: a line for each partition, including equal ones. worst: the
     most serious row, None if all are the same."""
 

@@ -6,7 +6,7 @@ Every section has at most a dozen lines, and an empty one is left out.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingReport, Line
+from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.broker_start import broker_start_words
@@ -29,7 +29,7 @@ _STARTS = {
 }
 
 
-class DoctorReport(FindingReport):
+class DoctorReport(Report):
     """A `Report` on the rows and findings of an examination. now_ms: the time of the examination."""
 
     def __init__(self, now_ms: int) -> None:

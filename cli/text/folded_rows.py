@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from kseg.cli.report import VERBOSE_SHOWS_ALL, FindingReport, Line
+from kseg.cli.report import VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.segment.counted import counted
 from kseg.segment.findings import ERROR, INFO, WARNING
@@ -13,7 +13,7 @@ Values = Mapping[str, Any]
 _ROWS_SHOWN = 20
 
 
-class FoldedRows(FindingReport):
+class FoldedRows(Report):
     """A `Report` on rows of one kind. words: the text of one in full. noun: the subject of a row. total: the text of the total,
     from the number of rows, or nothing. is_one: whether a row is of that kind; others are always printed."""
 

@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import Any
 
 from kseg.cli.group_evidence import GroupEvidence
-from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingReport, Line
+from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.columns import TextColumn, aligned
 from kseg.internal_topics.groups.groups import GroupsOptions
@@ -49,7 +49,7 @@ class _Group:
             self.committed_ms = max(time_ms, self.committed_ms or 0)
 
 
-class GroupsReport(FindingReport):
+class GroupsReport(Report):
     """A `Report` with a line for each group, those with the largest lag first; for a single group with its partitions. columns:
     of the terminal, None for no limit."""
 

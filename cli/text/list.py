@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kseg.cli.report import VERBOSE_SHOWS_ALL, FindingReport, Line
+from kseg.cli.report import VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.columns import TextColumn, aligned
@@ -66,7 +66,7 @@ _SORT_KEYS: dict[str, Callable[[_Entry], Any]] = {
 }
 
 
-class ListReport(FindingReport):
+class ListReport(Report):
     """A `Report` with one line for each topic (or partition), below the text of each data directory.
 
     by_partition: a line for each partition. sort: the value of --sort. is_counted: the number of records is exact. columns: of

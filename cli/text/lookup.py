@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kseg.cli.report import VERBOSE_SHOWS_ALL, FindingReport, Line
+from kseg.cli.report import VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.common import plain_words, record_line
@@ -19,7 +19,7 @@ _HITS_IN_FULL, _HITS_SHOWN = 8, 40
 _CHARACTERS_SHOWN = 500  # characters of a key or a value
 
 
-class LookupReport(FindingReport):
+class LookupReport(Report):
     """The text of each answer, and a `Report` on the partitions without one.
 
     explains: also the files that were read. only_hits: partitions without an answer are counted; of many answers the first ones

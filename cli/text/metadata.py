@@ -6,7 +6,7 @@ A narrowed query (`--topic`, `--kind`, `--node`) prints tables, one for each kin
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kseg.cli.report import ERRORS_SHOWN, GOOD, VERBOSE_SHOWS_ALL, FindingReport, Line
+from kseg.cli.report import ERRORS_SHOWN, GOOD, VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.columns import TextColumn, aligned
 from kseg.segment.counted import counted, listed, shown_of
@@ -42,7 +42,7 @@ class _TopicLine:
     configs: int = 0
 
 
-class MetadataReport(FindingReport):
+class MetadataReport(Report):
     """A `Report` on the rows of `metadata`. columns: of the terminal, None for no limit. is_narrow: the user requested a part, so
     more of it is shown."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingReport, Line
+from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.columns import TextColumn, aligned
@@ -19,7 +19,7 @@ _RANGES_SHOWN = 3
 _DANGLING_SHOWN = 10
 
 
-class RemoteReport(FindingReport):
+class RemoteReport(Report):
     """A `Report` on the rows of `list --remote`. columns: of the terminal, None for no limit."""
 
     def __init__(self, columns: int | None) -> None:

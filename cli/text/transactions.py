@@ -4,7 +4,7 @@ and the numbers."""
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingReport, Line, severities_words
+from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, Line, Report, severities_words
 from kseg.cli.run_summary import RunSummary
 from kseg.segment.counted import counted, shown_of
 from kseg.segment.findings import ERROR, INFO, WARNING
@@ -20,7 +20,7 @@ _STATES = ("committed", "aborted", "open", "hanging")
 _DOUBTFUL = ("stale", "orphaned", "unknown")
 
 
-class TransactionsReport(FindingReport):
+class TransactionsReport(Report):
     """A `Report` with the hanging transactions first. now_ms: the time of the run. Of the others it keeps the first ones and numbers."""
 
     def __init__(self, now_ms: int) -> None:

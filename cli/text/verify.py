@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kseg.cli.report import GOOD, FindingReport, Line, severities_words
+from kseg.cli.report import GOOD, Line, Report, severities_words
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.broker_start import broker_start_words
@@ -16,7 +16,7 @@ from kseg.segment.terminal import shown_path
 _NAMES_SHOWN = 5
 
 
-class VerifyReport(FindingReport):
+class VerifyReport(Report):
     """A `Report` on the findings of verify and its `verified` rows."""
 
     def __init__(self) -> None:

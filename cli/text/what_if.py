@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, FindingReport, Line
+from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import duration_words, size_words
 from kseg.cli.text.columns import TextColumn, aligned
@@ -17,7 +17,7 @@ _TOPICS_SHOWN = 5
 _WORTH_IT = 0.95  # fraction of the current bytes: saving less is no reason to change anything
 
 
-class WhatIfReport(FindingReport):
+class WhatIfReport(Report):
     """A `Report` on the rows of `what-if`. is_verbose: all topics. columns: of the terminal, None for any width."""
 
     def __init__(self, is_verbose: bool, columns: int | None) -> None:
