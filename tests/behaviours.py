@@ -1,4 +1,4 @@
-"""The acceptance list: rows of behaviour that Kafka pins down, and the tests that hold kseg to them.
+"""The acceptance list: rows of behaviour that Kafka specifies, and the tests that check kseg against them.
 
 `python -m tests.behaviours` writes docs/behaviours.md from the rows below and from the tests that carry
 `@pytest.mark.behaviour(...)`; `tests/test_behaviours.py` fails when the page is stale or a row has no test.

@@ -1,4 +1,4 @@
-"""What every room of the tests may use: the captures of real brokers, and the proof that a command left its input alone."""
+"""Fixtures for all tests: the captures of real brokers, and the proof that a command left its input unchanged."""
 
 from __future__ import annotations
 

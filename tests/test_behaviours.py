@@ -1,4 +1,4 @@
-"""The acceptance list is complete, and its page is true."""
+"""The acceptance list is complete, and its page is up to date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cookbook is true: every command of it prints what the page says, on a directory with that incident."""
+"""The cookbook is up to date: every command prints what the page shows, on a directory with that incident."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thousands of hurt files through every command: no exception, no hang, no growth, no byte lost.
+"""Thousands of damaged files through every command: no exception, no hang, no memory growth, no byte lost.
 
 KSEG_FUZZ_FILES says how many (default 2,000), KSEG_FUZZ_SEED from which seed on (default: the same ones each time).
 A failure names its seed; `KSEG_FUZZ_SEED=<seed> KSEG_FUZZ_FILES=1` repeats it.

@@ -1,4 +1,4 @@
-"""`import kseg`: the public interface says what the commands say, and its page is true."""
+"""`import kseg`: the public interface returns what the commands print, and its page is up to date."""
 
 from __future__ import annotations
 

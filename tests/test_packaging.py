@@ -1,4 +1,4 @@
-"""What setuptools ships is what lies in the rooms."""
+"""setuptools ships exactly what is in the rooms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README and the pages that it leads to are true."""
+"""The README and the pages that it links to are up to date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is cheap to know about a release: where its version and its note come from, that archives repeat, what an SBOM must name."""
+"""Cheap checks of a release: the source of its version and its note, reproducible archives, the entries of the SBOM."""
 
 from __future__ import annotations
 

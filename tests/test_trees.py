@@ -1,4 +1,4 @@
-"""The fixtures themselves: archives unpack with their times, and a change of the input does not go unnoticed."""
+"""The fixtures themselves: archives unpack with their times, and a change of the input is detected."""
 
 from __future__ import annotations
 

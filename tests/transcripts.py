@@ -1,7 +1,7 @@
-"""What the commands print in incidents, from end to end: one file for each in `tests/cli/transcripts/`.
+"""The end-to-end output of the commands in incidents: one file for each in `tests/cli/transcripts/`.
 
-`python -m tests.transcripts` writes them anew, so that a change of wording is a diff to review; `tests/cli/test_transcripts.py` compares.
-The directories are made (`tests/support/broker_dirs`), the clock stands still, and names of runs are replaced.
+`python -m tests.transcripts` rewrites them, so that a change of wording is a diff to review; `tests/cli/test_transcripts.py` compares. The
+directories are created by `tests/support/broker_dirs`, the clock is fixed, and ids of runs are replaced.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The race judges rightly: programs that lie about being fast are fakes, no second is measured here."""
+"""The race evaluates correctly; all programs are fakes with claimed times, nothing is measured here."""
 
 from __future__ import annotations
 

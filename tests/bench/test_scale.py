@@ -1,4 +1,4 @@
-"""The model of the cluster reckons as its page says; the costs are invented, no second is measured here."""
+"""The cluster model computes what its page says; the costs are made up, nothing is measured here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal around a stream of writes: killed anywhere, what was there can be brought back, or what came be kept."""
+"""The journal of a stream of writes: after a kill at any point, the change can be undone or completed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that is tried more than once says and does what one undisturbed attempt would have said and done."""
+"""Work that is attempted more than once returns and leaves what a single undisturbed attempt would."""
 
 from __future__ import annotations
 

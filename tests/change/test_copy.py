@@ -1,4 +1,4 @@
-"""A changed copy instead of a change: what is in it, that the input stays, and that a kill leaves nothing behind."""
+"""A changed copy instead of a change: its content, that the input stays unchanged, and that a kill leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images of directories and the steps between them: carried out in order, the steps make the one of the other."""
+"""Directory images and the steps between them: carried out in order, the steps turn one into the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What carrying out a plan promises beside surviving a kill: attributes, answers, refusals."""
+"""Guarantees of the executor besides surviving a kill: attributes, results, refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Journals: half-done changes, several of them, such as nobody wrote, and where they are looked for."""
+"""Journals: unfinished changes, several journals, forged ones, and where they are searched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a planner finds in a directory: regular files, and no link taken for a file that is missing."""
+"""The inputs of a planner: regular files of a directory, and that a link never stands in for a missing file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files made ahead of a plan: nameless until they are staged, and then as good as any other piece."""
+"""Files written ahead of a plan: unnamed until they are staged, then like any other piece."""
 
 from __future__ import annotations
 

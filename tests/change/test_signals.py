@@ -1,4 +1,4 @@
-"""Signals wait for what must not be left half done, whatever else the process runs."""
+"""Signals are deferred while something must not be left unfinished, whatever else the process runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The undo of a run over many partitions, which are taken back side by side: killed anywhere, or failed once, it can be repeated."""
+"""The undo of a run over many partitions, in parallel: after a kill or a failure at any point it can be repeated."""
 
 from __future__ import annotations
 

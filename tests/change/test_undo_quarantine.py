@@ -1,4 +1,4 @@
-"""What an undo takes out on the word of an unsigned journal is kept, killed anywhere, with and without room for it."""
+"""Data that an undo removes because of an unsigned journal is kept, after a kill at any point, with and without free space."""
 
 from __future__ import annotations
 

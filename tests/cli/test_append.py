@@ -1,4 +1,4 @@
-"""`kseg append` end to end: what it says, the statuses, and a pipe from dump."""
+"""`kseg append` end to end: its output, exit statuses, and a pipe from dump."""
 
 from __future__ import annotations
 

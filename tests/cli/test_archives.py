@@ -1,4 +1,4 @@
-"""Backups in tar archives: the reading commands answer as for the directory that was packed, the others refuse."""
+"""Backups in tar archives: reading commands answer as for the directory that was packed, all others refuse."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The verdict of `verify` on a broker's start, as it is shown and as JSON. That it is true a real broker says
-(`tests/kafka/test_broker_start.py`)."""
+"""The forecast of `verify` for a broker's start, as text and as JSON. A real broker confirms it in `tests/kafka/test_broker_start.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: two readers, one meaning; help, completion, versions, mistakes, start-up."""
+"""The command line: two parsers with the same results; help, completion, versions, mistakes, start-up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kseg compact` as it is typed: the plan and its status, settings from a file, refusals, what is said."""
+"""`kseg compact` as it is typed: the plan and its exit status, settings from a file, refusals, output."""
 
 from __future__ import annotations
 

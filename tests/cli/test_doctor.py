@@ -1,4 +1,4 @@
-"""`kseg doctor`: what it says is what the commands say that it combines, and its steps work as they are printed."""
+"""`kseg doctor`: it reports what the commands that it combines report, and its steps work as printed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A plan that would change something is exit status 1 and one that would not is 0, for every command that changes logs, and in
-every way to ask (docs/json.md, "Exit status of a plan")."""
+"""A plan with changes exits with 1 and one without changes with 0, for every command that changes logs, and in every way to request it
+(docs/json.md, "Exit status of a plan")."""
 
 from __future__ import annotations
 

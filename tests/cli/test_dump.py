@@ -1,4 +1,4 @@
-"""`kseg dump` end to end on real captures: bytes on stdout, streams, jobs, terminals. Nothing of the input changes."""
+"""`kseg dump` end to end on real captures: bytes on stdout, streams, jobs, terminals. The input never changes."""
 
 from __future__ import annotations
 

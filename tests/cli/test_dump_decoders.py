@@ -1,5 +1,5 @@
-"""The decoders of `dump`: which one is taken, and records that no decoder can read. Texts are those of fact sheet internal topics §1,
-seen with the real tool; `tests/kafka/test_dump_decoders.py` asks it again."""
+"""The decoders of `dump`: which one is used, and records that no decoder can read. The texts are those of fact sheet internal topics §1,
+observed with the real tool; `tests/kafka/test_dump_decoders.py` compares again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that a dump cannot meet: no file, no such file, nothing it may read."""
+"""Requests that a dump cannot satisfy: no path, a missing file, a file without read permission."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control characters in keys, values and header names drive no terminal; into a pipe the bytes are exact."""
+"""Control characters in keys, values and header names do not reach a terminal; in a pipe the bytes are exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kseg export` end to end, on this machine: what it says, its statuses, kills, and that the input stays as it is."""
+"""`kseg export` end to end, on this machine: output, exit statuses, kills, and that the input stays unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`export` with decoded payloads: typed columns of all versions that a topic has, what does not decode, JSON and CSV."""
+"""`export` with decoded payloads: typed columns of all schema versions of a topic, undecodable payloads, JSON and CSV."""
 
 from __future__ import annotations
 

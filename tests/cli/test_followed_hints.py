@@ -1,7 +1,7 @@
-"""Every `next:` line that a command prints works as it is printed, and concerns all that was asked; whoever follows them from
-`verify` on ends with a directory in which nothing is left that `recover` can repair.
+"""Every `next:` line that a command prints works as printed and covers everything that was requested. Following them from `verify` on leads
+to a directory in which `recover` has nothing left to repair.
 
-Every command about every disease is some hundred commands, and as many hints: half a minute of processor time, and so `slow`.
+Every command on every kind of damage is some hundred commands, and as many hints: half a minute of CPU time, hence `slow`.
 """
 
 from __future__ import annotations

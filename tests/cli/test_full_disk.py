@@ -1,4 +1,4 @@
-"""A file system without a free byte is freed: `retain --purge --apply` needs none, and says what else needs how much."""
+"""Freeing a file system without a free byte: `retain --purge --apply` needs none, and other changes say how much they need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kseg groups` as a command: captures, files made by hand, what it prints and with which status it ends."""
+"""`kseg groups` as a command: captures, handmade files, its output and exit statuses."""
 
 from __future__ import annotations
 

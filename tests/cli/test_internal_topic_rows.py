@@ -1,4 +1,4 @@
-"""Kafka's own topics in JSON and tables: decoded without being asked, with names, and without secrets."""
+"""Kafka's own topics in JSON and tables: decoded by default, with names, and without secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--journal DIR` and `--quarantine DIR` of every command that changes something, over whole data directories."""
+"""`--journal DIR` and `--quarantine DIR` of every command that changes files, over whole data directories."""
 
 from __future__ import annotations
 

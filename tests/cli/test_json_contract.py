@@ -1,8 +1,9 @@
-"""docs/json.md names every line that a command prints with --json and every field of it, and what it names is printed.
+"""docs/json.md documents every line that a command prints with --json and every field of it, and everything that it documents is printed.
 
-The commands run on directories of many states. Each field of a line must stand in a section of the page about its command or its type, also below
-it, where what has its own names in it (a message, a configuration) is left out. The types and fields of the examples and tables must occur in a
-line, or be listed here with the reason why none of these directories has them. Ninety commands take some twenty seconds of processor time.
+The commands run on directories in many states. Each field of a line must appear in a section of the page about its command or its type,
+including subsections, except below values with names of their own (a message, a configuration). The types and fields of the examples and
+tables must occur in a line, or be listed here with the reason why none of these directories has them. Ninety commands take some twenty
+seconds of CPU time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Topic ids are compared with the metadata log: what a broker would set aside is an error, and recover puts it right."""
+"""Topic ids are compared with the metadata log: a directory that a broker would rename as stray is an error, and recover corrects it."""
 
 from __future__ import annotations
 

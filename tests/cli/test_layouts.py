@@ -1,6 +1,6 @@
-"""Where data directories lie: below several levels, under names of partitions, beside each other, behind links.
+"""Locations of data directories: below several levels, under names of partitions, beside each other, behind links.
 
-A data directory of a real broker is moved about; every command must find in it what it found before.
+A data directory of a real broker is moved around; every command must find the same in it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`kseg list` end to end: nothing on disk is left out, sums come first on paper, JSON has the contract's rows."""
+"""`kseg list` end to end: nothing on disk is left out, totals come first in text, JSON has the rows of the contract."""
 
 from __future__ import annotations
 

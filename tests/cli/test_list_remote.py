@@ -1,4 +1,4 @@
-"""`kseg list --remote`: what is local, remote, both and missing of a partition, and what dangles in the store."""
+"""`kseg list --remote`: local, remote and missing offsets of a partition, and dangling objects in the store."""
 
 from __future__ import annotations
 

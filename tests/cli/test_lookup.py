@@ -1,4 +1,4 @@
-"""`kseg lookup` end to end: the answer in words and as JSON, several partitions, statuses. Nothing of the input changes."""
+"""`kseg lookup` end to end: the answer as text and as JSON, several partitions, exit statuses. The input never changes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A data directory without meta.properties: whether it must have had one is told by all that younger brokers leave, and verify and
-recover agree on it."""
+"""A data directory without meta.properties: files of newer brokers prove that it must have had one, and verify and recover agree on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The man pages are those of this program."""
+"""The man pages are up to date."""
 
 from __future__ import annotations
 

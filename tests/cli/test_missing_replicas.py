@@ -1,4 +1,4 @@
-"""A partition directory that is gone: the metadata log knows that it should be there, and a broker would make it anew, empty."""
+"""A missing partition directory: the metadata log has the replica, and a broker would create it again, empty."""
 
 from __future__ import annotations
 

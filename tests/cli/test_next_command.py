@@ -1,4 +1,4 @@
-"""The next command to type: for everything that was asked, with real paths, and only commands that exist."""
+"""The next command to type: for everything that was requested, with real paths, and only commands that exist."""
 
 from __future__ import annotations
 

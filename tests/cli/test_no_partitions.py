@@ -1,4 +1,4 @@
-"""A data directory without any partition: its own files are looked at, and nobody is told that there is no target."""
+"""A data directory without any partition: its own files are checked, and no command complains about missing targets."""
 
 from __future__ import annotations
 

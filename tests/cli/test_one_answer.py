@@ -1,4 +1,4 @@
-"""One damage has one answer: verify, dump, lookup and recover name the same position, length, offsets and records."""
+"""All commands agree on damage: verify, dump, lookup and recover report the same position, length, offsets and records."""
 
 from __future__ import annotations
 

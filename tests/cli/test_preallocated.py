@@ -1,5 +1,6 @@
-"""Zeros behind the last batch of an active segment that has a segment's size are preallocated: an info for every command. What an
-interrupted write leaves is an error: not the last segment, a length that nobody configures, or a marker of a clean stop."""
+"""Zeros after the last batch of an active segment with the size of a segment are preallocated: an info for every command. Zeros that an
+interrupted write left are an error: in a segment other than the last, with a size that nobody configures, or under the marker of a clean
+shutdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The progress bar: on a terminal only, only for work that lasts, never in the way of results."""
+"""The progress bar: only on a terminal, only for long runs, never mixed with results."""
 
 from __future__ import annotations
 

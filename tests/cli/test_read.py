@@ -1,4 +1,4 @@
-"""`kseg read` end to end: the bytes of the segment, the frames of 0.7, statuses. Nothing of the input changes."""
+"""`kseg read` end to end: the bytes of the segment, the frames of 0.7, exit statuses. The input never changes."""
 
 from __future__ import annotations
 

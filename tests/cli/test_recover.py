@@ -1,4 +1,4 @@
-"""`kseg recover`: the plan, what carrying it out leaves, copies, and what is refused."""
+"""`kseg recover`: the plan, the result of carrying it out, copies, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `recover` says that either policy costs: counted by hand, from what was done to the files."""
+"""The costs that `recover` reports for either policy, counted by hand from the damage that was done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole run of `kseg recover --apply` that is killed anywhere: again it reaches the planned end, undone the start."""
+"""A whole run of `kseg recover --apply`, killed at any point: repeated it reaches the planned end, undone the start."""
 
 from __future__ import annotations
 

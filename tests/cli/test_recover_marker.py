@@ -1,5 +1,5 @@
-"""The clean-shutdown marker of a data directory that `recover` changes parts of: it stays byte for byte where all it says
-is true, with the broker's epoch, else it goes; only --mark-clean writes one."""
+"""The clean-shutdown marker of a data directory in which `recover` changes parts: it stays byte for byte, with the broker's epoch, where
+everything it covers is true, and is removed otherwise; only --mark-clean writes one."""
 
 from __future__ import annotations
 

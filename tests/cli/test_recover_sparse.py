@@ -1,4 +1,4 @@
-"""A segment whose end was never written is a hole on the disk: nobody reads it, and nobody fills it."""
+"""A segment whose end was never written is a hole on the disk: it is neither read nor filled."""
 
 from __future__ import annotations
 

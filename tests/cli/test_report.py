@@ -1,4 +1,4 @@
-"""What a run over many partitions prints: the verdict first, at any size; everything with --verbose and in JSON."""
+"""The output of a run over many partitions: the verdict first, at any size; everything with --verbose and in JSON."""
 
 from __future__ import annotations
 

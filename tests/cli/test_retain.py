@@ -1,4 +1,4 @@
-"""`kseg retain`: what it says, its statuses, and that it leaves its input alone unless it is told otherwise."""
+"""`kseg retain`: its output and exit statuses, and that it leaves its input unchanged without --apply."""
 
 from __future__ import annotations
 

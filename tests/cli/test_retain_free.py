@@ -1,4 +1,4 @@
-"""`retain --free`: a full disk at three in the morning. Which segments go over all topics, which limits that amounts to, what cannot be freed."""
+"""`retain --free` for a full disk: the chosen segments over all topics, the equivalent limits, and what cannot be freed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frame of every command: what goes to which stream, the exit status, the summary, the next command."""
+"""The behaviour that all commands share: output streams, exit status, summary, next command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No way out of a log shows secrets unless asked: exports in every form, raw bytes, rows of every decoder; the text of `dump` warns."""
+"""No output contains secrets unless requested: exports in every form, raw bytes, rows of every decoder; the text of `dump` warns."""
 
 from __future__ import annotations
 

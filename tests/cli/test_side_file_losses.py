@@ -1,6 +1,7 @@
-"""What a clean start would silently lose: `verify` names it, `recover` repairs it or says why not, and then `verify` is content.
+"""What a clean start would silently lose: `verify` reports it, `recover` repairs it or says why not, and then `verify` finds nothing.
 
-Side files of a real broker's data directory are emptied, cut, removed and made old, one by one and in random company.
+Side files of a real broker's data directory are emptied, truncated, removed and replaced by old ones, one by one and in random
+combinations.
 """
 
 from __future__ import annotations

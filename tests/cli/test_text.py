@@ -1,4 +1,4 @@
-"""What the commands say to people about an answer."""
+"""The text output for an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments as a tiered-storage plugin has uploaded them: a partition like any other."""
+"""Segments as uploaded by a tiered-storage plugin are a partition like any other."""
 
 from __future__ import annotations
 

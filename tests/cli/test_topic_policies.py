@@ -1,4 +1,4 @@
-"""compact and retain touch only the topics whose cleanup.policy says so, with each topic's own settings."""
+"""compact and retain touch only the topics with a matching cleanup.policy, with each topic's own settings."""
 
 from __future__ import annotations
 

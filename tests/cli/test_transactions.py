@@ -1,4 +1,4 @@
-"""`kseg transactions` over directories made by hand: the join with the coordinators' log, verdict by verdict."""
+"""`kseg transactions` over handmade directories: the join with the coordinators' log, verdict by verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands print in incidents is what was reviewed."""
+"""The output of the commands in incidents equals the reviewed transcripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kseg undo` end to end, and how the other commands speak of a half-done change."""
+"""`kseg undo` end to end, and how the other commands report an unfinished change."""
 
 from __future__ import annotations
 

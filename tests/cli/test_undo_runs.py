@@ -1,4 +1,4 @@
-"""A run is one thing to take back, to list and to forget, with the very path that was given to it."""
+"""A run is undone, listed and forgotten as a whole, by the path that was given to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kseg what-if`: its lines, its table, and that what it says of limits and compaction is what those commands then do."""
+"""`kseg what-if`: its lines, its table, and that its figures for limits and compaction are those of retain and compact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction of a log with damage: what is damaged stays as it is, no newest value goes, and the log end never moves back."""
+"""Compaction of a log with damage: damaged segments stay unchanged, no newest value is lost, and the log end never decreases."""
 
 from __future__ import annotations
 

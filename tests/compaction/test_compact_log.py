@@ -1,4 +1,4 @@
-"""Which part of a log is cleaned, into which segments, and what of its files stays: rows C40 … C58."""
+"""The range of a log that is cleaned, the resulting segments, and their side files: rows C40 … C58."""
 
 from __future__ import annotations
 

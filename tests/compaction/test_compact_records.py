@@ -1,4 +1,4 @@
-"""Which records stay, and what becomes of their batches: rows C01 to C28 of Kafka's own tests."""
+"""Which records stay, and what happens to their batches: rows C01 to C28 of Kafka's own tests."""
 
 from __future__ import annotations
 

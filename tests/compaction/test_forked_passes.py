@@ -1,4 +1,4 @@
-"""Compaction of one log by two processes: what it says and leaves is what one process says and leaves, also when the helper cannot finish."""
+"""Compaction of one log by two processes: the result equals that of one process, even when the helper cannot finish."""
 
 from __future__ import annotations
 

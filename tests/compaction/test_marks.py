@@ -1,4 +1,4 @@
-"""Marks for deletion: readers that are not disturbed, purging, taking back, and what a kill leaves."""
+"""Marks for deletion: undisturbed readers, purging, restoring, and the state after a kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The map of a round: it grows as it fills, and the bits made of it answer as it does."""
+"""The offset map of a round: it grows as it fills, and the bitmap built from it answers as it does."""
 
 from __future__ import annotations
 

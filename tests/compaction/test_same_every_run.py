@@ -1,4 +1,4 @@
-"""The same command prints the same bytes in every run, also where a sample stands for all keys."""
+"""The same command prints the same bytes in every run, even where a sketch stands for all keys."""
 
 from __future__ import annotations
 

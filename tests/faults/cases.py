@@ -1,4 +1,4 @@
-"""Every command that changes something, on a data directory on which it has something to do."""
+"""Every command that changes files, on a data directory in which it has something to do."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """One fault in one run of a command, and what must hold afterwards.
 
-1. The exit status is one of the contract's, no bug is reported, and where the command gave up it says in words which error
-   the system gave and where.
-2. No byte of the evidence is lost, and what lies beside it is as it was.
-3. The same command again leaves what it leaves without a fault; `kseg undo` then, or at once, leaves everything as found,
-   times and permissions included, and nothing else. An index of which the command says that it could not be read may have been
-   made anew from its log instead: other entries than a broker chose, and as sound.
+1. The exit status is one of the contract's, no bug is reported, and if the command gave up it says in words which error the system returned
+   and where.
+2. No byte of the evidence is lost, and everything beside it is unchanged.
+3. Repeating the command leaves what it leaves without a fault; `kseg undo` afterwards, or at once, restores everything as found, times and
+   permissions included, and nothing else. An index that the command reports as unreadable may have been rebuilt from its log instead: with
+   other entries than a broker chose, but as valid.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""kseg in processes whose file system fails: the library of shim.c, and a server that runs command lines under it.
+"""kseg in processes with a failing file system: the library of shim.c, and a server that runs command lines under it.
 
 Starting Python for every fault would take most of the time. So one process is started with the library, imports all of kseg,
 and forks a child for each command line; the fault is armed in the child only.

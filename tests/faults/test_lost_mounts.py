@@ -1,8 +1,8 @@
-"""Reading commands on a file system that goes away: a network mount whose handles are stale, a FUSE daemon that died.
+"""Reading commands on a file system that disappears: a network mount with stale handles, a FUSE daemon that died.
 
-One call of the file system, or all from one on, answer ESTALE or ENOTCONN. The command ends in the contract's terms, and either says the
-error or says what it says without one: a directory that cannot be listed is no empty directory. The calls are those of the
-whole process (shim.c); without a C compiler the tests are skipped.
+One file system call, or all from one on, answer ESTALE or ENOTCONN. The command ends according to the contract, and reports either the
+error or the same result as without one: a directory that cannot be listed is not an empty directory. The calls are those of the whole
+process (shim.c); without a C compiler the tests are skipped.
 """
 
 from __future__ import annotations

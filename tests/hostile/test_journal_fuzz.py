@@ -1,8 +1,8 @@
-"""Journals that somebody else has written, or a disk has spoilt: every line and every field of real ones, replaced.
+"""Journals that somebody has forged, or a disk has corrupted: every line and every field of real ones, replaced.
 
-Each draw lays out a real change at some point of its life (begun, half done, done, half undone), tampers with its journal, and
-runs one of the commands that follow journals. Then every byte that was found is in the directory or its quarantine
-still, nothing around the directory has changed, and what was refused was refused with one sentence and status 4.
+Each draw sets up a real change in some state (begun, unfinished, done, partly undone), tampers with its journal, and runs one of the
+commands that follow journals. Then every original byte is still in the directory or its quarantine, nothing around the directory has
+changed, and a refusal is one sentence with status 4.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Every command on a data directory with a journal that was tampered with: a status of the table, one sentence, and nothing lost.
+"""Every command on a data directory with a tampered journal: a documented exit status, one sentence, and nothing lost.
 
-A draw lets a command change a data directory, tampers with one of the journals it left (as test_journal_fuzz does), and runs another command
-there. Whatever the journal says now, the program does not fail, nothing beside the data directory changes, and no log loses
-bytes that are in no file of kseg's below it. Of a journal that is still signed the undo may remove what the first command wrote.
+A draw lets a command change a data directory, tampers with one of the journals it left (as test_journal_fuzz does), and runs another
+command there. Whatever the journal says now, the program does not fail, nothing beside the data directory changes, and no log loses bytes
+that are in none of kseg's files below it. If a journal is still signed, its undo may remove what the first command wrote.
 
 It takes more than ten seconds: each draw runs two or three whole commands.
 """

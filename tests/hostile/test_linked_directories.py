@@ -1,5 +1,4 @@
-"""Partition directories that are links: a broker follows them, and so does whoever only reads. They are changed with
---follow-links only."""
+"""Partition directories that are links: a broker follows them, and so do reading commands. They are changed with --follow-links only."""
 
 from __future__ import annotations
 

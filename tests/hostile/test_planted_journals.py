@@ -1,6 +1,6 @@
-"""Journals that were planted to make kseg reach outside of a directory, or empty what it may not.
+"""Journals planted to make kseg write outside of a directory, or remove what it must not.
 
-Whoever can place files in the evidence can place journals with right sums, links, pipes, and names of other files.
+Whoever can place files in the evidence can place journals with valid checksums, links, pipes, and names of other files.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Directories and files of every name and kind that a file system takes: no command hangs, ends with a bug, or lets a name
-drive the terminal."""
+"""Directories and files of every name and kind that a file system accepts: no command hangs, ends with a bug, or passes a name to the
+terminal unescaped."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Names in records may be anything: of groups, members, topics, transactional ids, configurations. No command lets one drive a terminal or break a
-line, and what is advised about a directory of any name is a command that a shell takes as it is printed."""
+"""Names in records may be anything: of groups, members, topics, transactional ids, configurations. No command passes one to a terminal
+unescaped or breaks a line at it, and the command suggested for a directory of any name is one that a shell accepts as printed."""
 
 from __future__ import annotations
 

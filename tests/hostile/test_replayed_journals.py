@@ -1,7 +1,7 @@
-"""A genuine journal of this very user that is over, put back by somebody who had kept a copy: nothing is lost by following it.
+"""A genuine journal of the same user whose change is over, put back by somebody who kept a copy: nothing is lost by following it.
 
-Copies are taken of every file of kseg's at the moment when the change was done, with their inodes where they are hard links (as
-somebody on the same file system could keep them), and put back after the change was undone or forgotten, and after what came since.
+All of kseg's files are copied at the moment when the change was done, with their inodes where they are hard links (as somebody on the same
+file system could keep them), and put back after the change was undone or forgotten, and after later changes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Journals that were planted to make an undo destroy a log: each says that kseg has written what was always there.
+"""Journals planted to make an undo destroy a log: each claims that kseg has written what was always there.
 
-Everything in them is right: sums, inodes, sizes, times, checksums. Only the signature is missing. So whatever the undo takes out of
-the directory must be somewhere in it afterwards.
+Everything in them is valid: checksums, inodes, sizes, times. Only the signature is missing. So everything that the undo removes from the
+directory must still be somewhere in it afterwards.
 """
 
 from __future__ import annotations

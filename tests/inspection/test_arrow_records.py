@@ -1,4 +1,4 @@
-"""Records as Arrow batches are the records that the decoder gives one by one, for everything real brokers left on disk."""
+"""Records as Arrow batches equal the records that the decoder returns one by one, for everything that real brokers left on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `diff` says of two copies of a log, for copies whose difference is known because it was made here."""
+"""The verdict of `diff` on two copies of a log whose difference is known because it was made here."""
 
 from __future__ import annotations
 

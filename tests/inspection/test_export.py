@@ -1,4 +1,4 @@
-"""The local export: every form holds what `dump` shows, for all formats and codecs; filters, columns, directories."""
+"""The local export: every form contains what `dump` shows, for all formats and codecs; filters, columns, directories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One large log exported to text by several processes: nobody can tell from the files."""
+"""One large log exported to text by several processes: the files are the same as from one."""
 
 from __future__ import annotations
 

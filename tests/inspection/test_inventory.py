@@ -1,4 +1,4 @@
-"""The inventory: every file with what it is, partitions and data directories as wholes."""
+"""The inventory: every file and its kind, partitions and data directories as wholes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lookups: the acceptance rows by construction, Kafka 0.7, and what a big partition costs."""
+"""Lookups: the acceptance rows by construction, Kafka 0.7, and the cost on a big partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lookups where indexes or the log are damaged: the same answers, and a word about what is wrong."""
+"""Lookups where indexes or the log are damaged: the same answers, and a finding about the damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lookups of a key: however the log is divided, searched and narrowed, the answer is that of a look at every record."""
+"""Lookups of a key: however the log is divided, searched and narrowed, the answer is that of a search through every record."""
 
 from __future__ import annotations
 

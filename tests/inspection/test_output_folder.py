@@ -1,4 +1,4 @@
-"""A directory of new files gets its place whole, whatever lies there, and wherever the run is killed."""
+"""A directory of new files is published as a whole, whatever exists there, and wherever the run is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fast path of `list` answers as the general way does, or not at all."""
+"""The fast path of `list` answers as the general path does, or not at all."""
 
 from __future__ import annotations
 

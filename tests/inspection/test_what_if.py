@@ -1,4 +1,4 @@
-"""What `what-if` estimates, against what all of the log comes to: the true number lies in the interval as often as it says."""
+"""Estimates of `what-if` against the whole log: the true number is inside the interval as often as claimed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups loaded from chunks, where the kernel takes the ordinary commits, are those that are loaded record by record."""
+"""Groups loaded from chunks, where the kernel handles ordinary commits, equal those loaded record by record."""
 
 from __future__ import annotations
 

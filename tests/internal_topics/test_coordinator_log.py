@@ -1,4 +1,4 @@
-"""Reading the log of a coordinator's topic, and finding the directories of a broker that it is among."""
+"""Reading the log of a coordinator's topic, and finding the other directories of its broker."""
 
 from __future__ import annotations
 

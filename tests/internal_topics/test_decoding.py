@@ -1,4 +1,4 @@
-"""The decoder against what Kafka's own tool said about the same bytes, and against the vectors of its generated classes."""
+"""The decoder against the output of Kafka's own tool for the same bytes, and against the vectors of its generated classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Group records made by hand, replayed: the rules of a coordinator's load (GroupMetadataManager, OffsetMetadataManager)."""
+"""Replay of handmade group records: the rules of a coordinator's load (GroupMetadataManager, OffsetMetadataManager)."""
 
 from __future__ import annotations
 

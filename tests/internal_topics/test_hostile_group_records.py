@@ -1,5 +1,5 @@
-"""Records of group topics that nobody wrote: mutated ones of every type are replayed and put into rows, never a traceback, and no more memory
-than their bytes account for."""
+"""Hostile records in group topics: mutated records of every type are replayed and converted to rows, without a traceback, and in memory
+proportional to their bytes."""
 
 from __future__ import annotations
 

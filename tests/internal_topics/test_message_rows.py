@@ -1,5 +1,5 @@
-"""Rows of Kafka's own topics: what the kernel writes is what `topic_rows` makes of each record, to the byte, whatever the bytes are; and the
-names of topics in them."""
+"""Rows of Kafka's own topics: the kernel writes the same bytes as `topic_rows` for each record, whatever the bytes are; and the topic names
+in them."""
 
 from __future__ import annotations
 

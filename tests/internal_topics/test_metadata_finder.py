@@ -1,4 +1,4 @@
-"""Which metadata logs are read for a log dir whose meta.properties is gone: as few as tell whose it is."""
+"""Which metadata logs are read for a log dir without meta.properties: no more than necessary to determine its node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metadata log read into an image: snapshot and log together, transactions, damage and what is missing."""
+"""The metadata log read into an image: snapshot and log together, transactions, damage and missing parts."""
 
 from __future__ import annotations
 

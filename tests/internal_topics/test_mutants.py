@@ -1,5 +1,5 @@
-"""Mutated records of every type and version of the internal topics: no decoder and no command raises, and none needs more memory for more of
-them.
+"""Mutated records of every type and version of the internal topics: no decoder and no command raises, and memory does not grow with their
+number.
 
 `KSEG_MUTANTS=20000` is the long run.
 """

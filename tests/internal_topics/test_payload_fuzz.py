@@ -1,4 +1,4 @@
-"""Payloads that somebody has changed, and schemas too: a value or a reason, never an exception, in bounded time and memory."""
+"""Tampered payloads and schemas: a value or a reason, never an exception, in bounded time and memory."""
 
 from __future__ import annotations
 

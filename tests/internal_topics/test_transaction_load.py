@@ -1,4 +1,4 @@
-"""Records of `__transaction_state` that a coordinator could not load: the quick look at their bytes never passes over one."""
+"""Records of `__transaction_state` that a coordinator cannot load: the quick check of their bytes never misses one."""
 
 from __future__ import annotations
 

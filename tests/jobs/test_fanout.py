@@ -1,4 +1,4 @@
-"""Order, bounds, deaths and interrupts of the fan-out, with toy work."""
+"""Order, bounds, worker deaths and interrupts of the fan-out, with trivial work."""
 
 import gc
 import mmap

@@ -1,6 +1,7 @@
 """No command forks while its process has another thread, of Python or of a library.
 
-A fork copies only the thread that calls it: what another one holds at that moment stays locked in the child. Python 3.12 and later warn of it.
+A fork copies only the calling thread: locks that another one holds at that moment stay locked in the child. Python 3.12 and later warn
+about it.
 """
 
 import importlib.util

@@ -1,7 +1,7 @@
-"""Random logs to be compacted by kseg and by the real cleaner, round after round with a moving clock, and compared.
+"""Random logs, compacted by kseg and by the real cleaner, round after round with an advancing clock, and compared.
 
-A case is repeated by its seed. Both sides begin with the same directory. Between rounds both logs, which are equal then, get
-the same new batches. Where the real cleaner throws, ours is looked at alone.
+A case is repeated by its seed. Both sides begin with the same directory. Between rounds both logs, which are then equal, get the same new
+batches. If the real cleaner throws, only the result of kseg is checked.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The real Admin client over a broker of the tests: what to change, and what it tells of the cluster as rows of `kseg metadata --json`."""
+"""The real Admin client on a broker of the tests: makes changes, and describes the cluster as rows of `kseg metadata --json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real Kafka for the tests of this room, or one visible line that says why it is not asked."""
+"""The real Kafka for the tests of this room, or one visible line that says why it is missing."""
 
 from __future__ import annotations
 

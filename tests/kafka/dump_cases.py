@@ -1,4 +1,4 @@
-"""Flags of the dump tool beside our options, and files hurt at random: the cases of `test_dump.py`."""
+"""Flags of the dump tool with kseg's options, and randomly damaged files: the cases of `test_dump.py`."""
 
 from __future__ import annotations
 

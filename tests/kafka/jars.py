@@ -1,7 +1,7 @@
-"""The jars of the real Kafka and our few classes around them: fetched and compiled once, when first needed.
+"""The jars of the real Kafka and the few classes around them: fetched and compiled once, when first needed.
 
-`java/target/libs` gets the jars (Maven), `java/target/kseg.jar` our classes (plain javac), `java/target/stamp` says what they were made
-from; a change of the pom or of a source makes them anew. A file lock lets parallel test workers wait for the one that builds.
+`java/target/libs` gets the jars (Maven), `java/target/kseg.jar` the classes (plain javac), `java/target/stamp` records their sources;
+a change of the pom or of a source rebuilds them. A file lock lets parallel test workers wait for the one that builds.
 
 A Java process of the tests lives for seconds and spends most of them on loading and compiling classes. So it compiles once, quickly, and maps the
 classes as another process left them: `java/target/broker.jsa`, an archive that the first broker makes when it stops (`broker.py`).

@@ -1,4 +1,4 @@
-"""Random messages of every schema, as records of Kafka's own topics: for the tests that hold our decoders against the real ones."""
+"""Random messages of every schema, as records of Kafka's own topics: for the tests that compare kseg's decoders with the real ones."""
 
 from __future__ import annotations
 

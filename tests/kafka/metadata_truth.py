@@ -1,4 +1,4 @@
-"""Rows of `kseg metadata --json` beside what the real classes make of the same files (kseg.oracle.Images)."""
+"""Rows of `kseg metadata --json`, compared with the image that the real classes build from the same files (kseg.oracle.Images)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The real Kafka as a judge: one Java process answers hundreds of questions.
+"""The real Kafka as the reference: one Java process answers hundreds of questions.
 
-`Oracle` starts the class kseg.oracle.Oracle and talks to it over its stdin and stdout: a request is a JSON object on one line, an answer
-a length (4 bytes, big-endian), a JSON object of that length, and the byte strings whose lengths stand in its "parts".
+`Oracle` starts the class kseg.oracle.Oracle and talks to it over its stdin and stdout: a request is a JSON object on one line, an answer a
+length (4 bytes, big-endian), a JSON object of that length, and the byte strings whose lengths are in its "parts".
 
-Kafka's classes write where one would not expect it: dumping an index trims the file to whole entries, dumping a `.timeindex` creates
-an absent `.index`. So questions about files are asked about a private copy (below `Oracle.cwd`), and in the answer the names of the copy are
-replaced by the names that were given.
+Kafka's classes write in unexpected places: dumping an index trims the file to whole entries, dumping a `.timeindex` creates a missing
+`.index`. So questions about files use a private copy (below `Oracle.cwd`), and in the answer the names of the copy are replaced by the
+original ones.
 """
 
 from __future__ import annotations

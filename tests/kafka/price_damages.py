@@ -1,4 +1,4 @@
-"""Kinds of damage whose price is asked: each takes a log and the number of a batch in it, and changes the partition."""
+"""Kinds of damage whose cost is measured: each takes a log and the number of a batch in it, and changes the partition."""
 
 from __future__ import annotations
 

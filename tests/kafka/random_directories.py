@@ -1,7 +1,7 @@
 """Random partition directories in every state in which a broker may find one, and what it knows of them.
 
-A directory is a random log in several segments, with side files as a clean stop leaves them or with none, hurt in up
-to five ways. A case is repeated by its seed; `done` says what was done to it.
+A directory is a random log in several segments, with side files as after a clean shutdown or with none, damaged in up to five
+ways. A case is repeated by its seed; `done` lists the damage.
 """
 
 from __future__ import annotations

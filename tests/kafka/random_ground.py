@@ -1,4 +1,4 @@
-"""A partition directory that is to be hurt, and what those who hurt it ask about it."""
+"""A partition directory to be damaged, and what the damage functions need to know about it."""
 
 from __future__ import annotations
 

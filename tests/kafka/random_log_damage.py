@@ -1,4 +1,4 @@
-"""What may have happened to the logs of a partition directory."""
+"""Random damage to the logs of a partition directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random logs: what producers of all ages may have written to a partition, batch by batch, and now and then nonsense.
+"""Random logs: what producers of all versions may have written to a partition, batch by batch, and occasional nonsense.
 
 Everything is drawn from one `random.Random`, so that a seed repeats a log to the byte.
 """

@@ -1,4 +1,4 @@
-"""What may have happened to the side files of a partition directory, and what interrupted work left in it."""
+"""Random damage to the side files of a partition directory, and leftovers of interrupted work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kseg recover` as a command on the data directory of a killed broker, and what a broker's log says about recovery."""
+"""`kseg recover` as a command on the data directory of a killed broker, and the recovery messages in a broker's log."""
 
 from __future__ import annotations
 

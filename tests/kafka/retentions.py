@@ -1,4 +1,4 @@
-"""Random data directories at rest, and rounds of retention over them: what the clock says, which limits hold.
+"""Random data directories at rest, and rounds of retention over them, each with its clock and limits.
 
 A partition is written by kseg, loaded and cleanly closed by the real UnifiedLog, and then given the modification times
 and checkpoints of the case. A case is repeated by its seed.

@@ -1,8 +1,8 @@
-"""Something of everything a broker writes, with what real consumers read of it.
+"""Something of everything that a broker writes, and what real consumers read of it.
 
-`write_everything` fills a running broker, reads it back, copies the data directory while the broker runs, stops it cleanly and copies
-it again. Whatever reads logs can then be held against the consumers, on a directory with preallocated indexes (live) and on a trimmed
-one (stopped).
+`write_everything` fills a running broker, reads it back, copies the data directory while the broker runs, stops it cleanly and copies it
+again. Any reader of logs can then be compared with the consumers, on a directory with preallocated indexes (live) and on a trimmed one
+(stopped).
 """
 
 from __future__ import annotations

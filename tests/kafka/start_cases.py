@@ -1,6 +1,7 @@
-"""Data directories that a broker starts on in its own way, or not at all: what is done to a sound one, one function a case.
+"""Data directories on which a broker starts in a special way, or not at all: the changes to a valid one, one function per case.
 
-Each gets a copy of a small broker's data directory (a clean stop, one replica of each topic) and may give back a second one for log.dirs.
+Each gets a copy of a small broker's data directory (after a clean shutdown, one replica of each topic) and may return a second one for
+log.dirs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `kseg verify` says of a broker's start on data directories, and what a real one did there, in the same terms."""
+"""The forecast of `kseg verify` for a broker's start on data directories, and what a real one did there, in the same terms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Going on with a log that is there: what UnifiedLog leaves after each stop, and what kseg leaves."""
+"""Appending to an existing log: what UnifiedLog leaves after each shutdown, and what kseg leaves."""
 
 from __future__ import annotations
 

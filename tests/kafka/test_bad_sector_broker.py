@@ -1,7 +1,7 @@
 """A real broker on a data directory with bad sectors: what ends its start, what takes the data directory offline, and what its consumers
-get, beside what `verify` says of its start and `recover` of such a partition.
+receive, compared with the forecast of `verify` and the cost from `recover` for such a partition.
 
-ext4 on a loop device (`tests.support.bad_sectors`): needs root. Each case starts a broker, about ten seconds of processor time.
+ext4 on a loop device (`tests.support.bad_sectors`): needs root. Each case starts a broker, about ten seconds of CPU time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The broker harness: what was written is what consumers read, and what lies on disk says the same."""
+"""The broker harness: consumers read what was written, and the files on disk agree."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a real broker wrote, read by kseg from the disk, is what a real consumer was given: from a live copy (active
-indexes preallocated) and after a clean stop, for both isolation levels. And the real dump tool agrees on every file."""
+"""kseg reads from disk what a real consumer received from the broker: from a live copy (active indexes preallocated) and after a clean
+shutdown, for both isolation levels. The real dump tool agrees on every file."""
 
 from __future__ import annotations
 

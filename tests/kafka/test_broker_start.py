@@ -1,6 +1,6 @@
-"""What `verify` says of a broker's start is what a real 4.3.1 broker does: it starts or not, and of what; which partitions it cuts and
-where, sets aside, does not serve, or makes anew. Each case is a directory of its own, and damage of all kinds lies in many partitions of
-a few."""
+"""The forecast of `verify` equals what a real 4.3.1 broker does: whether it starts and what ends it; which partitions it truncates and
+where, renames as stray, does not serve, or creates again. Each case is a directory of its own, and damage of all kinds is spread over
+many partitions of a few directories."""
 
 from __future__ import annotations
 

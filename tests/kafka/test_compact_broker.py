@@ -1,4 +1,4 @@
-"""A real broker opens what compaction left: consumers end with the same last value of each key, producers go on."""
+"""A real broker opens a compacted log: consumers end with the same last value of each key, producers continue."""
 
 from __future__ import annotations
 

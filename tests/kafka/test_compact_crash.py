@@ -1,8 +1,8 @@
-"""A compaction that is killed between any two of its steps, and the broker that opens what lies there.
+"""A compaction killed between any two of its steps, and the broker that opens the result.
 
-The steps of a plan are taken one by one on a copy; after each the real loader opens the directory, as after a crash. It must
-find the old log or the new one; in between, where it completes a swap, it may keep old segments behind what the new one
-reaches to. So what a consumer makes of it, the last value of each key, is the same in every state, and so is the log end.
+The steps of a plan are applied one by one to a copy; after each the real loader opens the directory, as after a crash. It must find the old
+log or the new one; in between, where it completes a swap, it may keep old segments beyond the end of the new one. So the last value of each
+key, as a consumer sees it, is the same in every state, and so is the log end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`compact` against the real Cleaner on random logs: whole files, the next dirty offset, what is marked.
+"""`compact` against the real Cleaner on random logs: whole files, the next dirty offset, the marked files.
 
 KSEG_CLEAN_CASES makes it thorough, KSEG_CLEAN_SEED begins elsewhere; a failure names the seed that repeats it.
 """

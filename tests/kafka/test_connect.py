@@ -1,4 +1,4 @@
-"""A real Connect worker's three topics: what it wrote is shown as JSON, its keys understood, its secrets left out."""
+"""A real Connect worker's three topics: shown as JSON, with decoded keys and without secrets."""
 
 from __future__ import annotations
 

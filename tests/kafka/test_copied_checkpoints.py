@@ -1,4 +1,4 @@
-"""A copy of one partition, given to a broker with the lines of the checkpoints that came with it: the same log start, end and records."""
+"""A copy of one partition, given to a broker with the checkpoint entries that came with it: the same log start, end and records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark corpora in miniature: what the benchmarks take for granted about them."""
+"""The benchmark corpora in miniature: they have the properties that the benchmarks rely on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hand-made batches, sound and hurt, put to the real iterators: the same records, an error for the same ones."""
+"""Handmade batches, valid and damaged, decoded by the real iterators: the same records, and errors for the same ones."""
 
 from pathlib import Path
 from typing import Any

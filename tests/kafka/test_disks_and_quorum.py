@@ -1,5 +1,5 @@
-"""What `kseg metadata` and `kseg list` say of disks, voters and delegation tokens, beside a real broker of a dynamic quorum with two log dirs:
-what Admin's describeLogDirs, describeMetadataQuorum and describeDelegationToken answer at the same moment."""
+"""`kseg metadata` and `kseg list` about disks, voters and delegation tokens, compared with a real broker of a dynamic quorum with two log
+dirs: the answers of Admin's describeLogDirs, describeMetadataQuorum and describeDelegationToken at the same moment."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`kseg dump` prints what the real DumpLogSegments 4.3.1 prints: on every captured file with every flag, and on
-damaged files, where the real tool's output is all of ours or, when it dies or ends early, the beginning of it."""
+"""`kseg dump` prints what the real DumpLogSegments 4.3.1 prints: on every captured file with every flag, and on damaged files, where the
+real tool's output is all of kseg's or, if the tool fails or ends early, a prefix of it."""
 
 from __future__ import annotations
 

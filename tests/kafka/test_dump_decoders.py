@@ -1,4 +1,4 @@
-"""Records of Kafka's own topics: what kseg prints of them is what DumpLogSegments prints, of whole, cut and damaged ones."""
+"""Records of Kafka's own topics: kseg prints what DumpLogSegments prints, for complete, truncated and damaged ones."""
 
 from __future__ import annotations
 

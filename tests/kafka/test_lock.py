@@ -1,4 +1,4 @@
-"""A broker and kseg keep each other out of a data directory, and a broker lives with what kseg leaves there."""
+"""A broker and kseg exclude each other from a data directory, and a broker accepts what kseg leaves there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several data directories of one broker: what it does not start with, `verify` names; what it does start with, not."""
+"""Several data directories of one broker: `verify` reports exactly the combinations on which it does not start."""
 
 from __future__ import annotations
 

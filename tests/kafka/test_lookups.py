@@ -1,4 +1,4 @@
-"""Lookups and reads beside the real log: what UnifiedLog answers on the same directory."""
+"""Lookups and reads compared with the real log: the answers of UnifiedLog on the same directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clean-shutdown marker and the checkpoints of a data directory, with a real broker as the judge of both."""
+"""The clean-shutdown marker and the checkpoints of a data directory, both checked by a real broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge for 0.7: Jafka says of its capture what it said when the capture was made."""
+"""The reference for 0.7: Jafka still gives the answers recorded with its capture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge itself: it says of the captures what Kafka's own tools said when they were made, and it leaves them alone."""
+"""The oracle itself: it gives the answers about the captures that Kafka's own tools gave when they were made, and does not change them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge's other questions, each on something whose answer is known from the captures or by construction."""
+"""The oracle's other questions, each on data whose answer is known from the captures or by construction."""
 
 from __future__ import annotations
 

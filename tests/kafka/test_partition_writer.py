@@ -1,4 +1,4 @@
-"""The partition writer beside the real log: the same batches, appended by UnifiedLog and laid down by kseg."""
+"""The partition writer compared with the real log: the same batches, appended by UnifiedLog and written by kseg."""
 
 from pathlib import Path
 

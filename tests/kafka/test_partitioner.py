@@ -1,4 +1,4 @@
-"""Keys go where Kafka's producer puts them."""
+"""Keys are mapped to the same partitions as by Kafka's producer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policy kafka beside the real log loader: what brokers of all ages left on disk, loaded by both."""
+"""Policy kafka compared with the real log loader: captures of brokers of all versions, loaded by both."""
 
 from __future__ import annotations
 

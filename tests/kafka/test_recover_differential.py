@@ -1,4 +1,4 @@
-"""Policy kafka beside the real log loader: random directories, loaded by both, compared file by file.
+"""Policy kafka compared with the real log loader: random directories, loaded by both, compared file by file.
 
 `KSEG_DIRECTORIES` says how many (default 150), `KSEG_DIRECTORIES_SEED` from which seed on.
 """

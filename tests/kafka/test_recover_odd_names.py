@@ -1,4 +1,4 @@
-"""Files that a broker's listing does not find: names that are no UTF-8, links to nothing. The real loader is the judge."""
+"""Files that a broker's listing does not find: names that are not UTF-8, dangling links. The real loader is the reference."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The price of policy kafka is what a broker's readers lose: every batch that was there is asked for, one by one, from the
-log that the real classes have loaded, and what they do not give back is counted."""
+"""The cost of policy kafka is what a broker's readers lose: every original batch is read, one by one, from the log that the real classes
+have loaded, and those that are not returned are counted."""
 
 from __future__ import annotations
 

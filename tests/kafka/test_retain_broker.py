@@ -1,4 +1,4 @@
-"""A real broker opens what retention left: consumers get the rest, producers go on where the log ended."""
+"""A real broker opens the log after retention: consumers get the rest, producers continue at the log end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`retain` beside UnifiedLog.deleteOldSegments: random directories, several rounds with a clock that goes on.
+"""`retain` compared with UnifiedLog.deleteOldSegments: random directories, several rounds with an advancing clock.
 
 `KSEG_RETENTIONS` says how many (default 100), `KSEG_RETENTIONS_SEED` from which seed on.
 """

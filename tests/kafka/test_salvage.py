@@ -1,5 +1,5 @@
-"""What salvage leaves is opened by the real UnifiedLog, after a clean stop and after none: nothing is cut off, and every
-record that survived is read at its offset."""
+"""The real UnifiedLog opens the result of salvage, after a clean shutdown and after an unclean one: nothing is truncated, and every
+surviving record is read at its offset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Side files lost behind a clean stop: a real broker forgets what they said, and knows it again once `recover` has run."""
+"""Side files lost after a clean shutdown: a real broker loses their information, and has it again once `recover` has run."""
 
 from __future__ import annotations
 

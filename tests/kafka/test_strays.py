@@ -1,4 +1,4 @@
-"""Which directories a real 4.3.1 broker sets aside at its start is what `verify` says beforehand; recover's answer keeps them."""
+"""The directories that a real 4.3.1 broker renames as stray are those that `verify` predicts; after recover it keeps them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of bytes that are no UTF-8: the rule of Java, asked of Java."""
+"""Decoding of bytes that are not UTF-8: Java's rule, checked with Java."""
 
 import itertools
 import random

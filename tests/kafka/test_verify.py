@@ -1,4 +1,4 @@
-"""What a real broker leaves, running, stopped or killed, is no damage for verify."""
+"""Directories of a real broker, running, stopped or killed, are not damaged for verify."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`what-if` against brokers: the bytes of logs that a real broker and a real producer make with the settings that it names."""
+"""`what-if` against brokers: the size of logs that a real broker and a real producer write with the settings it names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The writers beside the real MemoryRecordsBuilder: equal bytes, equal refusals, and everything reads back."""
+"""The writers compared with the real MemoryRecordsBuilder: equal bytes, equal refusals, and everything reads back."""
 
 from pathlib import Path
 from typing import Any

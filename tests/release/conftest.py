@@ -1,4 +1,4 @@
-"""These tests need what ./release has built, and run for minutes: `./release --check` runs them, the gate does not."""
+"""These tests need the output of ./release and run for minutes: `./release --check` runs them, the gate does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each artifact, installed where there is nothing else: no Python, no compiler, no network; then the commands of the demo."""
+"""Each artifact, installed in an empty environment: no Python, no compiler, no network; then the commands of the demo."""
 
 from __future__ import annotations
 

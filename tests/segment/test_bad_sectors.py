@@ -1,4 +1,4 @@
-"""Files on a disk with bad sectors: what can be read is read, and the disk is asked as little as can be."""
+"""Files on a disk with bad sectors: everything readable is read, with as few requests to the disk as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of things in words, and that nobody spells a plural by himself."""
+"""Counted nouns, and that no module forms plurals on its own."""
 
 from __future__ import annotations
 

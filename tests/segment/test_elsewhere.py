@@ -1,4 +1,4 @@
-"""Journals that lie in another directory than what they tell of (`--journal DIR`)."""
+"""Journals in another directory than the one they are about (`--journal DIR`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON lines: one object, one line, UTF-8 that any parser takes."""
+"""JSON lines: one object, one line, UTF-8 that any parser accepts."""
 
 from __future__ import annotations
 

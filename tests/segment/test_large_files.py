@@ -1,6 +1,6 @@
-"""Files above 2 GiB, which a broker cannot open: everything of them is read, and a finding says what they are.
+"""Files above 2 GiB, which a broker cannot open: they are read completely, and a finding reports them.
 
-The files are sparse: batches at the front and behind 2 GiB, in between batches whose bodies are holes of zeros.
+The files are sparse: batches at the front and after 2 GiB, in between batches whose bodies are holes of zeros.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The kernel's mount table: what is on which file system."""
+"""The kernel's mount table: which file system a path is on."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 All tests of this room run in one process, one after the other (`tests/conftest.py`): they share the sessions and the cluster.
 The tests on this machine alone come first and those on the cluster last: a change between the two costs a session, and two executors.
-When the room is left everything is stopped, JVM and threads included, since what comes next may want to fork.
+After the last of them everything is stopped, JVM and threads included, since later tests may fork.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A real Spark session over a disk with bad sectors: the rows before and behind them arrive, and what is lost is said.
+"""A real Spark session over a disk with bad sectors: the rows before and after them arrive, and the loss is reported.
 
 ext4 on a loop device (`tests.support.bad_sectors`): needs root. `test_unreadable` runs the tasks in the test's own process.
 """

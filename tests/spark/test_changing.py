@@ -1,4 +1,4 @@
-"""recover, compact and retain on a cluster: what is said and what lies there afterwards is as after a local run."""
+"""recover, compact and retain on a cluster: output and files are those of a local run."""
 
 from __future__ import annotations
 

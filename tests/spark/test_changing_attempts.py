@@ -1,4 +1,4 @@
-"""Tasks that end in the middle of a change on a cluster: the result is that of an undisturbed local run."""
+"""Tasks that fail in the middle of a change on a cluster: the result is that of an undisturbed local run."""
 
 from __future__ import annotations
 

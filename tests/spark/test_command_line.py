@@ -1,4 +1,4 @@
-"""`--spark` as it is typed: what is missing is said in one sentence, Ctrl-C ends it, nodes without kseg get it."""
+"""`--spark` as it is typed: missing requirements are one sentence, Ctrl-C ends it, nodes without kseg receive it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of several writers joined into partitions: order, offsets, all or none, and a kill at every change of the disk."""
+"""Runs of several writers merged into partitions: order, offsets, all or nothing, and a kill at every change of the disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A place for files that others make for a plan: there when it is asked for, gone when it is closed."""
+"""A directory for files that other processes write for a plan: it exists on demand, and is removed when it is closed."""
 
 from __future__ import annotations
 

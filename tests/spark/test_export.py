@@ -1,4 +1,4 @@
-"""`kseg export --spark`: files that hold what those of a run without a cluster hold, by Spark's own writers."""
+"""`kseg export --spark`: files with the same content as without a cluster, from Spark's own writers."""
 
 from __future__ import annotations
 

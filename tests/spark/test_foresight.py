@@ -1,4 +1,4 @@
-"""One partition that is larger than all others together: others look at its parts first. Tasks are counted, no cluster needed."""
+"""One partition larger than all others together: its parts are validated early by other tasks. Tasks are counted, no cluster needed."""
 
 from __future__ import annotations
 

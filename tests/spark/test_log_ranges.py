@@ -1,4 +1,4 @@
-"""A log that is dumped piece by piece: nobody can tell from the output. No cluster needed: the tasks run here."""
+"""A log dumped in pieces: the output is the same as from one task. No cluster needed: the tasks run here."""
 
 from __future__ import annotations
 

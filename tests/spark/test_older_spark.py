@@ -1,4 +1,4 @@
-"""`kafka-log` on a Spark that lacks something: what works goes on, what does not is said in one sentence.
+"""`kafka-log` on an older Spark: supported features work, others are refused with one sentence.
 
 Run by hand with pyspark 4.0.1 and 4.1.1: both read and `kseg export --spark`, 4.1.1 writes.
 """

@@ -1,4 +1,4 @@
-"""Decoded payloads through Spark: the columns of the data source, and exports that hold what those without a cluster hold."""
+"""Decoded payloads through Spark: the columns of the data source, and exports equal to those without a cluster."""
 
 from __future__ import annotations
 

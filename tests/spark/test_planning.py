@@ -1,4 +1,4 @@
-"""How targets are shared out among tasks: counted and weighed, no cluster needed."""
+"""How targets are distributed over tasks: counted and weighed, no cluster needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masters that do not answer, and nodes that see other files: one sentence, before anything is done."""
+"""Masters that do not answer, and nodes that see other files: one sentence, before any work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/usage.md and docs/spark.md show of Spark runs as written."""
+"""The Spark examples in docs/usage.md and docs/spark.md run as written."""
 
 from __future__ import annotations
 

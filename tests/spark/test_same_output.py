@@ -1,7 +1,6 @@
-"""Every read-only command says the same with --spark as without: text, JSON lines, sentences and exit status.
+"""Every read-only command prints the same with --spark as without: text, JSON lines, sentences and exit status.
 
-On captures of real brokers and on directories with every disease of the catalogue; in a session of this machine and on a
-real standalone cluster.
+On captures of real brokers and on directories with every kind of damage; in a session of this machine and on a real standalone cluster.
 """
 
 from __future__ import annotations

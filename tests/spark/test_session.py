@@ -1,4 +1,4 @@
-"""The session that kseg makes on this machine: tasks reach Python through files that nobody else sees, and that go with it."""
+"""The session that kseg creates on this machine: tasks are passed to Python through private files that are removed with it."""
 
 from __future__ import annotations
 

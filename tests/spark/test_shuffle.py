@@ -1,4 +1,4 @@
-"""Compaction by shuffle on a real Spark: the local result, also when tasks fail and executors are lost."""
+"""Compaction by shuffle on a real Spark: the local result, even when tasks fail and executors are lost."""
 
 from __future__ import annotations
 

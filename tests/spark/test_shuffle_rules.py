@@ -1,6 +1,6 @@
-"""A compaction by shuffle leaves what the local one with room for all keys leaves: random logs, damage, odd logs.
+"""A compaction by shuffle equals the local one with room for all keys: random logs, damage, unusual logs.
 
-No cluster is needed: tasks run in this process, all they are told and tell is pickled. KSEG_SHUFFLE_CASES makes it thorough,
+No cluster is needed: tasks run in this process, and their inputs and results are pickled. KSEG_SHUFFLE_CASES makes it thorough,
 KSEG_SHUFFLE_SEED begins elsewhere; a failure names the seed that repeats it.
 """
 

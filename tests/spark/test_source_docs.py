@@ -1,4 +1,4 @@
-"""The page of the data source: its examples of reading run as they are written."""
+"""The page of the data source: its reading examples run as written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`spark.read.format("kafka-log")` of logs that are on no disk: tasks find what the driver has planned with."""
+"""`spark.read.format("kafka-log")` of logs in object stores and archives: tasks find the files that the driver has planned with."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is wrong with headers and transaction indexes: an error, or a finding and the right rows around it.
+"""Errors in headers and transaction indexes: an error, or a finding and the right rows around it.
 
-Readers are asked in this process, as the tasks of Spark do it.
+Readers run in this process, as in the tasks of Spark.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The options of `kafka-log`: the words of Spark's own Kafka source, and one sentence for what is none of them."""
+"""The options of `kafka-log`: the names of Spark's own Kafka source, and one sentence for any other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data source gives out no secret unless its options ask for them. Readers are asked in this process, as the tasks of Spark do it."""
+"""The data source returns no secrets unless its options request them. Readers run in this process, as in the tasks of Spark."""
 
 from __future__ import annotations
 

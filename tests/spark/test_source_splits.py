@@ -1,4 +1,4 @@
-"""Which files a read opens, and how they are shared out."""
+"""Which files a read opens, and how they are distributed."""
 
 from __future__ import annotations
 

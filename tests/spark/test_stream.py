@@ -1,4 +1,4 @@
-"""Following a directory that grows, without a session: what the driver says of it, and what tasks read."""
+"""Following a growing directory, without a session: the offsets of the driver, and what tasks read."""
 
 from __future__ import annotations
 

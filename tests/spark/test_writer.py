@@ -1,4 +1,4 @@
-"""Writing `kafka-log`: what tasks and driver do with rows, attempts that fail, run twice or are killed, and save modes."""
+"""Writing `kafka-log`: rows in tasks and driver, attempts that fail, run twice or are killed, and save modes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Appending in tests: lines into a partition, and a partition as lines."""
+"""Helpers of the append tests: append lines to a partition, and read a partition as lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tar archives of directories, as the tools that make backups write them."""
+"""Tar archives of directories, as written by backup tools."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A disk with bad sectors, for real: ext4 on a loop device whose backing file ends before the device does.
+"""A disk with real bad sectors: ext4 on a loop device whose backing file ends before the device does.
 
-Chosen blocks of files are put behind that end (debugfs), so reading them gives EIO, and touching them in a map SIGBUS; all
-others are sound. Needs root and loop devices: elsewhere the tests are skipped, with CI set and root they fail.
+Chosen blocks of files are placed beyond that end (debugfs), so reading them gives EIO, and touching them in a map SIGBUS; all others are
+good. Needs root and loop devices: otherwise the tests are skipped, with CI set and root they fail.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A data directory in which everything is broken at once: every kind of damage that the fixtures know, each in partitions of its own."""
+"""A data directory with all damage at once: every kind that the fixtures have, each in partitions of its own."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A log dir as a running broker has it, in any size: topics that the metadata log knows, checkpoints, preallocated indexes.
+"""A log dir like that of a running broker, in any size: topics in the metadata log, checkpoints, preallocated indexes.
 
-Every partition holds the same log (`fixtures.healthy.partition`), so that a thousand of them are made in seconds.
+Every partition contains the same log (`fixtures.healthy.partition`), so that a thousand of them are created in seconds.
 """
 
 from __future__ import annotations

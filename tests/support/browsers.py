@@ -1,6 +1,6 @@
-"""A real browser for reports: Debian's Chromium, without a head, driven by Playwright.
+"""A real browser for reports: Debian's Chromium, headless, driven by Playwright.
 
-A page that is opened remembers what it complained about and what it asked the network for; both are to be nothing.
+An open page records its errors and its network requests; both must be empty.
 """
 
 from __future__ import annotations

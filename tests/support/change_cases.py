@@ -1,4 +1,4 @@
-"""Data directories on which recover, compact and retain have something to do, and their runs as function calls."""
+"""Data directories in which recover, compact and retain have something to do, and their runs as function calls."""
 
 from __future__ import annotations
 

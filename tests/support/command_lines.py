@@ -1,4 +1,4 @@
-"""Command lines as a script calls them: `--json`, and the rows that it reads."""
+"""Command lines as a script runs them: `--json`, and the resulting rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compacted logs for the tests of `compact`, batch by batch, and what becomes of them."""
+"""Compacted logs for the tests of `compact`, batch by batch, and their results."""
 
 from __future__ import annotations
 

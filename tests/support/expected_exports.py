@@ -1,4 +1,4 @@
-"""What an export should hold, by `dump`, and what it does hold, by readers that are not ours."""
+"""The expected content of an export, from `dump`, and its actual content, from other readers than kseg's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work whose first attempt at each target ends in the middle of its change, one way or another; for the executors."""
+"""Work whose first attempt at each target fails in the middle of its change, in different ways; for the executors."""
 
 from __future__ import annotations
 

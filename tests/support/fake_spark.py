@@ -1,4 +1,4 @@
-"""A Spark context that is none: tasks run in this process. For what is no matter of Spark's."""
+"""A fake Spark context: tasks run in this process, for tests that do not depend on Spark itself."""
 
 from __future__ import annotations
 

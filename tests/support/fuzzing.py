@@ -1,7 +1,7 @@
-"""Hurting files by the thousand: what is hurt, how, and what must be true whatever was done.
+"""Damage to thousands of files: which files, which damage, and what must hold in any case.
 
-A `Stage` is one data directory on disk. Each act takes one file of it, hurts it, asks every command about it, and
-puts it back. Acts are drawn from a seed, so that a failure is repeated by its number.
+A `Stage` is one data directory on disk. Each act damages one file of it, runs every command on it, and restores it. Acts are drawn from a
+seed, so that a failure is repeated by its number.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Data directories with groups, made by hand: `__consumer_offsets` in a log dir that has a metadata log and a topic."""
+"""Handmade data directories with groups: `__consumer_offsets` in a log dir with a metadata log and a topic."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The kernels as plain Python beside the compiled ones, and buffers that watch their indexes.
+"""The kernels as plain Python beside the compiled ones, and buffers that check their indexes.
 
-Compiled kernels take pointers, interpreted ones the buffer itself, so an interpreted run sees every access. Python
-forgives negative indexes; `Checked` does not. `kernels()` gives the interpreted modules next to the compiled ones;
-`install()` makes a whole process run on them, and this module as a program does so and dumps files.
+Compiled kernels take pointers, interpreted ones the buffer itself, so an interpreted run sees every access. Python accepts negative
+indexes; `Checked` does not. `kernels()` returns the interpreted modules next to the compiled ones; `install()` makes a whole process use
+them, and this module run as a program does so and dumps files.
 """
 
 from __future__ import annotations

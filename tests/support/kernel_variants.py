@@ -1,4 +1,4 @@
-"""Running a kernel twice: interpreted with watched buffers, then compiled; and the bytes to run it on."""
+"""Run a kernel twice: interpreted with checked buffers, then compiled; and the bytes to run it on."""
 
 from __future__ import annotations
 

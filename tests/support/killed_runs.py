@@ -1,4 +1,4 @@
-"""Whole runs of a command that changes a data directory, killed anywhere."""
+"""Whole runs of a command that changes a data directory, killed at any point."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that hold a run's lock, or a seat in it, until they are told to leave or killed."""
+"""Processes that hold a run's lock, or a seat in it, until they are told to exit or are killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records behind the end of a log that a broker wrote, while that is stopped."""
+"""Records appended to a log of a broker while that is stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka 0.7 in tests: the messages of the fact sheet, and a walk that leaves no hole."""
+"""Kafka 0.7 in tests: the messages of the fact sheet, and a walk that accounts for every byte."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Hand-made batches for the decoder, sound and hurt: byte by byte, every checksum right, no writer of kseg involved.
+"""Handmade batches for the decoder, valid and damaged: byte by byte, with correct checksums, without kseg's writers.
 
-The same cases are put to the real Kafka (`tests/kafka/test_decode.py`), so what is expected here is its verdict.
+The real Kafka decodes the same cases (`tests/kafka/test_decode.py`), so the expectations are its results.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Works for the tests of the fan-out: they write down what they are asked to do, and misbehave on demand."""
+"""Work for the tests of the fan-out: it records its calls, and fails on demand."""
 
 from __future__ import annotations
 

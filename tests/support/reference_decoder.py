@@ -1,6 +1,6 @@
-"""The slowest possible reader of batches, for judging the writers: one struct per field, no code of kseg.
+"""A slow reference reader of batches, for checking the writers: one struct per field, no code of kseg.
 
-It knows only what is legal (fact sheet §2.2, §2.3) and fails loudly on anything else.
+It accepts only what is legal (fact sheet §2.2, §2.3) and raises on anything else.
 """
 
 import struct

@@ -1,7 +1,6 @@
 """A second, slow reader of `.log` bytes for tests: plain `struct`, straight from the fact sheet (§2.2, §2.3).
 
-It shares nothing with the library but the value types, so it can judge the kernels and feed modules that want
-batches without them.
+It shares nothing with the library but the value types, so it can check the kernels and provide batches for modules without them.
 """
 
 import struct

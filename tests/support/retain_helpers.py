@@ -1,4 +1,4 @@
-"""Data directories for the tests of `retain`, made to order, and the command as a function call."""
+"""Generated data directories for the tests of `retain`, and the command as a function call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attempts at the work of a run, each in a process of its own, some of them killed: what a cluster does, without one."""
+"""Attempts at the work of a run, each in its own process, some of them killed: what a cluster does, without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the tests ask the reading commands: the events of one target, sorted by what they are."""
+"""Run the reading commands in tests: the events of one target, by type."""
 
 from __future__ import annotations
 

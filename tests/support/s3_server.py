@@ -1,9 +1,9 @@
-"""An S3 server on loopback, in a process of its own, that notes what it sends.
+"""An S3 server on loopback, in a process of its own, that logs what it sends.
 
     python -m tests.support.s3_server NOTES      prints the port, serves until it is terminated
 
-A line of NOTES is one answer: method, path, bytes of the body. moto implements the protocol over HTTP, ranges, ETags and preconditions included.
-A line of NOTES.faults is what becomes of requests from then on: a kind of FAULTS, and a part of the path.
+A line of NOTES is one response: method, path, size of the body. moto implements the protocol over HTTP, ranges, ETags and preconditions included.
+A line of NOTES.faults determines the fate of later requests: a kind of FAULTS, and a part of the path.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the tests of the scanner share: files of small batches with known places, and the books of a scan."""
+"""Helpers of the scanner tests: files of small batches at known positions, and the totals of a scan."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A disk with bad sectors in this process: what the system calls answer where some of a file's sectors cannot be read.
+"""A simulated disk with bad sectors in this process: the results of the system calls where some of a file's sectors cannot be read.
 
-The file layer asks the system by os.pread (through the page cache, a page at least), os.preadv (straight from the disk, a
-sector at least) and MADV_POPULATE_READ; maps are not watched here, as in plain Python (`tests.support.bad_sectors` has real ones). Every
-question is counted, by sector.
+The file layer uses os.pread (through the page cache, a page at least), os.preadv (straight from the disk, a sector at least) and
+MADV_POPULATE_READ; maps are not simulated, as in plain Python (`tests.support.bad_sectors` has real ones). Every request is counted, by
+sector.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A shuffled compaction beside the local one, and a stand-in for Spark that does in this process what a cluster does.
+"""A shuffled compaction next to the local one, and a replacement for Spark that does in this process what a cluster does.
 
-`InProcess` has the few methods of a SparkContext that are needed. Whatever would travel is pickled, and each task begins
-with copies; so hundreds of random logs can be compared without a cluster. What a cluster adds is tested on one.
+`InProcess` has the few methods of a SparkContext that are needed. Everything that would be sent is pickled, and each task begins with
+copies; so hundreds of random logs can be compared without a cluster. What a cluster adds is tested on one.
 """
 
 from __future__ import annotations

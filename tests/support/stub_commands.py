@@ -1,4 +1,4 @@
-"""Toy work in the place of the library's, so that the frame of the commands is tested by itself."""
+"""Trivial work in place of the library's, to test the common part of the commands by itself."""
 
 from __future__ import annotations
 

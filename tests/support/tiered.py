@@ -1,4 +1,4 @@
-"""What the tiered-storage plugin uploads for the segments of a partition directory, written from its documented layout."""
+"""The objects that the tiered-storage plugin uploads for the segments of a partition directory, written from its documented layout."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Directory trees as values: what lies there, to the byte and to the nanosecond, so that "kseg wrote nothing" can be asserted.
+"""Directory trees as values: their content, to the byte and to the nanosecond, so that "kseg wrote nothing" can be asserted.
 
-A tool for evidence must leave evidence alone. A test takes the state of a tree before a command and compares it with the state
-after it: names, kinds, sizes, modification times, modes, link targets and contents.
+A tool for evidence must not change evidence. A test takes the state of a tree before a command and compares it with the state after it:
+names, kinds, sizes, modification times, modes, link targets and contents.
 """
 
 from __future__ import annotations

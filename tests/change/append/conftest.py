@@ -1,4 +1,4 @@
-"""Fixtures of this room."""
+"""Fixtures of the `append` tests."""
 
 from pathlib import Path
 

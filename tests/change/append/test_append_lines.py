@@ -1,4 +1,4 @@
-"""What `append` makes of lines that are filtered, damaged, wrong or hostile."""
+"""`append` of lines that are filtered, damaged, invalid or hostile."""
 
 from __future__ import annotations
 

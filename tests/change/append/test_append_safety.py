@@ -1,4 +1,4 @@
-"""What `append` refuses, how it forces the disk, and how all of it can be taken back."""
+"""What `append` refuses, how it syncs, and that it can be undone completely."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laying down partitions: the files a real broker left, the rules of rolling, and what is refused."""
+"""The partition writer: the files that a real broker left, the rules of rolling, and what is refused."""
 
 import struct
 from itertools import pairwise

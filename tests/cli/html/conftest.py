@@ -1,4 +1,4 @@
-"""The browser that reports are looked at with, or one visible line that says why they are not."""
+"""The browser for reports, or one visible line that says why there is none."""
 
 from __future__ import annotations
 

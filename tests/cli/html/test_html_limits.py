@@ -1,4 +1,4 @@
-"""The reports of list, retain and compact: what the sliders promise is what the commands then do."""
+"""The reports of list, retain and compact: the sliders show what the commands then do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pictures of a report show what lies on the disk, and a large report stays small."""
+"""The charts of a report show what is on the disk, and a large report stays small."""
 
 from __future__ import annotations
 

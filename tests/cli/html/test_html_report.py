@@ -1,4 +1,4 @@
-"""`--html`: the report says what the JSON lines say, works in a browser, and nothing from the evidence does anything there."""
+"""`--html`: the report contains what the JSON lines contain, works in a browser, and nothing from the evidence is executed there."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a dump shows of batches with a wrong checksum, and of compressed sets of old formats: the JSON lines and the table say of
-both what the text says, record for record."""
+"""Dumps of batches with a wrong checksum, and of compressed sets of old formats: the JSON lines and the table agree with the text, record
+for record."""
 
 from __future__ import annotations
 

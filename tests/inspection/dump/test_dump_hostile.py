@@ -1,4 +1,4 @@
-"""The text dump follows lengths as Kafka's does, and goes back when they were wrong; not again and again, though."""
+"""The text dump follows lengths as Kafka's does, and goes back when they were wrong, but not repeatedly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON lines of a dump: the kernel writes what `rows` says, one at a time, and says it of every byte."""
+"""JSON lines of a dump: the kernel writes the same lines as `rows`, for every byte of the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""File names that are no UTF-8 come out of a dump as the bytes they are on disk, in every line that names them."""
+"""File names that are not UTF-8 appear in a dump as the bytes they are on disk, in every line."""
 
 from __future__ import annotations
 

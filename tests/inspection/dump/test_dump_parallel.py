@@ -1,4 +1,4 @@
-"""A large log dumped by several processes: nobody can tell from the output."""
+"""A large log dumped by several processes: the output is the same as from one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Indexes of a log with more batches than a table: what is said of them is what a look at each entry says."""
+"""Indexes of a log with more batches than a table: the findings equal those of a check of each entry."""
 
 from __future__ import annotations
 

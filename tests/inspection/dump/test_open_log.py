@@ -1,4 +1,4 @@
-"""A log that stays open for its indexes changes nothing of what is said about them, and is read only once."""
+"""A log that stays open for its indexes does not change their findings, and is read only once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The codecs against Kafka 4.3.1's own readers and writers.
 
-The hex strings under `JAVA_WROTE` are the output of org.apache.kafka.common.compress.*; what its readers say to odd
+The hex strings under `JAVA_WROTE` are the output of org.apache.kafka.common.compress.*; how its readers treat unusual
 blocks is in `test_codec_verdicts`.
 """
 

@@ -1,7 +1,7 @@
-"""Odd compressed blocks, and what Kafka 4.3.1's readers say to them.
+"""Unusual compressed blocks, and how Kafka 4.3.1's readers treat them.
 
-Each row of `KAFKA_SAYS` was handed to the real org.apache.kafka.common.compress.* classes and read to the end; the
-last column is their answer: the content, or an error.
+Each row of `KAFKA_SAYS` was read to the end by the real org.apache.kafka.common.compress.* classes; the last column is the result: the
+content, or an error.
 """
 
 import gzip

@@ -1,4 +1,4 @@
-"""Writing one batch: against the fact sheet's vectors, against every batch real brokers left, and what is refused."""
+"""Writing one batch: the fact sheet's vectors, every batch that real brokers left, and refusals."""
 
 import dataclasses
 import struct

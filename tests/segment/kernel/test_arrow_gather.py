@@ -1,4 +1,4 @@
-"""The gather kernel: compiled and interpreted it lays out the same columns, and asks nothing of bytes that are not there."""
+"""The gather kernel: compiled and interpreted it builds the same columns, and never reads outside of its buffers."""
 
 from __future__ import annotations
 

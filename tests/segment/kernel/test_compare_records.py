@@ -1,4 +1,4 @@
-"""Comparing tables of records: compiled and interpreted alike, for records as they were read and for tables of any numbers."""
+"""Comparing tables of records: compiled and interpreted with the same results, for real records and for arbitrary numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record encoder: one class of tests for the compiled module and for its own source, interpreted."""
+"""The record encoder: one test class for the compiled module and for its interpreted source."""
 
 import importlib.util
 from array import array

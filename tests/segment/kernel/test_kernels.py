@@ -1,4 +1,4 @@
-"""One source, two speeds: the compiled kernels and their own sources, interpreted, give the same on any bytes.
+"""Compiled kernels and their interpreted sources give the same results on any bytes.
 
 The interpreted run is also the bounds check of the compiled one: its buffers raise at every index outside of them.
 """

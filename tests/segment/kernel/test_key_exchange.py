@@ -1,4 +1,4 @@
-"""Rows of keys and offsets: taken, folded, asked, parted and looked up as dictionaries do it; compiled and interpreted."""
+"""Rows of keys and offsets: extracted, merged, queried, divided and looked up as with dictionaries; compiled and interpreted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The map of a compaction against a dictionary, its hash against SipHash as published, and both kernels twice."""
+"""The map of a compaction against a dictionary, its hash against the published SipHash, compiled and interpreted."""
 
 from __future__ import annotations
 

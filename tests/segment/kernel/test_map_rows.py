@@ -1,6 +1,6 @@
-"""Batches put into the map without a table of records: as a dictionary would have it, from a file and from bodies, twice.
+"""Batches put into the map without a table of records: the same result as with a dictionary, from a file and from bodies.
 
-Once with the compiled kernel, once with the interpreted one on buffers that watch their indexes.
+Once with the compiled kernel, once with the interpreted one on buffers that check their indexes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What two processes of a compaction hand each other: the keys of a map, and notes of new batches."""
+"""The data that two processes of a compaction exchange: the keys of a map, and notes about new batches."""
 
 from __future__ import annotations
 

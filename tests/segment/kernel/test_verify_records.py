@@ -1,4 +1,4 @@
-"""The kernel of verify, compiled and interpreted: the same answers, and the answers of the rules."""
+"""The kernel of verify, compiled and interpreted: the same results, and those that the rules require."""
 
 from __future__ import annotations
 

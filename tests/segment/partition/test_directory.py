@@ -1,4 +1,4 @@
-"""The inventory of directories (fact sheet §1; rows F57, F59), on made and on captured trees."""
+"""The inventory of directories (fact sheet §1; rows F57, F59), on generated and on captured trees."""
 
 import os
 import shutil

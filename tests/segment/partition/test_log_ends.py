@@ -1,4 +1,4 @@
-"""The quick end of a log is the general one, or there is none."""
+"""The fast path for the end of a log gives the general result, or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From batches to records: what is sound is read as Kafka reads it, what is not has a code and costs nothing else."""
+"""From batches to records: valid ones are read as Kafka reads them, invalid ones get a code and do not affect others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Runs of compressed batches: every row once and in order, each body where its bounds say, whatever does not fit or open alone."""
+"""Runs of compressed batches: every row once and in order, each body within its bounds, bodies that do not fit or cannot be decompressed
+alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of one key: the same records and the same problems as from whoever decodes everything."""
+"""Records of one key: the same records and problems as when everything is decoded."""
 
 from __future__ import annotations
 

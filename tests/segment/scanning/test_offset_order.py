@@ -1,4 +1,4 @@
-"""What damage has taken lies between batches that are believed: an altered base offset bounds nothing."""
+"""The offsets lost to damage are bounded by trusted batches only: an altered base offset bounds nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checksums of ranges by combination equal those read straight through."""
+"""Combined checksums of ranges equal those computed directly."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The quick yes of the deep level is never given to records in which the careful way would find something."""
+"""The fast path of the deep level never accepts records in which the full check finds something."""
 
 from __future__ import annotations
 

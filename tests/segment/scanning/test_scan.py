@@ -1,4 +1,4 @@
-"""The scanner: every byte accounted for, the kinds of damage told apart, every sound batch found again."""
+"""The scanner: every byte accounted for, kinds of damage distinguished, every valid batch found again."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Files made to cost time: the scanner's work grows with their size, not with its square, and its memory not at all.
+"""Files crafted to cost time: the scanner's work is linear in their size, and its memory constant.
 
-Work is counted, not timed: bytes summed, bytes searched, headers walked, candidates looked at. A file four times as
-large may cost little more than four times as much. The allowance of sums in vain is taken away here, because below
-it any file is quick.
+Work is counted, not timed: bytes summed, bytes searched, headers walked, candidates examined. A file four times as large may cost little
+more than four times as much. The allowance of futile checksums is removed here, because below it any file is fast.
 """
 
 from __future__ import annotations

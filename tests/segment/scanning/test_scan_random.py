@@ -1,4 +1,4 @@
-"""Random damage: whatever is done to a file, no byte is lost, and one hurt batch costs no other."""
+"""Random damage: no byte is unaccounted for, and a damaged batch does not affect others."""
 
 from __future__ import annotations
 

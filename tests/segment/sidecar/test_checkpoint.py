@@ -1,6 +1,6 @@
 """Text checkpoints (fact sheet §1.3; Kafka: CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile).
 
-What is accepted and what is an error was asked of Kafka 4.3.1 for these very bytes.
+What is accepted and what is an error was determined with Kafka 4.3.1 for exactly these bytes.
 """
 
 from pathlib import Path

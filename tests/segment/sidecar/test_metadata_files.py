@@ -1,6 +1,6 @@
 """partition.metadata, meta.properties, .kafka_cleanshutdown, quorum-state (fact sheet §1.4, §1.5, §1.7).
 
-What is accepted and what is an error was asked of Kafka 4.3.1 for these very bytes.
+What is accepted and what is an error was determined with Kafka 4.3.1 for exactly these bytes.
 """
 
 from pathlib import Path

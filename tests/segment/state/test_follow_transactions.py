@@ -1,4 +1,4 @@
-"""Transactions through the kernel equal the same batches taken one by one, and the queue of open ones equals a plain map."""
+"""Transactions followed by the kernel equal the same batches taken one by one, and the queue of open ones equals a plain map."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The replay of transactions by columns equals the replay that recovery uses, whose judge is the real Kafka."""
+"""The replay of transactions by columns equals the replay of recovery, whose reference is the real Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tar archive as a tree of files: every form that backups have, and every way in which one can be broken."""
+"""A tar archive as a tree of files: every form of backups, and every kind of damage."""
 
 from __future__ import annotations
 
