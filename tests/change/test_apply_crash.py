@@ -38,7 +38,7 @@ ERRORS = (errno.ENOSPC, errno.EACCES, errno.EIO)
 SEVERAL = [pytest.param(case, id=name) for name, case in CASES.items()]
 
 
-class Bench:
+class Scenario:
     """One case, laid out anew for each kill."""
 
     def __init__(self, case: Case, root: Path, name: str) -> None:
@@ -130,117 +130,117 @@ def _is_staging(path: Path) -> bool:
 
 
 @pytest.fixture(params=SEVERAL)
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
-    return Bench(request.param, tmp_path / "bench", request.node.name)
+def scenario(request: pytest.FixtureRequest, tmp_path: Path) -> Scenario:
+    return Scenario(request.param, tmp_path / "scenario", request.node.name)
 
 
-def test_a_killed_apply_goes_on(bench: Bench) -> None:
-    for number in bench.rounds():
-        bench.fresh()
-        survived = survives(bench.apply, number)
-        bench.assert_nothing_lost()
-        bench.apply_again()
-        bench.assert_nothing_lost()
-        bench.assert_end()
-        bench.undo()
-        bench.assert_start()
+def test_a_killed_apply_goes_on(scenario: Scenario) -> None:
+    for number in scenario.rounds():
+        scenario.fresh()
+        survived = survives(scenario.apply, number)
+        scenario.assert_nothing_lost()
+        scenario.apply_again()
+        scenario.assert_nothing_lost()
+        scenario.assert_end()
+        scenario.undo()
+        scenario.assert_start()
         if survived:
             break
     assert number > 15
 
 
-def test_a_killed_apply_goes_back(bench: Bench) -> None:
-    for number in bench.rounds():
-        bench.fresh()
-        survived = outlives(bench.apply, number)
-        bench.undo()
-        bench.assert_start()
+def test_a_killed_apply_goes_back(scenario: Scenario) -> None:
+    for number in scenario.rounds():
+        scenario.fresh()
+        survived = outlives(scenario.apply, number)
+        scenario.undo()
+        scenario.assert_start()
         if survived:
             break
 
 
-def test_a_killed_undo_goes_on(bench: Bench) -> None:
-    for number in bench.rounds():
-        bench.fresh()
-        bench.apply()
-        survived = survives(bench.undo, number)
-        bench.assert_nothing_lost()
-        bench.undo()
-        bench.assert_start()
+def test_a_killed_undo_goes_on(scenario: Scenario) -> None:
+    for number in scenario.rounds():
+        scenario.fresh()
+        scenario.apply()
+        survived = survives(scenario.undo, number)
+        scenario.assert_nothing_lost()
+        scenario.undo()
+        scenario.assert_start()
         if survived:
             break
     assert number > 5
 
 
-def test_a_killed_finish_and_the_undo_of_a_half_done_change_go_on(bench: Bench) -> None:
+def test_a_killed_finish_and_the_undo_of_a_half_done_change_go_on(scenario: Scenario) -> None:
     """Two kills: one in the middle of the moves, one at every change that going on or going back makes."""
 
     def go_on(disk: Disk) -> None:
-        complete_unfinished(str(bench.directory), COMMAND, disk)
+        complete_unfinished(str(scenario.directory), COMMAND, disk)
 
-    middle = _first_kill_behind_the_decision(bench) + 2
+    middle = _first_kill_behind_the_decision(scenario) + 2
     for first_kill in (middle - 2, middle):
-        for way in (go_on, bench.undo):
-            for number in bench.rounds():
-                bench.fresh()
-                assert not outlives(bench.apply, first_kill)
+        for way in (go_on, scenario.undo):
+            for number in scenario.rounds():
+                scenario.fresh()
+                assert not outlives(scenario.apply, first_kill)
                 survived = outlives(way, number)
-                bench.assert_nothing_lost()
+                scenario.assert_nothing_lost()
                 if way is go_on:
-                    bench.apply_again()
-                    bench.assert_end()
+                    scenario.apply_again()
+                    scenario.assert_end()
                 else:
-                    bench.undo()
-                    bench.assert_start()
+                    scenario.undo()
+                    scenario.assert_start()
                 if survived:
                     break
 
 
-def _first_kill_behind_the_decision(bench: Bench) -> int:
+def _first_kill_behind_the_decision(scenario: Scenario) -> int:
     for number in itertools.count():
-        bench.fresh()
-        outlives(bench.apply, number)
-        if half_done(str(bench.directory)):
+        scenario.fresh()
+        outlives(scenario.apply, number)
+        if half_done(str(scenario.directory)):
             return number
     raise AssertionError("unreachable")
 
 
-def test_an_error_of_the_system_is_one_sentence_and_loses_nothing(bench: Bench) -> None:
-    for at in bench.rounds():
-        bench.fresh()
+def test_an_error_of_the_system_is_one_sentence_and_loses_nothing(scenario: Scenario) -> None:
+    for at in scenario.rounds():
+        scenario.fresh()
         number = ERRORS[at % len(ERRORS)]
         disk = FailingDisk(at, number)
         try:
-            bench.apply(disk)
+            scenario.apply(disk)
         except KsegError as error:
             assert "\n" not in str(error)
-            is_half_done = bool(half_done(str(bench.directory)))
+            is_half_done = bool(half_done(str(scenario.directory)))
             assert is_half_done == ("kseg undo --finish" in str(error)), (disk.failed, str(error))
             if not is_half_done:
-                assert held(bench.directory) == bench.start
-        bench.assert_nothing_lost()
+                assert held(scenario.directory) == scenario.start
+        scenario.assert_nothing_lost()
         if at // len(ERRORS) % 2:
-            bench.undo()
-            bench.assert_start()
+            scenario.undo()
+            scenario.assert_start()
         else:
-            bench.apply_again()
-            bench.assert_end()
+            scenario.apply_again()
+            scenario.assert_end()
         if not disk.failed:
             break
 
 
-def test_an_error_of_the_system_while_undoing_is_one_sentence_too(bench: Bench) -> None:
-    for at in bench.rounds():
-        bench.fresh()
+def test_an_error_of_the_system_while_undoing_is_one_sentence_too(scenario: Scenario) -> None:
+    for at in scenario.rounds():
+        scenario.fresh()
         number = ERRORS[at % len(ERRORS)]
-        bench.apply()
+        scenario.apply()
         disk = FailingDisk(at, number)
         try:
-            bench.undo(disk)
+            scenario.undo(disk)
         except KsegError as error:
             assert "\n" not in str(error)
-        bench.assert_nothing_lost()
-        bench.undo()
-        bench.assert_start()
+        scenario.assert_nothing_lost()
+        scenario.undo()
+        scenario.assert_start()
         if not disk.failed:
             break

@@ -104,7 +104,7 @@ def said(*words: str | Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, li
     return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
-def worries(rows: list[dict[str, Any]]) -> set[str]:
+def doubts(rows: list[dict[str, Any]]) -> set[str]:
     return {row["id"] for row in rows if row["type"] == "finding" and row["severity"] != "info"}
 
 
@@ -187,7 +187,7 @@ def test_verify_and_recover_agree(
     for name in names:
         DISEASES[name][0](data)
     status, rows = said("verify", data, capfd=capfd)
-    found = worries(rows)
+    found = doubts(rows)
     if len(names) == 1:
         expected = DISEASES[names[0]][1]
         assert (found == set()) if expected is None else (expected in found)
@@ -199,7 +199,7 @@ def test_verify_and_recover_agree(
     assert any(row["type"] == "step" for row in planned) or not (to_recover or identity)
     assert said("recover", "--apply", *identity, data, capfd=capfd)[0] == 0
     status, rows = said("verify", data, capfd=capfd)
-    assert (status, worries(rows)) == (0, set())
+    assert (status, doubts(rows)) == (0, set())
     assert said("recover", data, capfd=capfd)[0] == 0
 
 
@@ -286,7 +286,7 @@ def test_a_log_start_that_may_be_one_is_said_and_not_believed(
     one = data / "metro-none-0"
     assert said("recover", "--log-start-offset", str(START), "--apply", one, capfd=capfd)[0] == 0
     assert (data / LOG_STARTS).read_text() == f"0\n1\nmetro-none 0 {START}\n"
-    assert worries(said("verify", data, capfd=capfd)[1]) == set()
+    assert doubts(said("verify", data, capfd=capfd)[1]) == set()
 
 
 def test_a_directory_that_was_not_stopped_may_lack_them(
@@ -302,7 +302,7 @@ def test_a_directory_that_was_not_stopped_may_lack_them(
         empty(data / name)
     on("*/*.snapshot", gone)(data)
     status, rows = said("verify", data, capfd=capfd)
-    assert (status, worries(rows)) == (0, set())
+    assert (status, doubts(rows)) == (0, set())
     assert "snapshot-unwritten" in {row["id"] for row in rows if row["type"] == "finding"}
 
 

@@ -47,7 +47,7 @@ def litter(root: Path) -> list[str]:
 
 
 @dataclass
-class Bench:
+class Scenario:
     """One case, laid out anew for each fault."""
 
     case: Case

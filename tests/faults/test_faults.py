@@ -16,7 +16,7 @@ import pytest
 
 from tests.faults import shim
 from tests.faults.cases import CASES
-from tests.faults.incident import Bench
+from tests.faults.incident import Scenario
 from tests.faults.shim import Fault, Kind, Machine, Mode
 
 pytestmark = [
@@ -43,11 +43,11 @@ def machine(place: Path) -> Iterator[Machine]:
 
 
 @pytest.fixture(scope="module", params=CASES)
-def bench(request: pytest.FixtureRequest, capture_small: Path, place: Path, machine: Machine) -> Bench:
+def scenario(request: pytest.FixtureRequest, capture_small: Path, place: Path, machine: Machine) -> Scenario:
     case = CASES[request.param]
     original = place / "original" / request.param
     case.lay(capture_small, original / "data")
-    return Bench(case, original, place / request.param, machine)
+    return Scenario(case, original, place / request.param, machine)
 
 
 def _tried(calls: int, tries: int, first: int) -> Iterator[int]:
@@ -56,20 +56,20 @@ def _tried(calls: int, tries: int, first: int) -> Iterator[int]:
     return iter(range((first + OFFSET) % stride, calls, stride))
 
 
-def _strike(bench: Bench, faults: Iterator[Fault]) -> None:
+def _strike(scenario: Scenario, faults: Iterator[Fault]) -> None:
     ways = itertools.cycle((False, True))
     wrong = [
         sentence
         for fault in faults
         for goes_back in ((False, True) if STRIDE else (next(ways),))
-        for sentence in bench.strike(fault, goes_back and bench.case.can_be_undone)
+        for sentence in scenario.strike(fault, goes_back and scenario.case.can_be_undone)
     ]
     assert not wrong, "\n".join(wrong)
 
 
-def test_killed_anywhere_it_goes_on_or_back(bench: Bench) -> None:
-    calls = bench.count(Kind.CHANGE)
-    _strike(bench, (Fault(Mode.KILL, Kind.CHANGE, at) for at in _tried(calls, 3, 1)))
+def test_killed_anywhere_it_goes_on_or_back(scenario: Scenario) -> None:
+    calls = scenario.count(Kind.CHANGE)
+    _strike(scenario, (Fault(Mode.KILL, Kind.CHANGE, at) for at in _tried(calls, 3, 1)))
 
 
 def test_undo_behind_a_kill_at_the_end_gives_the_directory_its_time_back(
@@ -79,23 +79,23 @@ def test_undo_behind_a_kill_at_the_end_gives_the_directory_its_time_back(
     case = CASES["recover --quarantine"]
     original = place / "original" / "undecided"
     case.lay(capture_small, original / "data")
-    bench = Bench(case, original, place / "undecided", machine)
-    calls = bench.count(Kind.CHANGE)
+    scenario = Scenario(case, original, place / "undecided", machine)
+    calls = scenario.count(Kind.CHANGE)
     wrong = [
         sentence
         for at in range(calls - 24, calls, 4)
-        for sentence in bench.strike(Fault(Mode.KILL, Kind.CHANGE, at), True)
+        for sentence in scenario.strike(Fault(Mode.KILL, Kind.CHANGE, at), True)
     ]
     assert not wrong, "\n".join(wrong)
 
 
-def test_any_error_at_any_call_is_one_sentence_and_harms_nothing(bench: Bench) -> None:
+def test_any_error_at_any_call_is_one_sentence_and_harms_nothing(scenario: Scenario) -> None:
     for kinds, tries in ((Kind.WRITING, 2), (Kind.ALL, 2)):
-        calls = bench.count(kinds)
+        calls = scenario.count(kinds)
         errors = ERRORS if STRIDE else (None,)
         for number, error in enumerate(errors):
             _strike(
-                bench,
+                scenario,
                 (
                     Fault(Mode.FAIL, kinds, at, ERRORS[at % len(ERRORS)] if error is None else error)
                     for at in _tried(calls, tries, 3 + number)
@@ -108,12 +108,12 @@ def test_any_error_at_any_call_is_one_sentence_and_harms_nothing(bench: Bench) -
     [(errno.ENOSPC, Kind.GROW), (errno.EROFS, Kind.CHANGE | Kind.UPDATE), (errno.EIO, Kind.ALL)],
     ids=["full", "read-only", "dead"],
 )
-def test_a_disk_that_fails_for_good(bench: Bench, error: int, kinds: Kind) -> None:
+def test_a_disk_that_fails_for_good(scenario: Scenario, error: int, kinds: Kind) -> None:
     """From some call on every one fails, those too that would clear up."""
-    calls = bench.count(kinds)
-    _strike(bench, (Fault(Mode.FAIL, kinds, at, error, lasts=True) for at in _tried(calls, 1, 1)))
+    calls = scenario.count(kinds)
+    _strike(scenario, (Fault(Mode.FAIL, kinds, at, error, lasts=True) for at in _tried(calls, 1, 1)))
 
 
-def test_short_writes_are_gone_on_with(bench: Bench) -> None:
-    calls = bench.count(Kind.BYTES)
-    _strike(bench, (Fault(Mode.SHORT, Kind.BYTES, at) for at in _tried(calls, 1, 0)))
+def test_short_writes_are_gone_on_with(scenario: Scenario) -> None:
+    calls = scenario.count(Kind.BYTES)
+    _strike(scenario, (Fault(Mode.SHORT, Kind.BYTES, at) for at in _tried(calls, 1, 0)))

@@ -21,7 +21,7 @@ T0 = healthy.T0
 EVERY_BATCH = RollRules(segment_bytes=5000, index_interval_bytes=1)
 
 
-def lay_down(
+def build_log(
     directory: Path, *batches: NewBatch, rules: RollRules | None = None, rolls: tuple[int, ...] = ()
 ) -> Path:
     """A partition of these batches; it rolls before each base offset in `rolls`."""
@@ -48,15 +48,15 @@ class TestByOffset:
     def test_an_empty_segment_has_nothing_and_what_is_below_starts_at_the_first_record(
         self, tmp_path: Path
     ) -> None:
-        empty = lay_down(tmp_path / "empty-0")
-        log = lay_down(tmp_path / "metro-0", batch(50, 51), batch(52))
+        empty = build_log(tmp_path / "empty-0")
+        log = build_log(tmp_path / "metro-0", batch(50, 51), batch(52))
         assert answer(empty, "offset", offset=0)["found"] is False
         assert answer(log, "offset", offset=40)["record"]["offset"] == 50
         assert answer(log, "offset", offset=53)["reason"] == "the log ends here: its end offset is 53"
 
     @pytest.mark.behaviour("L04", "L05")
     def test_gaps_lead_to_the_next_batch_across_segments(self, tmp_path: Path) -> None:
-        log = lay_down(tmp_path / "metro-0", batch(0, 1), batch(5, 6), batch(20, 21), batch(40), rolls=(20,))
+        log = build_log(tmp_path / "metro-0", batch(0, 1), batch(5, 6), batch(20, 21), batch(40), rolls=(20,))
         assert place(answer(log, "offset", offset=2)) == (0, 5, 6)
         assert place(answer(log, "offset", offset=7)) == (20, 20, 21)
         assert place(answer(log, "offset", offset=30)) == (20, 40, 40)
@@ -64,14 +64,14 @@ class TestByOffset:
 
     @pytest.mark.behaviour("L07")
     def test_a_compressed_batch_is_one_place(self, tmp_path: Path) -> None:
-        log = lay_down(tmp_path / "metro-0", batch(0, 1, codec=1), batch(2, 3, codec=1))
+        log = build_log(tmp_path / "metro-0", batch(0, 1, codec=1), batch(2, 3, codec=1))
         rows = [answer(log, "offset", offset=offset) for offset in range(4)]
         assert [row["batch_base_offset"] for row in rows] == [0, 0, 2, 2]
         assert [row["record"]["offset"] for row in rows] == [0, 1, 2, 3]
 
     @pytest.mark.behaviour("L08", "L21")
     def test_out_of_range(self, tmp_path: Path) -> None:
-        log = lay_down(tmp_path / "metro-0", batch(0, 1, 2), batch(3, 4))
+        log = build_log(tmp_path / "metro-0", batch(0, 1, 2), batch(3, 4))
         assert "beyond the log end offset 5" in answer(log, "offset", offset=6)["reason"]
         below = answer(log, "offset", offset=0, log_start_offset=1)
         assert (below["found"], below["reason"]) == (False, "offset 0 is below the log start offset 1")
@@ -86,14 +86,14 @@ class TestByOffset:
             producer_epoch=0,
             base_sequence=0,
         )
-        log = lay_down(tmp_path / "metro-0", batch(0, 1), hollow, batch(9))
+        log = build_log(tmp_path / "metro-0", batch(0, 1), hollow, batch(9))
         row = answer(log, "offset", offset=3)
         assert place(row) == (0, 4, 7)
         assert (row["record"]["offset"], row["record"]["position"]) == (9, row["position"] + 61)
 
     @pytest.mark.behaviour("L22")
     def test_nulls_are_nulls(self, tmp_path: Path) -> None:
-        log = lay_down(
+        log = build_log(
             tmp_path / "metro-0", NewBatch(records=(Record(0, T0, None, None), Record(1, T0, b"", b"")))
         )
         record = answer(log, "offset", offset=0)["record"]
@@ -101,7 +101,7 @@ class TestByOffset:
         assert answer(log, "offset", offset=1)["record"]["key"] == ""
 
     def test_the_row_has_the_fields_of_the_contract(self, tmp_path: Path) -> None:
-        log = lay_down(tmp_path / "metro-0", *(batch(at) for at in range(40)), rules=EVERY_BATCH)
+        log = build_log(tmp_path / "metro-0", *(batch(at) for at in range(40)), rules=EVERY_BATCH)
         row = answer(log, "offset", offset=30)
         assert list(row)[:14] == [
             "type", "partition", "query", "found", "offset", "timestamp", "leader_epoch", "segment", "position",
@@ -113,7 +113,7 @@ class TestByOffset:
         json.dumps(row)
 
     def test_a_single_file_answers_for_itself(self, tmp_path: Path) -> None:
-        log = lay_down(tmp_path / "metro-0", batch(0, 1), batch(20), rolls=(20,))
+        log = build_log(tmp_path / "metro-0", batch(0, 1), batch(20), rolls=(20,))
         with unchanged(log):
             row = answer(log / "00000000000000000020.log", "offset", offset=20)
             earliest = ask(log / "00000000000000000020.log", "earliest").rows[0]
@@ -122,7 +122,7 @@ class TestByOffset:
         assert [failure.exit_status for failure in other.failures] == [3]
 
     def test_the_checkpointed_log_start_counts(self, tmp_path: Path) -> None:
-        log = lay_down(tmp_path / "metro-0", batch(0, 1, 2), batch(3, 4))
+        log = build_log(tmp_path / "metro-0", batch(0, 1, 2), batch(3, 4))
         checkpoint = tmp_path / "log-start-offset-checkpoint"
         checkpoint.write_bytes(encode_offset_checkpoint([CheckpointEntry("metro", 0, 2)]))
         assert ask(log, "earliest", log_dir=tmp_path).rows[0]["offset"] == 2
@@ -134,7 +134,7 @@ class TestByOffset:
         assert (result.kinds, result.rows[0]["found"]) == (["no-segments"], False)
 
     def test_questions_without_sense(self, tmp_path: Path) -> None:
-        log = lay_down(tmp_path / "metro-0", batch(0))
+        log = build_log(tmp_path / "metro-0", batch(0))
         for result in (ask(log, "offset"), ask(log, "timestamp", timestamp_ms=-5), ask(log, "nonsense")):
             assert [failure.exit_status for failure in result.failures] == [2]
         missing = ask(tmp_path / "gone" / "00000000000000000000.log", "latest")
@@ -146,7 +146,7 @@ class TestByTime:
     def test_the_first_record_at_or_after(self, tmp_path: Path) -> None:
         """LogSegmentTest.testFindOffsetByTimestamp: offsets 40 to 49, times 400, 410, …, 490."""
         batches = [NewBatch(records=(Record(at, at * 10, None, b"v"),)) for at in range(40, 50)]
-        log = lay_down(tmp_path / "metro-0", *batches, rules=EVERY_BATCH)
+        log = build_log(tmp_path / "metro-0", *batches, rules=EVERY_BATCH)
         found = [
             answer(log, "timestamp", timestamp_ms=t)["offset"] for t in (420, 421, 430, 431, 491, 401, 399)
         ]
@@ -164,7 +164,7 @@ class TestByTime:
             )
             for at in (0, 1)
         ]
-        log = lay_down(tmp_path / "metro-0", *batches)
+        log = build_log(tmp_path / "metro-0", *batches)
         rows = [answer(log, "timestamp", timestamp_ms=time) for time in (9, 10, 11, 12)]
         found = [(row["timestamp"], row["offset"], row["leader_epoch"]) for row in rows if row["found"]]
         epochs = (0, 0, 1) if magic == 2 else (None, None, None)
@@ -179,14 +179,14 @@ class TestByTime:
             codec=4,
             leader_epoch=3,
         )
-        log = lay_down(tmp_path / "metro-0", batch(0, time=T0), inside, batch(8, time=T0 - 100))
+        log = build_log(tmp_path / "metro-0", batch(0, time=T0), inside, batch(8, time=T0 - 100))
         row = answer(log, "max-timestamp")
         assert (row["offset"], row["timestamp"], row["leader_epoch"]) == (5, T0 + 9, 3)
 
     @pytest.mark.behaviour("L21")
     def test_nothing_below_the_log_start_is_found(self, tmp_path: Path) -> None:
         late = NewBatch(records=(Record(0, T0 + 900, None, b"v"), Record(1, T0 + 1, None, b"v")))
-        log = lay_down(tmp_path / "metro-0", late, batch(2))
+        log = build_log(tmp_path / "metro-0", late, batch(2))
         assert answer(log, "timestamp", timestamp_ms=0, log_start_offset=1)["offset"] == 1
         assert answer(log, "timestamp", timestamp_ms=T0 + 500, log_start_offset=1)["found"] is False
         assert answer(log, "max-timestamp", log_start_offset=1)["offset"] == 2
@@ -194,7 +194,7 @@ class TestByTime:
     @pytest.mark.behaviour("L14")
     def test_records_without_timestamps(self, tmp_path: Path) -> None:
         plain = [NewBatch(records=(Record(at, -1, None, b"v"),), magic=0) for at in range(3)]
-        log = lay_down(tmp_path / "metro-0", *plain, batch(5), rolls=(5,))
+        log = build_log(tmp_path / "metro-0", *plain, batch(5), rolls=(5,))
         row = answer(log, "timestamp", timestamp_ms=T0)
         assert (log / "00000000000000000000.timeindex").stat().st_size == 0
         assert row["found"] is False
@@ -204,7 +204,7 @@ class TestByTime:
 class TestEnds:
     @pytest.mark.behaviour("L13", "L16", "L17", "L18", "L19")
     def test_epochs_from_the_checkpoint_or_the_batches(self, tmp_path: Path) -> None:
-        log = lay_down(
+        log = build_log(
             tmp_path / "metro-0",
             batch(10, 11, 12, leader_epoch=0), batch(13, 16, leader_epoch=2), batch(17, 19, leader_epoch=4),
             rolls=(13, 17),
@@ -236,7 +236,7 @@ class TestEnds:
         mine: dict[str, Any] = {"transactional": True, "producer_id": 7, "producer_epoch": 0}
         marker = end_transaction_batch(EndTransactionMarker(True, 0, T0), 20, 7, 0, 0)
         other: dict[str, Any] = {"transactional": True, "producer_id": 8, "producer_epoch": 0}
-        log = lay_down(
+        log = build_log(
             tmp_path / "metro-0",
             batch(0, 1, base_sequence=0, **mine), batch(10, base_sequence=2, **mine), marker, batch(21),
             batch(30, base_sequence=0, **other), batch(31),
@@ -271,7 +271,7 @@ class TestByKey:
             for at in range(10)
         ]
         gone = NewBatch(records=(Record(40, T0, b"a", None), Record(41, T0, None, b"a")))
-        return lay_down(directory, *batches, gone, rolls=(8, 20))
+        return build_log(directory, *batches, gone, rolls=(8, 20))
 
     def test_the_newest_record_with_nulls(self, tmp_path: Path) -> None:
         log = self.log(tmp_path / "metro-0")
@@ -295,7 +295,7 @@ class TestByKey:
         """A big segment: the newest record is found in its last span, without reading the others."""
         value = b"x" * 100_000
         batches = [NewBatch(records=(Record(at, T0, b"k%d" % at, value),)) for at in range(120)]
-        log = lay_down(tmp_path / "metro-0", *batches)
+        log = build_log(tmp_path / "metro-0", *batches)
         late, early = answer(log, "key", key=b"k119"), answer(log, "key", key=b"k0")
         assert (late["offset"], early["offset"]) == (119, 0)
         assert late["bytes_read"] < 7_000_000

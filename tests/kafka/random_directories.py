@@ -70,7 +70,7 @@ def random_case(seed: int, parent: Path) -> Case:
     directory = parent / name
     directory.mkdir()
     ground = Ground(rng, directory)
-    lay_down(ground)
+    write_files(ground)
     for _ in range(rng.choice((0, 1, 1, 2, 2, 3, 5))):
         hurt = rng.choices(*zip(*HURTS, strict=True))[0]
         ground.done.append(hurt.__name__.strip("_"))
@@ -78,7 +78,7 @@ def random_case(seed: int, parent: Path) -> Case:
     return Case(directory, broker_state(ground), ground.settings, ground.done)
 
 
-def lay_down(ground: Ground) -> None:
+def write_files(ground: Ground) -> None:
     rng = ground.rng
     rules = RollRules(
         segment_bytes=rng.choice((600, 1500, 4000, 10_000_000)),

@@ -133,12 +133,12 @@ def test_a_lying_time_index_is_overruled(oracle: Oracle, legacy_small: Path) -> 
 @pytest.mark.evidence("file-name")
 @pytest.mark.behaviour("L12", "L13", "L15", "L16", "L18", "L21", "V15")
 @pytest.mark.parametrize("start", [0, 1, 100, 131, 250])
-@pytest.mark.parametrize("lay_down", [healthy.partition, healthy.mixed_partition])
-def test_a_log_with_everything_in_it(lay_down: Any, start: int, oracle: Oracle, tmp_path: Path) -> None:
+@pytest.mark.parametrize("build_log", [healthy.partition, healthy.mixed_partition])
+def test_a_log_with_everything_in_it(build_log: Any, start: int, oracle: Oracle, tmp_path: Path) -> None:
     """All codecs, formats, epochs, gaps, emptied batches; the log start at the start and inside segments."""
-    directory = lay_down(tmp_path / "metro-0")
+    directory = build_log(tmp_path / "metro-0")
     found = list(differences(oracle, directory, start, start, log_start_offset=start))
-    if start and lay_down is healthy.partition:
+    if start and build_log is healthy.partition:
         # a broker's maximum can lie below its own log start; nobody could read it there
         found = [entry for entry in found if entry[0] != {"what": "offset_by_timestamp", "timestamp": -3}]
     assert found == []

@@ -16,7 +16,7 @@ from tests.kafka.oracle import KafkaRaised, Oracle
 from tests.recovery.salvage.test_salvage_random import FIRST_SEED
 from tests.recovery.salvage.test_salvage_random import hurt as damage
 from tests.support.salvage_cases import CASES
-from tests.support.salvage_helpers import all_batches, lay_down, logs, offsets, plan
+from tests.support.salvage_helpers import all_batches, logs, offsets, plan, write_repaired
 from tests.support.verify_helpers import NOW_MS
 
 pytestmark = pytest.mark.kafka
@@ -54,7 +54,7 @@ def test_a_salvaged_partition_is_loaded_whole(
     hurt = Path(shutil.copytree(partition, tmp_path / "metro-0"))
     CASES[name](hurt)
     repair = plan(hurt)
-    result = lay_down(repair, hurt, tmp_path / "result" / "metro-0")
+    result = write_repaired(repair, hurt, tmp_path / "result" / "metro-0")
     for clean in (True, False):
         _loaded(oracle, result, clean, repair.log_end_offset)
 
@@ -77,7 +77,7 @@ def test_rebuilt_side_files_are_those_of_a_load(
     """`rebuild` writes what the real load writes that finds nothing but the salvaged logs."""
     hurt = Path(shutil.copytree(partition, tmp_path / "metro-0"))
     CASES[name](hurt)
-    result = lay_down(plan(hurt, rebuild=True), hurt, tmp_path / "result" / "metro-0")
+    result = write_repaired(plan(hurt, rebuild=True), hurt, tmp_path / "result" / "metro-0")
     bare = tmp_path / "bare" / "metro-0"
     bare.mkdir(parents=True)
     for file in (*logs(result), result / "partition.metadata"):
@@ -118,7 +118,7 @@ def test_a_batch_that_no_load_survives_stays_and_is_named(oracle: Oracle, tmp_pa
     marker[-1] ^= 1
     (hurt / f"{0:020d}.log").write_bytes(batches[0] + marker + batches[2] + batches[3])
     repair = plan(hurt)
-    result = lay_down(repair, hurt, tmp_path / "result" / "demo-0")
+    result = write_repaired(repair, hurt, tmp_path / "result" / "demo-0")
     assert all_batches(result) == [batches[0], batches[2], batches[3]]
     (deadly,) = (
         found for found in repair.findings if found.severity == "error" and "transaction" in found.id
@@ -139,7 +139,7 @@ def test_what_is_left_of_random_damage_is_loaded(oracle: Oracle, partition: Path
         hurt = Path(shutil.copytree(source, tmp_path / str(seed) / source.name))
         done = damage(hurt, random.Random(seed))
         repair = plan(hurt)
-        result = lay_down(repair, hurt, tmp_path / str(seed) / "result" / source.name)
+        result = write_repaired(repair, hurt, tmp_path / str(seed) / "result" / source.name)
         try:
             for clean in (True, False):
                 _loaded(oracle, result, clean, repair.log_end_offset)

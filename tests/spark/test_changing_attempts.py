@@ -21,7 +21,7 @@ from tests.change.test_attempts import timeless
 from tests.spark.conftest import CONF, Use
 from tests.spark.standalone import Standalone
 from tests.support.change_cases import CHANGINGS, Changing
-from tests.support.failing_work import End, Mortal
+from tests.support.failing_work import End, FailsOnce
 from tests.support.killed_runs import contents, state, undo_all
 from tests.support.paths import ROOT
 from tests.support.retried_changes import GroupWork
@@ -82,7 +82,9 @@ class Stage:
         notes.mkdir()
 
         def over(work: GroupWork, groups: Sequence[TargetGroup], options: Any) -> Iterator[Event]:
-            return on_cluster.run(Mortal(work, end, at, str(notes)), groups, options, cluster, in_place=True)
+            return on_cluster.run(
+                FailsOnce(work, end, at, str(notes)), groups, options, cluster, in_place=True
+            )
 
         assert self._run(over, shared=SharedRun(RUN)) == self._said
         assert contents(state(self._data)) == self._planned

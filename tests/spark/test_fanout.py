@@ -36,51 +36,51 @@ def files(directory: Path, *names: str) -> list[FileTarget]:
 
 
 @pytest.fixture
-def diary(tmp_path: Path) -> Path:
-    path = tmp_path / "diary"
+def call_log(tmp_path: Path) -> Path:
+    path = tmp_path / "call_log"
     path.mkdir()
     return path
 
 
 def test_events_come_in_the_order_of_the_targets(
-    any_spark: SparkSession, tmp_path: Path, diary: Path
+    any_spark: SparkSession, tmp_path: Path, call_log: Path
 ) -> None:
     targets = files(tmp_path / "in", *(f"{n:03d}" for n in range(100)))
     finished: list[FileTarget] = []
-    events = list(cluster_fanout.run(echo, targets, Asked(str(diary)), CLUSTER, finished.append))
-    assert shown(events) == shown(local.run(echo, targets, Asked(str(diary))))
+    events = list(cluster_fanout.run(echo, targets, Asked(str(call_log)), CLUSTER, finished.append))
+    assert shown(events) == shown(local.run(echo, targets, Asked(str(call_log))))
     assert finished == targets
     progress = Counter(event.path for event in events if isinstance(event, Advance))
     assert progress == Counter(target.path for target in targets)
-    assert all(attempts(diary, target.path) == 2 for target in targets)  # one of them here
+    assert all(attempts(call_log, target.path) == 2 for target in targets)  # one of them here
 
 
-def test_small_targets_make_few_tasks(local_spark: SparkSession, tmp_path: Path, diary: Path) -> None:
+def test_small_targets_make_few_tasks(local_spark: SparkSession, tmp_path: Path, call_log: Path) -> None:
     targets = files(tmp_path / "in", *(f"{n:03d}" for n in range(100)))
     tracker = local_spark.sparkContext.statusTracker()
-    list(cluster_fanout.run(echo, targets, Asked(str(diary)), CLUSTER))
+    list(cluster_fanout.run(echo, targets, Asked(str(call_log)), CLUSTER))
     assert not tracker.getActiveJobsIds()
-    processes = {entry.read_text() for entry in diary.iterdir()}
+    processes = {entry.read_text() for entry in call_log.iterdir()}
     assert len(processes) < 2 * scheduling.SHARES_PER_CORE, "Python workers are used again"
 
 
 def test_relative_paths_are_the_drivers(
-    any_spark: SparkSession, tmp_path: Path, diary: Path, monkeypatch: pytest.MonkeyPatch
+    any_spark: SparkSession, tmp_path: Path, call_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files(tmp_path / "in", "a", "b")
     monkeypatch.chdir(tmp_path / "in")
     targets = [FileTarget("a"), FileTarget("b")]
-    assert shown(cluster_fanout.run(echo, targets, Asked(str(diary)), CLUSTER)) == shown(
-        local.run(echo, targets, Asked(str(diary)))
+    assert shown(cluster_fanout.run(echo, targets, Asked(str(call_log)), CLUSTER)) == shown(
+        local.run(echo, targets, Asked(str(call_log)))
     )
-    assert attempts(diary, "a") == 2
+    assert attempts(call_log, "a") == 2
 
 
 def test_what_raises_in_a_target_is_a_failure_as_locally(
-    any_spark: SparkSession, tmp_path: Path, diary: Path
+    any_spark: SparkSession, tmp_path: Path, call_log: Path
 ) -> None:
     targets = files(tmp_path / "in", "well", "refused", "unreadable", "bug", "odd", "end")
-    asked = Asked(str(diary))
+    asked = Asked(str(call_log))
     (fine, *others) = shown(cluster_fanout.run(moody, targets, asked, CLUSTER))
     alone = shown(local.run(moody, targets, asked, jobs=2))
     assert [fine, *others] == alone or _without_traces([fine, *others]) == _without_traces(alone)
@@ -97,22 +97,22 @@ def _without_traces(events: list[Event]) -> list[Event]:
 
 
 def test_a_task_that_dies_is_tried_again_and_speaks_once(
-    any_spark: SparkSession, tmp_path: Path, diary: Path
+    any_spark: SparkSession, tmp_path: Path, call_log: Path
 ) -> None:
     targets = files(tmp_path / "in", "first", "fragile", "last")
-    events = shown(cluster_fanout.run(moody, targets, Asked(str(diary)), CLUSTER))
-    assert attempts(diary, "fragile") >= 2
+    events = shown(cluster_fanout.run(moody, targets, Asked(str(call_log)), CLUSTER))
+    assert attempts(call_log, "fragile") >= 2
     lines = "".join(f"{name} begins\n{name} ends\n" for name in ("first", "fragile", "last"))
     assert events == [Text(lines.encode())]
 
 
 def test_a_target_that_kills_every_worker_is_named_and_the_others_are_done(
-    any_spark: SparkSession, tmp_path: Path, diary: Path
+    any_spark: SparkSession, tmp_path: Path, call_log: Path
 ) -> None:
     targets = files(tmp_path / "in", "first", "deadly", "last")
     finished: list[FileTarget] = []
     first, failure, last = shown(
-        cluster_fanout.run(moody, targets, Asked(str(diary)), CLUSTER, finished.append)
+        cluster_fanout.run(moody, targets, Asked(str(call_log)), CLUSTER, finished.append)
     )
     assert isinstance(failure, Failure) and failure.path == targets[1].path and failure.exit_status == 3
     assert failure.sentence.startswith(f"the task working on {targets[1].path} failed on the cluster: ")
@@ -121,25 +121,25 @@ def test_a_target_that_kills_every_worker_is_named_and_the_others_are_done(
     assert finished == targets
 
 
-def test_a_lost_executor_costs_nothing(cluster_spark: SparkSession, tmp_path: Path, diary: Path) -> None:
+def test_a_lost_executor_costs_nothing(cluster_spark: SparkSession, tmp_path: Path, call_log: Path) -> None:
     targets = files(tmp_path / "in", *(f"{n:02d}" for n in range(24)))
-    asked = Asked(str(diary), wait_s=0.1, loses_executor_at="10")
+    asked = Asked(str(call_log), wait_s=0.1, loses_executor_at="10")
     events = shown(cluster_fanout.run(echo, targets, asked, CLUSTER))
-    assert attempts(diary, "10") > 1, "it was begun again"
-    assert events == shown(local.run(echo, targets, Asked(str(diary))))
+    assert attempts(call_log, "10") > 1, "it was begun again"
+    assert events == shown(local.run(echo, targets, Asked(str(call_log))))
 
 
 # --- bounds
 
 
 def test_too_much_for_one_answer_is_fetched_in_pieces(
-    any_spark: SparkSession, tmp_path: Path, diary: Path, monkeypatch: pytest.MonkeyPatch
+    any_spark: SparkSession, tmp_path: Path, call_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduling, "MAX_RESULT_BYTES", 200_000)
     monkeypatch.setattr(scheduling, "CHUNK_BYTES", 20_000)
     targets = files(tmp_path / "in", "one", "two")
     finished: list[FileTarget] = []
-    events = list(cluster_fanout.run(wordy, targets, Asked(str(diary)), CLUSTER, finished.append))
+    events = list(cluster_fanout.run(wordy, targets, Asked(str(call_log)), CLUSTER, finished.append))
     lines = b"".join(event.data for event in events if isinstance(event, Text)).splitlines()
     assert [line.rsplit(b" ", 1)[0].decode() for line in lines] == [
         f"{name} {line}" for name in ("one", "two") for line in range(1000)
@@ -147,11 +147,11 @@ def test_too_much_for_one_answer_is_fetched_in_pieces(
     assert len([event for event in events if isinstance(event, Row)]) == 2
     assert finished == targets
     # once in vain, once for good: what lies on the executor's disk is not made again for each piece of it
-    assert {attempts(diary, name) for name in ("one", "two")} == {2}
+    assert {attempts(call_log, name) for name in ("one", "two")} == {2}
 
 
 def test_what_waits_for_its_turn_is_bounded_and_cores_stay_busy(
-    local_spark: SparkSession, tmp_path: Path, diary: Path, monkeypatch: pytest.MonkeyPatch
+    local_spark: SparkSession, tmp_path: Path, call_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A target's answer is about 600 KB when packed: at most 10 may wait or be under way."""
     monkeypatch.setattr(scheduling, "SHARES_PER_CORE", 1000)
@@ -160,11 +160,11 @@ def test_what_waits_for_its_turn_is_bounded_and_cores_stay_busy(
     targets = files(tmp_path / "in", *(f"{n:02d}" for n in range(30)))
     taken = 0
     most_ahead = 0
-    for event in cluster_fanout.run(wordy, targets, Asked(str(diary)), CLUSTER):
+    for event in cluster_fanout.run(wordy, targets, Asked(str(call_log)), CLUSTER):
         if isinstance(event, Row):
             taken += 1
             _wait_for_jobs()  # the slowest of readers
-            most_ahead = max(most_ahead, len(list(diary.iterdir())) - taken)
+            most_ahead = max(most_ahead, len(list(call_log.iterdir())) - taken)
     assert taken == 30
     assert 4 <= most_ahead <= 11
 
@@ -188,25 +188,25 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_who_leaves_early_leaves_no_job_behind(
-    local_spark: SparkSession, tmp_path: Path, diary: Path, one_by_one: None
+    local_spark: SparkSession, tmp_path: Path, call_log: Path, one_by_one: None
 ) -> None:
     targets = files(tmp_path / "in", *(f"{n:03d}" for n in range(120)))
-    events = cluster_fanout.run(echo, targets, Asked(str(diary), wait_s=0.2), CLUSTER)
+    events = cluster_fanout.run(echo, targets, Asked(str(call_log), wait_s=0.2), CLUSTER)
     next(events)
     events.close()  # type: ignore[attr-defined]
     _wait_for_idleness(local_spark)
-    assert len(list(diary.iterdir())) < 120
+    assert len(list(call_log.iterdir())) < 120
 
 
 def test_ctrl_c_keeps_what_is_done_and_ends_the_jobs(
-    local_spark: SparkSession, tmp_path: Path, diary: Path, one_by_one: None
+    local_spark: SparkSession, tmp_path: Path, call_log: Path, one_by_one: None
 ) -> None:
     targets = files(tmp_path / "in", *(f"{n:03d}" for n in range(120)))
-    events = cluster_fanout.run(echo, targets, Asked(str(diary), wait_s=0.2), CLUSTER)
+    events = cluster_fanout.run(echo, targets, Asked(str(call_log), wait_s=0.2), CLUSTER)
     seen: list[Event] = []
 
     def interrupt() -> None:
-        while not shown(list(seen)) or len(list(diary.iterdir())) < 12:
+        while not shown(list(seen)) or len(list(call_log.iterdir())) < 12:
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -228,7 +228,7 @@ def _wait_for_idleness(spark: SparkSession) -> None:
 
 
 def test_nodes_that_do_not_see_the_files_are_named(
-    local_spark: SparkSession, tmp_path: Path, diary: Path, monkeypatch: pytest.MonkeyPatch
+    local_spark: SparkSession, tmp_path: Path, call_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     targets = files(tmp_path / "in", "a")
 
@@ -239,9 +239,9 @@ def test_nodes_that_do_not_see_the_files_are_named(
 
     monkeypatch.setattr(cluster_fanout, "file_samples", elsewhere)
     with pytest.raises(UnreadableInput, match=rf"the node \S+ has another {targets[0].path}: every node"):
-        list(cluster_fanout.run(echo, targets, Asked(str(diary)), CLUSTER))
+        list(cluster_fanout.run(echo, targets, Asked(str(call_log)), CLUSTER))
     assert session.NoCluster.exit_status == 3
-    assert not list(diary.iterdir())
+    assert not list(call_log.iterdir())
 
 
 def test_a_file_that_grows_from_nothing_is_still_the_same(tmp_path: Path) -> None:

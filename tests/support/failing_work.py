@@ -30,7 +30,7 @@ class End(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Mortal:
+class FailsOnce:
     """notes: a directory in which attempts are counted. at: before which change of the file system it happens."""
 
     work: GroupWork

@@ -17,10 +17,10 @@ from tests.spark.standalone import executor_of
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """diary: a directory in which every attempt leaves a file. wait_s: how long each target takes. loses_executor_at: name
+    """call_log: a directory in which every attempt leaves a file. wait_s: how long each target takes. loses_executor_at: name
     of the target whose first attempt kills the executor that it runs on."""
 
-    diary: str
+    call_log: str
     wait_s: float = 0.0
     loses_executor_at: str = ""
 
@@ -37,15 +37,15 @@ def shown(events: Iterable[Event]) -> list[Event]:
     return seen
 
 
-def attempts(diary: Path, target: str) -> int:
+def attempts(call_log: Path, target: str) -> int:
     """How often a target was worked on."""
-    return len(list(diary.glob(f"{Path(target).name}.*")))
+    return len(list(call_log.glob(f"{Path(target).name}.*")))
 
 
 def _begin(target: FileTarget, asked: Asked) -> int:
     """Note the attempt; which one it is, from 1."""
-    number = attempts(Path(asked.diary), target.path) + 1
-    (Path(asked.diary) / f"{os.path.basename(target.path)}.{number}").write_text(str(os.getpid()))
+    number = attempts(Path(asked.call_log), target.path) + 1
+    (Path(asked.call_log) / f"{os.path.basename(target.path)}.{number}").write_text(str(os.getpid()))
     return number
 
 

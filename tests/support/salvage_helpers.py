@@ -44,7 +44,7 @@ def plan(
     return repair
 
 
-def lay_down(repair: Repair, partition: Path, target: Path) -> Path:
+def write_repaired(repair: Repair, partition: Path, target: Path) -> Path:
     """The directory as planned, with the times that its files are to have."""
     target.mkdir(parents=True)
     for name in repair.image:
@@ -72,7 +72,7 @@ def salvaged(partition: Path, target: Path, **options: object) -> tuple[Repair, 
     """Plan, lay down below `target`, and hold the result to what every salvage promises: verify finds nothing wrong that
     a repair could help, and another salvage plans nothing."""
     repair = plan(partition, **options)  # type: ignore[arg-type]
-    result = lay_down(repair, partition, target / partition.name)
+    result = write_repaired(repair, partition, target / partition.name)
     again = plan(result)
     assert needs_no_repair(result, again), again.why
     assert again.removed == ()

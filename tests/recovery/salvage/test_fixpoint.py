@@ -17,7 +17,7 @@ from kseg.recovery.salvage import fixpoint, image_reader
 from kseg.recovery.salvage.image_reader import ImageReader
 from kseg.segment.errors import Refused, UnreadableInput
 from tests.support.salvage_cases import CASES, LAST, MIDDLE, log
-from tests.support.salvage_helpers import lay_down, needs_no_repair, plan
+from tests.support.salvage_helpers import needs_no_repair, plan, write_repaired
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_a_planned_directory_is_read_as_if_it_were_there(
 ) -> None:
     monkeypatch.setattr(image_reader, "_MAX_IN_MEMORY_BYTES", most_in_memory)
     repair = plan(hurt)
-    result = lay_down(repair, hurt, tmp_path / "result" / "metro-0")
+    result = write_repaired(repair, hurt, tmp_path / "result" / "metro-0")
     reader = ImageReader(str(hurt), repair.image)
     for file in result.iterdir():
         path = str(hurt / file.name)
@@ -77,14 +77,14 @@ def test_a_second_look_is_part_of_the_plan(
         position, size = batch_spans(file)[number]
         put(file, position + 70, chance.randbytes(min(8, size - 70)))
     file.rename(file.with_name(f"{5000:020d}.log"))
-    at_once = lay_down(plan(hurt), hurt, tmp_path / "once" / "metro-0")
+    at_once = write_repaired(plan(hurt), hurt, tmp_path / "once" / "metro-0")
     monkeypatch.setattr(fixpoint, "MAX_ROUNDS", 0)
     source = hurt
     for number in range(8):
         repair = plan(source)
         if needs_no_repair(source, repair):
             break
-        source = lay_down(repair, source, tmp_path / str(number) / "metro-0")
+        source = write_repaired(repair, source, tmp_path / str(number) / "metro-0")
     assert {f.name: f.read_bytes() for f in source.iterdir()} == {
         f.name: f.read_bytes() for f in at_once.iterdir()
     }

@@ -16,7 +16,7 @@ from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.scanning.scan import Scanner
 from tests.support.salvage_cases import MIDDLE, NEXT, log
-from tests.support.salvage_helpers import all_batches, batches, lay_down, logs, offsets, plan, salvaged
+from tests.support.salvage_helpers import all_batches, batches, logs, offsets, plan, salvaged, write_repaired
 
 
 @pytest.fixture
@@ -248,4 +248,4 @@ def test_what_is_lost_between_damaged_segments(hurt: Path, tmp_path: Path) -> No
     (removed,) = repair.removed
     # the torn header says what it held; the segment that is missing behind it is a gap, and no damage
     assert (removed.first_offset, removed.last_offset) == (195, 197)
-    assert all_batches(lay_down(repair, hurt, tmp_path / "out"))
+    assert all_batches(write_repaired(repair, hurt, tmp_path / "out"))

@@ -23,12 +23,12 @@ from tests.support.salvage_cases import CASES, LAST, MIDDLE, NEXT, log
 from tests.support.salvage_helpers import (
     all_batches,
     is_valid,
-    lay_down,
     logs,
     needs_no_repair,
     offsets,
     plan,
     salvaged,
+    write_repaired,
 )
 
 
@@ -38,7 +38,7 @@ def hurt(partition: Path, tmp_path: Path) -> Path:
 
 
 def kept(partition: Path, repair: Repair, place: Path) -> list[bytes]:
-    return all_batches(lay_down(repair, partition, place / "kept"))
+    return all_batches(write_repaired(repair, partition, place / "kept"))
 
 
 def size_of_logs(partition: Path) -> int:
@@ -280,7 +280,7 @@ def test_producers_without_any_snapshot_get_one(hurt: Path, tmp_path: Path) -> N
         file.unlink()
     repair = plan(hurt)
     assert not needs_no_repair(hurt, repair)
-    result = lay_down(repair, hurt, tmp_path / "result")
+    result = write_repaired(repair, hurt, tmp_path / "result")
     assert {file.name for file in result.iterdir()} - {file.name for file in hurt.iterdir()} == {
         "00000000000000000330.snapshot"
     }
@@ -312,8 +312,8 @@ def test_rebuild_writes_all_side_files_anew(partition: Path, tmp_path: Path) -> 
     for file in bare.iterdir():
         if file.suffix not in (".log", ".metadata"):
             file.unlink()
-    whole = lay_down(plan(partition, rebuild=True), partition, tmp_path / "whole")
-    from_logs = lay_down(plan(bare, rebuild=True), bare, tmp_path / "from_logs")
+    whole = write_repaired(plan(partition, rebuild=True), partition, tmp_path / "whole")
+    from_logs = write_repaired(plan(bare, rebuild=True), bare, tmp_path / "from_logs")
     read = {file.name: file.read_bytes() for file in whole.iterdir()}
     assert read == {file.name: file.read_bytes() for file in from_logs.iterdir()}
     assert {f"{MIDDLE}.index", f"{NEXT}.snapshot", "leader-epoch-checkpoint"} <= set(read)

@@ -15,7 +15,7 @@ from kseg.recovery.policy import BrokerState
 from kseg.segment import layout as L
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
-from tests.support.salvage_helpers import batches, lay_down, logs, plan, salvaged
+from tests.support.salvage_helpers import batches, logs, plan, salvaged, write_repaired
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +74,7 @@ def test_a_base_offset_of_another_batch(
         put(hurt / place.log.name, place.position, struct.pack(">q", wrong(before, place, behind)))
         repair = plan(hurt)
         assert repair.removed == (), (place, repair.removed)
-        assert contents(lay_down(repair, hurt, tmp_path / str(number) / "result")) == original, place
+        assert contents(write_repaired(repair, hurt, tmp_path / str(number) / "result")) == original, place
 
 
 def test_a_later_leaders_batch_with_the_base_offset_zero(partition: Path, tmp_path: Path) -> None:

@@ -22,12 +22,12 @@ from kseg.recovery.policy import BrokerState, Repair
 from kseg.segment.layout import HEADER_TO_MAGIC
 from tests.support.salvage_helpers import (
     all_batches,
-    lay_down,
     logs,
     needs_no_repair,
     offsets,
     plan,
     salvaged,
+    write_repaired,
 )
 
 pytestmark = pytest.mark.slow
@@ -338,7 +338,7 @@ def test_a_running_broker_stopped_anywhere(partitions: tuple[Path, Path], tmp_pa
         repair, _ = salvaged(crashed, tmp_path / str(at) / "out", broker_state=around)
         assert repair.recovery_point == 297
         wanted = [batch for batch in all_batches(partitions[0]) if offsets(batch)[1] < repair.log_end_offset]
-        result = lay_down(repair, crashed, tmp_path / str(at) / "again")
+        result = write_repaired(repair, crashed, tmp_path / str(at) / "again")
         assert all_batches(result) == wanted
         assert needs_no_repair(result, plan(result, broker_state=around))
         assert f"{repair.log_end_offset:020d}.snapshot" in repair.image

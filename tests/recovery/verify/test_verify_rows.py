@@ -38,7 +38,7 @@ def in_transaction(first: int, producer_id: int, sequence: int = 0, count: int =
     )
 
 
-def lay_down(directory: Path, batches: Iterable[NewBatch], **rules: int) -> Path:
+def build_log(directory: Path, batches: Iterable[NewBatch], **rules: int) -> Path:
     with PartitionWriter(directory, rules=RollRules(**rules)) as writer:
         for batch in batches:
             writer.append(batch)
@@ -56,7 +56,7 @@ def test_compacted_batches_are_valid(tmp_path: Path) -> None:
         NewBatch(records=records(30, 1), base_offset=25, last_offset=33, leader_epoch=0),
         plain(70),
     ]
-    directory = lay_down(tmp_path / "t-0", batches)
+    directory = build_log(tmp_path / "t-0", batches)
     verdict = judge(directory, "deep")
     assert verdict.said() == {("offset-gap", "00000000000000000000.log")}
     assert verdict.of("offset-gap")[0].numbers == {"gaps": 2, "missing_offsets": 15 + 36}
@@ -77,12 +77,12 @@ def test_empty_batches_are_valid(control: bool, last: bool, tmp_path: Path) -> N
         transactional=control,
         control=control,
     )
-    assert loud(lay_down(tmp_path / "t-0", [plain(0), empty, *([] if last else [plain(8)])])) == set()
+    assert loud(build_log(tmp_path / "t-0", [plain(0), empty, *([] if last else [plain(8)])])) == set()
 
 
 @pytest.mark.behaviour("V04")
 def test_an_empty_segment_in_the_middle_is_valid(tmp_path: Path) -> None:
-    directory = lay_down(tmp_path / "t-0", [plain(at * 4) for at in range(30)], segment_bytes=1000)
+    directory = build_log(tmp_path / "t-0", [plain(at * 4) for at in range(30)], segment_bytes=1000)
     _, second, *_ = sorted(directory.glob("*.log"))
     for suffix in (".log", ".index", ".timeindex"):
         second.with_suffix(suffix).write_bytes(b"")
@@ -91,7 +91,7 @@ def test_an_empty_segment_in_the_middle_is_valid(tmp_path: Path) -> None:
 
 @pytest.mark.behaviour("V09")
 def test_an_offset_index_entry_that_is_not_the_last_offset_of_its_batch(tmp_path: Path) -> None:
-    directory = lay_down(tmp_path / "t-0", [plain(at * 4) for at in range(30)], index_interval_bytes=900)
+    directory = build_log(tmp_path / "t-0", [plain(at * 4) for at in range(30)], index_interval_bytes=900)
     (index,) = directory.glob("*.index")
     relative, position = struct.unpack_from(">ii", index.read_bytes(), 8)
     put(index, 8, struct.pack(">ii", relative - 4, position))
@@ -101,7 +101,7 @@ def test_an_offset_index_entry_that_is_not_the_last_offset_of_its_batch(tmp_path
 
 @pytest.mark.parametrize("style", ["first", "last of several"])
 def test_offset_index_entries_of_older_brokers_are_true(style: str, tmp_path: Path) -> None:
-    directory = lay_down(tmp_path / "t-0", [plain(at * 4) for at in range(60)], index_interval_bytes=400)
+    directory = build_log(tmp_path / "t-0", [plain(at * 4) for at in range(60)], index_interval_bytes=400)
     (index,) = directory.glob("*.index")
     entries = list(struct.iter_unpack(">ii", index.read_bytes()))
     change = -3 if style == "first" else 4
@@ -115,7 +115,7 @@ def test_offset_index_entries_of_older_brokers_are_true(style: str, tmp_path: Pa
 
 @pytest.mark.behaviour("V10")
 def test_three_kinds_of_wrong_time_index_entries(tmp_path: Path) -> None:
-    directory = lay_down(tmp_path / "t-0", [plain(at * 4) for at in range(40)], index_interval_bytes=200)
+    directory = build_log(tmp_path / "t-0", [plain(at * 4) for at in range(40)], index_interval_bytes=200)
     (index,) = directory.glob("*.timeindex")
     slots = list(struct.iter_unpack(">qi", index.read_bytes()))
 
@@ -134,7 +134,7 @@ def test_three_kinds_of_wrong_time_index_entries(tmp_path: Path) -> None:
 
 
 def test_a_time_index_that_ends_too_early(tmp_path: Path) -> None:
-    directory = lay_down(tmp_path / "t-0", [plain(at * 4) for at in range(40)], index_interval_bytes=200)
+    directory = build_log(tmp_path / "t-0", [plain(at * 4) for at in range(40)], index_interval_bytes=200)
     (index,) = directory.glob("*.timeindex")
     index.write_bytes(index.read_bytes()[:-12])
     assert judge(directory).said() == {("time-index-incomplete", index.name)}
@@ -143,7 +143,7 @@ def test_a_time_index_that_ends_too_early(tmp_path: Path) -> None:
 @pytest.mark.behaviour("V11")
 def test_an_index_entry_outlives_its_compacted_transaction(tmp_path: Path) -> None:
     """Data and marker of 0 to 2 are gone, as after two passes of the cleaner; the entry is still there."""
-    directory = lay_down(tmp_path / "t-0", [plain(3), plain(7)])
+    directory = build_log(tmp_path / "t-0", [plain(3), plain(7)])
     entry = AbortedTxn(0, 9, first_offset=0, last_offset=2, last_stable_offset=3)
     log = directory / "00000000000000000000.log"
     log.with_suffix(".txnindex").write_bytes(encode_txn_index([entry]))
@@ -152,7 +152,7 @@ def test_an_index_entry_outlives_its_compacted_transaction(tmp_path: Path) -> No
 
 @pytest.mark.behaviour("V11")
 def test_the_data_of_an_aborted_transaction_are_gone_and_its_marker_is_not(tmp_path: Path) -> None:
-    directory = lay_down(tmp_path / "t-0", [plain(0), marker(6, 9, is_abort=True), plain(7)])
+    directory = build_log(tmp_path / "t-0", [plain(0), marker(6, 9, is_abort=True), plain(7)])
     entry = AbortedTxn(0, 9, first_offset=4, last_offset=6, last_stable_offset=7)
     (directory / "00000000000000000000.txnindex").write_bytes(encode_txn_index([entry]))
     assert loud(directory) == set()
@@ -160,7 +160,7 @@ def test_the_data_of_an_aborted_transaction_are_gone_and_its_marker_is_not(tmp_p
 
 @pytest.mark.behaviour("V12")
 def test_a_marker_alone_needs_no_entry(tmp_path: Path) -> None:
-    assert loud(lay_down(tmp_path / "t-0", [plain(0), marker(4, 9, is_abort=True), plain(5)])) == set()
+    assert loud(build_log(tmp_path / "t-0", [plain(0), marker(4, 9, is_abort=True), plain(5)])) == set()
 
 
 @pytest.mark.behaviour("V13")
@@ -175,7 +175,7 @@ def test_data_at_rest_may_break_the_rules_of_an_append(tmp_path: Path) -> None:
         end_transaction_batch(EndTransactionMarker(False, 8, T0), 6, 4, 0, 0),
         end_transaction_batch(EndTransactionMarker(True, 2, T0), 7, 4, 0, 0),  # a lower coordinator epoch
     ]
-    verdict = judge(lay_down(tmp_path / "t-0", batches), "deep")
+    verdict = judge(build_log(tmp_path / "t-0", batches), "deep")
     assert verdict.ids() == {"sequence-gap"}
     assert verdict.ids("error", "warning") == set()
 
@@ -290,7 +290,7 @@ def test_a_segment_above_2_gib(tmp_path: Path) -> None:
 
 @pytest.mark.evidence("open-transaction")
 def test_an_open_transaction_is_told_with_its_producer_and_start(tmp_path: Path) -> None:
-    directory = lay_down(
+    directory = build_log(
         tmp_path / "t-0", [plain(0), in_transaction(4, 77), in_transaction(6, 77, 2), plain(8)]
     )
     (found,) = judge(directory).findings
@@ -318,14 +318,14 @@ def test_repeated_sequences_are_suspicious(tmp_path: Path) -> None:
 
 
 def test_timestamps_in_the_future(tmp_path: Path) -> None:
-    directory = lay_down(tmp_path / "t-0", [plain(0), plain(4)])
+    directory = build_log(tmp_path / "t-0", [plain(0), plain(4)])
     assert judge(directory, now_ms=T0).findings == ()
     (found,) = judge(directory, now_ms=T0 - 3_600_000 + 4).findings
     assert (found.id, found.severity, found.first_offset) == ("future-timestamp", "warning", 7)
 
 
 def test_a_transaction_index_entry_that_begins_elsewhere(tmp_path: Path) -> None:
-    directory = lay_down(tmp_path / "t-0", [plain(0), in_transaction(4, 9), marker(6, 9, is_abort=True)])
+    directory = build_log(tmp_path / "t-0", [plain(0), in_transaction(4, 9), marker(6, 9, is_abort=True)])
     (index,) = directory.glob("*.txnindex")
     put(index, 10, struct.pack(">q", 3))
     (found,) = judge(directory).findings
@@ -334,7 +334,7 @@ def test_a_transaction_index_entry_that_begins_elsewhere(tmp_path: Path) -> None
 
 @pytest.mark.evidence("file-name")
 def test_segments_that_overlap_or_leave_a_hole(tmp_path: Path) -> None:
-    directory = lay_down(tmp_path / "t-0", [plain(at * 4) for at in range(30)], segment_bytes=1000)
+    directory = build_log(tmp_path / "t-0", [plain(at * 4) for at in range(30)], segment_bytes=1000)
     first, second, *_ = sorted(directory.glob("*.log"))
     whole = second.read_bytes()
     for file in directory.glob(f"{second.stem}.*"):
