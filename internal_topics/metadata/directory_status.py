@@ -11,7 +11,6 @@ The topic's name comes from its id if the metadata log ever named it: names of `
 and a deleted topic's name may have been used again.
 """
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -19,18 +18,13 @@ from typing import Self
 
 from kseg.internal_topics.broker_directories import BrokerPartition
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Node
-from kseg.internal_topics.metadata.missing_replicas import missing_replicas
+from kseg.internal_topics.metadata.missing_replicas import missing_replicas, topic_id_of
 from kseg.internal_topics.metadata.strays import Directory, identity_of
 from kseg.segment.diagnosis import MissingReplica
-from kseg.segment.errors import KsegError
-from kseg.segment.files import read_small
-from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
+from kseg.segment.partition.names import PartitionState
 from kseg.segment.partition.targets import PartitionTarget
-from kseg.segment.sidecar.metadata_files import decode_partition_metadata
-from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
-_METADATA_FILE = NAME_BY_ROLE[Role.PARTITION_METADATA]
 _BY_SUFFIX = {
     PartitionState.DELETE: "marked for deletion; a broker removes it",
     PartitionState.STRAY: "a broker has set it aside",
@@ -89,7 +83,7 @@ def status_of(found: BrokerPartition, node: Node, image: MetadataImage) -> Direc
     if found.name is None or not isinstance(found.target, PartitionTarget):
         return None
     path, name = found.target.path, found.name
-    has_file, topic_id = _topic_id(path)
+    has_file, topic_id = topic_id_of(path)
     topic = image.names.get(topic_id or "") or name.topic
     status, reason = _status(
         Directory(path=path, name=name, topic_id=topic_id, has_metadata_file=has_file, node_id=node.node_id),
@@ -136,14 +130,3 @@ def missing_from(
             DirectoryStatus.MISSING,
             finding.message,
         )
-
-
-def _topic_id(path: str) -> tuple[bool, str | None]:
-    """(whether partition.metadata exists, the id in it or None if it cannot be read)."""
-    place = os.path.join(path, _METADATA_FILE)
-    if not places.lexists(place):
-        return False, None
-    try:
-        return True, decode_partition_metadata(read_small(place)).topic_id
-    except KsegError:
-        return True, None

@@ -1,8 +1,10 @@
 """Replicas that the metadata log places in a log dir and that are missing there.
 
 At its next start a KRaft broker creates each of them again, empty, and does not report the loss (Kafka:
-ReplicaManager.applyDelta, LogManager.getOrCreateLog; observed with 4.3.1). The exception is a `-future` log of the same
-partition, which is promoted (Kafka: LogManager.recoverAbandonedFutureLogs). A log dir is expected to contain the replicas
+ReplicaManager.applyDelta, LogManager.getOrCreateLog; observed with 4.3.1). There are two exceptions. A `-future` log of the same
+partition is promoted (Kafka: LogManager.recoverAbandonedFutureLogs). A log with its topic id in another log dir of the node is kept: the
+broker looks for a log of the partition in every log dir before it creates one (LogManager.getOrCreateLog) and reports where it is
+(AssignmentsManager), so that nothing is lost and nothing is missing. A log dir is expected to contain the replicas
 assigned to its directory id and, of replicas without an assigned directory, those of a node that has registered only this one.
 The node of a log dir comes from its meta.properties, or else from the placement of its partitions (`node_by_placement`).
 """
@@ -12,10 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from kseg.internal_topics.metadata.metadata_image import ExpectedPartition, MetadataImage, Node, Placement
 from kseg.segment.diagnosis import MissingReplica
-from kseg.segment.errors import FormatError
+from kseg.segment.errors import FormatError, KsegError
+from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.log_dir_state import read_log_dir_state
-from kseg.segment.partition.names import PartitionState, Role, parse_partition_directory
+from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role, parse_partition_directory
+from kseg.segment.sidecar.metadata_files import decode_partition_metadata
 from kseg.segment.storage import places
 
 _NOTED_IN = (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS)  # within a minute of a replica's creation
@@ -38,11 +42,11 @@ def missing_replicas(
     ]
     if not missing:
         return
-    elsewhere = [_partitions_in(other) for other in others()]
+    elsewhere = [(other, _partitions_in(other)) for other in others()]
     for expected in missing:
-        name = _name(expected)
-        if not any(_has(names, name) for names in elsewhere):
-            yield _finding(log_dir, expected, node.node_id, image, present.get(name, {}))
+        if not any(_is_kept(other, names, expected) for other, names in elsewhere):
+            set_aside = present.get(_name(expected), {})
+            yield _finding(log_dir, expected, node.node_id, image, set_aside)
 
 
 def _name(expected: ExpectedPartition) -> str:
@@ -76,6 +80,27 @@ def _partitions_in(log_dir: str) -> _Names:
 
 def _has(names: _Names, name: str) -> bool:
     return not {PartitionState.LIVE, PartitionState.FUTURE}.isdisjoint(names.get(name, ()))
+
+
+def _is_kept(log_dir: str, names: _Names, expected: ExpectedPartition) -> bool:
+    """Whether a broker takes the replica from another log dir. A `-future` log it takes only where the replica is assigned to, and one
+    of another topic id, or without a partition.metadata, becomes stray."""
+    entry = names.get(_name(expected), {}).get(PartitionState.LIVE)
+    if entry is None:
+        return False
+    has_file, topic_id = topic_id_of(os.path.join(log_dir, entry))
+    return has_file and topic_id in (None, expected.topic_id)
+
+
+def topic_id_of(directory: str) -> tuple[bool, str | None]:
+    """(whether partition.metadata exists, the id in it or None if it cannot be read)."""
+    place = os.path.join(directory, NAME_BY_ROLE[Role.PARTITION_METADATA])
+    if not places.lexists(place):
+        return False, None
+    try:
+        return True, decode_partition_metadata(read_small(place)).topic_id
+    except KsegError:
+        return True, None
 
 
 def _finding(

@@ -415,6 +415,22 @@ def test_the_log_dirs_of_a_node_together(tmp_path: Path, capfd: pytest.CaptureFi
     assert {row["path"] for row in both if row["status"] == "missing"} == {f"{tmp_path}/b/fares-0"}
 
 
+@pytest.mark.parametrize("left", ["old-id", "no-id", "future"])
+def test_what_a_broker_does_not_keep_in_another_log_dir_is_missing(
+    left: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A directory of a topic that was deleted and made again, or that becomes stray, or the beginning of a move."""
+    second = topic_id(77)
+    write_meta_properties(tmp_path / "a")
+    write_meta_properties(tmp_path / "b", directory=second)
+    write_log(tmp_path / "a" / LOG, [BROKER, *topic("orders", topic_id(2), directories=[DIRECTORY])])
+    name = "orders-0" if left != "future" else f"orders-0.{'0' * 32}-future"
+    identity = {"old-id": topic_id(3), "no-id": None, "future": topic_id(2)}[left]
+    partition_dir(tmp_path / "b", name, identity)
+    statuses = {row["path"]: row["status"] for row in of(rows(capfd, tmp_path, status=1), "directory")}
+    assert statuses[f"{tmp_path}/a/orders-0"] == "missing"
+
+
 def test_another_cluster_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_meta_properties(tmp_path / "a")
     write_log(tmp_path / "a" / LOG, topic("orders", topic_id(1)))

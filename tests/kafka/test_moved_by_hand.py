@@ -1,0 +1,94 @@
+"""Replicas that somebody has moved into another log dir of their broker while it was stopped. A real broker takes one from there, with its
+records, and tells the controller, so `kseg metadata` does not call it missing. Where what lies there has the id of
+another topic, or is a `-future` log (which is then cut down to nothing), it makes the replica anew, empty: these are missing.
+
+Some fifteen seconds: one broker with one restart.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from kseg.cli.main import run
+from tests.internal_topics.metadata_logs import topic_id
+from tests.kafka.broker import Broker
+from tests.kafka.conftest import require_kafka
+
+pytestmark = pytest.mark.kafka
+
+MOVED, OF_ANOTHER, BEGUN = TOPICS = ("moved", "of-another", "begun")
+RECORDS = 25
+
+
+class Story:
+    """A broker with two log dirs, and what `kseg metadata` says of them."""
+
+    def __init__(self, root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.data = root / "data"
+        log_dirs = [self.data / "a", self.data / "b"]
+        self.broker = Broker(root / "broker", log_dirs[0], log_dirs=",".join(map(str, log_dirs)))
+        self._capfd = capfd
+
+    def rows(self, *, status: int = 0) -> list[dict[str, Any]]:
+        self._capfd.readouterr()
+        assert run(["metadata", "--json", str(self.data)]) == status
+        found = [json.loads(line) for line in self._capfd.readouterr().out.splitlines()]
+        return [row for row in found if row.get("topic") in TOPICS]
+
+    def statuses(self, *, status: int = 0) -> dict[str, str]:
+        """Of each directory of the topics, by its path below the data."""
+        return {
+            str(Path(row["path"]).relative_to(self.data)): row["status"]
+            for row in self.rows(status=status)
+            if row["type"] == "directory"
+        }
+
+    def assigned(self, topic: str) -> str:
+        (ids,) = [
+            row["directories"] for row in self.rows() if (row["type"], row["topic"]) == ("partition", topic)
+        ]
+        return str(ids[0])
+
+    def move(self, topic: str, name: str) -> tuple[Path, Path]:
+        """The directory of its partition into the other log dir. Returns where it was, and where it is."""
+        (place,) = self.data.glob(f"*/{topic}-0")
+        other = self.data / ("b" if place.parent.name == "a" else "a") / name
+        return place, place.rename(other)
+
+
+@pytest.mark.behaviour("M06")
+def test_what_a_broker_keeps_in_another_log_dir(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    require_kafka()
+    story = Story(tmp_path, capfd)
+    with story.broker as broker:
+        producer = broker.producer()
+        for topic in TOPICS:
+            broker.create_topic(topic, 1)
+            for number in range(RECORDS):
+                producer.produce(topic, b"value %d" % number, partition=0)
+        producer.flush()
+    assert set(story.statuses().values()) == {"known"}
+    before = story.assigned(MOVED)
+    was, moved = story.move(MOVED, f"{MOVED}-0")
+    other_was, other = story.move(OF_ANOTHER, f"{OF_ANOTHER}-0")
+    (other / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id(5)}")
+    begun_was, _ = story.move(BEGUN, f"{BEGUN}-0.{'0' * 31}1-future")
+    statuses = story.statuses(status=1)
+    missing = {path for path, status in statuses.items() if status == "missing"}
+    assert missing == {str(each.relative_to(story.data)) for each in (other_was, begun_was)}
+    assert statuses[str(moved.relative_to(story.data))] == "known"
+    with story.broker as broker:
+        broker.wait_for("the controller to hear of it", lambda: story.assigned(MOVED) != before)
+        assert [len(broker.consume(topic, 0)) for topic in TOPICS] == [RECORDS, 0, 0]
+    # the move of an empty log that was made anew has come to its end meanwhile, or not
+    assert not was.exists() and other_was.is_dir()
+    assert story.statuses()[str(moved.relative_to(story.data))] == "known"
+    assert story.assigned(MOVED) in (moved.parent / "meta.properties").read_text()
