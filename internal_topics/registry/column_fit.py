@@ -121,9 +121,12 @@ def _double(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise FormatError(f"{_shown(value)} is not a number")
     try:
-        return float(value)
+        number = float(value)
     except OverflowError:
         raise FormatError(f"{_shown(value)} is out of the range of a double") from None
+    if number != value and isinstance(value, int):
+        raise FormatError(f"{_shown(value)} has more digits than a double can hold")
+    return number
 
 
 def _integer(name: str, lowest: int, highest: int) -> Fit:

@@ -19,6 +19,7 @@ from kseg.internal_topics.registry.payload_columns import PayloadSurvey
 from kseg.internal_topics.registry.payload_decoder import Format, PayloadDecoder
 from kseg.internal_topics.registry.schema_columns import avro_columns
 from kseg.internal_topics.registry.schema_store import RegisteredSchema, SchemaStore
+from kseg.segment.column_types import Scalar
 from kseg.segment.errors import FormatError
 from kseg.segment.json_line import json_line
 from kseg.segment.model import Headers
@@ -298,3 +299,11 @@ def test_what_ends_a_process_or_its_memory_elsewhere() -> None:
     for data in (b"[" * 150 + b"]" * 150, b"[" * 100_000, b"1e999", b"NaN", b"9" * 10_000, b'"\xff"', b""):
         with pytest.raises(FormatError):
             read_json(data)
+
+
+def test_numbers_that_a_column_would_change_are_refused() -> None:
+    """A JSON Schema's number may be an integer of any size, a column of doubles holds 53 bits."""
+    fitted = fit(Scalar("double"))
+    assert (fitted(2**60), fitted(-5), fitted(0.1)) == (2.0**60, -5.0, 0.1)
+    with pytest.raises(FormatError, match="more digits than a double"):
+        fitted(2**60 + 1)

@@ -27,7 +27,7 @@ from kseg.internal_topics.registry.payload_decoder import Format, PayloadDecoder
 from kseg.internal_topics.registry.schema_topic import read_schema_topic
 from kseg.segment.errors import FormatError
 from tests.internal_topics.proto_printing import printed
-from tests.support.registry_dirs import Entry, partition, schema_entry
+from tests.support.registry_dirs import Entry, Registry, partition, schema_entry
 
 SCHEMAS = int(os.environ.get("KSEG_RANDOM_SCHEMAS", "60"))
 SEED = int(os.environ.get("KSEG_RANDOM_SCHEMAS_SEED", "15"))
@@ -283,6 +283,94 @@ def test_values_that_fastavro_has_written(batch: int, tmp_path: Path) -> None:
             payload = _framed(3, _avro_bytes(alone, made.given))
             payloads.append(payload)
             assert _shown(decoder, payload) == made.shown, (SEED, batch, number, schema)
+        _check_columns(decoder, payloads)
+        _cut(decoder, payloads[0])
+
+
+# --- JSON Schema
+
+
+class JsonCase:
+    """A random schema and values of it, as they may be."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self._draw = draw
+        self.definitions: dict[str, Any] = {}
+
+    def schema(self, depth: int = 0) -> Any:
+        draw = self._draw
+        kinds = ["string", "integer", "number", "boolean", "nullable", "enum"]
+        if depth < 4:
+            kinds += ["object", "object", "array", "map", "ref", "oneOf"]
+        match draw.choice(kinds) if depth else "object":
+            case "object":
+                names = draw.sample(("a", "b", "é", "x.y", "with space"), draw.randrange(1, 4))
+                properties = {name: self.schema(depth + 1) for name in names}
+                return {"type": "object", "properties": properties, "additionalProperties": False}
+            case "array":
+                return {"type": "array", "items": self.schema(depth + 1)}
+            case "map":
+                return {"type": "object", "additionalProperties": self.schema(depth + 1)}
+            case "ref":
+                name = f"d{len(self.definitions)}"
+                self.definitions[name] = None  # its place, while it is made
+                self.definitions[name] = self.schema(depth + 1)
+                return {"$ref": f"#/definitions/{name}"}
+            case "oneOf":
+                return {
+                    "oneOf": [{"type": "null"}, {"type": "object", "properties": {"n": {"type": "integer"}}}]
+                }
+            case "nullable":
+                return {"type": draw.choice((["string", "null"], ["null", "integer"], ["integer", "string"]))}
+            case "enum":
+                return {"enum": ["A", 5, None]}
+            case kind:
+                return {"type": kind}
+
+    def value(self, schema: Any) -> Any:
+        draw = self._draw
+        if "$ref" in schema:
+            return self.value(self.definitions[schema["$ref"].rpartition("/")[2]])
+        if "enum" in schema:
+            return draw.choice(schema["enum"])
+        if "oneOf" in schema:
+            return draw.choice((None, {"n": draw.randrange(100)}, {}))
+        kind = draw.choice(schema["type"]) if isinstance(schema["type"], list) else schema["type"]
+        match kind:
+            case "object" if "properties" in schema:
+                return {
+                    name: self.value(each)
+                    for name, each in schema["properties"].items()
+                    if draw.random() < 0.8
+                }
+            case "object":
+                inner = schema["additionalProperties"]
+                return {f"k{at}": self.value(inner) for at in range(draw.randrange(3))}
+            case "array":
+                return [self.value(schema["items"]) for _ in range(draw.randrange(3))]
+            case "integer":
+                return draw.choice((0, -1, 2**63 - 1, 7))
+            case "number":
+                return draw.choice((0, 0.1, -1.5e300, 12))
+            case "boolean":
+                return draw.random() < 0.5
+            case "null":
+                return None
+        return draw.choice(("", "é😀", "a\0b", "text"))
+
+
+def test_values_that_a_json_serializer_has_written(tmp_path: Path) -> None:
+    """Confluent's, which has jsonschema check them."""
+    draw = random.Random(SEED)
+    for number in range(-(-SCHEMAS // 4)):  # the serializer checks its schema for each value
+        case, registry = JsonCase(draw), Registry()
+        schema = case.schema()
+        text = schema | {"title": "T", "$schema": "http://json-schema.org/draft-07/schema#"}
+        text["definitions"] = case.definitions
+        values = [case.value(schema) for _ in range(VALUES)]
+        payloads = [registry.json_schema("t", text, value) for value in values]
+        decoder = _decoder(tmp_path / str(number), registry.entries)
+        assert [_shown(decoder, each) for each in payloads] == values
         _check_columns(decoder, payloads)
         _cut(decoder, payloads[0])
 
