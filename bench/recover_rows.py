@@ -57,6 +57,17 @@ def recover_rows(tools: Tools) -> Iterator[Row]:
         at_least=4,
         prepare=_warmer(many),
     )
+    yield Row(
+        "recover-many-warm",
+        "the same, start-up taken off",
+        _kseg_turn(tools, many, jobs=2),
+        judged_by=TIMES,
+        rival=f"{LOADER_WARM}, two threads",
+        rival_turn=_loader_turn(tools, many, threads=2, seconds=WARM_SECONDS),
+        startup=_startup_turn(tools),
+        at_least=3,
+        prepare=_warmer(many),
+    )
     yield from _planning(tools)
     yield Row(
         "recover-memory",
