@@ -6,6 +6,7 @@ If the decoder has no kernel program, or if control characters are escaped for a
 import re
 from array import array
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from kseg.inspection.dump.options import DumpOptions
 from kseg.inspection.dump.output_block import Block, Buffer
@@ -19,6 +20,9 @@ from kseg.segment.record_decoder import RecordText
 from kseg.segment.scanning.decode import Chunk, record_at
 from kseg.segment.terminal import CONTROL
 from kseg.segment.values import dataclass
+
+if TYPE_CHECKING:
+    from kseg.segment.kernel.buffer_types import Readable
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,25 +131,29 @@ class DecodedRecords:
 
 def _plain(lines: RecordLines, last_row: int, stop: int) -> Iterator[Event]:
     """Batches up to `last_row` and the metadata of the records before `stop` that are not yet written."""
-    table, chunk, state = lines.table, lines.chunk, lines.state
-    flags = lines.flags & ~T.CONTENTS
+    chunk, flags = lines.chunk, lines.flags & ~T.CONTENTS
+    return plain_lines(
+        lines.block, chunk.body, lines.table, last_row, chunk.records, stop, flags, lines.state
+    )
 
-    def put(out: Buffer, filled: int) -> int:
-        return T.format_lines(
-            chunk.body,
-            table.cells,
-            table.capacity,
-            last_row,
-            chunk.records.cells,
-            chunk.records.capacity,
-            stop,
-            flags,
-            out,
-            filled,
-            state,
-        )
+
+def plain_lines(
+    block: Block,
+    body: "Readable",
+    table: Columns,
+    last_row: int,
+    records: Columns,
+    stop: int,
+    flags: int,
+    state: memoryview,
+) -> Iterator[Event]:
+    """Batches up to `last_row` and records before `stop` that are not yet written, with undecoded keys and values."""
+    batches, these = (table.cells, table.capacity), (records.cells, records.capacity)
+
+    def put(out: Buffer, at: int) -> int:
+        return T.format_lines(body, *batches, last_row, *these, stop, flags, out, at, state)
 
     def is_finished() -> bool:
-        return state[T.ROW] > last_row and state[T.RECORD] >= stop
+        return state[T.ROW] > last_row and (not flags & T.DEEP or state[T.RECORD] >= stop)
 
-    return lines.block.fill(put, is_finished)
+    return block.fill(put, is_finished)

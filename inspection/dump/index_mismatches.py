@@ -30,7 +30,13 @@ def check_offset_index(path: str, log: OpenLog, index: OffsetIndex) -> Iterator[
     log_bytes = log.file.size_bytes
     for slot, (offset, position) in enumerate(index):
         if not 0 <= position < log_bytes:
-            yield _beyond(path, slot, offset, position, log_bytes)
+            yield Finding(
+                "index-entry-beyond-log",
+                path,
+                f"entry {slot} (offset {offset}) points at position {position} of a log of {counted(log_bytes, 'byte')}",
+                *_place(slot, 8, offset),
+                numbers={"index_position": position, "log_bytes": log_bytes},
+            )
             continue
         found = log.scanner.find(position, log_bytes)
         if found is None:
@@ -41,7 +47,7 @@ def check_offset_index(path: str, log: OpenLog, index: OffsetIndex) -> Iterator[
         if offset != last:
             is_older = offset >= table.at(C.BASE_OFFSET, row)
             yield (
-                _old_style(path, slot, offset, last)
+                _old_style(path, slot, 8, offset, last)
                 if is_older
                 else _mismatch(path, slot, offset, position, last)
             )
@@ -96,19 +102,6 @@ def _rises(table: Columns, seen: memoryview) -> bool:
     return True
 
 
-def _beyond(path: str, slot: int, offset: int, position: int, log_bytes: int) -> Finding:
-    return Finding(
-        "index-entry-beyond-log",
-        path,
-        f"entry {slot} (offset {offset}) points at position {position} of a log of {counted(log_bytes, 'byte')}",
-        position=slot * 8,
-        length=8,
-        first_offset=offset,
-        last_offset=offset,
-        numbers={"index_position": position, "log_bytes": log_bytes},
-    )
-
-
 def _mismatch(path: str, slot: int, offset: int, position: int, log_offset: int | None) -> Finding:
     found = (
         "no valid batch starts there"
@@ -119,25 +112,24 @@ def _mismatch(path: str, slot: int, offset: int, position: int, log_offset: int 
         "index-entry-mismatch",
         path,
         f"entry {slot} maps offset {offset} to position {position}, but {found}",
-        position=slot * 8,
-        length=8,
-        first_offset=offset,
-        last_offset=offset,
+        *_place(slot, 8, offset),
         numbers={"index_offset": offset, "log_offset": log_offset, "index_position": position},
     )
 
 
-def _old_style(path: str, slot: int, offset: int, log_offset: int) -> Finding:
+def _old_style(path: str, slot: int, entry_bytes: int, offset: int, log_offset: int) -> Finding:
     return Finding(
         "index-entry-old-style",
         path,
         f"entry {slot} names offset {offset} where Kafka 4 would name {log_offset}",
-        position=slot * 8,
-        length=8,
-        first_offset=offset,
-        last_offset=offset,
+        *_place(slot, entry_bytes, offset),
         numbers={"index_offset": offset, "log_offset": log_offset},
     )
+
+
+def _place(slot: int, entry_bytes: int, offset: int) -> tuple[int, int, int, int]:
+    """Position, length, first and last offset of a finding about an entry."""
+    return slot * entry_bytes, entry_bytes, offset, offset
 
 
 def check_time_index(path: str, log: OpenLog, index: TimeIndex) -> Iterator[Finding]:
@@ -174,7 +166,7 @@ def _all_exact_times(scanner: Scanner, index: TimeIndex) -> bool:
 def _time_entry(
     path: str, slot: int, timestamp_ms: int, offset: int, previous_ms: int, found: tuple[int, int] | None
 ) -> Iterator[Finding]:
-    where = (slot * 12, 12, offset, offset)
+    where = _place(slot, 12, offset)
     if found is None:
         yield Finding(
             "time-index-offset-not-found",
@@ -186,13 +178,7 @@ def _time_entry(
         return
     last_offset, largest_ms = found
     if last_offset != offset:
-        yield Finding(
-            "index-entry-old-style",
-            path,
-            f"entry {slot} names offset {offset} where Kafka 4 would name {last_offset}",
-            *where,
-            numbers={"index_offset": offset, "log_offset": last_offset},
-        )
+        yield _old_style(path, slot, 12, offset, last_offset)
     elif largest_ms != timestamp_ms:
         yield Finding(
             "time-index-mismatch",

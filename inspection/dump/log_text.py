@@ -17,10 +17,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kseg.inspection.dump.batch_filter import BatchFilter
-from kseg.inspection.dump.decoded_records import DecodedRecords, RecordLines
+from kseg.inspection.dump.decoded_records import DecodedRecords, RecordLines, plain_lines
 from kseg.inspection.dump.open_log import catch_up
 from kseg.inspection.dump.options import DumpOptions
-from kseg.inspection.dump.output_block import Block, Buffer
+from kseg.inspection.dump.output_block import Block
 from kseg.jobs.events import Event
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
@@ -279,25 +279,5 @@ class LogText:
         stop: int,
         flags: int,
     ) -> Iterator[Event]:
-        state = self._state
-        state[T.RECORD] = start
-
-        def put(out: Buffer, filled: int) -> int:
-            return T.format_lines(
-                body,
-                table.cells,
-                table.capacity,
-                last_row,
-                records.cells,
-                records.capacity,
-                stop,
-                flags,
-                out,
-                filled,
-                state,
-            )
-
-        def is_finished() -> bool:
-            return state[T.ROW] > last_row and (not flags & T.DEEP or state[T.RECORD] >= stop)
-
-        return self._block.fill(put, is_finished)
+        self._state[T.RECORD] = start
+        return plain_lines(self._block, body, table, last_row, records, stop, flags, self._state)

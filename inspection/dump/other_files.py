@@ -57,40 +57,12 @@ def _epochs(path: str, data: bytes) -> Iterator[Item]:
         )
 
 
-def _partition_metadata(data: bytes) -> dict[str, object]:
-    metadata = decode_partition_metadata(data)
-    return {"version": metadata.version, "topic_id": metadata.topic_id}
-
-
-def _meta_properties(data: bytes) -> dict[str, object]:
-    properties = decode_meta_properties(data)
-    return {
-        "version": properties.version,
-        "node_id": properties.node_id,
-        "cluster_id": properties.cluster_id,
-        "directory_id": properties.directory_id,
-    }
-
-
-def _quorum_state(data: bytes) -> dict[str, object]:
-    state = decode_quorum_state(data)
-    return {
-        "data_version": state.data_version,
-        "leader_id": state.leader_id,
-        "leader_epoch": state.leader_epoch,
-        "voted_id": state.voted_id,
-    }
-
-
-def _clean_shutdown(data: bytes) -> dict[str, object]:
-    return {"broker_epoch": decode_clean_shutdown(data).broker_epoch}
-
-
-VALUES: dict[Role, Callable[[bytes], dict[str, object]]] = {
-    Role.PARTITION_METADATA: _partition_metadata,
-    Role.META_PROPERTIES: _meta_properties,
-    Role.QUORUM_STATE: _quorum_state,
-    Role.CLEAN_SHUTDOWN: _clean_shutdown,
+# the decoder of a file, and the fields that are printed
+VALUES: dict[Role, tuple[Callable[[bytes], object], tuple[str, ...]]] = {
+    Role.PARTITION_METADATA: (decode_partition_metadata, ("version", "topic_id")),
+    Role.META_PROPERTIES: (decode_meta_properties, ("version", "node_id", "cluster_id", "directory_id")),
+    Role.QUORUM_STATE: (decode_quorum_state, ("data_version", "leader_id", "leader_epoch", "voted_id")),
+    Role.CLEAN_SHUTDOWN: (decode_clean_shutdown, ("broker_epoch",)),
 }
 CORRUPT = {
     **dict.fromkeys(OFFSET_CHECKPOINT_ROLES, "checkpoint-corrupt"),
@@ -102,6 +74,8 @@ CORRUPT = {
 
 
 def _values(path: str, role: Role, data: bytes) -> SideFileEntry:
-    values = VALUES[role](data)
+    decode, names = VALUES[role]
+    decoded = decode(data)
+    values = {name: getattr(decoded, name) for name in names}
     line = " ".join(f"{name}: {value}" for name, value in values.items())
     return SideFileEntry(line, {"type": role.value.replace("-", "_"), "file": path, **values})
