@@ -24,6 +24,11 @@ class Columns:
         self.count = 0
         self.cells = memoryview(_ZERO * (width * capacity)) if cells is None else cells
 
+    @property
+    def raw(self) -> tuple[memoryview, int]:
+        """The table as two arguments of a kernel: its cells and its capacity."""
+        return self.cells, self.capacity
+
     def column(self, field: int) -> memoryview:
         """The filled part of one column, as a view (valid until the table is filled again)."""
         start = field * self.capacity

@@ -176,20 +176,17 @@ class NewLog:
                 self._view,
                 known,
                 body,
-                records.cells,
-                records.capacity,
+                *records.raw,
                 records.count,
                 flags,
-                table.cells,
-                table.capacity,
+                *table.raw,
                 stop,
                 tallies,
                 buffers.params,
                 buffers.protected,
                 buffers.packs,
                 buffers.out,
-                buffers.table.cells,
-                buffers.table.capacity,
+                *buffers.table.raw,
                 state,
             )
             if due == W.NO_ROOM:
@@ -228,12 +225,10 @@ class NewLog:
         while True:
             end = W.encode_rows(
                 chunk.body,
-                records.cells,
-                records.capacity,
+                *records.raw,
                 records.count,
                 flags,
-                table.cells,
-                table.capacity,
+                *table.raw,
                 row,
                 tallies,
                 self._buffers.params[W.P_HORIZON],
@@ -281,17 +276,7 @@ class NewLog:
             for at, content in enumerate(packed):
                 out[ends[at] - len(content) : ends[at]] = content
         W.finish_packed(
-            ends,
-            count,
-            packs,
-            table.cells,
-            table.capacity,
-            tallies,
-            buffers.params,
-            buffers.out,
-            buffers.table.cells,
-            buffers.table.capacity,
-            state,
+            ends, count, packs, *table.raw, tallies, buffers.params, buffers.out, *buffers.table.raw, state
         )
 
     def _flush(self) -> None:

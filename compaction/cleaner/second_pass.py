@@ -167,8 +167,7 @@ class SegmentCleaner:
             raise problem_of(self._segment, table, chunk.problem or outside(chunk.last_row))
         records = chunk.records
         K.judge_rows(
-            records.cells,
-            records.capacity,
+            *records.raw,
             records.count,
             self._map.words,
             self._map.slots,
@@ -176,8 +175,7 @@ class SegmentCleaner:
             self._map.latest_offset,
             self._now_ms,
             int(self._keeps_legacy),
-            table.cells,
-            table.capacity,
+            *table.raw,
             self._flags,
             tallies,
             totals,

@@ -49,16 +49,7 @@ class KeySketch:
         records = chunk.records
         hash_rows(chunk.body, records.cells, records.capacity, records.count, *_SEED, self._hashes)
         K.tally_keys(
-            records.cells,
-            records.capacity,
-            records.count,
-            self._hashes,
-            flags,
-            table.cells,
-            table.capacity,
-            base_offset,
-            self._cells,
-            _PLACES,
+            *records.raw, records.count, self._hashes, flags, *table.raw, base_offset, self._cells, _PLACES
         )
 
     def named(self, limit: int, segments: Sequence[CleanerSegment]) -> list[TopKey]:

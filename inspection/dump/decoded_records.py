@@ -76,11 +76,9 @@ class DecodedRecords:
                 ops,
                 names,
                 chunk.body,
-                table.cells,
-                table.capacity,
+                *table.raw,
                 chunk.last_row,
-                chunk.records.cells,
-                chunk.records.capacity,
+                *chunk.records.raw,
                 lines.stop,
                 lines.flags,
                 out,
@@ -148,10 +146,9 @@ def plain_lines(
     state: memoryview,
 ) -> Iterator[Event]:
     """Batches up to `last_row` and records before `stop` that are not yet written, with undecoded keys and values."""
-    batches, these = (table.cells, table.capacity), (records.cells, records.capacity)
 
     def put(out: Buffer, at: int) -> int:
-        return T.format_lines(body, *batches, last_row, *these, stop, flags, out, at, state)
+        return T.format_lines(body, *table.raw, last_row, *records.raw, stop, flags, out, at, state)
 
     def is_finished() -> bool:
         return state[T.ROW] > last_row and (not flags & T.DEEP or state[T.RECORD] >= stop)

@@ -96,11 +96,9 @@ class LogJson(LogRows):
                 ops,
                 names,
                 chunk.body,
-                table.cells,
-                table.capacity,
+                *table.raw,
                 chunk.last_row,
-                records.cells,
-                records.capacity,
+                *records.raw,
                 stop,
                 mode,
                 file,
@@ -130,20 +128,7 @@ class LogJson(LogRows):
         state[RECORD] = 0
 
         def put(out: Buffer, filled: int) -> int:
-            return format_json(
-                body,
-                table.cells,
-                table.capacity,
-                last_row,
-                records.cells,
-                records.capacity,
-                stop,
-                mode,
-                file,
-                out,
-                filled,
-                state,
-            )
+            return format_json(body, *table.raw, last_row, *records.raw, stop, mode, file, out, filled, state)
 
         def is_finished() -> bool:
             return state[ROW] > last_row and state[RECORD] >= stop

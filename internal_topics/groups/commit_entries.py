@@ -46,12 +46,10 @@ class PlainCommits:
         records = chunk.records
         return K.take_commits(
             memoryview(chunk.body),
-            records.cells,
-            records.capacity,
+            *records.raw,
             at,
             records.count,
-            batches.cells,
-            batches.capacity,
+            *batches.raw,
             self._entry_of,
             self._keys,
             self._values,

@@ -34,13 +34,7 @@ class CrcVerifier:
     def verify(self, table: Columns) -> None:
         """Set VALID of each row to 1 or 0: whether the batch is long enough and matches its checksum."""
         left = checksum.verify_small(
-            self.view,
-            table.cells,
-            table.capacity,
-            table.count,
-            SMALL_BATCH_BYTES,
-            self._castagnoli,
-            self._ieee,
+            self.view, *table.raw, table.count, SMALL_BATCH_BYTES, self._castagnoli, self._ieee
         )
         if not left:
             return

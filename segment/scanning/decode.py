@@ -183,17 +183,7 @@ class Decoder:
         while first <= last:
             self._begin(first)
             state[R.COUNT] = 0
-            outcome = R.read_bodies(
-                run.body,
-                run.bounds,
-                run.first,
-                last,
-                table.cells,
-                table.capacity,
-                records.cells,
-                records.capacity,
-                state,
-            )
+            outcome = R.read_bodies(run.body, run.bounds, run.first, last, *table.raw, *records.raw, state)
             records.count = state[R.COUNT]
             row = last if outcome == R.BODY_DONE else state[R.ROW]
             problem = self._problem(row) if outcome == R.BODY_BAD else None

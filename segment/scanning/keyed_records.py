@@ -69,16 +69,7 @@ class KeyedRecords:
 
     def _next(self, table: Columns, row: int) -> int:
         return key_search.next_candidate(
-            self._view,
-            b"",
-            _NO_BOUNDS,
-            row,
-            row,
-            table.count,
-            table.cells,
-            table.capacity,
-            self._limits,
-            self._key,
+            self._view, b"", _NO_BOUNDS, row, row, table.count, *table.raw, self._limits, self._key
         )
 
     def _next_of_key(self, chunk: Chunk, at: int) -> int:
@@ -111,14 +102,5 @@ class KeyedRecords:
 
     def _next_in_run(self, table: Columns, run: DecompressedRun, row: int) -> int:
         return key_search.next_candidate(
-            self._view,
-            run.body,
-            run.bounds,
-            run.first,
-            row,
-            run.stop,
-            table.cells,
-            table.capacity,
-            self._limits,
-            self._key,
+            self._view, run.body, run.bounds, run.first, row, run.stop, *table.raw, self._limits, self._key
         )

@@ -139,8 +139,7 @@ class SegmentIndexes:
         offsets = bytearray(L.OFFSET_INDEX_ENTRY * (stop - first))
         times = bytearray(L.TIME_INDEX_ENTRY * (stop - first))
         row = indexing.index_rows(
-            table.cells,
-            table.capacity,
+            *table.raw,
             first,
             stop,
             self.base_offset,

@@ -132,14 +132,7 @@ class OffsetMap:
     def hash(self, chunk: Chunk) -> bool:
         """The hashes of a chunk's keys into `hashes`; False when a key or value lies outside of the body."""
         records = chunk.records
-        is_hashed = K.hash_rows(
-            chunk.body,
-            records.cells,
-            records.capacity,
-            records.count,
-            *self._secret,
-            self.hashes,
-        )
+        is_hashed = K.hash_rows(chunk.body, *records.raw, records.count, *self._secret, self.hashes)
         return is_hashed == records.count
 
     def put(self, chunk: Chunk, start_offset: int) -> Full | None:
@@ -147,8 +140,7 @@ class OffsetMap:
         records, stopped = chunk.records, 0
         while True:
             stopped = K.put_rows(
-                records.cells,
-                records.capacity,
+                *records.raw,
                 stopped,
                 records.count,
                 self.hashes,
@@ -173,8 +165,7 @@ class OffsetMap:
                 run.first,
                 row,
                 run.stop,
-                table.cells,
-                table.capacity,
+                *table.raw,
                 start_offset,
                 *self._secret,
                 self.slots,

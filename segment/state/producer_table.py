@@ -101,20 +101,7 @@ class ProducerTable:
         """
         state = memoryview(array("q", (_UNSET, *bytes(P.S_WIDTH - 1))))
         row = P.follow(
-            b"",
-            table.cells,
-            table.capacity,
-            first,
-            stop,
-            self.slot_of,
-            self.cells,
-            self.room,
-            state,
-            0,
-            state,
-            0,
-            0,
-            state,
+            b"", *table.raw, first, stop, self.slot_of, self.cells, self.room, state, 0, state, 0, 0, state
         )
         last = state[P.S_LAST]
         return row, None if last == _UNSET else last
@@ -135,8 +122,7 @@ class ProducerTable:
         state[P.S_LAST], state[P.S_MARKERS] = _UNSET, markers.count
         row = P.follow(
             view,
-            table.cells,
-            table.capacity,
+            *table.raw,
             first,
             stop,
             self.slot_of,
@@ -144,8 +130,7 @@ class ProducerTable:
             self.room,
             opened.cells,
             opened.room,
-            markers.cells,
-            markers.capacity,
+            *markers.raw,
             replicated,
             state,
         )

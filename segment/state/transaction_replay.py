@@ -75,15 +75,13 @@ class TransactionReplay:
         while row < table.count:
             row = T.follow_transactions(
                 decoder.view,
-                table.cells,
-                table.capacity,
+                *table.raw,
                 row,
                 table.count,
                 known.slot_of,
                 known.cells,
                 known.room,
-                ended.cells,
-                ended.capacity,
+                *ended.raw,
                 state,
             )
             if state[T.S_ENDED] == ended.capacity:
