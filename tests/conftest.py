@@ -26,7 +26,7 @@ from tests.support.paths import ROOT
 
 FIXTURES = ROOT / "fixtures"
 ALONE = "tests/spark/"
-# in minutes: Spark in one process, then the brokers, then the other real Kafka and the failing disks, file by file
+# by duration: Spark in one process, then the brokers, then the other real Kafka and the failing disks, file by file
 LONGEST = ("tests/spark/", "tests/kafka/", "tests/faults/", "tests/test_fuzz.py")
 NOT_IMPORTED = ("kseg.inspection.arrow", "kseg.inspection.export")
 MEMORY, MIN_MEMORY_BYTES = "/dev/shm", 4 << 30
@@ -34,7 +34,7 @@ SUITE = pytest.StashKey[list[pytest.Item]]()
 PAGES = (
     "tests/test_behaviours.py",
     "tests/test_data_directory_page.py",
-)  # which share one collection of the suite
+)  # these share one collection of the suite
 
 
 # examples are drawn from a fixed seed, as all other random cases are (CONTRIBUTING, "The long runs"), and a slow machine is no failure
@@ -77,8 +77,8 @@ def _has_memory_for_files() -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect without the garbage collector, and exempt from it what collecting leaves: it goes through these million objects again and
-    again, in every forked process too, which then copies their pages."""
+    """Collect without the garbage collector, and freeze what collecting leaves: otherwise it would scan a million objects again and again,
+    also in every forked process, which would copy their pages."""
     gc.disable()
     try:
         yield
@@ -89,9 +89,10 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep what was collected, and begin with what takes longest, so that no process is left alone with it at the end.
+    """Keep what was collected, and start with the slowest files, so that no process is left alone with one at the end.
 
-    The order within a file stays. `tryfirst`: nothing has been deselected so far. A browser takes seconds to start, and is slow therefore.
+    The order within a file stays. `tryfirst`: nothing has been deselected so far. A browser takes seconds to start, so its tests count as
+    slow.
     """
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
@@ -118,9 +119,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
             file = nodeid.partition("::")[0]
             return PAGES[0] if file in PAGES else file
 
-    config.option.loadscopereorder = (
-        False  # by the number of tests it would be, and not by how long they take
-    )
+    config.option.loadscopereorder = False  # the default is by the number of tests, not by their duration
     return OneClusterAtATime(config, log)
 
 
@@ -133,7 +132,7 @@ def _unpacked(name: str, target: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The key that journals are signed with is none of the developer's."""
+    """The key that signs journals in tests is not the developer's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
@@ -141,7 +140,7 @@ def _state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _bad_sectors_forgotten() -> Iterator[None]:
-    """What one test found unreadable is no concern of the next one: a command is a process of its own."""
+    """Forget unreadable areas found by one test before the next one: a command runs in a process of its own."""
     yield
     if bad_pages.count():
         bad_pages.forget()
@@ -150,8 +149,8 @@ def _bad_sectors_forgotten() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _work_imported() -> None:
-    """Import here what the workers of a command import. The program forks once a run; a test process forks thousands of times, and
-    each worker would import the work of its command anew. Without what needs Arrow, which starts threads of its own."""
+    """Import here what the workers of a command import. The program forks once per run; a test process forks thousands of times, and each
+    worker would import the work of its command again. Without the modules that need Arrow, which starts threads."""
     for room in ("segment", "jobs", "change", "internal_topics", "inspection", "compaction", "recovery"):
         for path in sorted((ROOT / room).rglob("*.py")):
             name = ".".join(("kseg", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
@@ -161,8 +160,8 @@ def _work_imported() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _default_jobs() -> Iterator[None]:
-    """Of a command that a test calls here without --jobs: KSEG_TEST_DEFAULT_JOBS, which `./check fast` sets to 1. A fork of a test process
-    costs several times what it costs the program, and the gate runs the same tests with as many as there are cores."""
+    """The default of --jobs for commands called in the test process: KSEG_TEST_DEFAULT_JOBS, which `./check fast` sets to 1. A fork of a
+    test process costs several times that of the program, and the whole gate runs the same tests with as many jobs as cores."""
     with pytest.MonkeyPatch.context() as patch:
         if jobs := os.environ.get("KSEG_TEST_DEFAULT_JOBS"):
             for module in ("kseg.cli.options", "kseg.cli.run"):
@@ -190,7 +189,7 @@ def ancient_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def tiered_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What the tiered-storage plugin uploaded of `capture_small` (see fixtures/README.md). Shared: copy before writing."""
+    """What the tiered-storage plugin uploaded from `capture_small` (see fixtures/README.md). Shared: copy before writing."""
     yield from _unpacked("tiered-small", tmp_path_factory.mktemp("tiered"))
 
 

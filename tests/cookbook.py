@@ -27,7 +27,7 @@ from tests.support.group_dirs import went_back
 from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs" / "cookbook.md"
-LONGEST = 30  # lines of output that are shown; of more, the first and the last ones
+LONGEST = 30  # shown lines of output; of longer output, the first and the last ones
 _SECTION = re.compile(r"^<!-- incident: (\S+) -->\n", re.MULTILINE)
 _BLOCK = re.compile(r"^```(console|log)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 _ZSTD_ACTIVE = f"{132:020d}.log"
@@ -35,8 +35,7 @@ _ZSTD_ACTIVE = f"{132:020d}.log"
 
 @dataclass(frozen=True)
 class Incident:
-    """make: lays it into the folder that it gets. log_dirs: what a broker of it has as `log.dirs`; none where the incident is nothing that a start
-    tells."""
+    """make: creates it in the given folder. log_dirs: the `log.dirs` of its broker; none if a start does not show the incident."""
 
     make: Callable[[Path], object]
     log_dirs: tuple[str, ...] = ()
@@ -54,14 +53,14 @@ def _capture() -> bytes:
 
 
 def _stopped(folder: Path) -> Path:
-    """The data directory of a broker after a clean stop."""
+    """The data directory of a broker after a clean shutdown."""
     with tarfile.open(fileobj=BytesIO(_capture())) as packed:
         packed.extractall(folder, filter="data")
     return (folder / "capture-small" / "data").rename(folder / "data")
 
 
 def _crashed(folder: Path) -> Path:
-    """The same as a crash leaves it: no marker, and recovery points at the last roll."""
+    """The same after a crash: no marker, and recovery points at the last roll."""
     data = _stopped(folder)
     (data / ".kafka_cleanshutdown").unlink()
     points = data / "recovery-point-offset-checkpoint"
@@ -123,7 +122,7 @@ def _no_identity(folder: Path) -> None:
 
 
 def _full(folder: Path) -> None:
-    """The last append did not fit; what a retention has marked before is still there."""
+    """The last append did not fit; segments that retention has marked before still exist."""
     torn_tail(_crashed(folder) / "metro-zstd-0" / _ZSTD_ACTIVE)
 
 
@@ -152,18 +151,18 @@ class Section:
     text: str
 
     def blocks(self, kind: str) -> list[str]:
-        """The contents of its blocks of a kind, `console` or `log`."""
+        """The contents of its blocks of one kind, `console` or `log`."""
         return [content for found, content in _BLOCK.findall(self.text) if found == kind]
 
 
 def sections(page: str) -> list[Section]:
-    """Of the page, in order."""
+    """The sections of the page, in order."""
     _, *parts = _SECTION.split(page)
     return [Section(name, text) for name, text in zip(parts[::2], parts[1::2], strict=True)]
 
 
 def made_anew(page: str, only: str | None = None) -> str:
-    """The page with the output of its commands as they print it now. only: of that incident, the rest as it is."""
+    """The page with the current output of its commands. only: of that incident, everything else stays."""
     for section in sections(page):
         if only in (None, section.name):
             page = page.replace(section.text, _played(section))

@@ -52,7 +52,7 @@ _WRITTEN = re.compile(r", \S+ [KMG]iB to write")  # in blocks as well
 _MOUNTED = re.compile(r"[^ ]+ (\w+ )?of \S+ \w+ free \(\d+ %\).*")  # of this machine
 _NEEDED = re.compile(r"[\d,]+ bytes (or more )?are needed")
 _STAGED = re.compile(r"/\S+/(\.out\.kseg)-\w+/(part-\S+?)-[0-9a-f]{8}-[0-9a-f]{8}\.")
-_HELD = re.compile(r"(holds|holding) [1-9][\d,.]* (bytes|[KMG]iB)")  # journals have numbers of inodes in them
+_HELD = re.compile(r"(holds|holding) [1-9][\d,.]* (bytes|[KMG]iB)")  # journals contain inode numbers
 _KEPT = re.compile(r"(kept for undo: \d+), [\d.]+ (KiB|bytes)")
 _FREED = re.compile(r"[1-9][\d,.]* (?:bytes|[KMG]iB) (to be )?freed")
 _STARTED = re.compile(r"^\S+Z (?=[a-z]+ of )", re.MULTILINE)
@@ -60,8 +60,8 @@ _STARTED = re.compile(r"^\S+Z (?=[a-z]+ of )", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Incident:
-    """make: lays the directory `data` into the folder that it gets. commands: without `kseg`; a function is what happens in between. columns: of a terminal, None for
-    none. variables: of the environment. disk: makes the disk below it fail while the commands run, not on a terminal."""
+    """make: creates the directory `data` in the given folder. commands: without `kseg`; a function runs in between. columns: of a terminal,
+    None for none. variables: of the environment. disk: makes the disk below it fail while the commands run, not on a terminal."""
 
     name: str
     make: Callable[[Path], object]
@@ -86,7 +86,7 @@ def _flipped(folder: Path) -> None:
 
 
 def _crashed(folder: Path) -> None:
-    """Two logs torn where the power went, one with a block of zeros, one without its indexes."""
+    """Two logs torn by a power failure, one with a block of zeros, one without its indexes."""
     data = _running(folder)
     torn_tail(data / "orders.00-1" / ACTIVE)
     torn_tail(data / "orders.01-3" / ACTIVE)
@@ -96,7 +96,7 @@ def _crashed(folder: Path) -> None:
 
 
 def _replicas(folder: Path) -> None:
-    """A replica that is gone, one of a topic that the cluster does not know, one that is being deleted, one twice."""
+    """A missing replica, one of a topic that the cluster does not have, one that is being deleted, one twice."""
     data = _sound(folder)
     shutil.rmtree(data / "orders.00-3")
     shutil.copytree(data / "orders.00-0", data / "orders.09-0")
@@ -164,7 +164,7 @@ def _tiered(folder: Path) -> None:
 
 
 def _torn(folder: Path) -> None:
-    """Of a sound directory, for `_bad_disk`."""
+    """For `_bad_disk`, in a valid directory."""
     _with_marked(_sound(folder))
 
 
@@ -181,14 +181,14 @@ def _crashed_with_marked(folder: Path) -> None:
 
 
 def _with_marked(data: Path) -> None:
-    """Two segments that retention has marked long ago, and records that somebody wants to append."""
+    """Two segments that retention has marked long ago, and records to append."""
     for partition in ("orders.00-3", "orders.01-1"):
         marked = data / partition / f"{0:020d}.log"
         marked.with_name(f"{990:020d}.log.deleted").write_bytes(marked.read_bytes())
 
 
 def _backed_up(folder: Path) -> None:
-    """A data directory and its backup: records of two leaders behind the same ones, a log that went on, a flipped bit, a topic that is new."""
+    """A data directory and its backup: records of two leaders after the same ones, a log that continued, a flipped bit, a new topic."""
     data = _sound(folder)
     shutil.copytree(data, folder / "backup")
     for root, word, count in (("data", b"after the election", 5), ("backup", b"before it", 3)):
@@ -227,7 +227,7 @@ def _a_bit_flips() -> None:
 
 
 def _full_disk(patch: pytest.MonkeyPatch) -> None:
-    """Not a byte is free, and none can be had."""
+    """No byte is free, and none can be freed."""
 
     def none_free(path: str) -> room.FileSystem:
         return room.FileSystem(os.stat(path if os.path.exists(path) else os.curdir).st_dev, 4096, 0)
@@ -242,7 +242,7 @@ def _full_disk(patch: pytest.MonkeyPatch) -> None:
 
 
 def _filling_disk(patch: pytest.MonkeyPatch) -> None:
-    """There seems to be room, and then there is none: a quota, or somebody else writes as well."""
+    """There seems to be space, and then there is none: a quota, or another process writes as well."""
 
     def refused(*_arguments: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -258,7 +258,7 @@ def _filling_disk(patch: pytest.MonkeyPatch) -> None:
 _END = b"\x00end"
 _EVENTS = "".join(f'{{"type":"record","key":"key-{n}","value":"late {n}"}}\n' for n in range(3))
 
-# what asks and changes nothing, of every kind, but for what _ON_A_BAD_DISK and the lists below have
+# read-only commands of every kind, except those in _ON_A_BAD_DISK and the lists below
 _READING = (
     "lookup --key key-5 --topic orders.00 data",
     "groups data",
@@ -266,7 +266,7 @@ _READING = (
     "metadata data",
     "undo --list data",
 )
-# what else there is, planned, done and taken back; about one topic, and one log of it that is whole
+# the other commands, planned, applied and undone; for one topic, and one undamaged log of it
 _MORE = (
     "read --offset 60 --max-bytes 200 data/{log}",
     "dump --format table --from-offset 300 --limit 5 data/{log}",
@@ -293,7 +293,7 @@ _ON_A_BAD_DISK = (
 
 
 def _of(commands: tuple[str, ...], topic: str, whole: str) -> tuple[str, ...]:
-    """The commands about one topic and one log of it that is whole."""
+    """The commands for one topic and one undamaged log of it."""
     return tuple(line.format(topic=topic, whole=f"data/{whole}") for line in commands)
 
 
@@ -505,18 +505,18 @@ INCIDENTS_BY_NAME = {incident.name: incident for incident in INCIDENTS}
 
 @contextlib.contextmanager
 def stage(make: Callable[[Path], object]) -> Iterator[None]:
-    """Lays what `make` makes into a folder that is the current one meanwhile; the clock stands still."""
+    """Runs `make` in a folder that is the current one meanwhile; the clock stands still."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), _still_clock():
         make(Path())
         for path in Path("data").rglob("*"):
             os.utime(path, ns=(NOW_MS * 1_000_000, NOW_MS * 1_000_000))
-        bad_pages.forget()  # what an incident before this one has met; its inodes may be used again
+        bad_pages.forget()  # bad areas found by an earlier incident; its inodes may be reused
         yield
     bad_pages.forget()
 
 
 def transcript(incident: Incident) -> str:
-    """What is typed and what is printed, with the exit status of each command."""
+    """The commands as typed and their output, with the exit status of each."""
     with stage(incident.make), pytest.MonkeyPatch.context() as patch:
         if incident.disk is not None:
             incident.disk(patch)
@@ -524,7 +524,7 @@ def transcript(incident: Incident) -> str:
 
 
 def told(line: str | Callable[[], None], incident: Incident | None = None) -> str:
-    """What a command prints, and its exit status; what differs from run to run is replaced. incident: where it wants a terminal."""
+    """The output of a command and its exit status, with variable parts replaced. incident: if it needs a terminal."""
     if not isinstance(line, str):
         line()
         return f"# {line.__doc__}\n"
@@ -545,7 +545,7 @@ def told(line: str | Callable[[], None], incident: Incident | None = None) -> st
 
 
 def forget() -> None:
-    """What a process of its own would not know: files that lie where others lay, with the inodes and times of those."""
+    """Clear caches that a process of its own would not have: files in the place of others, with their inodes and times."""
     for name, module in [*sys.modules.items()]:
         if name.partition(".")[0] == "kseg":
             for value in [*vars(module).values()]:
@@ -578,8 +578,8 @@ def _instead(descriptor: int, other: int) -> Iterator[None]:
 
 
 def _on_terminal(words: list[str], incident: Incident) -> tuple[int, bytes]:
-    """In a process of its own, which ends when all that it printed was read: some kernels lose what a terminal still holds when its last
-    process is gone."""
+    """In a process of its own, which ends when all its output was read: some kernels lose what a terminal still holds when its last process
+    is gone."""
     read_side, write_side = os.pipe()
     child, master = pty.fork()
     if not child:
@@ -595,7 +595,7 @@ def _on_terminal(words: list[str], incident: Incident) -> tuple[int, bytes]:
         os._exit(status)
     os.close(read_side)
     printed = b""
-    with contextlib.suppress(OSError):  # what a terminal says whose other side is closed
+    with contextlib.suppress(OSError):  # the error of a terminal whose other side is closed
         while not printed.endswith(_END) and (data := os.read(master, 1 << 16)):
             printed += data
     os.close(write_side)

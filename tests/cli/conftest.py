@@ -11,5 +11,5 @@ from tests.support.command_lines import Say, json_run
 
 @pytest.fixture
 def say(capfd: pytest.CaptureFixture[str]) -> Say:
-    """`say(command, …)`: its exit status and its rows."""
+    """`say(command, …)`: run a command; its exit status and its rows."""
     return partial(json_run, capfd=capfd)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def require_kafka() -> None:
-    """Skip without Java or Maven; where CI is set, that is a failure: there the judge must be asked."""
+    """Skip without Java or Maven; a failure where CI is set: there the real Kafka must be available."""
     try:
         jars.check_tools()
     except jars.MissingTool as missing:
@@ -40,7 +40,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
-    """The judge; one Java process per test worker."""
+    """The oracle; one Java process per test worker."""
     require_kafka()
     with Oracle(tmp_path_factory.mktemp("oracle")) as judge:
         yield judge
@@ -62,7 +62,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Written:
 
 @pytest.fixture(scope="session")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
-    """A broker's data directory as SIGKILL left it amid transactions. Copy before writing."""
+    """A broker's data directory after SIGKILL in the middle of transactions. Copy before writing."""
     require_kafka()
     if importlib.util.find_spec("confluent_kafka") is None:
         _absent("no broker is started: confluent-kafka is not installed")
@@ -75,7 +75,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line for each reason why the real Kafka was not asked, also without -rs."""
+    """One line for each reason why the real Kafka was not used, also without -rs."""
     reports = terminalreporter.stats.get("skipped", [])
     reasons = {
         str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports if "kafka" in report.keywords

@@ -21,7 +21,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def partition(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A healthy partition alone. Shared: copy before writing."""
+    """A single healthy partition. Shared: copy before writing."""
     directory = healthy.partition(tmp_path_factory.mktemp("healthy") / "metro-0")
     with unchanged(directory):
         yield directory
@@ -29,5 +29,5 @@ def partition(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def hurt(sound: Path, tmp_path: Path) -> Path:
-    """A copy to be hurt."""
+    """A copy to be damaged."""
     return copy_tree(sound, tmp_path / "data")

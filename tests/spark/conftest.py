@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.spark.standalone import Standalone
 
 LOCAL = "local[2]"
-# what every test session is told; small, so that several fit beside each other
+# settings of every test session; small, so that several fit beside each other
 CONF = (
     ("spark.sql.shuffle.partitions", "2"),
     ("spark.driver.memory", "1g"),
@@ -34,7 +34,7 @@ CONF = (
     ("spark.driver.host", "127.0.0.1"),
     ("spark.driver.bindAddress", "127.0.0.1"),
 )
-# of a Java that lives for seconds: it compiles once, quickly, and collects with one thread
+# for short-lived JVMs: compile once, quickly, and collect with one thread
 BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 ROOM = Path(__file__).resolve().parent
 Use = Callable[[str], "SparkSession"]
@@ -42,7 +42,7 @@ Use = Callable[[str], "SparkSession"]
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the tests of this room, at the places that they have, by the session that they use."""
+    """Order the tests of this room by the session that they use, in the positions that they have."""
     places = [number for number, item in enumerate(items) if ROOM in item.path.parents]
     ordered = sorted((items[place] for place in places), key=_session_of)
     for place, item in zip(places, ordered, strict=True):
@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _session_of(item: pytest.Item) -> int:
-    """0: none, or one of its own; 1: on this machine alone; 2: on the cluster; 3: on the cluster, with settings of its own."""
+    """0: none, or one of its own; 1: on this machine alone; 2: on the cluster; 3: on the cluster, with its own settings."""
     names = getattr(item, "fixturenames", ())
     if "any_spark" in names and isinstance(item, pytest.Function):
         return 2 if item.callspec.params["any_spark"] == "standalone" else 1
@@ -68,7 +68,7 @@ def _absent(what: str) -> NoReturn:
 
 
 def require_spark() -> None:
-    """Skip without pyspark or Java; where CI is set, that is a failure: there a cluster must be asked."""
+    """Skip without pyspark or Java; a failure where CI is set: there Spark must be available."""
     if importlib.util.find_spec("pyspark") is None:
         _absent("no Spark: pyspark is not installed")
     try:
@@ -79,7 +79,7 @@ def require_spark() -> None:
 
 @pytest.fixture(scope="package", autouse=True)
 def brief_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Every Java that a test starts, of kseg's command line too, is told to be quick to start."""
+    """Make every JVM that a test starts, including those of kseg's command line, start quickly."""
     place = tmp_path_factory.mktemp("conf")
     names = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
     (place / "spark-defaults.conf").write_text("".join(f"{name} {BRIEF}\n" for name in names))
@@ -92,14 +92,14 @@ def brief_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="package")
 def use_master() -> Iterator[Use]:
-    """Gives the session on a master; the one on another master ends."""
+    """The session on a master; a session on another master is stopped."""
     require_spark()
     from pyspark import SparkContext
 
     from tests.spark.standalone import with_tests
 
     before, on_interrupt = dict(os.environ), signal.getsignal(signal.SIGINT)
-    os.environ.update(with_tests(before))  # the JVM is started once, wherever a test stands then
+    os.environ.update(with_tests(before))  # the JVM is started once, in whatever directory a test is then
     current = ""
 
     def use(master: str) -> SparkSession:
@@ -120,7 +120,7 @@ def use_master() -> Iterator[Use]:
         gateway.proc.stdin.close()
         gateway.proc.wait(300)
         SparkContext._gateway = SparkContext._jvm = None
-    signal.signal(signal.SIGINT, on_interrupt)  # a context cancels its jobs, also once it is gone
+    signal.signal(signal.SIGINT, on_interrupt)  # a context cancels its jobs, even after it was stopped
     os.environ.clear()
     os.environ.update(before)
 
@@ -143,7 +143,7 @@ def local_spark(use_master: Use) -> SparkSession:
 
 @pytest.fixture
 def cluster_spark(use_master: Use, standalone: Standalone) -> SparkSession:
-    """The session on the standalone cluster, once that has given executors."""
+    """The session on the standalone cluster, once it has executors."""
     spark = use_master(standalone.url)
     session.await_executors(spark.sparkContext, lambda _sentence: None)
     return spark
@@ -158,7 +158,7 @@ def any_spark(request: pytest.FixtureRequest) -> SparkSession:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line for each reason why no cluster was asked, also without -rs."""
+    """One line for each reason why no cluster was used, also without -rs."""
     reports = terminalreporter.stats.get("skipped", [])
     reasons = {
         str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports if "spark" in report.keywords

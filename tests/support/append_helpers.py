@@ -42,7 +42,7 @@ def dumped(directory: Path, suffix: str = ".log") -> bytes:
 
 
 def without_bytes(data: bytes) -> Lines:
-    """Batch and record lines without what the bytes decide."""
+    """Batch and record lines without the fields that depend on the exact bytes."""
     rows = [json.loads(line) for line in data.splitlines()]
     return [
         {name: value for name, value in row.items() if name not in DECIDED_BY_BYTES}
@@ -87,7 +87,7 @@ def appender(tmp_path: Path) -> Appended:
 
 
 def changes(before: dict[str, trees.Entry], directory: Path) -> list[str]:
-    """What is different now; not the times of directories, where locks and journals come and go."""
+    """The differences; without the times of directories, where locks and journals come and go."""
     now = trees.tree_state(directory)
     for name in before.keys() & now.keys():
         if before[name].kind == now[name].kind == "directory":

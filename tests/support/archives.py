@@ -25,7 +25,7 @@ def tar_of(directory: Path, archive: Path, form: int = tarfile.PAX_FORMAT) -> Pa
 
 
 def compressed(data: bytes, name: str) -> bytes:
-    """As the name of an archive says."""
+    """Compressed as the name of the archive says."""
     if name.endswith((".gz", ".tgz")):
         return gzip.compress(data, 1, mtime=0)
     return zstandard.compress(data, 1) if name.endswith((".zst", ".tzst")) else data
@@ -33,7 +33,7 @@ def compressed(data: bytes, name: str) -> bytes:
 
 @contextmanager
 def nothing_attached() -> Iterator[None]:
-    """What is attached within is forgotten behind it."""
+    """Archives and stores attached inside are forgotten afterwards."""
     try:
         yield
     finally:

@@ -22,7 +22,7 @@ KEPT_BYTES = 48 << 20
 
 @cache
 def why_not() -> str:
-    """Why there can be no such disk here; empty when there can."""
+    """Why such a disk cannot be made here; empty if it can."""
     missing = [
         tool
         for tool in ("losetup", "mkfs.ext4", "debugfs", "dumpe2fs", "e2fsck", "mount")
@@ -37,7 +37,7 @@ def why_not() -> str:
 
 
 def require() -> None:
-    """Skip the test where there can be no such disk, except for root in CI."""
+    """Skip the test if such a disk cannot be made, except for root in CI."""
     reason = why_not()
     if reason and not (os.environ.get("CI") and os.geteuid() == 0):
         pytest.skip(f"no disk with bad sectors: {reason}")
@@ -45,7 +45,7 @@ def require() -> None:
 
 
 class DyingDisk:
-    """root: where it is mounted."""
+    """root: its mount point."""
 
     def __init__(self, place: Path, block_bytes: int) -> None:
         self.root = place / "disk"
@@ -79,14 +79,14 @@ class DyingDisk:
             text=True,
             check=True,
         )
-        # so that its bitmaps agree with what was moved, and it goes on to allocate
+        # so that its bitmaps agree with the moved blocks, and it can still allocate
         subprocess.run(["e2fsck", "-fy", self._device], capture_output=True, check=False)
         self._take_free_blocks_behind_the_end()
         os.truncate(self._image, KEPT_BYTES)
         self._mount()
 
     def _take_free_blocks_behind_the_end(self) -> None:
-        """A file that got one of them would make the image longer when it is written, and the bad blocks readable."""
+        """Allocate these blocks: a file that got one of them would extend the image when it is written, and make the bad blocks readable."""
         end = KEPT_BYTES // self.block_bytes
         free = [
             block
@@ -100,7 +100,7 @@ class DyingDisk:
         subprocess.run(["e2fsck", "-fy", "-l", str(taken), self._device], capture_output=True, check=False)
 
     def make_read_only(self) -> None:
-        """As the system does with a file system that it has found errors in."""
+        """As the system does with a file system in which it has found errors."""
         _run("mount", "-o", "remount,ro", str(self.root))
 
     def _mount(self) -> None:
@@ -113,7 +113,7 @@ class DyingDisk:
             self._is_mounted = False
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Remove everything."""
         try:
             self.unmount()
         finally:
@@ -124,7 +124,7 @@ class DyingDisk:
 
 @contextmanager
 def dying_disk(place: Path, block_bytes: int = 4096) -> Iterator[DyingDisk]:
-    """Skips the test where there can be none."""
+    """Skips the test if it cannot be made."""
     require()
     disk = DyingDisk(place, block_bytes)
     try:

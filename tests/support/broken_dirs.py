@@ -12,7 +12,7 @@ from tests.recovery.verify.test_verify_side_diseases import SIDE_DISEASES
 from tests.support.broker_dirs import broker_dir
 from tests.support.damaged_dirs import ID, INNER
 
-# of a data directory: at the end here, once
+# cases of the data directory itself: at the end, once
 _OF_ALL = {
     "checkpoint_beyond_log",
     "log_start_beyond_end",
@@ -34,7 +34,7 @@ _DIRECTORIES: tuple[Callable[[Path], object], ...] = (
 
 
 def broken_dir(directory: Path, topics: int, partitions: int) -> Path:
-    """A killed broker's log dir in which no partition but a handful is sound."""
+    """A killed broker's log dir in which only a few partitions are valid."""
     data = broker_dir(directory, topics, partitions)
     folders = sorted(path for path in data.iterdir() if path.name.startswith("orders."))
     damages = [
@@ -58,7 +58,7 @@ def _of_log(disease: Callable[[Path], object]) -> Callable[[Path], object]:
 
 
 def _of_side(name: str, hurt: Callable[[Path], object]) -> Callable[[Path], object]:
-    """What these cases do to `metro-0` (or `metro-1`), done to a partition of another name."""
+    """The damage of these cases to `metro-0` (or `metro-1`), applied to a partition of another name."""
 
     def in_its_place(folder: Path) -> None:
         stage = folder.with_name(f"{folder.name}.{ID}")

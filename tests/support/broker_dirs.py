@@ -22,9 +22,12 @@ MARKER = b'{"version":0,"brokerEpoch":17}'
 def broker_dir(
     directory: Path, topics: int, partitions: int, *, running: bool = True, linked: bool = False
 ) -> Path:
-    """Make a log dir of `topics` × `partitions` partitions. running: as under a running broker (active indexes are
-    preallocated, the recovery point lies at the last roll, no clean-shutdown marker), else as after a clean stop. linked: the partitions share their files but partition.metadata, which is quicker;
-    whoever changes one makes it a file of its own first."""
+    """Create a log dir of `topics` × `partitions` partitions.
+
+    running: as under a running broker (active indexes are preallocated, the recovery point is at the last roll, no clean-shutdown marker),
+    else as after a clean shutdown. linked: the partitions share their files except partition.metadata, which is faster; a test that changes
+    one must first break the link.
+    """
     write_meta_properties(directory)
     template = partition(directory.parent / f"{directory.name}.template")
     ends = sorted(int(path.stem) for path in template.glob("*.snapshot"))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
-LIMIT_MS = 300_000  # for what a busy machine does in a second
+LIMIT_MS = 300_000  # generous: for a busy machine
 Scheme = Literal["light", "dark"]
 
 
@@ -28,14 +28,14 @@ def chromium_path() -> str | None:
 
 @dataclass
 class Opened:
-    """A page. complaints: of the console, uncaught errors and dialogs. requests: to anywhere but the file itself."""
+    """A page. complaints: console messages, uncaught errors and dialogs. requests: to anything but the file itself."""
 
     page: Page
     complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
     def texts(self, selector: str) -> list[str]:
-        """What stands in each element."""
+        """The text of each matching element."""
         return self.page.locator(selector).all_text_contents()
 
     def call(self, expression: str) -> Any:
@@ -44,7 +44,7 @@ class Opened:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """One for many pages. Processes are to be forked before it starts or after it ends."""
+    """One browser for many pages. Fork processes only before it starts or after it ends."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

@@ -37,7 +37,7 @@ _META = "version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n"
 
 
 def hurt_logs(capture: Path, made: Path) -> None:
-    """A data directory that was marked clean, with two hurt partitions and a checkpoint beyond its log."""
+    """A data directory that was marked clean, with two damaged partitions and a checkpoint beyond its log."""
     made.mkdir(parents=True)
     for name in ("fares-0", *HURT):
         shutil.copytree(capture / "data" / name, made / name)
@@ -47,7 +47,7 @@ def hurt_logs(capture: Path, made: Path) -> None:
         data[600] ^= 0x55
         (made / name / FIRST).write_bytes(data)
     (made / "recovery-point-offset-checkpoint").write_text("0\n1\nmetro-zstd 0 9000\n")
-    (made / ".lock").touch()  # as every broker leaves it
+    (made / ".lock").touch()  # as every broker writes it
     (made / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":7}')
 
 
@@ -65,8 +65,8 @@ def keyed_logs(_capture: Path, made: Path) -> None:
 
 
 def old_logs(_capture: Path, made: Path) -> None:
-    """A data directory with two partitions that are too old, one too young, and marks that may be purged, in one of them
-    and in one of which nothing else is to be done."""
+    """A data directory with two partitions that are too old and one that is too young, and with marks that may be purged, in one of them
+    and in another partition without other changes."""
     for name in ("orders-0", "orders-1", "fresh-0"):
         topic = Topic(made, name=name)
         topic.time_ms = NOW_MS if name == "fresh-0" else topic.time_ms
@@ -86,7 +86,7 @@ def old_logs(_capture: Path, made: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Changing:
-    """One way to change a data directory. lay: makes it, from a capture. words: of the command, without the path."""
+    """One way to change a data directory. lay: creates it, from a capture. words: of the command, without the path."""
 
     lay: Callable[[Path, Path], None]
     words: tuple[str, ...]
@@ -100,7 +100,7 @@ class Changing:
         over: Callable[[GroupWork, Sequence[TargetGroup], Any], Iterator[Event]],
         **options: Any,
     ) -> list[Event]:
-        """What a run says whose groups are worked on by `over`."""
+        """The events of a run whose groups are processed by `over`."""
         targets = resolve_targets([str(log_dir)])
         groups = [TargetGroup((target,)) for target in targets]  # type: ignore[arg-type]
         whole = self.run(self.options(**options))

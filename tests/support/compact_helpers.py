@@ -59,7 +59,7 @@ class Topic:
         self._writer.append(NewBatch(records=tuple(records), **fields))
 
     def put(self, new: NewBatch) -> None:
-        """A batch as it is."""
+        """Write a batch unchanged."""
         self._writer.append(new)
         last = new.last_offset if new.last_offset is not None else new.records[-1].offset
         self.offset = last + 1
@@ -91,7 +91,7 @@ def tombstones(root: Path) -> Topic:
 
 @dataclass
 class Outcome:
-    """What `compact` said and left."""
+    """The events of `compact` and the files that it left."""
 
     directory: Path
     result: dict[str, Any]
@@ -109,7 +109,7 @@ class Outcome:
 
 
 def clean(directory: Path, settings: CleanSettings = SETTINGS, **options: Any) -> Outcome:
-    """`compact --apply`; other settings by their names."""
+    """Run `compact --apply`; other settings by name."""
     names = set(CleanSettings.__dataclass_fields__)
     settings = replace(settings, **{name: options.pop(name) for name in list(options) if name in names})
     target = PartitionTarget(str(directory), options.pop("log_dir", None))
@@ -149,7 +149,7 @@ def batches_of(data: bytes) -> list[Batch]:
 
 
 def records(directory: Path) -> list[Record]:
-    """All records of the live logs but those of control batches."""
+    """All records of the live logs except those of control batches."""
     found = []
     for base in bases(directory):
         data = log(directory, base).read_bytes()
@@ -178,7 +178,7 @@ def aborted(directory: Path) -> list[AbortedTxn]:
 
 
 def touch(directory: Path, base: int, time_ms: int) -> None:
-    """Give a log another modification time."""
+    """Set the modification time of a log."""
     os.utime(log(directory, base), ns=(time_ms * 1_000_000,) * 2)
 
 

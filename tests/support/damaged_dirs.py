@@ -22,7 +22,7 @@ def in_log(kind: str, *others: tuple[str, str], log: str = INNER) -> Said:
     return {(kind, f"{log}.log"), *others}
 
 
-# entries of the index that no longer hit anything because bytes came or went
+# index entries that no longer point at a batch because bytes were added or removed
 SHIFTED = ("index-entry-mismatch", f"{INNER}.index")
 LIES = ("false-clean-shutdown", ".kafka_cleanshutdown")
 

@@ -27,7 +27,7 @@ Told = tuple[str, int, int, int, int, bytes | None, bytes | None, Headers]
 
 
 def odd_partition(parent: Path) -> Path:
-    """A partition of records with what is null, empty, binary or awkward in text."""
+    """A partition of records with null, empty, binary and awkward text values."""
     headers = (("h", None), ("", b""), ("h", b"\xfe"), ('"\\\n\u2028', b"x"))
     told = varint(len(headers)) + b"".join(field(name.encode()) + field(value) for name, value in headers)
     keys = (None, b"", b"k\xff\x00", b'a "quoted", key\r\nof two lines', b"", b"last")
@@ -43,7 +43,7 @@ def odd_partition(parent: Path) -> Path:
 
 
 def dumped(paths: Iterable[Path], selection: Selection | None = None) -> list[Told]:
-    """The records of partitions as `kseg dump --json` has them, without control records."""
+    """The records of partitions as in `kseg dump --json`, without control records."""
     options = DumpOptions(
         format="json", print_data_log=True, bytes_mode="base64", selection=selection or Selection()
     )
@@ -54,7 +54,7 @@ def dumped(paths: Iterable[Path], selection: Selection | None = None) -> list[To
             continue
         name = own_partition_name(str(Path(target.path).parent))
         assert name is not None
-        hurt = set()  # entries that dump shows all the same
+        hurt = set()  # entries that dump shows nevertheless
         for event in dump(target, options):
             if isinstance(event, Finding) and event.id == "bad-crc":
                 hurt.add(event.position)
@@ -82,7 +82,7 @@ def _order(told: Told) -> tuple[Any, ...]:
 
 
 def files_of(directory: Path) -> list[Path]:
-    """The data files: what readers see."""
+    """The data files: those that readers see."""
     return sorted(path for path in directory.rglob("part-*") if path.is_file())
 
 
@@ -127,7 +127,7 @@ def _rows(table: Any) -> list[dict[str, Any]]:
 
 
 def text_of(path: Path) -> str:
-    """Of a file of lines, compressed or not."""
+    """The text of a file, compressed or not."""
     data = path.read_bytes()
     return (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
 
@@ -150,7 +150,7 @@ def _headers(told: Sequence[dict[str, str]] | None) -> list[dict[str, Any]]:
 
 
 def _csv(path: Path) -> list[dict[str, Any]]:
-    """Exported with --bytes base64. The csv module cannot tell null from empty, so nulls are looked for before."""
+    """Exported with --bytes base64. The csv module cannot distinguish null from empty, so nulls are determined before."""
     rows = []
     for row in csv.DictReader(io.StringIO(_marked(text_of(path)), newline="")):
         values: dict[str, Any] = {name: None if value == NULL else value for name, value in row.items()}
@@ -168,7 +168,7 @@ NULL = "\x00null"
 
 
 def _marked(text: str) -> str:
-    """The same with a mark for every field that is not even a pair of quotes."""
+    """The same with a mark for every field without even a pair of quotes."""
     out, inside, at_start = [], False, True
     for char in text:
         if char == '"':

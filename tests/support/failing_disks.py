@@ -34,12 +34,12 @@ LOOKS = ("status", "names", "open_to_read", "open_to_write", "read", "clone", "s
 
 
 def rounds(name: str) -> Iterator[int]:
-    """At which change each round of a test ends, without an end: every STRIDE-th, of each name from another one on."""
+    """The changes at which the rounds of a test end, without a limit: every STRIDE-th, with an offset that depends on the name."""
     return itertools.count(zlib.crc32(name.encode()) % STRIDE, STRIDE)
 
 
 class QuickDisk(Disk):
-    """Does not wait for the platters: a SIGKILL loses nothing that the system was told to write."""
+    """Does not sync: a SIGKILL loses nothing that was written."""
 
     def sync(self, descriptor: int) -> None:
         pass
@@ -52,7 +52,7 @@ class QuickDisk(Disk):
 
 
 class CountingDisk(QuickDisk):
-    """Calls `at_step` when the `left`-th operation is due. Copies and writes are two operations: the half is one."""
+    """Calls `at_step` when the `left`-th operation is due. Copies and writes are two operations: they can be done half."""
 
     watched: tuple[str, ...] = CHANGES
 
@@ -91,11 +91,11 @@ for _name in (*CHANGES, *LOOKS):
 
 
 class Stopped(BaseException):
-    """What stands for a kill where a process of its own for each would take too long."""
+    """Simulates a kill where one process for each would take too long."""
 
 
 class StoppingDisk(CountingDisk):
-    """From the n-th change on nothing happens any more, as after a SIGKILL: whoever cleans up cleans nothing."""
+    """From the n-th change on nothing happens any more, as after a SIGKILL: cleanup code has no effect."""
 
     is_stopped = False
 
@@ -117,7 +117,7 @@ class DeadlyDisk(CountingDisk):
 
 
 class FailingDisk(CountingDisk):
-    """The n-th operation of any kind fails once with an error of the system."""
+    """The n-th operation of any kind fails once with an OSError."""
 
     watched = (*CHANGES, *LOOKS)
 
@@ -132,7 +132,7 @@ class FailingDisk(CountingDisk):
 
 
 def survives(action: Callable[[Disk], object], kill_at: int) -> bool:
-    """Run in a child that is killed at its n-th change; True when it ended by itself, without error."""
+    """Run in a child that is killed at its n-th change; True if it ended by itself, without error."""
     child = os.fork()
     if not child:
         status = 1
@@ -147,7 +147,7 @@ def survives(action: Callable[[Disk], object], kill_at: int) -> bool:
 
 
 def outlives(action: Callable[[Disk], object], stop_at: int) -> bool:
-    """The same in this process: stopped at the n-th change; True when it ended by itself."""
+    """The same in this process: stopped at the n-th change; True if it ended by itself."""
     try:
         action(StoppingDisk(stop_at))
     except Stopped:
@@ -157,7 +157,7 @@ def outlives(action: Callable[[Disk], object], stop_at: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A file as it must be again: content, modification time, permissions."""
+    """The expected state of a file: content, modification time, permissions."""
 
     content: bytes
     mtime_ns: int
@@ -165,7 +165,7 @@ class Held:
 
 
 def held(directory: Path) -> dict[str, Held]:
-    """The files of a directory but those of kseg."""
+    """The files of a directory except those of kseg."""
     return {
         path.name: Held(path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_mode & 0o7777)
         for path in sorted(directory.iterdir())
@@ -174,7 +174,7 @@ def held(directory: Path) -> dict[str, Held]:
 
 
 def assert_no_byte_is_lost(start: dict[str, Held], *places: Path) -> None:
-    """Every file as found is somewhere, whole, or as its beginning and the end that was cut off."""
+    """Every original file still exists somewhere, complete or as its beginning and the truncated end."""
     files = [path for place in places for path in place.rglob("*") if path.is_file()]
     contents = {path: path.read_bytes() for path in files}
     for name, file in start.items():

@@ -20,8 +20,8 @@ _PATIENCE_SECONDS = 600
 
 
 class End(StrEnum):
-    """What happens: the process is killed; an error ends the task; the executor is killed and the process works on; one
-    process of all waits until another attempt is there, and works on."""
+    """What happens: the process is killed; an error ends the task; the executor is killed and the process continues; the process waits
+    until another attempt is running, and continues."""
 
     KILLED = "killed"
     FAILS = "fails"
@@ -31,7 +31,7 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FailsOnce:
-    """notes: a directory in which attempts are counted. at: before which change of the file system it happens."""
+    """notes: a directory in which attempts are counted. at: before which change of the file system it fails."""
 
     work: GroupWork
     end: End
@@ -66,7 +66,7 @@ class FailsOnce:
 
     def _happen(self, group: TargetGroup) -> None:
         if self.end is End.SLOW and not self._is_first_of_all():
-            return  # a core has to be free for the other attempt
+            return  # the other attempt needs a free core
         os.close(os.open(self._note(group, 0), os.O_CREAT))
         match self.end:
             case End.KILLED:
@@ -81,7 +81,7 @@ class FailsOnce:
 
 
 def _kill_executor() -> None:
-    """The Java process around this one."""
+    """Kill the Java process around this one."""
     pid = os.getpid()
     while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{pid}/cmdline").read_bytes():
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

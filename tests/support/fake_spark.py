@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Pretended:
-    """What `kseg.spark.cluster_fanout` asks of a context. tasks: how many each job had."""
+    """The methods of a context that `kseg.spark.cluster_fanout` uses. tasks: how many each job had."""
 
     master = "local[2]"
     defaultParallelism = 2
@@ -28,7 +28,7 @@ class Pretended:
 
 
 class Parts:
-    """An RDD, computed at once. What goes in and out is pickled on the way."""
+    """An RDD, computed at once. Inputs and outputs are pickled on the way."""
 
     def __init__(self, parts: list[list[Any]]) -> None:
         self._parts = parts

@@ -46,18 +46,18 @@ LARGEST_BYTES = 40_000
 
 
 class Act(NamedTuple):
-    """One hurt file. file: its name in the stage. how: the hurts, in order."""
+    """One damaged file. file: its name in the stage. how: the kinds of damage, in order."""
 
     file: str
     how: tuple[str, ...]
 
 
 class Hang(BaseException):
-    """An act took too long (no Exception: nothing may swallow it)."""
+    """An act took too long (not an Exception: nothing may swallow it)."""
 
 
 class Stage:
-    """A data directory to hurt. root: where to lay it down. partitions: (name, directory to copy from)."""
+    """A data directory to damage. root: where to create it. partitions: (name, directory to copy from)."""
 
     def __init__(self, root: Path, log_dir_files: list[Path], partitions: list[tuple[str, Path]]) -> None:
         self.root = root
@@ -78,8 +78,8 @@ class Stage:
         self.names = [str(file.relative_to(root)) for file in self.files]
 
     def act(self, lots: random.Random) -> Act:
-        """Hurt one file, ask everybody, and put it back."""
-        # every kind of file as often as the others, however many there are of it
+        """Damage one file, run every command, and restore it."""
+        # every kind of file equally often, however many there are of it
         kind = lots.choice(sorted({_kind(file) for file in self.files}))
         file = lots.choice(sorted(file for file in self.files if _kind(file) == kind))
         content, how = hurt(self.files[file], file.suffix, lots)
@@ -165,7 +165,7 @@ class Stage:
             for as_json in (False, True):
                 asks = TransactionsOptions(now_ms=NOW_MS, as_json=as_json)
                 yield f"transactions {target}", partition_transactions(target, asks)
-        # whatever it is, as if it were the coordinators' topic
+        # any file, as if it belonged to the coordinators' topic
         yield "load of __transaction_state", check_transaction_log(asked[-1])
 
 
@@ -217,11 +217,11 @@ def _lookup_query(lots: random.Random) -> LookupQuery:
     )
 
 
-# --- what must be true of every event
+# --- what must hold for every event
 
 
 def judge(event: Event) -> None:
-    """Well formed: the right types, known ids, figures that make sense, JSON that can be written."""
+    """Check that an event is well formed: types, known ids, plausible figures, JSON that can be written."""
     match event:
         case Text(data):
             assert isinstance(data, bytes)
@@ -254,15 +254,15 @@ def _judge_finding(finding: Finding) -> None:
     json.dumps(finding.as_row())
     file = Path(finding.path)
     if finding.position is not None and file.is_file():
-        size, length = file.stat().st_size, finding.length or 0  # of some batches only the place is known
+        size, length = file.stat().st_size, finding.length or 0  # only the position of some batches is known
         assert 0 <= finding.position <= finding.position + length <= size, finding
 
 
-# --- hurts
+# --- damage
 
 
 def hurt(content: bytes, suffix: str, lots: random.Random) -> tuple[bytes, tuple[str, ...]]:
-    """The content with one to five hurts, and their names; checksums are made right again in every second case."""
+    """The content with one to five kinds of damage, and their names; in every second case checksums are corrected again."""
     data = bytearray(content)
     names = []
     for _ in range(lots.choice([1, 1, 1, 2, 3, 5])):
@@ -301,7 +301,7 @@ def _number(data: bytearray, lots: random.Random) -> None:
 
 
 def _field(data: bytearray, lots: random.Random) -> None:
-    """A number at one of the places where batch headers have their fields, counted from an entry's start."""
+    """A number at one of the positions where batch headers have their fields, counted from an entry's start."""
     starts = [0, *_starts(data)]
     at = lots.choice(starts) + lots.choice([0, 8, 12, 16, 17, 21, 23, 27, 35, 43, 51, 53, 57, 61])
     if at + 4 <= len(data):
@@ -375,7 +375,7 @@ WAYS: tuple[Callable[[bytearray, random.Random], None], ...] = (
 
 
 def _starts(data: bytearray) -> list[int]:
-    """Where the entries of a `.log` begin, as far as the lengths lead."""
+    """The starts of the entries of a `.log`, as far as the lengths lead."""
     starts, position = [], 0
     while position + 26 <= len(data):
         (size,) = struct.unpack_from(">i", data, position + 8)
@@ -387,7 +387,7 @@ def _starts(data: bytearray) -> list[int]:
 
 
 def _seal(data: bytearray, suffix: str) -> None:
-    """Make the checksums right again, so that what lies behind them is reached."""
+    """Correct the checksums, so that the code behind their check is reached."""
     if suffix in (".log", ".checkpoint"):
         for start in _starts(data):
             (size,) = struct.unpack_from(">i", data, start + 8)

@@ -23,7 +23,7 @@ def commit(
 
 
 def broker(root: Path, *batches: bytes, fares: int = 10, name: str = "broker") -> Path:
-    """A log dir with these batches in `__consumer_offsets-0`, a metadata log, and so many records in fares-0."""
+    """A log dir with these batches in `__consumer_offsets-0`, a metadata log, and this many records in fares-0."""
     log_dir = root / name
     write_segment(log_dir / f"{CONSUMER_OFFSETS}-0", *batches)
     write_segment(log_dir / "fares-0", batch(0, *[(None, b"v")] * fares))
@@ -39,8 +39,8 @@ def broker(root: Path, *batches: bytes, fares: int = 10, name: str = "broker") -
 
 
 def went_back(root: Path) -> Path:
-    """A group that was idle for a week: its offsets were deleted, and its consumers began anew; one that is beyond the log end, one that
-    was deleted, one in an open transaction."""
+    """A group that was idle for a week: its offsets were deleted, and its consumers started over; one beyond the log end, one that was
+    deleted, one in an open transaction."""
     later = T0 + 7 * 86_400_000
     stable = value(
         CONSUMER_OFFSETS,

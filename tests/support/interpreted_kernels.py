@@ -30,7 +30,7 @@ _FIRST = [
     "json_lines",
     "message_values",
     "message_json",
-]  # what the others import
+]  # imported by the others
 NAMES = _FIRST + sorted(
     file.stem for file in HOME.glob("*.py") if file.stem not in _FIRST and file.stem != "__init__"
 )
@@ -43,11 +43,11 @@ IN_C = (
     "int_at",
     "crc_at",
     "short_at",
-)  # what the `.pxd` of `buffer_access` takes from C itself
+)  # functions that the `.pxd` of `buffer_access` takes from C
 
 
 class Checked:
-    """A buffer of numbers that raises IndexError for every index outside of it, negative ones too."""
+    """A buffer of numbers that raises IndexError for every index outside of it, including negative ones."""
 
     __slots__ = ("view",)
 
@@ -76,7 +76,7 @@ class Checked:
 
 
 def install() -> dict[str, ModuleType]:
-    """Load every kernel from its source, with buffers checked; who imports a kernel from now on gets these."""
+    """Load every kernel from its source, with checked buffers; later imports of a kernel get these."""
     package = importlib.import_module(PACKAGE)
     modules = {}
     for name in NAMES:
@@ -95,7 +95,7 @@ def install() -> dict[str, ModuleType]:
 
 @cache
 def kernels() -> dict[str, ModuleType]:
-    """The interpreted kernel modules by name; everybody else keeps the ones they have."""
+    """The interpreted kernel modules by name; all other modules keep theirs."""
     package = importlib.import_module(PACKAGE)
     kept = {name: importlib.import_module(f"{PACKAGE}.{name}") for name in NAMES}
     try:
@@ -113,7 +113,7 @@ def compiled() -> dict[str, ModuleType]:
 
 
 def dumps(directory: Path) -> list[str]:
-    """Everything that a dump says about the files of a directory, in several ways of asking."""
+    """The dumps of all files of a directory, with several options."""
     from kseg.inspection.dump.dump import dump
     from kseg.inspection.dump.options import DumpOptions
     from kseg.segment.partition.targets import FileTarget

@@ -23,7 +23,7 @@ SEEDS = [plain_file(4)[0], plain_file(5, 0)[0], plain_file(5, 1)[0], *(case.data
 
 @st.composite
 def buffers(draw: st.DrawFn) -> bytes:
-    """Random bytes, or batches with some bytes changed, cut or moved."""
+    """Random bytes, or batches with some bytes changed, removed or moved."""
     if draw(st.integers(0, 4)) == 0:
         return draw(st.binary(max_size=400))
     data = bytearray(b"".join(draw(st.lists(st.sampled_from(SEEDS), min_size=1, max_size=3))))
@@ -44,7 +44,7 @@ def numbers(*values: int) -> array[int]:
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """What it returns; the type of what it raises, an IndexError never."""
+    """The result, or the type of the exception; an IndexError is never allowed."""
     try:
         return call()
     except (ValueError, OverflowError) as error:
@@ -79,7 +79,7 @@ def read_rows(
     count: int,
     cells: array[int],
 ) -> array[int]:
-    """The records of `count` batches that lie as they are, into 64 rows, up to the first problem; the state."""
+    """The records of `count` uncompressed batches, in 64 rows, up to the first problem; the state."""
     records, state = kernel["record_walk"], array("q", bytes(48))
     ended = records.BODY_DONE
     while ended == records.BODY_DONE and state[records.ROW] < count:

@@ -27,7 +27,7 @@ def contents(found: dict[str, dict[str, Held]]) -> dict[str, dict[str, bytes]]:
 
 
 def killed_at(number: int, command: Command, log_dir: Path) -> bool:
-    """Run it in a child that dies at its n-th change; whether it did."""
+    """Run it in a child that is killed at its n-th change; returns whether it was."""
     child = os.fork()
     if not child:
         left = itertools.count(number, -1)
@@ -56,14 +56,14 @@ def undo_all(log_dir: Path) -> None:
     journals = [*log_dir.glob("kseg-journal-*.jsonl"), *log_dir.glob("*/.kseg/*/journal.jsonl")]
 
     for journal in sorted(journals, key=lambda path: path.stat().st_mtime_ns, reverse=True):
-        if journal.exists():  # the journal of a data directory undoes those of its run
-            # the newest first, as anybody would
+        if journal.exists():  # undoing the journal of a data directory undoes those of its run
+            # the newest first, as a user would
             assert run(["undo", "--quiet", str(journal)]) == 0
 
 
 def goes_on_and_goes_back(command: Command, original: Path, data: Path) -> int:
-    """Kill the command at its changes (`rounds`): given again it reaches the planned end, undone the start, and no byte is
-    lost meanwhile. data: where a copy of `original` is made. How many changes there were."""
+    """Kill the command at its changes (`rounds`): repeated it reaches the planned end, undone the start, and no byte is lost meanwhile.
+    data: where a copy of `original` is made. Returns the number of changes."""
     found = state(original)
     shutil.copytree(original, data)
     assert command(data) == 0

@@ -27,7 +27,7 @@ INTERVAL_BYTES = 200
 
 @dataclass(frozen=True)
 class Loaded:
-    """A partition after the load and a clean stop. files: by name."""
+    """A partition after the load and a clean shutdown. files: by name."""
 
     repair: Repair
     files: dict[str, bytes]
@@ -48,7 +48,7 @@ class Loaded:
         return self.files[segment_file_name(base_offset, suffix)]
 
     def batches(self) -> list[Batch]:
-        """All batches; damage is none."""
+        """All batches; there must be no damage."""
         found = []
         for base in self.segments:
             for block in scan(self.file(base, L.LOG_SUFFIX), base):
@@ -90,7 +90,7 @@ def load(
     rebuild: bool = False,
     index_bytes: int = 4000,
 ) -> Loaded:
-    """The answer for a directory, which must stay as it is."""
+    """The result for a directory, which must stay unchanged."""
     around = BrokerState(is_clean=clean, recovery_point=recovery_point, log_start_offset=log_start)
     settings = LoadSettings(
         now_ms=now_ms, index_interval_bytes=INTERVAL_BYTES, segment_index_bytes=index_bytes
@@ -101,7 +101,7 @@ def load(
 
 
 def apply(directory: Path, loaded: Loaded) -> None:
-    """Make the directory what the answer says."""
+    """Turn the directory into the result."""
     for path in directory.iterdir():
         path.unlink()
     for name, data in loaded.files.items():
@@ -120,7 +120,7 @@ def _content(directory: Path, repair: Repair, name: str) -> bytes:
 
 
 def partition(parent: Path, segments: dict[int, list[NewBatch]], name: str = "metro-0") -> Path:
-    """A partition as a clean stop leaves it, its segments by base offset."""
+    """A partition as after a clean shutdown, its segments by base offset."""
     directory = parent / name
     parent.mkdir(exist_ok=True)
     rules = RollRules(index_interval_bytes=INTERVAL_BYTES, segment_index_bytes=4000)
@@ -210,7 +210,7 @@ def two_segments(parent: Path) -> Path:
 def entry(
     producer_id: int, current_txn_first_offset: int | None = None, **changes: int
 ) -> ProducerSnapshotEntry:
-    """A producer with nothing remembered, except for what is said."""
+    """A producer entry without batches, except for the given fields."""
     plain = ProducerSnapshotEntry(producer_id, 0, -1, -1, 0, T0, -1, current_txn_first_offset)
     return plain._replace(**changes)
 

@@ -17,7 +17,7 @@ RUN, OTHER = "20260101T000000Z-00000001", "20260101T000000Z-00000002"
 
 
 class Child:
-    """A process that does something until it is told to end; `said` is what became of it."""
+    """A process that runs until it is told to end; `said` is its result."""
 
     def __init__(self, action: Callable[[Callable[[str], None]], None]) -> None:
         self._read, write = os.pipe()

@@ -9,7 +9,7 @@ HELLO_1 = bytes.fromhex("0000000b 01 00 3610a686 68656c6c6f")
 
 
 def walk_all(data: bytes) -> list[A.Entry07 | A.Damage07]:
-    """The walk, with the proof that it left no hole."""
+    """The walk, with the check that it accounts for every byte."""
     found = list(A.walk(data))
     position = 0
     for item in found:

@@ -27,7 +27,7 @@ TestsById: TypeAlias = dict[str, list[str]]
 
 
 class _Collector:
-    """A plugin of pytest that keeps what was collected."""
+    """A pytest plugin that keeps what was collected."""
 
     def __init__(self) -> None:
         self.items: list[pytest.Item] = []
@@ -51,7 +51,7 @@ def marks_of(items: Iterable[pytest.Item]) -> Mapping[str, TestsById]:
         of_case = getattr(getattr(item, "callspec", None), "marks", ())
         for name, tests in found.items():
             for marker in item.iter_markers(name):
-                # a mark of one case names the case
+                # the mark of a single case names that case
                 is_case = any(marker is mark for mark in of_case)
                 test = item.nodeid if is_case else re.sub(r"\[.*", "", item.nodeid)
                 for carried in marker.args:

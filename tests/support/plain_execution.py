@@ -10,7 +10,7 @@ from kseg.recovery.policy import Repair
 
 
 def contents(image: DirectoryImage, found: Path) -> dict[str, bytes]:
-    """name → bytes of the directory as it would be. found: as it is."""
+    """name → bytes of the planned directory. found: the original."""
     files = {}
     for name in image:
         pieces = []
@@ -27,7 +27,7 @@ def contents(image: DirectoryImage, found: Path) -> dict[str, bytes]:
 
 
 def make(repair: Repair, found: Path, target: Path) -> Path:
-    """Writes the directory as it would be into `target`."""
+    """Write the planned directory into `target`."""
     target.mkdir(parents=True)
     for name, data in contents(repair.image, found).items():
         (target / name).write_bytes(data)
@@ -35,5 +35,5 @@ def make(repair: Repair, found: Path, target: Path) -> Path:
 
 
 def steps(repair: Repair, before: DirectoryImage) -> list[str]:
-    """The names that the plan touches; KeyError when one has no reason."""
+    """The names that the plan changes; KeyError when one has no reason."""
     return [step.name for step in steps_between(before, repair.image, repair.why)]

@@ -45,8 +45,8 @@ LOG_DIR = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """files: what lies there. steps: of the plan. partition: else it is a data directory. elsewhere: the quarantine is
-    another directory. journal_elsewhere: the journal too. shared: files with a hard link outside."""
+    """files: the original ones. steps: of the plan. partition: otherwise it is a data directory. elsewhere: the quarantine is another
+    directory. journal_elsewhere: the journal too. shared: files with a hard link outside."""
 
     files: Mapping[str, bytes]
     steps: Callable[[Path], tuple[Step, ...]]
@@ -56,7 +56,7 @@ class Case:
     shared: tuple[str, ...] = ()
 
     def lay(self, root: Path) -> Path:
-        """Make the directory below `root`."""
+        """Create the directory below `root`."""
         directory = root / ("orders-0" if self.is_partition else "data")
         directory.mkdir(parents=True)
         for number, (name, content) in enumerate(self.files.items()):
@@ -150,7 +150,7 @@ _SCRATCH: list[ScratchFile] = []
 
 
 def _made_ahead(directory: Path) -> tuple[Step, ...]:
-    """New files that the planner has written already; it keeps them until it plans again."""
+    """New files that the planner has already written; it keeps them until it plans again."""
     while _SCRATCH:
         _SCRATCH.pop().close()
     for content in (b"a log that was made ahead", b"another"):
@@ -165,7 +165,7 @@ def _made_ahead(directory: Path) -> tuple[Step, ...]:
 
 
 def _in_a_ring(_directory: Path) -> tuple[Step, ...]:
-    """Names that change hands, a file cut twice, and one written and replaced."""
+    """Names that are exchanged, a file truncated twice, and one written and replaced."""
     return (
         Rename(LOG, "aside", "ring"),
         Truncate("aside", 30, "ring"),
@@ -220,7 +220,7 @@ def place(applied: Applied) -> JournalLocation:
 
 
 def stopped_in_the_middle(case: Case, directory: Path) -> None:
-    """A change that is decided and of which one step is missing at least."""
+    """A change that is decided and lacks at least one step."""
     for number in range(1000):
         try:
             carry_out(case, directory, disk=StoppingDisk(number))

@@ -18,7 +18,7 @@ INT_MAX = 2**31 - 1
 
 
 def varint(number: int) -> bytes:
-    """Zigzag, as short as possible."""
+    """Zigzag, in the shortest form."""
     rest = (number << 1) ^ (number >> 63)
     out = bytearray()
     while rest > 127:
@@ -38,7 +38,7 @@ def fields_of(
     headers: bytes = b"\x00",
     timestamp_delta: int = 0,
 ) -> bytes:
-    """A record without its length; headers: count and headers as they stand."""
+    """A record without its length; headers: count and headers, encoded."""
     return b"\x00" + varint(timestamp_delta) + varint(offset_delta) + field(key) + field(value) + headers
 
 
@@ -61,7 +61,7 @@ def sealed(
     max_timestamp: int = T0,
     producer: tuple[int, int, int] = (-1, -1, -1),
 ) -> bytes:
-    """A magic 2 batch around a body, with the right length and checksum. producer: id, epoch, base sequence."""
+    """A magic 2 batch around a body, with correct length and checksum. producer: id, epoch, base sequence."""
     producer_id, epoch, sequence = producer
     delta = max(0, count - 1) if last_delta is None else last_delta
     covered = struct.pack(
@@ -81,7 +81,7 @@ def message(
     timestamp: int = T0,
     raw: bytes | None = None,
 ) -> bytes:
-    """A message of magic 0 or 1; raw: what stands behind the attributes (and timestamp) instead of key and value."""
+    """A message of magic 0 or 1; raw: the bytes after the attributes (and timestamp) instead of key and value."""
     covered = struct.pack(">bb", magic, attributes) + (struct.pack(">q", timestamp) if magic else b"")
     for part in (key, value) if raw is None else ():
         covered += struct.pack(">i", -1 if part is None else len(part)) + (part or b"")
@@ -107,8 +107,8 @@ Expected = tuple[int, int, int, bytes | None, bytes | None, Headers]
 
 @dataclass(frozen=True)
 class Case:
-    """name. data: one batch. records: (offset, timestamp, sequence, key, value, headers) that are given before the
-    error. error: code of `kernel.record_walk`, OK when there is none; None when the wrapper cannot be opened."""
+    """name. data: one batch. records: (offset, timestamp, sequence, key, value, headers) returned before the error. error: code of
+    `kernel.record_walk`, OK if there is none; None when the wrapper cannot be decompressed."""
 
     name: str
     data: bytes
@@ -122,7 +122,7 @@ def plain(offset: int, timestamp: int = T0, sequence: int = -1, headers: Headers
 
 
 def hurt(name: str, body: bytes, error: int, *rows: str, count: int = 1, before: int = 0) -> Case:
-    """One batch whose body ends in trouble after `before` sound records."""
+    """One batch whose body has an error after `before` valid records."""
     records = tuple(plain(1000 + row) for row in range(before))
     front = b"".join(record(row) for row in range(before))
     return Case(name, sealed(front + body, count + before), records, error, rows)
@@ -332,7 +332,7 @@ STRUCTURE = (
 
 
 def three(magic: int, *offsets: int, attributes: int = 0) -> bytes:
-    """Inner messages, a millisecond apart."""
+    """Inner messages, one millisecond apart."""
     return b"".join(
         message(offset, b"k", b"v", magic=magic, attributes=attributes, timestamp=T0 + row)
         for row, offset in enumerate(offsets)

@@ -17,8 +17,8 @@ from tests.spark.standalone import executor_of
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """call_log: a directory in which every attempt leaves a file. wait_s: how long each target takes. loses_executor_at: name
-    of the target whose first attempt kills the executor that it runs on."""
+    """call_log: a directory in which every attempt leaves a file. wait_s: how long each target takes. loses_executor_at: name of the target
+    whose first attempt kills its executor."""
 
     call_log: str
     wait_s: float = 0.0
@@ -26,7 +26,7 @@ class Asked:
 
 
 def shown(events: Iterable[Event]) -> list[Event]:
-    """What can be seen of events in the end: text as one piece, no progress."""
+    """The visible part of events: text as one piece, no progress."""
     seen: list[Event] = []
     for event in events:
         if isinstance(event, Advance):
@@ -43,7 +43,7 @@ def attempts(call_log: Path, target: str) -> int:
 
 
 def _begin(target: FileTarget, asked: Asked) -> int:
-    """Note the attempt; which one it is, from 1."""
+    """Record the attempt; returns its number, from 1."""
     number = attempts(Path(asked.call_log), target.path) + 1
     (Path(asked.call_log) / f"{os.path.basename(target.path)}.{number}").write_text(str(os.getpid()))
     return number
@@ -61,7 +61,7 @@ def echo(target: FileTarget, asked: Asked) -> Iterator[Event]:
 
 
 def moody(target: FileTarget, asked: Asked) -> Iterator[Event]:
-    """Does what the name of the target says."""
+    """Behaves as the name of the target says."""
     number = _begin(target, asked)
     name = os.path.basename(target.path)
     yield Text(f"{name} begins\n".encode())

@@ -12,7 +12,7 @@ Decompress = Callable[[int, int, bytes], bytes]
 
 
 def number(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag varint: (value, position behind it)."""
+    """A zigzag varint: (value, position after it)."""
     raw, shift = 0, 0
     while True:
         byte = data[position]
@@ -55,7 +55,7 @@ def records_of(body: bytes, count: int, base_offset: int, base_timestamp_ms: int
 
 
 def batch_of(data: bytes, decompress: Decompress) -> NewBatch:
-    """A magic-2 batch as the value that the writer takes; its checksum and length are left to the test."""
+    """A magic-2 batch as the value that the writer takes; the test checks its checksum and length."""
     base_offset, _, leader_epoch, magic, _, attributes = struct.unpack_from(">qiibIh", data)
     delta, first_ms, max_ms, producer_id, epoch, sequence, count = struct.unpack_from(">iqqqhii", data, 23)
     codec = attributes & 7
@@ -80,7 +80,7 @@ def batch_of(data: bytes, decompress: Decompress) -> NewBatch:
 
 
 def entries_of(data: bytes) -> list[bytes]:
-    """Whole batches or messages, cut by their size fields."""
+    """Whole batches or messages, divided by their size fields."""
     entries, position = [], 0
     while position < len(data):
         (size,) = struct.unpack_from(">i", data, position + 8)

@@ -15,7 +15,7 @@ _V2 = struct.Struct(">qiibIhiqqqhii")
 
 
 def batches(data: bytes, start: int = 0) -> Iterator[Batch]:
-    """Every whole batch from `start` on; stops before a partial one. Checksums are judged, not enforced."""
+    """Every whole batch from `start` on; stops before a partial one. Checksums are reported, not enforced."""
     position = start
     while len(data) - position >= 17:
         offset, size = struct.unpack_from(">qi", data, position)

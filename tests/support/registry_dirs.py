@@ -61,7 +61,7 @@ class Registry:
     def register(
         self, subject: str, text: str, kind: str, references: Sequence[tuple[str, str, int]] = ()
     ) -> int:
-        """The id of a schema that is registered as it is."""
+        """Register a schema unchanged; returns its id."""
         schema_id = self.client.register_schema(subject, Schema(text, kind))
         self._note(subject, references)
         return int(schema_id)
@@ -91,7 +91,7 @@ class Registry:
         )
 
     def write(self, log_dir: Path) -> Path:
-        """The `_schemas-0` of a log dir."""
+        """Write `_schemas-0` into the log dir."""
         return partition(log_dir / "_schemas-0", self.entries)
 
 

@@ -33,7 +33,7 @@ RULES = RollRules(index_interval_bytes=100, segment_index_bytes=12_000)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One segment: how many records of one batch each, and how long before NOW they were written (None: no time)."""
+    """One segment: the number of records of each batch, and how long before NOW they were written (None: no timestamp)."""
 
     records: int
     age_ms: int | None = DAY_MS
@@ -42,7 +42,7 @@ class Part:
 
 
 def lay(root: Path, parts: Sequence[Part], *, start: int = 0) -> Path:
-    """A data directory as a clean stop leaves it; gives the partition directory `orders-0`."""
+    """A data directory as after a clean shutdown; returns the partition directory `orders-0`."""
     partition = root / "data" / "orders-0"
     partition.mkdir(parents=True)
     offset = start
@@ -63,13 +63,13 @@ def lay(root: Path, parts: Sequence[Part], *, start: int = 0) -> Path:
 
 
 def checkpoint(partition: Path, role: Role, offset: int) -> None:
-    """Note an offset of `orders-0` in its data directory, beside one of another partition."""
+    """Write an offset of `orders-0` to a checkpoint of its data directory, beside one of another partition."""
     entries = [CheckpointEntry("other", 1, 5), CheckpointEntry("orders", 0, offset)]
     (partition.parent / NAME_BY_ROLE[role]).write_bytes(encode_offset_checkpoint(entries))
 
 
 def noted(partition: Path, role: Role) -> int | None:
-    """What the data directory notes of `orders-0`."""
+    """The offset of `orders-0` in the checkpoint."""
     path = partition.parent / NAME_BY_ROLE[role]
     if not path.exists():
         return None
@@ -100,7 +100,7 @@ def give_mtime(path: Path, age_ms: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What one run said. result: of the partition. dirs: of data directories."""
+    """The output of one run. result: of the partition. dirs: of data directories."""
 
     result: dict[str, Any]
     segments: list[dict[str, Any]]

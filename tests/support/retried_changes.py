@@ -21,7 +21,7 @@ GroupWork = Callable[[TargetGroup, Any], Iterator[Event]]
 
 @contextmanager
 def ending(number: int, end: Callable[[], None]) -> Iterator[None]:
-    """`end` is called before the n-th change of the file system; nothing waits for the platters."""
+    """`end` is called before the n-th change of the file system; nothing is synced."""
     left = itertools.count(number, -1)
 
     def deadly(change: Any) -> Any:
@@ -48,7 +48,7 @@ def die() -> None:
 
 
 class Attempt:
-    """One process at work on a group."""
+    """One process that works on a group."""
 
     def __init__(self, work: GroupWork, group: TargetGroup, options: Any, kill_at: int = 1 << 60) -> None:
         self._read, write = os.pipe()
@@ -64,7 +64,7 @@ class Attempt:
             os._exit(0)
 
     def events(self) -> list[Event] | None:
-        """What it said in the end; None when it was killed."""
+        """Its events at the end; None when it was killed."""
         with os.fdopen(self._read, "rb") as pipe:
             said = pipe.read()
         _, status = os.waitpid(self._pid, 0)
@@ -75,7 +75,7 @@ class Attempt:
 def killed_first(
     work: GroupWork, groups: Sequence[TargetGroup], options: Any, kill_at: int, was_killed: list[bool]
 ) -> Iterator[Event]:
-    """Each group is tried by a process that is killed at its n-th change, and then by another."""
+    """Each group is attempted by a process that is killed at its n-th change, and then by another."""
     for group in groups:
         events = Attempt(work, group, options, kill_at).events()
         was_killed.append(events is None)
@@ -86,7 +86,7 @@ def killed_first(
 
 
 def both_at_once(work: GroupWork, groups: Sequence[TargetGroup], options: Any) -> Iterator[Event]:
-    """Each group is tried by two processes at the same time, which say the same."""
+    """Each group is attempted by two processes at the same time, with the same events."""
     for group in groups:
         attempts = [Attempt(work, group, options) for _ in range(2)]
         first, second = [attempt.events() for attempt in attempts]

@@ -19,7 +19,7 @@ from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTa
 
 @dataclass
 class Heard:
-    """What came out, by kind."""
+    """The events, by kind."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -60,7 +60,7 @@ def ask(path: Path, kind: str, *, log_dir: Path | None = None, **fields: Any) ->
 
 
 def answer(path: Path, kind: str, **fields: Any) -> dict[str, Any]:
-    """The only row of a lookup that neither fails nor finds anything wrong."""
+    """The only row of a lookup that neither fails nor has findings."""
     result = ask(path, kind, **fields)
     assert (result.findings, result.failures) == ([], [])
     (row,) = result.rows
@@ -76,5 +76,5 @@ def listed(target: PartitionTarget | FileTarget | LogDirTarget, now_ms: int = 4_
 
 
 def as_without_spark(text: str) -> str:
-    """What a run on a cluster prints, but for the next command: that is one for the cluster too."""
+    """The output of a run on a cluster without the next command, which is for the cluster too."""
     return re.sub(r"^(next: .*?) --spark(?= )", r"\1", text, flags=re.MULTILINE)

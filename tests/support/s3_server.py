@@ -21,7 +21,7 @@ from tests.support.paths import ROOT
 
 BUCKET = "backups"
 
-# status, code and message as S3 gives them; of an answer that is cut, half of the body comes, and then the connection ends
+# status, code and message as in S3; of a truncated response half of the body is sent, then the connection is closed
 FAULTS = {
     "denied": ("403 Forbidden", "AccessDenied", "Access Denied"),
     "expired": ("400 Bad Request", "ExpiredToken", "The provided token has expired."),
@@ -38,7 +38,7 @@ FAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class S3Server:
-    """A running server. client: of boto3. environment: for a program that finds it as any S3 program would."""
+    """A running server. client: of boto3. environment: for a program that uses it like S3."""
 
     client: Any
     environment: dict[str, str]
@@ -55,13 +55,13 @@ class S3Server:
             self.client.put_object(Bucket=BUCKET, Key=key, Body=body)
 
     def answers(self) -> list[tuple[str, str, int]]:
-        """(method, path, bytes) of every answer so far."""
+        """(method, path, bytes) of every response so far."""
         lines = [line.split(" ") for line in self.notes.read_text().splitlines()]
         return [(method, path, int(size)) for method, path, size in lines]
 
     @contextmanager
     def fault(self, kind: str, part: str) -> Iterator[None]:
-        """While it lasts, GET requests for paths with `part` in them fail as FAULTS says."""
+        """While active, GET requests for paths containing `part` fail as FAULTS says."""
         assert kind in FAULTS
         faults = Path(f"{self.notes}.faults")
         faults.write_text(f"{kind} {part}")

@@ -55,7 +55,7 @@ def other_leader(epoch: int) -> bytes:
 
 
 def other_leader_wrote(epoch: int, stem: str = LAST) -> Case:
-    """Another leader's batches lie behind those of the log. What the epochs were is told by nothing else."""
+    """Another leader's batches come after those of the log. Nothing else tells the epochs."""
 
     def overlapping_leader(partition: Path) -> None:
         file = log(partition, stem)
@@ -66,7 +66,7 @@ def other_leader_wrote(epoch: int, stem: str = LAST) -> Case:
 
 
 def moved_batch(partition: Path) -> None:
-    """A batch of one segment lies at the end of the next."""
+    """A batch of one segment is at the end of the next."""
     file, following = log(partition), log(partition, NEXT)
     position, size = batch_spans(file)[3]
     data = file.read_bytes()
@@ -83,7 +83,7 @@ def swapped_segments(partition: Path) -> None:
 
 
 def batches_swapped_across(partition: Path) -> None:
-    """The first batches of two segments have exchanged their places."""
+    """The first batches of two segments are exchanged."""
     one, other = log(partition), log(partition, NEXT)
     first, second = one.read_bytes(), other.read_bytes()
     a, b = batch_spans(one)[0][1], batch_spans(other)[0][1]
@@ -92,7 +92,7 @@ def batches_swapped_across(partition: Path) -> None:
 
 
 def doubled_segment(partition: Path) -> None:
-    """A segment lies there twice, once under a name behind the log."""
+    """A segment exists twice, once under a name beyond the log end."""
     (partition / f"{5000:020d}.log").write_bytes(log(partition).read_bytes())
 
 
@@ -124,7 +124,7 @@ def negative_offset(partition: Path) -> None:
 
 
 def overwritten_offset(partition: Path) -> None:
-    """All of a base offset is noise; only the hole between its neighbours tells."""
+    """A base offset is all noise; only the gap between adjacent batches tells it."""
     put(log(partition), batch_spans(log(partition))[4][0], b"\x00\x00\x13\x37\x42\x42\x42\x42")
 
 
@@ -155,7 +155,7 @@ def lost_marker(partition: Path) -> None:
 
 
 def everything_missing(partition: Path) -> None:
-    """Only the logs are left."""
+    """Only the logs remain."""
     for file in partition.iterdir():
         if file.suffix not in (".log", ".metadata"):
             file.unlink()

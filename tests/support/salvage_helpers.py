@@ -26,7 +26,7 @@ def plan(
     settings: LoadSettings = SETTINGS,
     broker_state: BrokerState | None = None,
 ) -> Repair:
-    """Salvage of a partition directory, which stays as it is; fails when the answer contradicts itself."""
+    """Salvage of a partition directory, which stays unchanged; fails when the result contradicts itself."""
     with unchanged(partition):
         inputs = inputs_of(str(partition))
         around = broker_state or BrokerState(is_clean=True)
@@ -45,7 +45,7 @@ def plan(
 
 
 def write_repaired(repair: Repair, partition: Path, target: Path) -> Path:
-    """The directory as planned, with the times that its files are to have."""
+    """Write the planned directory, with the planned modification times."""
     target.mkdir(parents=True)
     for name in repair.image:
         data = bytearray()
@@ -69,8 +69,8 @@ def needs_no_repair(partition: Path, repair: Repair) -> bool:
 
 
 def salvaged(partition: Path, target: Path, **options: object) -> tuple[Repair, Verdict]:
-    """Plan, lay down below `target`, and hold the result to what every salvage promises: verify finds nothing wrong that
-    a repair could help, and another salvage plans nothing."""
+    """Plan, write below `target`, and check what every salvage guarantees: verify finds no error that a repair could fix, and another
+    salvage plans nothing."""
     repair = plan(partition, **options)  # type: ignore[arg-type]
     result = write_repaired(repair, partition, target / partition.name)
     again = plan(result)
@@ -85,7 +85,7 @@ def salvaged(partition: Path, target: Path, **options: object) -> tuple[Repair, 
 
 
 def batches(log: Path) -> Iterator[tuple[int, bytes]]:
-    """(position, bytes) of each batch of a sound log, by its size fields; fails when it is not sound."""
+    """(position, bytes) of each batch of a valid log, by its size fields; fails when it is not valid."""
     data, position = log.read_bytes(), 0
     while position < len(data):
         (size,) = struct.unpack_from(">i", data, position + 8)
@@ -96,7 +96,7 @@ def batches(log: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def is_valid(batch: bytes) -> bool:
-    """Whether the checksum is right, by the formats' own rule."""
+    """Whether the checksum is correct, by the formats' own rule."""
     if len(batch) < 26 or struct.unpack_from(">i", batch, 8)[0] + 12 != len(batch):
         return False
     if batch[16] < 2:

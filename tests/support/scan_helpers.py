@@ -16,7 +16,7 @@ T0 = 1_700_000_000_000
 
 
 class Scanned(NamedTuple):
-    """A scan whose books are right: every byte lies in exactly one batch or damage, in order."""
+    """A scan whose totals are correct: every byte is in exactly one batch or damage, in order."""
 
     batches: list[Batch]
     damages: list[Damage]
@@ -32,7 +32,7 @@ class Scanned(NamedTuple):
 
 
 def scanned(data: bytes | bytearray, base_offset: int = 0, start: int = 0, end: int | None = None) -> Scanned:
-    """Scan, and prove that the pieces account for every byte."""
+    """Scan, and check that the pieces account for every byte."""
     result = Scanned([], [])
     position = start
     for piece in scan(data, base_offset, start, end):
@@ -52,7 +52,7 @@ def scanned(data: bytes | bytearray, base_offset: int = 0, start: int = 0, end: 
 def batch(
     base_offset: int, count: int = 2, value: bytes = b"some value", magic: int = 2, codec: int = 0
 ) -> bytes:
-    """One batch of `count` records of which each has this value."""
+    """One batch of `count` records with this value."""
     records = tuple(
         Record(base_offset + row, T0 + row if magic else -1, b"k%d" % row, value) for row in range(count)
     )
@@ -60,14 +60,14 @@ def batch(
 
 
 def batch_positions(data: bytes) -> list[int]:
-    """Where the batches begin of a log without damage."""
+    """Positions of the batches of a log without damage."""
     found = list(scan(data, 0))
     assert all(isinstance(each, Batch) for each in found)
     return [each.position for each in found]
 
 
 def file_of(pieces: Iterable[bytes]) -> tuple[bytes, list[int]]:
-    """The pieces one behind the other, and the position of each."""
+    """The pieces concatenated, and the position of each."""
     data, positions = bytearray(), []
     for piece in pieces:
         positions.append(len(data))
@@ -95,7 +95,7 @@ def without(positions: Sequence[int], *numbers: int) -> list[int]:
 
 
 def header(base_offset: int, size_bytes: int, count: int = 1, crc: int = 0xBADC0DE) -> bytes:
-    """A header of magic 2 that contradicts nothing but its checksum, for an entry of `size_bytes`."""
+    """A header of magic 2 that only its checksum contradicts, for an entry of `size_bytes`."""
     return struct.pack(
         ">qiibIhiqqqhii",
         base_offset,

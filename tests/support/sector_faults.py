@@ -29,11 +29,12 @@ File = tuple[int, int]  # device and inode
 
 @dataclass
 class BadSectors:
-    """sector_bytes: 512 or 4096, what the disk reads at least. is_direct: whether the file system reads past its cache.
-    ends_early: a large read returns what lies before the bad page, else it fails as a whole. failures: how often a sector
-    fails before it can be read after all; None for ever.
+    """sector_bytes: 512 or 4096, the smallest unit of the disk. is_direct: whether the file system supports direct reads. ends_early: a
+    large read returns what precedes the bad page, else it fails as a whole. failures: how often a sector fails before it can be read
+    after all; None for ever.
 
-    failed: how many reads of each sector (in units of 512 bytes) failed; failed_alone: of these the smallest there are."""
+    failed: how many reads of each sector (in units of 512 bytes) failed; failed_alone: those of the smallest size.
+    """
 
     sector_bytes: int = 512
     is_direct: bool = True
@@ -54,11 +55,11 @@ class BadSectors:
 
     @property
     def smallest_bytes(self) -> int:
-        """What can be asked for at least."""
+        """The smallest amount that can be requested."""
         return self.sector_bytes if self.is_direct else PAGE_BYTES
 
     def lost(self, path: Path) -> list[tuple[int, int]]:
-        """(position, length) of what of a file cannot be read, in order: the simple reference."""
+        """(position, length) of the unreadable parts of a file, in order: the simple reference."""
         status = path.stat()
         per = self.smallest_bytes // SECTOR_BYTES
         found: list[tuple[int, int]] = []
@@ -74,14 +75,14 @@ class BadSectors:
         return found
 
     def content(self, path: Path) -> bytes:
-        """What can be read of a file, and zeros."""
+        """The readable content of a file, and zeros."""
         with path.open("rb") as file:
             data = bytearray(file.read())
         for start, length in self.lost(path):
             data[start : start + length] = bytes(length)
         return bytes(data)
 
-    # --- as the system answers
+    # --- system calls
 
     def _file(self, descriptor: int) -> File | None:
         status = os.fstat(descriptor)
@@ -106,7 +107,7 @@ class BadSectors:
         return OSError(self.error, os.strerror(self.error))
 
     def pages(self, descriptor: int, position: int, count: int) -> int:
-        """How many bytes a read through the cache gives. Raises OSError."""
+        """How many bytes a read through the cache returns. Raises OSError."""
         file = self._file(descriptor)
         if file is None:
             return count
@@ -149,7 +150,7 @@ def bad_sectors(patch: pytest.MonkeyPatch, disk: BadSectors) -> BadSectors:
         (buffer,) = buffers
         flags = int(fcntl.fcntl(descriptor, fcntl.F_GETFL))
         fcntl.fcntl(descriptor, fcntl.F_SETFL, flags & ~os.O_DIRECT)
-        data = pread(descriptor, len(buffer), position)  # the file system of the test may know no other way
+        data = pread(descriptor, len(buffer), position)  # it may support no direct reads
         buffer[: len(data)] = data
         return len(data)
 
@@ -176,6 +177,6 @@ def bad_sectors(patch: pytest.MonkeyPatch, disk: BadSectors) -> BadSectors:
 
 
 def units(disk: BadSectors, path: Path) -> Iterator[int]:
-    """The bad sectors of a file, in units of the smallest that can be asked for."""
+    """The bad sectors of a file, in units of the smallest possible request."""
     for start, length in disk.lost(path):
         yield from range(start // disk.smallest_bytes, -(-(start + length) // disk.smallest_bytes))

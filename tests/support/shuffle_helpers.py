@@ -28,7 +28,7 @@ def travelled(thing: Any) -> Any:
 
 
 class Rows:
-    """Partitions that are computed when somebody asks for them."""
+    """Partitions that are computed on demand."""
 
     def __init__(self, count: int, partition: Callable[[int], Iterable[Any]]) -> None:
         self.count = count
@@ -54,7 +54,7 @@ class Rows:
             if found is None:
                 found = [[] for _ in range(count)]
                 pairs = [pair for each in range(self.count) for pair in self.partition(each)]
-                random.Random(count).shuffle(pairs)  # nobody says in which order they come
+                random.Random(count).shuffle(pairs)  # their order is not defined
                 for pair in pairs:
                     found[place(pair[0]) % count].append(travelled(pair))
             return iter(found[at])
@@ -93,7 +93,7 @@ class Shared:
 
 
 class InProcess:
-    """What a compaction asks of a SparkContext."""
+    """The methods of a SparkContext that a compaction uses."""
 
     defaultParallelism = 2
     _jsc = None
@@ -135,7 +135,7 @@ def local(directory: Path, options: CompactOptions) -> list[Event]:
 
 
 def said(events: list[Event], directory: Path) -> tuple[list[str], Counter[str]]:
-    """Events as text, in which the directory has no name; keys that weigh the same have no order."""
+    """Events as text, without the name of the directory; keys of the same weight in no particular order."""
     texts = [repr(event).replace(str(directory), "<directory>") for event in events]
     is_key = [isinstance(event, Row) and event.values["type"] == "key" for event in events]
     keys = Counter(text for text, is_one in zip(texts, is_key, strict=True) if is_one)
@@ -162,9 +162,10 @@ def files(directory: Path) -> dict[str, bytes]:
 def assert_same(
     directory: Path, options: CompactOptions, context: Any = None, *, only_applied: bool = False
 ) -> tuple[list[Event], list[Event]]:
-    """Plan and result are the local ones: what is said, and each file. Returns what both said of the plan.
+    """Plan and result equal the local ones: events, and each file. Returns the events of the plan.
 
-    The directory is as it was afterwards; both results lie beside it."""
+    The directory is unchanged afterwards; both results are written beside it.
+    """
     plans: tuple[list[Event], list[Event]] = ([], [])
     if not only_applied:
         plans = local(directory, options), shuffled(directory, options, context)

@@ -19,7 +19,7 @@ from kseg.segment.partition.targets import Expansion, Target
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What the toy says about each file, by the file's name."""
+    """The events for each file, by the file's name."""
 
     events: dict[str, tuple[Event, ...]]
     unreadable: frozenset[str] = frozenset()
@@ -40,7 +40,7 @@ def play(target: Target, script: Script) -> Iterator[Event]:
 
 
 def toy_files(folder: Path, count: int) -> list[str]:
-    """Empty files to aim at: a.log, b.log, …"""
+    """Empty files as targets: a.log, b.log, …"""
     paths = [folder / f"{chr(97 + number)}.log" for number in range(count)]
     for path in paths:
         path.touch()

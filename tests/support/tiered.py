@@ -17,7 +17,7 @@ SUFFIXES = {"offset": ".index", "timestamp": ".timeindex", "transaction": ".txni
 def upload(
     partition: Path, root: Path, *, chunk_bytes: int = 1000, compression: bool = True, encrypted: bool = False
 ) -> Path:
-    """All segments; the directory of the topic."""
+    """Upload all segments; returns the directory of the topic."""
     topic, _, number = partition.name.rpartition("-")
     target = root / f"{topic}-{TOPIC_ID}" / number
     target.mkdir(parents=True)
@@ -79,7 +79,7 @@ def manifest_chunks(
 
 
 def encode_sizes(sizes: list[int]) -> bytes:
-    """count, base, width, the differences, and the last one whole."""
+    """Count, base, width, the differences, and the last one in full."""
     if len(sizes) < 2:
         return struct.pack(f">{1 + len(sizes)}i", len(sizes), *sizes)
     base = min(sizes[:-1])

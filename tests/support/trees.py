@@ -54,7 +54,7 @@ def _digest(path: Path) -> str:
 
 
 def differences(before: dict[str, Entry], after: dict[str, Entry]) -> list[str]:
-    """One line for each name that came, went or changed, saying what changed."""
+    """One line for each name that was added, removed or changed, with the change."""
     lines = []
     for name in sorted(before.keys() | after.keys()):
         old, new = before.get(name), after.get(name)

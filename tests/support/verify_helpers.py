@@ -43,7 +43,7 @@ class Verdict:
 
 
 def judge(path: Path, level: str = "default", now_ms: int = NOW_MS) -> Verdict:
-    """Everything verify says about a path; fails when anything there was changed or a byte is unaccounted for."""
+    """The findings and totals of verify for a path; fails when anything there was changed or a byte is unaccounted for."""
     findings: list[Finding] = []
     sums: dict[str, int] = {}
     with unchanged(path):
