@@ -35,10 +35,6 @@ class HtmlTable(NamedTuple):
         return [at for at, column in enumerate(self.columns) if column.kind in ("severity", "choice")]
 
 
-def _is(kind: str) -> Callable[[Values], bool]:
-    return lambda row: row.get("kind") == kind
-
-
 def _start_changes(row: Values) -> Iterable[Values]:
     """What a broker's start does to each partition, one row each."""
     for effect in ("truncated", "failed", "stray", "offline", "missing", "removed", "future", "unread"):

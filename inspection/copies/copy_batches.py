@@ -36,9 +36,6 @@ class OffsetSpan:
     first: int
     last: int
 
-    def meets(self, other: "OffsetSpan") -> bool:
-        return self.first <= other.last and other.first <= self.last
-
 
 class LogPlace(NamedTuple):
     """Where a batch begins. segment: the number of its segment in the log."""
@@ -119,9 +116,6 @@ class CopyBatches:
         """The offset up to which the copy is known to have a record or not, once the cursor is at the end."""
         stop = self._stretch.stop_offset
         return self._last_offset if stop is None else stop - 1
-
-    def is_damaged_in(self, offsets: OffsetSpan) -> bool:
-        return any(each.meets(offsets) for each in self.damaged)
 
     def close(self) -> None:
         self._blocks.close()
