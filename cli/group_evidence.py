@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from kseg.internal_topics.groups.partition_ends import Replicas
     from kseg.internal_topics.metadata.metadata_image import MetadataImage
     from kseg.segment.findings import Finding
-    from kseg.segment.partition.targets import FileTarget, PartitionTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None
     metadata log that the user named.
     """
     from kseg.cli.topic_evidence import finder_for, log_dir_of, told_of
-    from kseg.internal_topics.broker_directories import find_broker_directories
+    from kseg.internal_topics.broker_directories import farthest, find_broker_directories
     from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
     from kseg.internal_topics.groups.groups import GROUP_TOPICS
     from kseg.segment.errors import KsegError
@@ -57,7 +56,7 @@ def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None
     passed_over: list[str] = []
     for (topic, _), targets in replicas.items():
         if topic in GROUP_TOPICS:
-            wanted = _farthest(targets)
+            wanted = farthest(targets)
             chosen.update(target.path for target in wanted)
             passed_over += [target.path for target in targets if target not in wanted]
     directories = [
@@ -81,23 +80,6 @@ def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None
         passed_over=tuple(passed_over),
         findings=told_of(images.values()),
     )
-
-
-def _farthest(
-    targets: "Sequence[PartitionTarget | FileTarget]",
-) -> "Sequence[PartitionTarget | FileTarget]":
-    """The longest replica of a partition; files that were named one by one all count."""
-    from kseg.internal_topics.groups.partition_ends import PartitionEnds
-    from kseg.segment.partition.targets import FileTarget
-
-    if len(targets) == 1 or any(isinstance(target, FileTarget) for target in targets):
-        return targets
-
-    def end(target: "PartitionTarget | FileTarget") -> int:
-        ends = PartitionEnds({("", 0): [target]}).of("", 0)
-        return -1 if ends is None else ends.end_offset
-
-    return [max(targets, key=end)]
 
 
 def _names(images: "Sequence[MetadataImage]", at_ms: int | None) -> "TopicNames":

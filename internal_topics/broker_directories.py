@@ -7,10 +7,12 @@ and `--partition` restrict what is reported, but not where the internal topics a
 If the PATHs contain replicas of several brokers, a partition occurs more than once; `replicas` returns all of them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from kseg.segment.errors import KsegError
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import PartitionName, PartitionState
+from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import (
     Expansion,
     FileTarget,
@@ -20,6 +22,8 @@ from kseg.segment.partition.targets import (
     resolve_targets,
 )
 from kseg.segment.values import dataclass
+
+LogTarget = PartitionTarget | FileTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +67,20 @@ def find_broker_directories(paths: Iterable[str]) -> BrokerDirectories:
             if not isinstance(target, LogDirTarget)
         ),
     )
+
+
+def farthest(replicas: Sequence[LogTarget]) -> Sequence[LogTarget]:
+    """The longest replica of a partition; files that were named one by one all count, in their order."""
+    if len(replicas) == 1:
+        return replicas
+    files = [target for target in replicas if isinstance(target, FileTarget)]
+    return sorted(files, key=lambda file: file.path) if files else [max(replicas, key=end_offset_of)]
+
+
+def end_offset_of(target: LogTarget) -> int:
+    """The log end offset; -1 if it cannot be read."""
+    try:
+        with PartitionLog(target) as log:
+            return log.end_offset
+    except KsegError:
+        return -1

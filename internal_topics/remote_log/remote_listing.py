@@ -10,7 +10,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from kseg.internal_topics.broker_directories import BrokerDirectories, BrokerPartition
+from kseg.internal_topics.broker_directories import BrokerDirectories, LogTarget, farthest
 from kseg.internal_topics.coordinator_log import LogProblem, RecordChunk, read_coordinator_chunks
 from kseg.internal_topics.remote_log.offset_ranges import OffsetRange, common, count, minus, union
 from kseg.internal_topics.remote_log.remote_segments import (
@@ -27,7 +27,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import PartitionName, Role
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.partition.targets import FileTarget, PartitionTarget, is_selected
+from kseg.segment.partition.targets import PartitionTarget, is_selected
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata
 from kseg.segment.values import dataclass
@@ -75,23 +75,26 @@ def list_remote(target: RemoteTarget, options: RemoteOptions) -> Iterator[Event]
     state = RemoteLogState()
     for log in logs:
         yield from _read(state, log)
-    local: dict[tuple[str, int], BrokerPartition] = {}
+    local: dict[tuple[str, int], list[PartitionTarget]] = {}
     for each in directories.partitions:
-        if each.name is not None and each.is_live:
-            local.setdefault((each.name.topic, each.name.partition), each)
+        if each.name is not None and each.is_live and isinstance(each.target, PartitionTarget):
+            local.setdefault((each.name.topic, each.name.partition), []).append(each.target)
     for (topic_id, number), partition in sorted_partitions(state):
-        if is_selected(PartitionName(partition.name, number), options.topics, options.partition):
-            found = local.get((partition.name, number))
-            yield from _rows((topic_id, number), partition, None if found is None else _local_log(found))
+        name = PartitionName(partition.name, number)
+        if is_selected(name, options.topics, options.partition):
+            replicas = [_local_log(target, name) for target in local.get((partition.name, number), ())]
+            yield from _rows((topic_id, number), partition, _of_topic(replicas, topic_id))
 
 
-def topic_partitions(directories: BrokerDirectories) -> list[PartitionTarget | FileTarget]:
-    """The partitions of `__remote_log_metadata` that are read, one replica of each."""
-    return [replicas[0] for replicas in directories.replicas(REMOTE_LOG_METADATA).values()]
+def topic_partitions(directories: BrokerDirectories) -> list[LogTarget]:
+    """The partitions of `__remote_log_metadata` that are read: the longest replica of each."""
+    return [
+        log for replicas in directories.replicas(REMOTE_LOG_METADATA).values() for log in farthest(replicas)
+    ]
 
 
-def _read(state: RemoteLogState, log: PartitionTarget | FileTarget) -> Iterator[Event]:
-    """Replay one partition of the topic into the state; returns what cannot be read."""
+def _read(state: RemoteLogState, log: LogTarget) -> Iterator[Event]:
+    """Replay one log of the topic into the state; returns what cannot be read."""
     known = len(state.problems)
     for part in read_coordinator_chunks(log):
         if isinstance(part, RecordChunk):
@@ -109,11 +112,14 @@ def _read(state: RemoteLogState, log: PartitionTarget | FileTarget) -> Iterator[
 # --- the local logs
 
 
-def _local_log(found: BrokerPartition) -> _LocalLog | None:
+def _of_topic(replicas: Sequence[_LocalLog | None], topic_id: str) -> _LocalLog | None:
+    """The longest replica. A directory may belong to another topic of the same name."""
+    own = [each for each in replicas if each is not None and each.topic_id in (None, topic_id)]
+    return max(own, key=lambda each: each.end, default=None)
+
+
+def _local_log(target: PartitionTarget, name: PartitionName) -> _LocalLog | None:
     """None for a log that cannot be read at all; `list` and `verify` report why."""
-    target, name = found.target, found.name
-    if not isinstance(target, PartitionTarget) or name is None:
-        return None
     try:
         with PartitionLog(target) as log:
             if not log.segments:
@@ -143,8 +149,6 @@ def _local_log(found: BrokerPartition) -> _LocalLog | None:
 
 def _rows(key: PartitionKey, partition: RemotePartition, local: _LocalLog | None) -> Iterator[Row]:
     topic_id, number = key
-    if local is not None and local.topic_id not in (None, topic_id):
-        local = None  # the directory belongs to another topic of the same name
     place = {"topic": partition.name, "topic_id": topic_id, "partition": number}
     for segment in sorted(partition.segments.values(), key=lambda each: (each.start, each.id)):
         yield Row(

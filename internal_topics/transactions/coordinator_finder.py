@@ -10,7 +10,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from kseg.internal_topics.broker_directories import BrokerDirectories
+from kseg.internal_topics.broker_directories import BrokerDirectories, LogTarget, end_offset_of
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.transactions.partition_replay import PartitionReplay
 from kseg.internal_topics.transactions.transaction_log import (
@@ -26,11 +26,8 @@ from kseg.internal_topics.transactions.transaction_log import (
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.partition.targets import FileTarget, PartitionTarget
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
 from kseg.segment.state.transaction_replay import LastMarker, TransactionReplay
-
-LogTarget = PartitionTarget | FileTarget
 
 
 def coordinator_view(directories: BrokerDirectories) -> tuple[CoordinatorView, tuple[Finding, ...]]:
@@ -54,15 +51,6 @@ def coordinator_view(directories: BrokerDirectories) -> tuple[CoordinatorView, t
 def longest(replicas: list[LogTarget]) -> LogTarget:
     """The longest replica."""
     return replicas[0] if len(replicas) == 1 else max(replicas, key=end_offset_of)
-
-
-def end_offset_of(target: LogTarget) -> int:
-    """The log end offset; -1 if it cannot be read."""
-    try:
-        with PartitionLog(target) as log:
-            return log.end_offset
-    except KsegError:
-        return -1
 
 
 def state_of(target: LogTarget) -> TransactionReplay | None:

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from kseg.internal_topics.transactions.coordinator_finder import LogTarget, end_offset_of, state_of
+from kseg.internal_topics.broker_directories import LogTarget, end_offset_of
+from kseg.internal_topics.transactions.coordinator_finder import state_of
 from kseg.internal_topics.transactions.partition_replay import PartitionReplay
 from kseg.internal_topics.transactions.transaction_log import CoordinatorView, TransactionalId
 from kseg.internal_topics.transactions.transaction_verdicts import HANGING, TransactionVerdict, judge

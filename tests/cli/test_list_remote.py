@@ -117,6 +117,31 @@ def test_partitions_that_are_elsewhere_and_that_are_gone(
     assert [each for each in rows(capfd, root, "--topic", "fares") if each["type"] != "summary"] == []
 
 
+def test_of_two_brokers_the_one_that_is_farther(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A follower lags, in the topic and in the partition; a third has an earlier topic of this name."""
+    log_dir(tmp_path / "1")
+    records = [*finished(ORDERS, 0, 0, 39, {0: 0}), *finished(ORDERS, 1, 40, 79, {0: 40, 1: 60})]
+    write_remote_log(tmp_path / "0" / "__remote_log_metadata-7", records)
+    write_meta_properties(tmp_path / "0", node=2)
+    write_meta_properties(tmp_path / "2", node=3)
+    for place, end, topic in (("0", 105, 1), ("2", 500, 9)):
+        local = tmp_path / place / "orders-0"
+        local.mkdir()
+        behind = tuple(Record(offset, T0, None, b"x") for offset in range(100, end))
+        (local / f"{100:020}.log").write_bytes(encode_batch(NewBatch(records=behind, leader_epoch=1)))
+        (local / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id(topic)}")
+    row = of_partition(rows(capfd, *(tmp_path / place for place in "012")))
+    assert row["directory"] == f"{tmp_path}/1/orders-0" and row["remote"] == [[10, 119]]
+
+
+def test_segments_of_the_topic_named_one_by_one(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "__remote_log_metadata-7"
+    write_remote_log(place, finished(FARES, 5, 0, 9, {0: 0}))
+    write_remote_log(place, finished(FARES, 6, 10, 29, {0: 10}), base_offset=2)
+    row = of_partition(rows(capfd, *sorted(place.iterdir(), reverse=True)))
+    assert row["remote"] == [[0, 29]]
+
+
 def test_a_record_that_cannot_be_read_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     found = rows(capfd, log_dir(tmp_path, b"\x01\x00\x00garbage"), status=1)
     (finding,) = [each for each in found if each["type"] == "finding"]

@@ -55,10 +55,10 @@ def delete_partition(place: tuple[str, str, int], state: int) -> bytes:
     )
 
 
-def write_remote_log(directory: Path, records: Sequence[bytes]) -> None:
-    """A partition of the topic that has these records."""
+def write_remote_log(directory: Path, records: Sequence[bytes], base_offset: int = 0) -> None:
+    """A segment of a partition of the topic, with these records."""
     directory.mkdir(parents=True, exist_ok=True)
     data = b""
-    for offset, value in enumerate(records):
+    for offset, value in enumerate(records, base_offset):
         data += encode_batch(NewBatch(records=(Record(offset, T0 + offset, None, value),), leader_epoch=0))
-    (directory / f"{0:020}.log").write_bytes(data)
+    (directory / f"{base_offset:020}.log").write_bytes(data)
