@@ -21,7 +21,7 @@ from kseg.segment.errors import Refused
 from kseg.segment.files import MappedFile, read_end, read_small
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
-from kseg.segment.partition.derived_state import producer_state
+from kseg.segment.partition.derived_state import producer_state, stable_offset
 from kseg.segment.partition.largest_timestamp import Loaded, largest_timestamp
 from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
 from kseg.segment.partition.log_segment import LogSegment
@@ -95,7 +95,7 @@ def gather(
         )
     state = producer_state(log)
     high_watermark = _high_watermark(log, dir_state, options)
-    stable = state.last_stable_offset(high_watermark, log.start_offset)
+    stable = stable_offset(log, state.first_unstable_offset, high_watermark)
     state.expire(options.settings.now_ms, options.settings.producer_id_expiration_ms)
     state.end_offset = end
     roll = None

@@ -39,6 +39,7 @@ from kseg.recovery.policy import BrokerState, LoadFailure, LoadSettings, Removed
 from kseg.segment import layout as L
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import PartitionState
+from kseg.segment.state.producer import last_stable_offset
 
 T = TypeVar("T")
 
@@ -289,13 +290,11 @@ class _Load:
         """The last stable offset, with the log end as high watermark. A broker reads the batch where the first open transaction begins,
         before and after it learns the high watermark, and thereby opens that segment's offset index."""
         high_watermark = max(self.log_end_offset, self.log_start_offset)
-        unstable = self._unstable(self.log_start_offset - 1)
-        if unstable is not None:
-            self._batch_position(unstable)
-        unstable = self._unstable(high_watermark)
-        if unstable is None:
-            return high_watermark
-        return min(self._batch_position(unstable), high_watermark)
+        for known in (self.log_start_offset - 1, high_watermark):
+            offset = last_stable_offset(
+                self._unstable(known), self.log_start_offset, high_watermark, self._batch_position
+            )
+        return offset
 
     def _unstable(self, high_watermark: int) -> int | None:
         """The first undecided offset below a high watermark; None if all are decided."""
@@ -303,7 +302,7 @@ class _Load:
         offsets = [one.first_offset for one in producers.state.open_transactions]
         offsets = [offset for offset in offsets if offset not in producers.lost]
         offsets += [first for first, marker in producers.unreplicated.items() if marker >= high_watermark]
-        return max(min(offsets), self.log_start_offset) if offsets else None
+        return min(offsets, default=None)
 
     def _batch_position(self, offset: int) -> int:
         """Position of the batch that contains an offset or follows it; the log end if there is none (Kafka:

@@ -13,7 +13,7 @@ a valid run see the batches as repaired; writers of it replace the first 17 byte
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Self
 
@@ -170,6 +170,16 @@ class Logs:
                     return min(chunk.records.at(C.R_OFFSET, 0), table.at(C.LAST_OFFSET, row))
                 break
         return table.at(C.BASE_OFFSET, row)
+
+    def begin_of_batch(self, valid_runs: Iterable[ValidRun], offset: int, end_offset: int) -> int:
+        """The base offset of the batch in these valid runs, which are in order, that holds an offset or follows it; `end_offset` if there is none."""
+        for valid_run in valid_runs:
+            if valid_run.last_offset >= offset:
+                for table in self.tables(valid_run):
+                    row = bisect_left(table.column(C.LAST_OFFSET), offset)
+                    if row < table.count:
+                        return table.at(C.BASE_OFFSET, row)
+        return end_offset
 
     def true_first_offset(self, valid_run: ValidRun) -> int:
         """`first_offset` of the first batch of a valid run. Looks into it only when its header does not say."""

@@ -5,6 +5,7 @@ from kseg.recovery.salvage.assessment import Assessment, assess
 from kseg.recovery.salvage.leftovers import Leftovers
 from kseg.recovery.salvage.logs import Logs
 from kseg.recovery.salvage.working_image import WorkingImage
+from kseg.segment.state.producer import last_stable_offset
 
 
 def salvage_once(
@@ -36,8 +37,21 @@ def _unchanged(working_image: WorkingImage, assessment: Assessment, broker_state
         image=working_image.image,
         log_start_offset=log_start_offset,
         log_end_offset=end_offset,
-        last_stable_offset=assessment.producers.last_stable_offset(end_offset, log_start_offset),
+        last_stable_offset=_last_stable_offset(working_image, assessment, log_start_offset, end_offset),
         recovery_point=broker_state.safe_point(end_offset),
         findings=tuple(assessment.findings),
         unread=tuple(assessment.unread),
     )
+
+
+def _last_stable_offset(
+    working_image: WorkingImage, assessment: Assessment, log_start_offset: int, end_offset: int
+) -> int:
+    valid_runs = [each for collector in assessment.collectors for each in collector.valid_runs]
+    with Logs(assessment.logs, working_image.reader) as logs:  # opens one only where something is undecided
+        return last_stable_offset(
+            assessment.producers.first_unstable_offset,
+            log_start_offset,
+            end_offset,
+            lambda offset: logs.begin_of_batch(valid_runs, offset, end_offset),
+        )

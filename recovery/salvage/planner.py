@@ -20,6 +20,7 @@ from kseg.segment import layout as L
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import segment_file_name
 from kseg.segment.scanning.preallocated_tail import PREALLOCATED
+from kseg.segment.state.producer import last_stable_offset
 
 
 class Planner:
@@ -80,11 +81,17 @@ class Planner:
             rebuild=self._rebuild,
         )
         side_files.apply(log_start_offset, end_offset, lost_offsets(removed))
+        kept_runs = [valid_run for segment in segments for valid_run in segment.valid_runs]
         return Repair(
             image=self._working_image.image,
             log_start_offset=log_start_offset,
             log_end_offset=end_offset,
-            last_stable_offset=side_files.producers.last_stable_offset(end_offset, log_start_offset),
+            last_stable_offset=last_stable_offset(
+                side_files.producers.first_unstable_offset,
+                log_start_offset,
+                end_offset,
+                lambda offset: self._logs.begin_of_batch(kept_runs, offset, end_offset),
+            ),
             recovery_point=self._broker_state.safe_point(end_offset),
             why=self._working_image.changes(),
             findings=tuple(without_repetition(self._findings(order, kept, tail, side_files))),

@@ -26,6 +26,7 @@ from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, decode_snapshot
 from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
+from kseg.segment.state import producer
 from kseg.segment.state.producer import ProducerState
 from kseg.segment.state.replay import marker_of
 from kseg.segment.storage import places
@@ -51,8 +52,9 @@ def epoch_history(log: PartitionLog) -> EpochHistory:
 
 
 def producer_state(log: PartitionLog, *, as_loaded: bool = False) -> ProducerState:
-    """Producers and open transactions at the log end. as_loaded: without those that a broker forgets when it starts on the directory."""
-    snapshot = loaded_snapshot(log) if as_loaded else newest_snapshot(log)
+    """Producers and open transactions at the log end, those below a log start that was moved included. as_loaded: without those that a
+    broker forgets when it starts on the directory."""
+    snapshot = snapshot_in_memory(log) if as_loaded else newest_snapshot(log) or _below_start(log)
     state = (
         ProducerState(log.start_offset) if snapshot is None else ProducerState.load(snapshot[1], snapshot[0])
     )
@@ -83,15 +85,12 @@ def last_stable_offset(log: PartitionLog) -> int:
     return stable_offset(log, producer_state(log).first_unstable_offset)
 
 
-def stable_offset(log: PartitionLog, first_unstable: int | None) -> int:
-    """The last stable offset of a log whose first undecided offset is known; None: all are decided. Where a transaction begins below the
-    log start it is the first offset of the batch that holds the log start, because whole batches are fetched, and so itself
-    may be below the log start (Kafka: UnifiedLog.maybeIncrementFirstUnstableOffset)."""
-    if first_unstable is None:
-        return log.end_offset
-    if first_unstable < log.start_offset:
-        first_unstable = _begin_of_batch(log, log.start_offset)
-    return min(first_unstable, log.end_offset)
+def stable_offset(log: PartitionLog, first_unstable: int | None, high_watermark: int | None = None) -> int:
+    """The last stable offset of a log whose first undecided offset is known; None: all are decided. high_watermark: None for the log end."""
+    bound = log.end_offset if high_watermark is None else high_watermark
+    return producer.last_stable_offset(
+        first_unstable, log.start_offset, bound, lambda offset: _begin_of_batch(log, offset)
+    )
 
 
 def _begin_of_batch(log: PartitionLog, offset: int) -> int:
@@ -193,13 +192,18 @@ def snapshot_in_memory(log: PartitionLog) -> tuple[int, tuple[ProducerSnapshotEn
     cleanly is as good as started anew. One that runs or has crashed remembers producers below a log start that was moved into a segment:
     records are deleted, producers are not, and a recovery goes through whole segments (Kafka: LogLoader.recoverSegment)."""
     loaded = loaded_snapshot(log)
-    if loaded is not None or not log.is_directory or not log.segments or _was_stopped_cleanly(log):
+    if loaded is not None or not log.is_directory or _was_stopped_cleanly(log):
         return loaded
+    return _below_start(log)
+
+
+def _below_start(log: PartitionLog) -> tuple[int, tuple[ProducerSnapshotEntry, ...]] | None:
+    """(offset, entries) of the newest snapshot that is not behind the log start, or of the begin of its segment; None without a segment."""
+    if not log.segments:
+        return None
     below = [offset for offset in _kept_snapshots(log) if offset <= log.start_offset]
-    return _first_readable(log, below) or (
-        log.segments[max(0, log.floor_index(log.start_offset))].base_offset,
-        (),
-    )
+    base_offset = log.segments[max(0, log.floor_index(log.start_offset))].base_offset
+    return _first_readable(log, below) or (base_offset, ())
 
 
 def newest_snapshot(log: PartitionLog) -> tuple[int, tuple[ProducerSnapshotEntry, ...]] | None:

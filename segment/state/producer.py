@@ -15,7 +15,7 @@ order; nothing is validated, because what lies on disk was accepted once:
    the first offset of the oldest transaction of another producer still open, else the marker's offset + 1.
 
 First unstable offset: the smallest first offset of the open transactions, and of those whose marker is not below
-the high watermark. The last stable offset is that, or the high watermark when that is smaller.
+the high watermark. `last_stable_offset` follows from it.
 
 A snapshot holds the map in the order in which Java's HashMap walks it, so that it equals a broker's file byte for
 byte: by bucket of the hash, then by age. (A bucket of more than eight producers is ordered otherwise in Java; the
@@ -23,7 +23,7 @@ entries are the same.)
 """
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 from kseg.segment import layout as L
@@ -137,6 +137,23 @@ class OpenTransaction:
     last_offset: int
     timestamp_ms: int
     since_ms: int
+
+
+def last_stable_offset(
+    first_unstable: int | None,
+    log_start_offset: int,
+    high_watermark: int,
+    begin_of_batch: Callable[[int], int],
+) -> int:
+    """Where a read_committed reader stops (exclusive). first_unstable: None when everything is decided. high_watermark: of the log;
+    offline usually its end offset. begin_of_batch: the base offset of the batch that holds an offset or follows it, the log end if there is none.
+
+    A broker that has loaded a log knows the first unstable offset without its position, and looks for its batch, or for that of the
+    log start where the transaction begins below it. Batches stay whole, so the answer may be below the log start
+    (Kafka: UnifiedLog.maybeIncrementFirstUnstableOffset, convertToOffsetMetadataOrThrow)."""
+    if first_unstable is None:
+        return high_watermark
+    return min(begin_of_batch(max(first_unstable, log_start_offset)), high_watermark)
 
 
 class ProducerState:
@@ -278,16 +295,6 @@ class ProducerState:
         """The smallest first offset of what is undecided or decided above the high watermark, None if none is."""
         offsets = [offset for offset in (self._open.first(), self._first_unreplicated) if offset is not None]
         return min(offsets, default=None)
-
-    def last_stable_offset(self, high_watermark: int, log_start_offset: int = 0) -> int:
-        """Where a read_committed reader must stop (exclusive); never below the log start.
-
-        high_watermark: of the log; offline usually its end offset. Source: Kafka's UnifiedLog, fact sheet §5.4.
-        """
-        unstable = self.first_unstable_offset
-        if unstable is None:
-            return high_watermark
-        return min(max(unstable, log_start_offset), high_watermark)
 
     def _slot(self, producer_id: int) -> int:
         known = self._producers

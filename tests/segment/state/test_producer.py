@@ -131,6 +131,11 @@ def test_first_unstable_offset_waits_for_the_oldest() -> None:
     assert seen == [0, 0, 0, 0, 10, None]
 
 
+def _own_batch(offset: int) -> int:
+    """As if each offset began a batch."""
+    return offset
+
+
 @pytest.mark.behaviour("X10")
 def test_a_decided_transaction_stays_unstable_above_the_high_watermark() -> None:
     log = Log(high_watermark=12)
@@ -141,7 +146,7 @@ def test_a_decided_transaction_stays_unstable_above_the_high_watermark() -> None
     log.data(3, 1)
     assert log.state.first_undecided_offset == 13
     assert log.state.first_unstable_offset == 11
-    assert log.state.last_stable_offset(12) == 11
+    assert P.last_stable_offset(log.state.first_unstable_offset, 0, 12, _own_batch) == 11
 
 
 @pytest.mark.behaviour("X11", "X12")
@@ -149,11 +154,13 @@ def test_last_stable_offset() -> None:
     log = Log()
     log.data(-1, 8, transactional=False)
     assert log.state.first_unstable_offset is None
-    assert log.state.last_stable_offset(8) == 8
+    assert P.last_stable_offset(None, 0, 8, _own_batch) == 8
     log.data(1, 4)
-    assert log.state.last_stable_offset(12) == 8
-    assert log.state.last_stable_offset(5) == 5
-    assert log.state.last_stable_offset(12, log_start_offset=10) == 10
+    first = log.state.first_unstable_offset
+    assert P.last_stable_offset(first, 0, 12, _own_batch) == 8
+    assert P.last_stable_offset(first, 0, 5, _own_batch) == 5
+    # the batch that holds the log start is what a fetch begins with
+    assert P.last_stable_offset(first, 10, 12, {10: 9}.__getitem__) == 9
     assert log.state.open_transactions == (P.OpenTransaction(1, 0, 8, 11, TIME, TIME),)
 
 

@@ -1,0 +1,103 @@
+"""The last stable offset where the log start lies in or behind the batches of a transaction: what `recover` prints and what bounds `compact`,
+beside the log that the real classes load."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+from tests.internal_topics.coordinator_logs import T0, batch, data_batch, marker, write_segment
+from tests.kafka.oracle import Oracle
+
+pytestmark = pytest.mark.kafka
+
+PID, OTHER = 7, 9
+KEYED = [(b"key", b"value"), (b"key", b"newer")]
+# by the base offset of a segment: an open transaction at 0 and 5, an aborted one at 8 with its marker at 12
+SEGMENTS = {
+    0: [data_batch(0, PID, 0, count=2), batch(2, *KEYED, KEYED[0])],
+    5: [data_batch(5, PID, 0, count=3, sequence=2), data_batch(8, OTHER, 0, count=4)],
+    12: [marker(12, OTHER, 0, is_abort=True), batch(13, *KEYED)],
+    15: [batch(15, *KEYED)],
+}
+DECIDED = {
+    **SEGMENTS,
+    0: [batch(0, *KEYED, *KEYED, KEYED[0])],
+    5: [batch(5, *KEYED, KEYED[0]), SEGMENTS[5][1]],
+}
+END = 17
+
+
+def _partition(data: Path, log_start: int, segments: dict[int, list[bytes]]) -> Path:
+    partition = data / "fares-0"
+    for base_offset, batches in segments.items():
+        write_segment(partition, *batches, base_offset=base_offset)
+    (data / "log-start-offset-checkpoint").write_text(f"0\n1\nfares 0 {log_start}\n")
+    (data / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    return partition
+
+
+def _result(capfd: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    capfd.readouterr()
+    run([*words, "--json", "--now", str(T0)])
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    results: list[dict[str, Any]] = [row for row in rows if row["type"] == "result" and row.get("partition")]
+    (found,) = results
+    return found
+
+
+@pytest.mark.behaviour("X12")
+@pytest.mark.parametrize("policy", ["salvage", "kafka"])
+@pytest.mark.parametrize("damaged", [False, True], ids=["sound", "damaged"])
+def test_of_a_recovered_log(
+    policy: str, damaged: bool, tmp_path: Path, oracle: Oracle, capfd: pytest.CaptureFixture[str]
+) -> None:
+    told = set()
+    for log_start in range(16):
+        data = tmp_path / str(log_start)
+        partition = _partition(data, log_start, SEGMENTS)
+        if damaged:
+            log = partition / f"{15:020}.log"
+            log.write_bytes(log.read_bytes()[:-3])
+        found = _result(capfd, "recover", "--apply", "--policy", policy, str(data))
+        loaded = oracle.partition(partition, log_start_offset=log_start, clean=True, now=T0).loaded
+        names = ("log_start_offset", "log_end_offset", "last_stable_offset")
+        assert [found[name] for name in names] == [loaded[name] for name in names], log_start
+        told.add(found["last_stable_offset"] - log_start)
+        again = _result(capfd, "recover", "--policy", policy, str(data))  # now nothing is to be repaired
+        assert again["last_stable_offset"] == loaded["last_stable_offset"], log_start
+        shutil.rmtree(data)
+    assert min(told) < 0
+
+
+@pytest.mark.behaviour("X10", "X12")
+@pytest.mark.parametrize("segments", [SEGMENTS, DECIDED], ids=["open", "decided"])
+def test_as_a_bound_of_compaction(
+    segments: dict[int, list[bytes]], tmp_path: Path, oracle: Oracle, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bounds = set()
+    for log_start in range(0, END, 2):
+        partition = _partition(tmp_path / str(log_start), log_start, segments)
+        for high_watermark in {log_start, 9, 12, 13, END}:
+            if high_watermark < log_start:
+                continue
+            (theirs,) = oracle.partition(
+                partition,
+                [{"what": "clean", "only_offsets": True}],
+                log_start_offset=log_start,
+                high_watermark=high_watermark,
+                config={"cleanup.policy": "compact"},
+                now=T0,
+            ).found
+            known = ("--high-watermark", str(high_watermark), "--log-start-offset", str(log_start))
+            found = _result(capfd, "compact", "--cleanup-policy", "compact", *known, str(partition))
+            # whole segments are cleaned
+            expected = max(base for base in segments if base <= theirs["first_uncleanable_offset"])
+            assert found["first_uncleanable_offset"] == expected, (log_start, high_watermark)
+            bounds.add(expected)
+    assert len(bounds) > 2
