@@ -34,11 +34,17 @@ class Progress:
         self._total_bytes: int | None = None
         self._path = ""
         self._summary = summary
+        self._steps: tuple[str, int, int] | None = None
 
     def advance(self, path: str, bytes_done: int) -> None:
         """This many more bytes of a target are done."""
         self._done_bytes += bytes_done
         self._path = path
+        self.tick()
+
+    def step(self, what: str, done: int, of: int) -> None:
+        """So many directories are done, of a work that yields nothing before its end."""
+        self._steps = what, done, of
         self.tick()
 
     def tick(self) -> None:
@@ -59,6 +65,9 @@ class Progress:
                 self._total_bytes = _total_bytes(self._paths)
             done, total = self._done_bytes, self._total_bytes
             state = f"{size_words(done)} of {size_words(total)}{', ' if state else ''}{state}"
+        if self._steps is not None and self._steps[2] > 1:
+            what, done, total = self._steps
+            state = f"{done:,} of {total:,} {what}"
         self._bar.update(
             self._task, completed=done, total=total or None, description=_place(self._path), state=state
         )

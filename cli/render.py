@@ -90,10 +90,17 @@ class Style:
         return self.summary is not None or (self.report is not None and not self.report.streams_rows)
 
 
-def show(events: Iterator[Event], style: Style, paths: Sequence[str], tally: RunSummary) -> int:
-    """Show all events and return the exit status. paths: the paths of the run, for the progress bar's total."""
+def show(
+    events: Iterator[Event],
+    style: Style,
+    paths: Sequence[str],
+    tally: RunSummary,
+    progress: Progress | None = None,
+) -> int:
+    """Show all events and return the exit status. paths: the paths of the run, for the progress bar's total. progress: the bar, where the
+    work itself moves it between two events."""
     out = Output()
-    progress = Progress(paths, style.progress and not style.quiet, tally)
+    progress = progress or Progress(paths, style.progress and not style.quiet, tally)
     screen = _Screen(out, progress, style, tally)
     try:
         for event in events:

@@ -46,6 +46,9 @@ from kseg.segment.values import dataclass
 
 _AT_A_TIME = 256  # partitions that are restored before their journals are removed
 
+# told of the directories that are checked or restored: what was done, how many of them, of how many
+Watch = Callable[[str, int, int], None]
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -84,7 +87,11 @@ class DirectoryUndo(Protocol):
         """Paths of removed data that is kept."""
 
 
-def undo(location: JournalLocation, disk: Disk = DISK) -> list[Undone]:
+def unwatched(_what: str, _done: int, _of: int) -> None:
+    """For whoever does not show how far an undo is."""
+
+
+def undo(location: JournalLocation, disk: Disk = DISK, watch: Watch = unwatched) -> list[Undone]:
     """Take back a change, or go on with taking it back, and then the change that it followed in the same run. One
     entry for each directory and change, the journal's own first.
 
@@ -94,10 +101,10 @@ def undo(location: JournalLocation, disk: Disk = DISK) -> list[Undone]:
     if not has_traces(location, disk):
         raise Refused(f"there is no journal {location.journal}")
     former = former_location(read_journal(location, disk), disk)
-    done, journal, undo_of = _all_back(location, disk)
+    done, journal, undo_of = _all_back(location, disk, watch)
     mtime_ns = None
     if former is not None and is_there(former, disk):
-        done += undo(former, disk)
+        done += undo(former, disk, watch)
         status = disk.status(location.directory)
         mtime_ns = None if status is None else status.st_mtime_ns
     with claimed_by_command(location.directory, disk.follow_links), deferring_signals():
@@ -108,7 +115,9 @@ def undo(location: JournalLocation, disk: Disk = DISK) -> list[Undone]:
     return done
 
 
-def check_undo(location: JournalLocation, disk: Disk = DISK) -> list[JournalLocation]:
+def check_undo(
+    location: JournalLocation, disk: Disk = DISK, watch: Watch = unwatched
+) -> list[JournalLocation]:
     """Raises Refused when `undo` would, as far as that can be known before. The journals that it takes back: this one, those of
     the partitions, and the former one of the run with its partitions. The former's own files can be checked only once this one
     is undone."""
@@ -120,7 +129,7 @@ def check_undo(location: JournalLocation, disk: Disk = DISK) -> list[JournalLoca
     if former is not None and is_there(former, disk):
         locations += _inside(read_journal(former, disk), disk)
     with ExitStack() as stack:
-        _checked_undos(location, locations, disk, stack)
+        _checked_undos(location, locations, disk, stack, watch)
     return locations if former is None else [*locations, former]
 
 
@@ -136,31 +145,41 @@ def _inside(journal: Journal, disk: Disk) -> list[JournalLocation]:
 
 
 def _checked_undos(
-    location: JournalLocation, locations: Sequence[JournalLocation], disk: Disk, stack: ExitStack
+    location: JournalLocation,
+    locations: Sequence[JournalLocation],
+    disk: Disk,
+    stack: ExitStack,
+    watch: Watch,
 ) -> "list[tuple[Journal, DirectoryUndo | None]]":
     """The undos of the journal at `location` and of others, all of which can be carried out; `stack` holds the claims on their
     directories."""
     for directory in dict.fromkeys(each.directory for each in locations):
         stack.enter_context(claimed_by_command(directory, disk.follow_links))
-    undos = [_undo_for(read_journal(each, disk), disk) for each in locations]
-    for journal, undo_of in undos:
+    undos: list[tuple[Journal, DirectoryUndo | None]] = []
+    for each in locations:
+        undos.append(_undo_for(read_journal(each, disk), disk))
+        watch("journals read", len(undos), len(locations))
+    for number, (journal, undo_of) in enumerate(undos, 1):
         if undo_of is not None and journal.state is not JournalState.UNDONE:
             _guarded(location, False, undo_of.check)
+        watch("directories checked", number, len(undos))
     return undos
 
 
-def _all_back(location: JournalLocation, disk: Disk) -> tuple[list[Undone], Journal, "DirectoryUndo | None"]:
+def _all_back(
+    location: JournalLocation, disk: Disk, watch: Watch
+) -> tuple[list[Undone], Journal, "DirectoryUndo | None"]:
     """Undo the change of one directory and of its partitions; only its own journal is left."""
     with ExitStack() as stack:
-        undos = _checked_undos(
-            location, [location, *_inside(read_journal(location, disk), disk)], disk, stack
-        )
+        locations = [location, *_inside(read_journal(location, disk), disk)]
+        undos = _checked_undos(location, locations, disk, stack, watch)
         own, inside = undos[0], undos[1:]
         with deferring_signals():
             _put_back(*own, disk)
             done = [_undone(*own)]
             for at in range(0, len(inside), _AT_A_TIME):
                 done += _inside_back(inside[at : at + _AT_A_TIME], disk)
+                watch("directories restored", len(done), len(undos))
         return done, *own
 
 

@@ -13,24 +13,33 @@ from kseg.change.apply.journal_location import JournalLocation
 from kseg.change.apply.journal_scan import journals_in, location_of, locations_in
 from kseg.change.apply.lock import claimed_by_command, lock_path, locked
 from kseg.change.apply.recorded_change import abandon, half_done_sentence
-from kseg.change.apply.undo import check_undo, undo
+from kseg.change.apply.undo import Watch, check_undo, undo, unwatched
 from kseg.jobs.events import Event, Failure, Row
 from kseg.segment.errors import KsegError, Refused, UnreadableInput, cannot_read
 from kseg.segment.partition.directory import is_log_directory
 from kseg.segment.partition.names import KSEG_DIRECTORY, NAME_BY_ROLE, Role
+from kseg.segment.values import dataclass
 
 COMMAND = "undo"
 _MARKER = NAME_BY_ROLE[Role.CLEAN_SHUTDOWN]
 _SECOND = len("20260101T120000Z")  # of a run's id
 
 
-def undo_journal(path: str, go_on: bool, follow_links: bool = False) -> Iterator[Event]:
-    """Take back the change that a journal tells of, or with `go_on` finish a half-done one. One row for each directory,
-    whose result is the directory's path.
+@dataclass(frozen=True, slots=True)
+class UndoOptions:
+    """go_on: finish a half-done change instead. follow_links: a directory may be a link. watch: told how far it is."""
 
-    path: of the journal, of its directory, or of a directory that has just one. follow_links: a
-    directory may be a link. What cannot be is a Failure.
+    go_on: bool = False
+    follow_links: bool = False
+    watch: Watch = unwatched
+
+
+def undo_journal(path: str, options: UndoOptions) -> Iterator[Event]:
+    """Take back the change that a journal tells of, or finish it. One row for each directory, whose result is the directory's path.
+
+    path: of the journal, of its directory, or of a directory that has just one. What cannot be is a Failure.
     """
+    disk = disk_for(options.follow_links)
     try:
         if _status(path, follow=False) is None and (begun := _begun_at(path)):
             for folder in begun:
@@ -39,8 +48,8 @@ def undo_journal(path: str, go_on: bool, follow_links: bool = False) -> Iterator
         *abandoned, location = _journals_at(path)
         log_dirs = _log_dirs_of(location)
         with locked(log_dirs):
-            if go_on:
-                for applied in finish(location, disk_for(follow_links)):
+            if options.go_on:
+                for applied in finish(location, disk):
                     row = _row(applied.directory, applied.journal, "finished")
                     yield Row(row | {"quarantine": applied.quarantine}, applied.directory)
             else:
@@ -48,9 +57,9 @@ def undo_journal(path: str, go_on: bool, follow_links: bool = False) -> Iterator
                     _refuse_below_a_marker(location, log_dir)
                 whole = next(filter(None, (_journal_around(location, log_dir) for log_dir in log_dirs)), None)
                 for each in abandoned:
-                    with claimed_by_command(each.directory, follow_links):
+                    with claimed_by_command(each.directory, options.follow_links):
                         abandon(read_journal(each), DISK)
-                for undone in undo(location, disk_for(follow_links)):
+                for undone in undo(location, disk, options.watch):
                     row = {"undid": undone.command, "files": list(undone.files)}
                     if undone.kept:
                         row["kept"] = list(undone.kept)
@@ -60,13 +69,13 @@ def undo_journal(path: str, go_on: bool, follow_links: bool = False) -> Iterator
         yield Failure(path, str(error), error.exit_status)
 
 
-def check_journal(path: str, follow_links: bool = False) -> set[str]:
+def check_journal(path: str, options: UndoOptions) -> set[str]:
     """Raises Refused and UnreadableInput where `undo_journal` would be a Failure, as far as that can be known before. The paths of the
     journals that it takes back. The locks of the data directories are the caller's."""
     *_, location = _journals_at(path)
     for log_dir in _log_dirs_of(location):
         _refuse_below_a_marker(location, log_dir)
-    return {each.journal for each in check_undo(location, disk_for(follow_links))}
+    return {each.journal for each in check_undo(location, disk_for(options.follow_links), options.watch)}
 
 
 def log_dirs_of_journals(locations: Iterable[JournalLocation]) -> set[str]:

@@ -17,7 +17,13 @@ from kseg.change.apply.journal import Journal, JournalState, has_traces
 from kseg.change.apply.journal_scan import journals_in, location_of
 from kseg.change.apply.lock import claimed_by_command, locked
 from kseg.change.apply.recorded_change import abandon, quarantine_open
-from kseg.change.apply.undo_command import COMMAND, check_journal, log_dirs_of_journals, undo_journal
+from kseg.change.apply.undo_command import (
+    COMMAND,
+    UndoOptions,
+    check_journal,
+    log_dirs_of_journals,
+    undo_journal,
+)
 from kseg.jobs.events import Event, Failure, Row
 from kseg.segment.errors import FormatError, KsegError, Refused
 from kseg.segment.partition.directory import (
@@ -106,17 +112,17 @@ def _directories(path: str) -> Iterator[str]:
                 yield from (child.path for child in log_dir.partitions)
 
 
-def undo_paths(paths: Sequence[str], go_on: bool, follow_links: bool = False) -> Iterator[Event]:
+def undo_paths(paths: Sequence[str], options: UndoOptions) -> Iterator[Event]:
     """The same for what was given to one command. Of several directories, the newest run of all is undone, not the newest of
     each: so the same command continues an interrupted undo, and undoes nothing else."""
     folders = [path.rstrip(os.sep) or path for path in paths if _is_folder(path)]
     if len(folders) < 2:
         for path in paths:
-            yield from undo_path(path, go_on, follow_links)
+            yield from undo_path(path, options)
         return
     for path in paths:
         if not _is_folder(path):
-            yield from undo_journal(path, go_on, follow_links)
+            yield from undo_journal(path, options)
     found: dict[str, list[ChangeRun]] = {}
     for path in folders:
         try:
@@ -128,9 +134,9 @@ def undo_paths(paths: Sequence[str], go_on: bool, follow_links: bool = False) ->
     meant = _meant(together)
     if meant is None:
         for path in folders:
-            yield from undo_journal(path, go_on, follow_links)
+            yield from undo_journal(path, options)
         return
-    yield from _undo_run(_with_log_dirs(folders, meant, follow_links), go_on, follow_links)
+    yield from _undo_run(_with_log_dirs(folders, meant, options), options)
 
 
 def undo_units(paths: Sequence[str]) -> int:
@@ -158,33 +164,33 @@ def _meant(runs: Sequence[ChangeRun]) -> ChangeRun | None:
     return next((run for run in reversed(runs) if run.is_half_done), runs[-1] if runs else None)
 
 
-def undo_path(path: str, go_on: bool, follow_links: bool = False) -> Iterator[Event]:
-    """Undo the newest run below a directory, or the run of a journal; with `go_on` finish it instead. What cannot be done is
+def undo_path(path: str, options: UndoOptions) -> Iterator[Event]:
+    """Undo the newest run below a directory, or the run of a journal; or finish it. What cannot be done is
     a Failure."""
     given = path.rstrip(os.sep) or path
     try:
         is_journal = os.path.basename(given) == KSEG_DIRECTORY or location_of(path) is not None
         if is_journal or not os.path.isdir(path):
-            yield from undo_journal(path, go_on, follow_links)
+            yield from undo_journal(path, options)
             return
         runs = runs_below(given)
         in_reach = [run for run in runs if not _is_out_of_reach(run)]
         if not in_reach:
-            yield from undo_journal(path, go_on, follow_links)
+            yield from undo_journal(path, options)
             return
     except KsegError as error:
         yield Failure(path, str(error), error.exit_status)
         return
     run = _meant(in_reach)
     assert run is not None
-    run = _with_log_dirs([given], run, follow_links)
+    run = _with_log_dirs([given], run, options)
     if [given] == run.directories and len(runs) == 1:  # with what was never decided beside it
-        yield from undo_journal(path, go_on, follow_links)
+        yield from undo_journal(path, options)
         return
-    yield from _undo_run(run, go_on, follow_links)
+    yield from _undo_run(run, options)
 
 
-def _with_log_dirs(given: Sequence[str], run: ChangeRun, follow_links: bool) -> ChangeRun:
+def _with_log_dirs(given: Sequence[str], run: ChangeRun, options: UndoOptions) -> ChangeRun:
     """A run over the given partitions with what it changed in their data directories, where that was for these partitions alone. The run as
     it is where that cannot be taken back any more, as a later run has changed it again, and where a marker vouches for them, which is refused."""
     if not set(run.directories) <= set(given):
@@ -206,55 +212,55 @@ def _with_log_dirs(given: Sequence[str], run: ChangeRun, follow_links: bool) -> 
     try:
         with locked(log_dirs_of_journals(journal.location for journal in whole.journals)):
             for journal in run.journals:
-                check_journal(journal.path, follow_links)
-            _check_all(paths, follow_links)
+                check_journal(journal.path, options)
+            _check_all(paths, options)
     except KsegError:
         return run
     return whole
 
 
-def _check_all(paths: Sequence[str], follow_links: bool) -> None:
+def _check_all(paths: Sequence[str], options: UndoOptions) -> None:
     """Raises Refused and UnreadableInput where a journal cannot be taken back."""
     covered: set[str] = set()
     for path in paths:
         if path not in covered:
-            covered |= check_journal(path, follow_links)
+            covered |= check_journal(path, options)
 
 
-def _undo_run(run: ChangeRun, go_on: bool, follow_links: bool) -> Iterator[Event]:
+def _undo_run(run: ChangeRun, options: UndoOptions) -> Iterator[Event]:
     """Undo all journals of a run, holding the locks of all its data directories. All are checked first; if one is refused later,
     the result names those that were undone."""
-    meant = [journal for journal in run.journals if journal.is_half_done or not go_on]
+    meant = [journal for journal in run.journals if journal.is_half_done or not options.go_on]
     paths = [journal.path for journal in meant]
     with ExitStack() as stack:
         try:
             stack.enter_context(locked(log_dirs_of_journals(journal.location for journal in meant)))
-            _check_all(() if go_on else paths, follow_links)
+            _check_all(() if options.go_on else paths, options)
         except KsegError as error:
             nothing = "" if len(paths) == 1 else f"; nothing of this run ({run.id}) was taken back"
             yield Failure(paths[0], f"{error}{nothing}", error.exit_status)
             return
         try:
-            for directory in () if go_on else run.directories:
-                _clear_undecided(directory, follow_links)
+            for directory in () if options.go_on else run.directories:
+                _clear_undecided(directory, options)
         except KsegError as error:
             yield Failure(paths[0], str(error), error.exit_status)
             return
         for journal in run.journals:
             if journal.path not in paths or not has_traces(journal.location, DISK):
                 continue  # taken back by the one of its data directory
-            for event in undo_journal(journal.path, go_on, follow_links):
+            for event in undo_journal(journal.path, options):
                 if isinstance(event, Failure):
                     yield replace(event, sentence=event.sentence + _so_far(run))
                     return
                 yield event
 
 
-def _clear_undecided(directory: str, follow_links: bool) -> None:
+def _clear_undecided(directory: str, options: UndoOptions) -> None:
     """Remove uncommitted changes from a directory, keeping its modification time. Raises Refused."""
     for journal in journals_in(directory):
         if journal.state is JournalState.ABANDONED:
-            with claimed_by_command(directory, follow_links):
+            with claimed_by_command(directory, options.follow_links):
                 abandon(journal, DISK)
 
 

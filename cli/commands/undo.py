@@ -71,9 +71,11 @@ def command(
         raise UsageError("--list, --finish and --forget are mutually exclusive")
     if apply and not forget:
         raise UsageError("--apply requires --forget; otherwise kseg undo acts at once")
+    from kseg.change.apply.undo_command import UndoOptions
     from kseg.change.run.forget_runs import forget_runs
     from kseg.change.run.undo_runs import list_runs, undo_paths, undo_units
     from kseg.cli.next_command import apply_command
+    from kseg.cli.progress import Progress
     from kseg.cli.render import Style, show
     from kseg.cli.request import Request
     from kseg.cli.run_summary import RunSummary
@@ -81,10 +83,12 @@ def command(
 
     is_together = not list_only and not forget
     tally = RunSummary(undo_units(journals) if is_together else len(journals))
+    progress = Progress((), not no_progress and not quiet, tally)
+    options = UndoOptions(finish, follow_links, progress.step)
 
     def events() -> Iterator[Event]:
         if is_together:
-            for event in undo_paths(journals, finish, follow_links):
+            for event in undo_paths(journals, options):
                 yield event
                 if isinstance(event, Row) and isinstance(event.result, str):
                     yield Advance(event.result, 0)
@@ -108,4 +112,4 @@ def command(
         remains=lambda values: values.get("state") == "forgotten" and not values["applied"],
         advice=lambda tally: apply_command("undo", given, Request(journals)) if tally.remaining else "",
     )
-    return show(events(), style, (), tally)
+    return show(events(), style, (), tally, progress)

@@ -13,7 +13,7 @@ import pytest
 from kseg.change.apply.copy import write_copy
 from kseg.change.apply.disk import Disk
 from kseg.change.apply.executor import apply_plan
-from kseg.change.apply.undo_command import undo_journal
+from kseg.change.apply.undo_command import UndoOptions, undo_journal
 from kseg.change.plan.inputs import inputs_of
 from kseg.change.plan.steps import Plan
 from kseg.change.run.output_run import begin_copies, end_copies
@@ -173,10 +173,10 @@ def test_what_a_run_that_was_killed_at_its_start_has_left_is_cleared_away(
     begun = tmp_path / f".{top}.kseg-20260101T120000Z-7f59ab8c-begun" / output.partition("/")[2]
     begun.mkdir(parents=True)
     (begun / "kseg-journal-20260101T120000Z-7f59ab8c.jsonl").touch()
-    (told,) = undo_journal(str(tmp_path / output), False)
+    (told,) = undo_journal(str(tmp_path / output), UndoOptions())
     assert isinstance(told, Row) and told.values["state"] == "undone"
     assert [path.name for path in tmp_path.iterdir()] == ["other"]
-    (again,) = undo_journal(str(tmp_path / output), False)
+    (again,) = undo_journal(str(tmp_path / output), UndoOptions())
     assert isinstance(again, Failure) and again.exit_status == 3
 
 

@@ -47,11 +47,15 @@ def errors_of(
     paths: list[str], *, progress: str, jobs: str, terminal: bool, script: str = SLOW
 ) -> tuple[bytes, bytes]:
     """(stdout, stderr) of the slow toy; stderr is a terminal or a pipe, stdout always a pipe."""
+    return streams_of([sys.executable, "-c", script, progress, jobs, *paths], terminal=terminal, status=1)
+
+
+def streams_of(command: list[str], *, terminal: bool, status: int) -> tuple[bytes, bytes]:
+    """The same of any command, which must end with `status`."""
     parent, child = pty.openpty() if terminal else os.pipe()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
     with subprocess.Popen(
-        [sys.executable, "-c", script, progress, jobs, *paths],
-        stdout=subprocess.PIPE, stderr=child, cwd=ROOT, env=environment,
+        command, stdout=subprocess.PIPE, stderr=child, cwd=ROOT, env=environment
     ) as process:  # fmt: skip
         os.close(child)
         assert process.stdout is not None
@@ -66,7 +70,7 @@ def errors_of(
                 break
             seen += piece
     os.close(parent)
-    assert process.returncode == 1
+    assert process.returncode == status
     return out, seen
 
 
@@ -207,3 +211,17 @@ def test_every_long_work_shows_how_far_it_is(
     os.close(parent)
     assert b"0:00:0" in seen, "the time that has passed, at the end of the bar"
     assert process.returncode in (0, 1)
+
+
+def test_an_undo_counts_directories_before_its_first_result(tmp_path: Path) -> None:
+    """They are restored together, so there is no row before all of them are."""
+    data = broker_dir(tmp_path / "data", 1, 3, running=True)
+    assert run(["recover", "--apply", "--quiet", str(data)]) == 0
+    _, seen = streams_of([sys.executable, "-c", EVERY, "undo", str(data)], terminal=True, status=0)
+    counts = re.findall(rb"(\d+) of (\d+) (journals read|directories checked|directories restored)", seen)
+    assert {what for _, _, what in counts} == {
+        b"journals read",
+        b"directories checked",
+        b"directories restored",
+    }
+    assert counts[-1][0] == counts[-1][1]

@@ -308,12 +308,12 @@ def test_a_plan_and_a_copy_leave_the_log_alone(tmp_path: Path) -> None:
 
 
 def test_undo_brings_everything_back(tmp_path: Path) -> None:
-    from kseg.change.apply.undo_command import undo_journal
+    from kseg.change.apply.undo_command import UndoOptions, undo_journal
 
     directory = data_directory(tmp_path)
     before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in directory.iterdir()}
     clean(directory)
-    list(undo_journal(str(directory), go_on=False))
+    list(undo_journal(str(directory), UndoOptions()))
     assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in directory.iterdir()} == before
 
 

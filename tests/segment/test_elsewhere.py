@@ -15,7 +15,7 @@ from kseg.change.apply.journal import JournalState
 from kseg.change.apply.journal_location import JournalLocation
 from kseg.change.apply.journal_scan import journals_in, unfinished_in
 from kseg.change.apply.undo import undo
-from kseg.change.apply.undo_command import undo_journal
+from kseg.change.apply.undo_command import UndoOptions, undo_journal
 from kseg.change.apply.unfinished import complete_unfinished, half_done, half_done_findings, refuse_half_done
 from kseg.jobs.events import Failure, Row
 from kseg.segment.errors import Refused
@@ -54,7 +54,7 @@ def test_undo_finds_it_by_the_directory_and_by_its_path(tmp_path: Path, name: st
         assert Path(applied.journal).is_relative_to(around) and held(directory) != start
         assert unfinished_in(str(directory)) == []
         what = applied.journal if by_path else str(directory)
-        (row,) = undo_journal(what, False)
+        (row,) = undo_journal(what, UndoOptions())
         assert isinstance(row, Row) and row.values["directory"] == str(directory)
         assert held(directory) == start
         assert not list(around.iterdir()) and not list(directory.glob("kseg-*"))
@@ -108,7 +108,7 @@ def test_a_disk_that_is_not_mounted_is_in_the_way_only_of_what_is_unfinished(tmp
     carry_out(directory, around)
     around.rename(away)
     refuse_half_done(str(directory))
-    (failure,) = undo_journal(str(directory), False)
+    (failure,) = undo_journal(str(directory), UndoOptions())
     assert isinstance(failure, Failure) and "is not there" in failure.sentence
 
 
