@@ -102,6 +102,7 @@ class _Answer:
             {
                 "type": "lookup",
                 "partition": None,
+                "directory": None,
                 "query": {"kind": "transactional-id", "transactional_id": self._name},
                 "found": bool(self.producer_ids),
                 "producer_ids": self.producer_ids,

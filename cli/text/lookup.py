@@ -1,5 +1,6 @@
 """What `lookup` prints: what was found and where it is; of many partitions only those that contain it."""
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,6 +11,8 @@ from kseg.cli.text.common import plain_words, record_line
 from kseg.segment.counted import counted, listed
 from kseg.segment.findings import ERROR, INFO, WARNING
 from kseg.segment.moments import moment
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.names import PartitionState
 from kseg.segment.terminal import shown_path, visible
 
 Values = Mapping[str, Any]
@@ -63,7 +66,7 @@ class LookupReport(Report):
             return
         self._misses += 1
         if len(self._missed) <= _NAMES_SHOWN:
-            self._missed.append(shown_path(str(values.get("partition"))))
+            self._missed.append(_name(values))
 
     def opening(self, _summary: RunSummary) -> Iterator[Line]:
         yield from ()
@@ -86,10 +89,9 @@ class LookupReport(Report):
             yield Line(f"{counted(self._hits, 'answer')}; {size_words(self._bytes_read)} read")
 
     def _answer_words(self, values: Values) -> Iterator[str]:
-        name = shown_path(str(values.get("partition")))
         if not values.get("found"):
             reason = f" ({visible(str(values['reason']))})" if values.get("reason") else ""
-            yield f"{name}: nothing found{reason}"
+            yield f"{_name(values)}: nothing found{reason}"
         else:
             yield _head(values)
             place = _place(values)
@@ -105,7 +107,15 @@ class LookupReport(Report):
 
 
 def _head(values: Values) -> str:
-    return f"{shown_path(str(values.get('partition')))}: {', '.join(_answer(values))}"
+    return f"{_name(values)}: {', '.join(_answer(values))}"
+
+
+def _name(values: Values) -> str:
+    """The partition, or the name of a directory that is not the one of its current log (`-future`, `-stray`, `-delete`)."""
+    name = own_partition_name(str(values["directory"]))
+    if name is None or name.state is PartitionState.LIVE:
+        return shown_path(str(values["partition"]))
+    return shown_path(os.path.basename(os.path.normpath(str(values["directory"]))))
 
 
 def _answer(values: Values) -> Iterator[str]:

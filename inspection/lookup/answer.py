@@ -66,11 +66,16 @@ def epoch_of(batch: Batch) -> int | None:
 def answer_row(log: PartitionLog, query: LookupQuery, answer: Answer) -> dict[str, object]:
     """The line `{"type":"lookup", …}`."""
     partition = log.directory if log.name is None else log.name.text
-    return lookup_row(partition, query, answer, log.bytes_read, log.path)
+    return lookup_row(partition, log.directory, query, answer, log.bytes_read, log.path)
 
 
 def lookup_row(
-    partition: str, query: LookupQuery, answer: Answer, bytes_read: int, path: list[Step]
+    partition: str,
+    directory: str,
+    query: LookupQuery,
+    answer: Answer,
+    bytes_read: int,
+    path: list[Step],
 ) -> dict[str, object]:
     """The same from its parts."""
     batch = answer.batch
@@ -94,6 +99,7 @@ def lookup_row(
         "record": None,
         "producer_id": None if producer is None else producer.producer_id,
         "producer_epoch": None if producer is None else producer.producer_epoch,
+        "directory": directory,
     }
     if answer.record is not None and answer.record_batch is not None and answer.record_file is not None:
         decoder = None if query.row_decoder is None else query.row_decoder.for_log(answer.record_file)

@@ -27,4 +27,5 @@ def other_partition(target: PartitionTarget | FileTarget, query: LookupQuery) ->
     if selected == name.partition:
         return None
     reason = f"not searched: the default partitioner sends this key to partition {selected} of {count}"
-    return Row(lookup_row(name.text, query, not_found(reason), 0, []) | {"searched": False})
+    row = lookup_row(name.text, directory_of(target), query, not_found(reason), 0, [])
+    return Row(row | {"searched": False})

@@ -43,7 +43,8 @@ def _row(
     path: list[Step] | None = None,
     details: dict[str, object] | None = None,
 ) -> Row:
-    return Row(lookup_row(log.name, query, answer, bytes_read, path or []) | (details or {}))
+    row = lookup_row(log.name, log.directory, query, answer, bytes_read, path or [])
+    return Row(row | (details or {}))
 
 
 def _by_offset(log: Log07, query: LookupQuery) -> Iterator[Event]:

@@ -34,7 +34,7 @@ class File07:
 class Log07:
     """The `.kafka` files of a directory, or a single one; a context manager.
 
-    files: by offset, at least one. name: the directory's. Raises UnreadableInput when there is none.
+    files: by offset, at least one. directory: its path. name: the directory's. Raises UnreadableInput when there is none.
     """
 
     def __init__(self, target: PartitionTarget | FileTarget) -> None:
@@ -42,7 +42,7 @@ class Log07:
             directory, paths = os.path.dirname(target.path) or os.curdir, [target.path]
         else:
             directory, paths = target.path, _paths_in(target.path)
-        self.name = os.path.basename(places.abspath(directory))
+        self.directory, self.name = directory, os.path.basename(places.abspath(directory))
         self.files = sorted((_file(path) for path in paths), key=lambda file: file.base_offset)
         if not self.files:
             raise UnreadableInput(f"cannot read {target.path}: it contains no .kafka file")

@@ -191,3 +191,25 @@ def test_a_hit_of_a_huge_record_is_a_few_lines(tmp_path: Path, capfd: pytest.Cap
     for words in (["--verbose"], ["--json"]):
         assert run(["lookup", *words, "--key", "k", str(log)]) == 0
         assert capfd.readouterr().out.count(huge) == 2
+
+
+def test_copies_of_a_partition_are_told_apart(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A replica that is being moved to another data directory, or was set aside, looked like the one in use."""
+    live, suffixed = (
+        "metro-none-0",
+        [f"metro-none-0.{'0' * 31}{n}-{state}" for n, state in enumerate(("future", "stray"))],
+    )
+    for name in (live, *suffixed):
+        shutil.copytree(capture_small / "data" / live, tmp_path / "data" / name)
+    assert run(["lookup", "--latest", str(tmp_path / "data")]) == 0
+    heads = [line.split(":")[0] for line in capfd.readouterr().out.splitlines() if "offset 160" in line]
+    assert heads == [live, *suffixed]
+    assert run(["lookup", "--json", "--key", "nobody", str(tmp_path / "data")]) == 1
+    rows = answers(capfd)
+    assert [(row["partition"], row["directory"]) for row in rows] == [
+        (live, str(tmp_path / "data" / name)) for name in (live, *suffixed)
+    ]
+    assert run(["lookup", "--key", "nobody", str(tmp_path / "data")]) == 1
+    assert f"nothing found in 3 partitions: {', '.join((live, *suffixed))}" in capfd.readouterr().out
