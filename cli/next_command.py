@@ -156,6 +156,9 @@ def _hint_for(hint: str, paths: Sequence[str], running: str) -> tuple[str, Seque
 
 
 def hint_of(hint: str, running: str) -> str:
+    """The hint where it leads on from the command that is running, or what to look at instead; empty where nothing helps."""
+    if not hint:
+        return ""
     verb = hint.split()[1]
     return hint if verb in COMMANDS and verb != running else _INSTEAD.get(running, "")
 

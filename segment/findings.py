@@ -21,6 +21,7 @@ INFO = "info"
 _VERIFY = "kseg verify --deep {path}"
 _RECOVER = "kseg recover {partition}"
 _DUMP = "kseg dump {path}"
+_SAID = ""  # the message says which options settle it, and no command shows more
 _DOCTOR = "kseg doctor {log_dir}"  # a broker may not start, and no repair changes that
 _LIST = "kseg list {partition}"
 _LIST_DIR = "kseg list {log_dir}"
@@ -30,7 +31,7 @@ _UNREADABLE = "kseg recover --accept-unreadable {partition}"
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
-    """An entry of the catalogue. `hint` is the next command to type, with `{path}`, `{partition}`, `{log_dir}`."""
+    """An entry of the catalogue. `hint` is the next command to type, with `{path}`, `{partition}`, `{log_dir}`; empty where none helps."""
 
     id: str
     severity: str
@@ -160,7 +161,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("stray-directory", WARNING, "a directory that a broker marked as stray", _LIST_DIR),
     ("deleted-directory", INFO, "a partition marked for deletion; the broker removes it at its next start", _LIST_DIR),
     ("future-directory", INFO, "the destination of a move between log directories", _LIST_DIR),
-    ("policy-unknown", WARNING, "the topic's cleanup.policy is unknown, so compact and retain skip it", _LIST),
+    ("policy-unknown", WARNING, "the topic's cleanup.policy is unknown, so compact and retain skip it", _SAID),
     ("not-retained", INFO, "a log that retention on a broker does not apply to", _LIST),
     ("not-compacted", INFO, "a log that a broker's cleaner does not compact", _LIST),
     ("dirty-offset-reset", WARNING, "the cleaner checkpoint is outside the log", _LIST),

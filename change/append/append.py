@@ -35,7 +35,12 @@ from kseg.jobs.events import Event, Row
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.files import is_directory
-from kseg.segment.partition.directory import is_log_directory, list_partition, own_partition_name
+from kseg.segment.partition.directory import (
+    is_log_directory,
+    is_partition_directory,
+    list_partition,
+    own_partition_name,
+)
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.unreadable import findings_in
@@ -200,7 +205,7 @@ def _job(
     target: PartitionTarget, options: AppendOptions, first: Sequence[Numbered], protection: Protection | None
 ) -> AppendJob:
     is_there = bool(is_directory(target.path)) and bool(os.listdir(target.path))
-    if not is_there:
+    if not is_partition_directory(target.path):
         _refuse_name(target.path)
     if options.kafka07 or (is_there and list_partition(target.path).kafka07_files):
         from kseg.change.append.append07 import Appending07
@@ -234,7 +239,12 @@ def _first(rows: Iterator[Numbered]) -> tuple[Numbered, ...]:
 def _refuse_name(path: str) -> None:
     name = own_partition_name(path)
     if name is None or name.state is not PartitionState.LIVE:
-        raise UsageError(f"{path} cannot become a partition: it is not named topic-partition")
+        what = (
+            "is a data directory: name one of its partitions"
+            if is_log_directory(path)
+            else "is not named topic-partition"
+        )
+        raise UsageError(f"cannot append to {path}: it {what}")
 
 
 class LogAppending:

@@ -128,7 +128,7 @@ def lock_holder(log_dir: str) -> int | None:
     ):  # closing a descriptor of it would end a lock of this process
         return None
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:

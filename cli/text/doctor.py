@@ -86,9 +86,11 @@ class DoctorReport(Report):
         if summary.failed_paths:
             failed = f"{len(summary.failed_paths):,} of {counted(summary.targets, 'target')}"
             return Line("; ".join([f"INCOMPLETE: {failed} could not be examined", *clauses]), ERROR)
-        if self._hurt():
-            return Line("; ".join([f"SOUND FILES{where}", *clauses]), WARNING)
         warned = f", {counted(summary.warnings, 'warning')}" if summary.warnings else ""
+        if summary.sums.get("files") == 0:
+            return Line("; ".join([f"NOTHING VERIFIED{warned}", *clauses]), WARNING)
+        if self._hurt() or "does-not-start" in starts:
+            return Line("; ".join([f"SOUND FILES{where}{warned}", *clauses]), WARNING)
         return Line("; ".join([f"SOUND: no errors{where}{warned}", *clauses]), GOOD)
 
     def _hurt(self) -> str:

@@ -74,6 +74,8 @@ class VerifyReport(Report):
             tone = ERROR
         elif failed:
             words, tone = "INCOMPLETE", ERROR
+        elif summary.sums.get("files") == 0:  # no file of Kafka's is there
+            words, tone = "NOTHING VERIFIED", WARNING
         else:
             words, tone = "SOUND: no errors", GOOD
         if not self._damaged_partitions and self._partitions > 1:

@@ -78,7 +78,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (odd / f"{number + 40:020}{suffix}").mkdir()
     for side in ("leader-epoch-checkpoint", "partition.metadata", "quorum-state"):
         os.mkfifo(odd / side)
-    for side in ("recovery-point-offset-checkpoint", "cleaner-offset-checkpoint", ".kafka_cleanshutdown"):
+    for side in (
+        "recovery-point-offset-checkpoint",
+        "cleaner-offset-checkpoint",
+        ".kafka_cleanshutdown",
+        ".lock",
+    ):
         os.mkfifo(directory / side)
     with socket.socket(socket.AF_UNIX) as server:
         here = os.open(".", os.O_RDONLY)

@@ -1,0 +1,221 @@
+"""The exit status of every command about directories in every state, against the rule of the command contract (`cli/run_summary.py`); and a pipe in the
+place of a file ends no command by hanging it.
+
+Where a status is not 0 there is a reason: 1 what was found or is due, 2 no target of the kind that was asked for, 3 what cannot be read,
+5 a part of the targets.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fixtures.diseases import bad_crc
+from kseg.cli.main import run
+from tests.support.broker_dirs import broker_dir
+
+PARTITION, FIRST = "orders.00-1", f"{0:020d}"
+LIMIT_S = 120  # that only a command that hangs reaches
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "verify": (),
+    "doctor": (),
+    "list": (),
+    "dump": (),
+    "lookup": ("--earliest",),
+    "read": ("--offset", "0", "--max-bytes", "1KiB"),
+    "groups": (),
+    "transactions": (),
+    "metadata": (),
+    "export": ("--to", "json", "--output", "out"),
+    "what-if": ("--codec", "none"),
+    "diff": ("base",),
+    "recover": (),
+    "recover --apply": (),
+    "compact": ("--cleanup-policy", "compact"),
+    "retain": ("--retention-ms", "7d", "--cleanup-policy", "delete"),
+    "append": ("--from", "lines"),
+    "undo": (),
+    "undo --list": (),
+    "undo --forget": (),
+}
+OF_A_PARTITION = ("read", "append")
+DUE = {"compact": 1, "retain": 1, "append": 1}  # plans
+NO_GROUPS, NO_JOURNAL = {"groups": 2}, {"undo": 3}
+NOTHING_KEPT = {"undo --list": 0, "undo --forget": 0}
+SOUND = {**dict.fromkeys(COMMANDS, 0), **DUE, **NO_GROUPS, **NO_JOURNAL}
+NOT_READABLE = {**dict.fromkeys(COMMANDS, 3), **NOTHING_KEPT}
+
+Make = Callable[[Path], Path]
+
+
+def healthy(root: Path) -> Path:
+    return shutil.copytree(root / "base", root / "data")
+
+
+def damaged(root: Path) -> Path:
+    bad_crc(healthy(root) / PARTITION / f"{FIRST}.log")
+    return root / "data"
+
+
+def empty(root: Path) -> Path:
+    (root / "data").mkdir()
+    return root / "data"
+
+
+def missing(root: Path) -> Path:
+    return root / "data"
+
+
+def of_something_else(root: Path) -> Path:
+    (empty(root) / "photo.jpg").write_bytes(b"\xff\xd8")
+    (root / "data" / "more").mkdir()
+    (root / "data" / "more" / "notes").write_text("notes")
+    return root / "data"
+
+
+def a_file(root: Path) -> Path:
+    (root / "data").write_text("notes")
+    return root / "data"
+
+
+DAMAGED = {
+    **SOUND,
+    **dict.fromkeys(("verify", "doctor", "dump", "read", "transactions", "export", "diff", "recover"), 1),
+    "compact": 5,  # the other partition is planned
+}
+IS_NO_DIRECTORY = {
+    **dict.fromkeys(
+        ("verify", "doctor", "list", "dump"), 0
+    ),  # with a warning, as Kafka's tool passes such a file over
+    **dict.fromkeys(
+        (
+            "recover",
+            "recover --apply",
+            "compact",
+            "retain",
+            "groups",
+            "metadata",
+            "what-if",
+            "diff",
+            "append",
+        ),
+        2,
+    ),
+    **dict.fromkeys(("lookup", "read", "transactions", "export", "undo", "undo --list", "undo --forget"), 3),
+}
+CASES: dict[str, tuple[Make, dict[str, int]]] = {
+    "healthy": (healthy, SOUND),
+    "damaged": (damaged, DAMAGED),
+    "empty": (empty, {**NOT_READABLE, "append": 2}),  # its name is not that of a partition
+    "missing": (missing, {**dict.fromkeys(COMMANDS, 3), "append": 2}),
+    "something-else": (of_something_else, {**NOT_READABLE, "append": 2}),
+    "file": (a_file, IS_NO_DIRECTORY),
+}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return broker_dir(tmp_path_factory.mktemp("base") / "base", 1, 2, running=False)
+
+
+@pytest.fixture
+def root(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(base, tmp_path / "base")
+    (tmp_path / "lines").write_text('{"type":"record","value":"x"}\n')
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    """An open that waits for the other end of a pipe is broken off."""
+
+    def end(_signal: int, _frame: object) -> None:
+        raise TimeoutError("the command hangs")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(LIMIT_S)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _statuses(root: Path, make: Make) -> dict[str, int]:
+    found = {}
+    for command, words in COMMANDS.items():
+        target = make(root)
+        if command in OF_A_PARTITION and (target / PARTITION).is_dir():
+            target /= PARTITION
+        with _limited():
+            found[command] = run([*command.split(), *words, str(target)])
+        for path in (root / "data", root / "out"):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_status_is_that_of_the_rule(case: str, root: Path) -> None:
+    make, expected = CASES[case]
+    assert _statuses(root, make) == expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"{PARTITION}/{FIRST}{suffix}" for suffix in (".log", ".index", ".timeindex", ".txnindex")),
+        *(f"{PARTITION}/{name}" for name in (f"{297:020d}.snapshot", "leader-epoch-checkpoint", "partition.metadata")),
+        *("meta.properties", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"),
+        *(".kafka_cleanshutdown", ".lock", "bootstrap.checkpoint", f"__cluster_metadata-0/{FIRST}.log"),
+    ],
+)  # fmt: skip
+def test_a_pipe_in_the_place_of_a_file_hangs_nothing(name: str, root: Path) -> None:
+    def make(root: Path) -> Path:
+        healthy(root)
+        (root / "data" / name).unlink(missing_ok=True)
+        os.mkfifo(root / "data" / name)
+        return root / "data"
+
+    found = _statuses(root, make)
+    assert set(found.values()) <= {0, 1, 2, 3, 4, 5}
+    if name != ".lock":  # which a broker takes as it is
+        assert (found["verify"], found["doctor"]) == (1, 1)
+
+
+def test_nothing_is_appended_to_what_is_no_partition(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A data directory got a segment of its own."""
+    for make, why in ((healthy, "is a data directory"), (of_something_else, "is not named topic-partition")):
+        data = make(root)
+        before = sorted(data.rglob("*"))
+        assert run(["append", "--apply", "--from", "lines", str(data)]) == 2
+        assert why in capfd.readouterr().err
+        assert sorted(data.rglob("*")) == before
+        shutil.rmtree(data)
+
+
+def test_what_is_no_file_of_kafka_is_not_called_sound(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for command in ("verify", "doctor"):
+        assert run([command, str(a_file(root))]) == 0
+        assert capfd.readouterr().out.startswith("NOTHING VERIFIED, 1 warning")
+
+
+def test_no_command_is_advised_for_a_policy_that_nobody_knows(
+    root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`kseg list`, which was advised, shows no policies; the options that settle it are said."""
+    for data in (healthy(root), root / "base"):  # a metadata log beside it would count
+        shutil.rmtree(data / "__cluster_metadata-0")
+    assert run(["retain", "--retention-ms", "7d", str(root / "data")]) == 4
+    shown = capfd.readouterr()
+    assert "policy-unknown" in shown.out + shown.err and "--cleanup-policy" in shown.err
+    assert "next:" not in shown.out + shown.err
