@@ -25,6 +25,7 @@ from kseg.inspection.disk_leftovers import Leftover, LeftoverKind, leftovers
 from kseg.inspection.log_dir_host import LogDirHost, log_dir_host
 from kseg.internal_topics.metadata.cluster_names import metadata_version_name
 from kseg.jobs.events import Event, Failure, Row
+from kseg.segment.diagnosis import MissingReplica
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.directory import own_partition_name
@@ -146,7 +147,7 @@ class Examination:
 
     def _note(self, finding: Finding, partitions: Mapping[str, PartitionTarget]) -> None:
         self._situation.note(finding)
-        if finding.severity != ERROR:
+        if finding.severity != ERROR or isinstance(finding.diagnosis, MissingReplica):
             return
         for path in (finding.path, os.path.dirname(finding.path)):
             if path in partitions:
@@ -190,22 +191,20 @@ class Examination:
         if not self._situation.lost_identities:
             return
         from kseg.internal_topics.metadata.registered import registered_directories
-        from kseg.recovery.repair.meta_properties_repair import RequestedIdentity, identity_repair
+        from kseg.recovery.repair.log_dir import identity_in_run
+        from kseg.recovery.repair.meta_properties_repair import RequestedIdentity
 
-        log_dirs = [target for target in self._targets if isinstance(target, LogDirTarget)]
+        log_dirs = [target.path for target in self._targets if isinstance(target, LogDirTarget)]
         for log_dir in log_dirs:
-            if log_dir.path not in self._situation.lost_identities:
+            if log_dir not in self._situation.lost_identities:
                 continue
-            repair = identity_repair(
-                log_dir.path,
-                [other.path for other in log_dirs if other != log_dir],
-                RequestedIdentity(),
-                self._now_ms,
-                registered_directories,
-                [target.path for target in self._targets if _log_dir(target) == log_dir.path],
-            )
-            if repair is not None and repair.needed:
-                self._situation.values_needed[log_dir.path] = repair.needed
+            for together in (log_dirs, [log_dir]):  # values are given to one at a time
+                repair = identity_in_run(
+                    log_dir, together, RequestedIdentity(), self._now_ms, registered_directories
+                )
+                if repair is None or not repair.needed:
+                    break
+                self._situation.values_needed[log_dir] = repair.needed
 
     def _recover_options(self, damaged: Sequence[Target]) -> "RecoverOptions":
         from kseg.recovery.policy import LoadSettings

@@ -8,15 +8,17 @@
    the data directory.
 6. If the file system is full: free space first, because repairs need some.
 7. Repair: the plan, then the same with --apply. If bytes cannot be read, copy the disk first.
-8. A log that a broker fails on, and that no repair changes: move it out of the data directory.
-9. Check again.
-10. Once the broker runs: abort hanging transactions, and reset groups whose committed offset is outside the log.
+8. Replicas that are missing: a broker creates them again, empty, so they have to be back before it starts.
+9. A log that a broker fails on, and that no repair changes: move it out of the data directory.
+10. Check again.
+11. Once the broker runs: abort hanging transactions, and reset groups whose committed offset is outside the log.
 
 If nothing needs repair but something is suspicious, the only step is the command that examines it.
 """
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
@@ -26,8 +28,8 @@ from kseg.cli.request import Request
 from kseg.inspection.disk_leftovers import Leftover, LeftoverKind
 from kseg.inspection.log_dir_host import LogDirHost
 from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
-from kseg.segment.counted import counted, shown_of
-from kseg.segment.diagnosis import PartitionTwice
+from kseg.segment.counted import counted, listed, shown_of
+from kseg.segment.diagnosis import MissingReplica, PartitionTwice
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
@@ -82,7 +84,8 @@ class Situation:
     bootstrap_server: of the cluster; None when the metadata log has no broker. foreign: directories with names on which a broker fails.
     apart: log dirs that do not belong with others, and why. lost_identities: log dirs without a readable meta.properties. values_needed: by
     log dir, the options of `recover` whose values only the user knows. twice: (partition directory, the same partition in another log dir).
-    undo_bytes: kept for `undo`. unloadable: partitions that a broker fails to load before and after a repair.
+    missing: directories that should exist, with what only they have. undo_bytes: kept for `undo`. unloadable: partitions that a
+    broker fails to load before and after a repair.
     """
 
     request: Request
@@ -95,6 +98,7 @@ class Situation:
     values_needed: dict[str, tuple[str, ...]] = field(default_factory=dict)
     apart: dict[str, str] = field(default_factory=dict)
     twice: list[tuple[str, str]] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
     has_unreadable: bool = False
     is_half_done: bool = False
     leftovers: list[Leftover] = field(default_factory=list)
@@ -121,7 +125,11 @@ class Situation:
             self.apart[os.path.dirname(finding.path)] = _APART[finding.id]
         if isinstance(finding.diagnosis, PartitionTwice):
             self.twice.append((finding.path, finding.diagnosis.other))
-            self.hints.setdefault(finding.severity, {})
+            return
+        if isinstance(finding.diagnosis, MissingReplica) and finding.severity == ERROR:
+            self.missing.append(finding.path)
+            return
+        if finding.id == "no-segments" and finding.path in self.missing:
             return
         paths = self.hints.setdefault(finding.severity, {}).setdefault(finding.kind.hint, [])
         if len(paths) < _HINTED_PATHS and finding.path not in paths:
@@ -136,7 +144,8 @@ class Situation:
 
 def next_steps(situation: Situation) -> Iterator[NextStep]:
     """The steps, in order; none if the broker can simply be started."""
-    is_due = bool(situation.hints.get(ERROR) or situation.foreign or situation.twice)
+    is_in_the_way = situation.foreign or situation.twice or situation.missing or situation.lost_identities
+    is_due = bool(situation.hints.get(ERROR) or is_in_the_way)
     for step in _mend_files(situation):
         yield step if is_due else replace(step, is_due=False)
     if not situation.is_half_done:
@@ -171,8 +180,10 @@ def _mend_files(situation: Situation) -> Iterator[NextStep]:
         yield from _repair(situation, advice)
     elif advice:
         yield NextStep("Look closer.", advice)
+    yield from _put_back(situation)
     yield from map(_set_aside, situation.unloadable)
-    if situation.foreign or situation.twice or situation.unloadable or advice.startswith("kseg recover"):
+    is_changed = situation.foreign or situation.twice or situation.missing or situation.unloadable
+    if is_changed or advice.startswith("kseg recover"):
         yield _again(situation)
 
 
@@ -239,14 +250,30 @@ def _keep_one(situation: Situation) -> Iterator[NextStep]:
             "was moved to.",
             _move(gone),
         )
-    left = situation.twice[shown:]
-    for log_dir, other_dir in dict.fromkeys(
-        (os.path.dirname(path), os.path.dirname(other)) for path, other in left
-    ):
+    pairs = Counter(
+        (os.path.dirname(path), os.path.dirname(other)) for path, other in situation.twice[shown:]
+    )
+    for (log_dir, other_dir), count in pairs.items():
         yield NextStep(
-            f"The same for each of {counted(len(left), 'more partition')} that two data directories have: compare them.",
+            f"The same for {'each of ' * (count > 1)}{counted(count, 'more partition')} that these two data directories have: compare them.",
             f"kseg diff {shell_quoted(other_dir)} {shell_quoted(log_dir)}",
         )
+
+
+def _put_back(situation: Situation) -> Iterator[NextStep]:
+    """No repair brings back what is in no file here."""
+    if not situation.missing:
+        return
+    names = [os.path.basename(path) for path in situation.missing]
+    it, has, lies = ("it", "it has", "it lies") if len(names) == 1 else ("them", "they have", "they lie")
+    wanted = " -o ".join(
+        f"-name {shlex.quote(f'{name}*')}" for name in names[: shown_of(len(names), _LISTED)]
+    )
+    yield NextStep(
+        f"Put {shown_path(listed(names, _LISTED))} back before a broker starts, which makes {it} anew, empty: from a backup, a disk that is not mounted, "
+        f"or wherever else {lies} on this machine (`kseg verify` tells which copy is sound). To give up the records that only {has}, start the broker.",
+        rf"find / -type d \( {wanted} \) -not -empty",
+    )
 
 
 def _end_offset(partition: str) -> int:

@@ -23,6 +23,7 @@ from kseg.internal_topics.metadata.strays import Directory, identity_of
 from kseg.segment.diagnosis import MissingReplica
 from kseg.segment.partition.names import PartitionState
 from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 _BY_SUFFIX = {
@@ -118,8 +119,10 @@ def _is_in(directory: Directory, image: MetadataImage) -> bool:
 def missing_from(
     log_dir: str, node: Node, image: MetadataImage, others: Callable[[], Sequence[str]]
 ) -> Iterator[DirectoryVerdict]:
-    """A verdict for each replica that is missing from a log dir. others: the node's other log dirs."""
+    """A verdict for each replica that has no directory in a log dir; an emptied directory has its own. others: the node's other log dirs."""
     for finding in missing_replicas(log_dir, node, image, others):
+        if places.isdir(finding.path):
+            continue
         missing = finding.diagnosis
         assert isinstance(missing, MissingReplica)
         yield DirectoryVerdict(

@@ -1,7 +1,8 @@
-"""Replicas that the metadata log places in a log dir and that are missing there.
+"""Replicas that the metadata log places in a log dir and that are missing there: without a directory, or with one that has no segment.
 
 At its next start a KRaft broker creates each of them again, empty, and does not report the loss (Kafka:
-ReplicaManager.applyDelta, LogManager.getOrCreateLog; observed with 4.3.1). There are two exceptions. A `-future` log of the same
+ReplicaManager.applyDelta, LogManager.getOrCreateLog; observed with 4.3.1). A directory that was emptied is set aside as stray, or
+begins again at the log start if partition.metadata is left in it. There are two exceptions. A `-future` log of the same
 partition is promoted (Kafka: LogManager.recoverAbandonedFutureLogs). A log with its topic id in another log dir of the node is kept: the
 broker looks for a log of the partition in every log dir before it creates one (LogManager.getOrCreateLog) and reports where it is
 (AssignmentsManager), so that nothing is lost and nothing is missing. A log dir is expected to contain the replicas
@@ -13,6 +14,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from kseg.internal_topics.metadata.metadata_image import ExpectedPartition, MetadataImage, Node, Placement
+from kseg.segment import layout as L
 from kseg.segment.diagnosis import MissingReplica
 from kseg.segment.errors import FormatError, KsegError
 from kseg.segment.files import read_small
@@ -38,15 +40,15 @@ def missing_replicas(
     missing = [
         expected
         for expected in image.partitions_of(node.node_id, node.directory_id)
-        if _is_here(expected, node, image) and not _has(present, _name(expected))
+        if _is_here(expected, node, image) and not _has(log_dir, present, _name(expected))
     ]
     if not missing:
         return
     elsewhere = [(other, _partitions_in(other)) for other in others()]
     for expected in missing:
         if not any(_is_kept(other, names, expected) for other, names in elsewhere):
-            set_aside = present.get(_name(expected), {})
-            yield _finding(log_dir, expected, node.node_id, image, set_aside)
+            there = present.get(_name(expected), {})
+            yield _finding(log_dir, expected, node.node_id, image, there)
 
 
 def _name(expected: ExpectedPartition) -> str:
@@ -78,15 +80,26 @@ def _partitions_in(log_dir: str) -> _Names:
     return found
 
 
-def _has(names: _Names, name: str) -> bool:
-    return not {PartitionState.LIVE, PartitionState.FUTURE}.isdisjoint(names.get(name, ()))
+def _has_segment(partition_path: str) -> bool:
+    """Whether a log is left; a directory that cannot be listed is not called empty."""
+    try:
+        with places.scandir(partition_path) as entries:
+            return any(entry.name.endswith(L.LOG_SUFFIX) for entry in entries)
+    except OSError:
+        return True
+
+
+def _has(log_dir: str, names: _Names, name: str) -> bool:
+    found = names.get(name, {})
+    live = found.get(PartitionState.LIVE)
+    return PartitionState.FUTURE in found or (live is not None and _has_segment(os.path.join(log_dir, live)))
 
 
 def _is_kept(log_dir: str, names: _Names, expected: ExpectedPartition) -> bool:
     """Whether a broker takes the replica from another log dir. A `-future` log it takes only where the replica is assigned to, and one
     of another topic id, or without a partition.metadata, becomes stray."""
     entry = names.get(_name(expected), {}).get(PartitionState.LIVE)
-    if entry is None:
+    if entry is None or not _has_segment(os.path.join(log_dir, entry)):
         return False
     has_file, topic_id = topic_id_of(os.path.join(log_dir, entry))
     return has_file and topic_id in (None, expected.topic_id)
@@ -108,17 +121,23 @@ def _finding(
     expected: ExpectedPartition,
     node_id: int,
     image: MetadataImage,
-    set_aside: dict[PartitionState, str],
+    there: dict[PartitionState, str],
 ) -> Finding:
     name = _name(expected)
     noted, is_noted_nowhere = _checkpointed(log_dir, expected)
     partition = image.topics[expected.topic_id].partitions[expected.partition]
     others = [replica for replica in partition.replicas if replica != node_id]
     in_sync = [replica for replica in others if replica in partition.isr]
-    message = (
-        f"the metadata log (offset {image.end_offset}) places {name} in this log dir, and there is no such directory: at its "
-        "next start a KRaft broker makes it anew, empty"
-    )
+    path = os.path.join(log_dir, name)
+    lack, start = "there is no such directory", "makes it anew, empty"
+    if PartitionState.LIVE in there:
+        lack, start = (
+            "its directory has no segment",
+            "sets the directory aside as stray and makes it anew, empty",
+        )
+        if places.lexists(os.path.join(path, NAME_BY_ROLE[Role.PARTITION_METADATA])):
+            start = "begins it anew, empty"
+    message = f"the metadata log (offset {image.end_offset}) places {name} in this log dir, and {lack}: at its next start a KRaft broker {start}"
     kind = "replica-missing"
     if is_noted_nowhere:
         kind = "replica-unmade"
@@ -134,10 +153,10 @@ def _finding(
         message += "; it is the only replica, so its records are gone unless the directory comes back"
     if noted is not None:
         message += f" (a checkpoint here knows its offset {noted})"
-    for entry in set_aside.values():
-        message += f"; {entry} was set aside"
+    for state, entry in there.items():
+        if state is not PartitionState.LIVE:
+            message += f"; {entry} was set aside"
     missing = MissingReplica(expected.topic, expected.partition, expected.topic_id, noted)
-    path = os.path.join(log_dir, name)
     return Finding(kind, path, message, numbers=missing.numbers(), diagnosis=missing)
 
 

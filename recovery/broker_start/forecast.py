@@ -29,10 +29,12 @@ class StartForecast:
         """Add what the metadata log says.
 
         certain: paths of the data directories for which it is complete. missing: partition directories that it expects and that
-        do not exist.
+        do not exist; an emptied one does, and has a row of its own.
         """
         self._certain = frozenset(certain)
         for path in missing:
+            if places.isdir(path):
+                continue
             around, name = self._directory_around(path), os.path.basename(path)
             (around.obstructed if places.lexists(path) else around.missing).append(name)
 

@@ -30,7 +30,13 @@ from kseg.recovery.repair.clean_shutdown_marker import (
     listed,
     marker_objections,
 )
-from kseg.recovery.repair.meta_properties_repair import META_PROPERTIES, IdentityRepair
+from kseg.recovery.repair.meta_properties_repair import (
+    META_PROPERTIES,
+    IdentityRepair,
+    Registered,
+    RequestedIdentity,
+    identity_repair,
+)
 from kseg.segment.errors import FormatError, Refused, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
@@ -51,6 +57,7 @@ from kseg.segment.sidecar.checkpoint import (
     encode_offset_checkpoint,
     offsets_by_partition,
 )
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
@@ -251,11 +258,20 @@ def plan_of_copy(plan: Plan) -> Plan:
     return replace(plan, inputs=tuple(inputs))
 
 
+def identity_in_run(
+    log_dir: str, log_dirs: Sequence[str], requested: RequestedIdentity, now_ms: int, registered: Registered
+) -> IdentityRepair | None:
+    """The repair of the meta.properties of one of the data directories of a run (`identity_repair`). Raises UnreadableInput."""
+    others = [other for other in log_dirs if other != log_dir]
+    partitions = [os.path.join(log_dir, name) for name, _ in partitions_in(log_dir)]
+    return identity_repair(log_dir, others, requested, now_ms, registered, partitions)
+
+
 def partitions_in(log_dir: str) -> list[tuple[str, PartitionName]]:
     """(directory, parsed name) of every partition in a data directory, ordered by name."""
     found = []
     try:
-        with os.scandir(log_dir) as entries:
+        with places.scandir(log_dir) as entries:
             for entry in entries:
                 with suppress(FormatError):
                     if entry.is_dir():

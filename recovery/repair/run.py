@@ -29,7 +29,6 @@ from kseg.recovery.repair.meta_properties_repair import (
     IdentityRepair,
     Registered,
     RequestedIdentity,
-    identity_repair,
 )
 from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.outcome_rows import outcome_of, outcome_of_failure
@@ -273,17 +272,12 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
 
     def _between(self, log_dir: str) -> tuple[IdentityRepair | None, tuple[Finding, ...]]:
         """The repair of meta.properties, and contradictions between the data directories of the run."""
-        place = self.log_dirs.index(log_dir)
-        before, behind = self.log_dirs[:place], self.log_dirs[place + 1 :]
         options = self.options
-        identity = identity_repair(
-            log_dir,
-            [*before, *behind],
-            options.identity or RequestedIdentity(),
-            options.settings.now_ms,
-            self._registered,
-            [os.path.join(log_dir, name) for name, _ in own_files.partitions_in(log_dir)],
+        requested = options.identity or RequestedIdentity()
+        identity = own_files.identity_in_run(
+            log_dir, self.log_dirs, requested, options.settings.now_ms, self._registered
         )
+        before = self.log_dirs[: self.log_dirs.index(log_dir)]
         if not before:
             return identity, ()
         from kseg.recovery.verify.side_by_side import against_others

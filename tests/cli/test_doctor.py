@@ -15,7 +15,9 @@ import pytest
 
 from fixtures.diseases import bad_crc, torn_tail
 from kseg.change.apply.lock import locked
+from kseg.cli.doctor.next_steps import Situation, next_steps
 from kseg.cli.main import run
+from kseg.cli.request import Request
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.java.uuids import uuid_text
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
@@ -268,7 +270,11 @@ def test_the_values_of_a_lost_identity_are_asked_for(
         properties.write_bytes(b"")
     else:
         properties.unlink()
-    plan, repair, again = commands(doctor(capfd, data, status=1 if is_there else 0))
+    rows = doctor(capfd, data, status=1)
+    assert all(step["due"] for step in of_type(rows, "step"))
+    plan, repair, again = commands(rows)
+    assert text_of(capfd, data)[0].startswith("DAMAGED: " if is_there else "SOUND FILES in ")
+    assert text_of(capfd, data)[0].endswith("; a broker does not start")
     assert (plan, again) == (f"kseg recover {data}", f"kseg doctor {data}")
     values = {"N": before["node.id"], "ID": before["cluster.id"], "UUID": before["directory.id"]}
     words = [values.get(word, word) for word in shlex.split(repair)]
@@ -417,6 +423,17 @@ def test_of_a_partition_in_two_directories_the_one_that_is_behind_goes(
     assert steps[-1].startswith("kseg doctor ")
     run(["doctor", "--json", *NOW, str(data), str(second)])
     assert "kseg diff" not in capfd.readouterr().out
+
+
+def test_of_many_partitions_in_two_directories_each_pair_is_counted_for_itself() -> None:
+    """Five are told in full. The step for a pair of directories had the number of all the others."""
+    twice = [(f"second/many-{n}", f"first/many-{n}") for n in range(6)]
+    twice += [(f"third/many-{n}", f"first/many-{n}") for n in range(6, 9)]
+    steps = [*next_steps(Situation(Request(("first", "second", "third")), twice=twice))]
+    counted = {step.command: step.why for step in steps if step.why.startswith("The same for ")}
+    assert set(counted) == {"kseg diff first second", "kseg diff first third"}
+    assert "for 1 more partition that" in counted["kseg diff first second"]
+    assert "for each of 3 more partitions that" in counted["kseg diff first third"]
 
 
 @pytest.mark.parametrize(

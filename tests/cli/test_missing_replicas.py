@@ -62,6 +62,33 @@ def test_a_directory_that_is_gone_is_an_error(data: Path, say: Say, gone: list[s
     assert row["checkpointed_offset"] == offsets[row["topic"]]
 
 
+@pytest.mark.evidence("replica-missing")
+@pytest.mark.parametrize("keeps_id", [False, True])
+@pytest.mark.parametrize("keeps_identity", [False, True])
+def test_a_directory_that_was_emptied_is_as_good_as_gone(
+    data: Path, say: Say, keeps_id: bool, keeps_identity: bool
+) -> None:
+    """tests/kafka/start_cases.py has the same for a broker; what is left of it is neither a log nor a replica."""
+    for file in (data / "fares-0").iterdir():
+        if not keeps_id or file.name != "partition.metadata":
+            file.unlink()
+    if not keeps_identity:
+        (data / "meta.properties").unlink()
+    start = (
+        "begins it anew, empty" if keeps_id else "sets the directory aside as stray and makes it anew, empty"
+    )
+    with unchanged(data):
+        for command in ("verify", "recover", "doctor"):
+            status, rows = say(command, data)
+            assert (status, set(told(rows, "replica-missing"))) == (1, {"fares-0"})
+            assert start in told(rows, "replica-missing")["fares-0"]
+    steps = [row["command"] for row in rows if row["type"] == "step"]
+    assert any(step.startswith("find / -type d") and "fares-0" in step for step in steps)
+    assert not any(step.startswith("kseg list") for step in steps)
+    assert any("--cluster-id ID" in step for step in steps) is not keeps_identity
+    assert not [row for row in rows if row["type"] == "damage"]
+
+
 def test_nothing_is_missing_where_all_is_there(data: Path, say: Say) -> None:
     for command in ("verify", "list"):
         status, rows = say(command, data)
@@ -158,7 +185,10 @@ def test_one_that_was_moved_between_log_dirs(data: Path) -> None:
     shutil.copytree(data, data.parent / "copy")
     (data.parent / "copy" / "fares-0").mkdir()
     assert names(found_in(data)) == ["fares-0"]
-    (second_log_dir(data, topic_id(5)) / "fares-0").mkdir()
+    moved = second_log_dir(data, topic_id(5)) / "fares-0"
+    moved.mkdir()
+    assert names(found_in(data)) == ["fares-0"]  # an empty directory is no replica
+    (moved / f"{0:020}.log").write_bytes(b"")
     assert found_in(data) == {}
 
 

