@@ -181,6 +181,7 @@ def test_several_log_dirs_of_a_node(data: Path, say: Say) -> None:
 
 def test_one_that_was_moved_between_log_dirs(data: Path) -> None:
     """It lies in the other directory: a broker loads it there and tells the controller. A copy of this directory is no such place."""
+    partition_metadata = (data / "fares-0" / "partition.metadata").read_bytes()
     shutil.rmtree(data / "fares-0")
     shutil.copytree(data, data.parent / "copy")
     (data.parent / "copy" / "fares-0").mkdir()
@@ -189,6 +190,8 @@ def test_one_that_was_moved_between_log_dirs(data: Path) -> None:
     moved.mkdir()
     assert names(found_in(data)) == ["fares-0"]  # an empty directory is no replica
     (moved / f"{0:020}.log").write_bytes(b"")
+    assert names(found_in(data)) == ["fares-0"]  # without its topic id a log becomes stray
+    (moved / "partition.metadata").write_bytes(partition_metadata)
     assert found_in(data) == {}
 
 
