@@ -39,7 +39,7 @@ SEVERAL = [pytest.param(case, id=name) for name, case in CASES.items()]
 
 
 class Scenario:
-    """One case, laid out anew for each kill."""
+    """One case, created again for each kill."""
 
     def __init__(self, case: Case, root: Path, name: str) -> None:
         self._case = case
@@ -53,7 +53,7 @@ class Scenario:
         assert self.end != self.start
 
     def fresh(self) -> None:
-        """The directory as found, in a place of its own (its inodes are nobody else's)."""
+        """The original directory, in a new place (with inodes of its own)."""
         shutil.rmtree(self._root, ignore_errors=True)
         self.location = self._root / str(next(self._places))
         self.directory = self._case.lay(self.location)

@@ -29,7 +29,7 @@ def changing(request: pytest.FixtureRequest) -> Changing:
 
 
 class Stage:
-    """A data directory at one place, laid anew for each run, and what an undisturbed local run made of it."""
+    """A data directory at one path, created again for each run, and the result of an undisturbed local run."""
 
     def __init__(self, changing: Changing, capture: Path, root: Path) -> None:
         self._changing = changing
@@ -53,7 +53,7 @@ def stage(changing: Changing, capture_small: Path, tmp_path: Path) -> Stage:
 
 
 def timeless(events: list[Event]) -> list[Event]:
-    """Without the time at which a file was laid for this very test."""
+    """Without the creation time of files made for this test."""
     return [
         Row({**event.values, "marked_at": 0})
         if isinstance(event, Row) and "marked_at" in event.values

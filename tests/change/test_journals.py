@@ -203,7 +203,7 @@ def test_nothing_is_undone_when_one_partition_changed(tmp_path: Path) -> None:
     assert [held(data), held(partition)] == now
 
 
-# --- journals that nobody wrote
+# --- forged journals
 
 
 @pytest.mark.parametrize(

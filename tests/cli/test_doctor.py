@@ -288,7 +288,7 @@ def test_the_values_of_a_lost_identity_are_asked_for(
 def test_a_log_that_no_repair_lets_a_broker_load_is_moved_out_of_its_way(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A marker with a right checksum whose records are not of its codec; a clean stop has nobody read it."""
+    """A marker with a right checksum whose records are not of its codec; after a clean shutdown it is not read."""
     data = broker_dir(tmp_path / "a data dir", 1, 2)
     marker = EndTransactionMarker(is_abort=False, coordinator_epoch=0, timestamp_ms=1_700_000_331_000)
     batch_bytes = encode_batch(end_transaction_batch(marker, 330, 4000, 1, 5))
@@ -426,7 +426,7 @@ def test_of_a_partition_in_two_directories_the_one_that_is_behind_goes(
 
 
 def test_of_many_partitions_in_two_directories_each_pair_is_counted_for_itself() -> None:
-    """Five are told in full. The step for a pair of directories had the number of all the others."""
+    """Five are listed in full. The step for a pair of directories once had the number of all the others."""
     twice = [(f"second/many-{n}", f"first/many-{n}") for n in range(6)]
     twice += [(f"third/many-{n}", f"first/many-{n}") for n in range(6, 9)]
     steps = [*next_steps(Situation(Request(("first", "second", "third")), twice=twice))]

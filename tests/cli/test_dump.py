@@ -45,7 +45,7 @@ def test_every_file_of_the_capture_dumps_like_the_real_tool(
         path = str(truth.relative_to(expected))[: -len(".txt")]
         assert run(["dump", *flags_for(path), path]) in (0, 1)
         if truth.with_suffix(".rc").exists():
-            assert capfdbinary.readouterr().out.startswith(truth.read_bytes()), path  # kseg goes on
+            assert capfdbinary.readouterr().out.startswith(truth.read_bytes()), path  # kseg continues
         else:
             assert capfdbinary.readouterr().out == truth.read_bytes(), path
         compared += 1

@@ -254,7 +254,8 @@ def test_holes_are_read_where_no_page_is_left(
 def test_a_copy_of_a_member_of_an_archive_has_no_room(
     disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Said before a byte is copied; where the room goes meanwhile, when it is gone. The log is not called damaged, and nothing is left."""
+    """Reported before a byte is copied; and if the space runs out meanwhile, when it does. The log is not called damaged, and nothing is
+    left behind."""
     log = tmp_path / "large-0" / f"{0:020}.log"
     log.parent.mkdir()
     log.write_bytes(bytes(2 * SIZE))

@@ -240,7 +240,7 @@ def _printed(line: str) -> Rows:
     return [(words[0], row) for row in made]
 
 
-# --- what is printed stands in the page
+# --- everything printed is documented
 
 
 def _documented(command: str, kind: str) -> set[str]:
@@ -292,7 +292,7 @@ def _types(command: str) -> set[str]:
     return {*re.findall(r"`([a-z_-]+)`", line), *entries.get(command, ()), *of_verify}
 
 
-# --- what stands in the page is printed
+# --- everything documented is printed
 
 
 def _examples() -> Iterator[tuple[str, dict[str, Any]]]:

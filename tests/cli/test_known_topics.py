@@ -113,7 +113,7 @@ def advice_of(hurt: Callable[[Path], str]) -> str:
 
 @pytest.mark.parametrize("hurt", WITH_THE_RIGHT_ID)
 def test_the_id_that_is_right_already_helps_nobody(data: Path, say: Say, hurt: Callable[[Path], str]) -> None:
-    """Why it is not advised: written once more, it leaves the directory as stray as before, and recover says so."""
+    """Why it is not advised: written once more, it leaves the directory as stray as before, and recover reports that."""
     name = hurt(data)
     wanted = ids(data)[name.rpartition("-")[0]]
     for _ in range(2):
@@ -240,7 +240,7 @@ def test_the_user_settles_it(data: Path, say: Say) -> None:
 
 
 def test_a_name_that_was_anothers_too(data: Path, say: Say) -> None:
-    """Deleted and made again: whose records these are without the file nobody can tell."""
+    """Deleted and created again: without the file nobody can tell whose records these are."""
     made_again(data)
     (data / "stations-0" / FILE).unlink()
     status, rows = say("recover", "--apply", data / "stations-0")

@@ -500,7 +500,7 @@ def test_history_of_a_brokers_log(capture_small: Path, capfd: pytest.CaptureFixt
 
 
 def test_history(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Who made, changed and deleted what, with what was there before; an aborted transaction is nobody's doing."""
+    """Who created, changed and deleted what, with the previous values; an aborted transaction has no author."""
     write_log(
         tmp_path / LOG,
         [*topic("orders", topic_id(1), 2), config("orders", "retention.ms", "5")],

@@ -96,7 +96,7 @@ def test_nothing_is_missing_where_all_is_there(data: Path, say: Say) -> None:
 
 
 def test_a_part_of_the_directory_is_not_asked(data: Path, say: Say) -> None:
-    """One topic, or one partition: nobody asked for the others."""
+    """One topic, or one partition: the others are not checked."""
     shutil.rmtree(data / "fares-0")
     for words in ((data / "stations-0",), ("--topic", "stations", data)):
         status, rows = say("verify", *words)
@@ -164,7 +164,7 @@ def second_log_dir(data: Path, directory_id: str) -> Path:
 
 
 def test_several_log_dirs_of_a_node(data: Path, say: Say) -> None:
-    """Each misses only what is assigned to it, alone and with the others; what nobody has assigned may lie in any of them."""
+    """Each misses only what is assigned to it, alone and with the others; an unassigned replica may be in any of them."""
     other = second_log_dir(data, topic_id(5))
     (data / "stations-0").rename(other / "stations-0")
     change(data, "stations", directories=[topic_id(5)])

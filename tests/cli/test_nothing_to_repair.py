@@ -135,7 +135,7 @@ def with_header(file: Path, number: int, position: int, value: int) -> None:
 def test_an_impossible_count_stays_and_is_named(
     partition: Path, capfd: pytest.CaptureFixture[str], position: int, value: int
 ) -> None:
-    """The offsets can be true: consumers stop there, a broker loads it, and nobody can set it right."""
+    """The offsets can be true: consumers stop there, a broker loads it, and it cannot be repaired."""
     with_header(log(partition), 3, position, value)
     assert run(["recover", str(partition)]) == 1
     assert "still not sound" in capfd.readouterr().out

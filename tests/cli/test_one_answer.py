@@ -404,7 +404,7 @@ def test_the_four_commands_name_an_altered_header(
 
 
 def test_a_steady_log_is_not_judged_twice(capture_small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log of one leader epoch without gaps leaves nothing to doubt: nobody sums its checksums again."""
+    """A log of one leader epoch without gaps leaves no doubt: its checksums are not computed again."""
 
     def judge(*_: object) -> None:
         raise AssertionError("there is nothing to judge")

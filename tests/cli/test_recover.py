@@ -301,7 +301,7 @@ def test_the_next_command_carries_out_the_plan_that_was_shown(
 def test_the_page_cache_is_left_to_a_broker(
     log_dir: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], is_asked: bool
 ) -> None:
-    """What was read is dropped when both policies are done with it, of a sound partition as of a hurt one."""
+    """Cached pages are dropped when both policies are done, for a valid partition as for a damaged one."""
     hurt(log_dir / "fares-0" / FIRST)
     dropped = set()
 

@@ -59,7 +59,7 @@ def width(batch: bytes) -> int:
 def test_batches_out_of_order_behind_a_cut(
     partition: Path, capfd: pytest.CaptureFixture[str], policy: str
 ) -> None:
-    """Behind a damaged batch lie a copy of an earlier one, a later one, and one of those in between; another is gone."""
+    """After a damaged batch come a copy of an earlier one, a later one, and one of those in between; another is missing."""
     file = log(partition, NEXT)
     content = parts(file)
     firsts = sorted(content)
@@ -70,7 +70,7 @@ def test_batches_out_of_order_behind_a_cut(
     order = [*firsts[:4], hurt, firsts[1], later, inside, *firsts[8:]]
     file.write_bytes(b"".join(content[at] for at in order))
     found = costs(capfd, partition, "--policy", policy, *UNCLEAN)
-    # the header of the damaged batch says what it held; what is gone without a byte is no cost of a policy
+    # the header of the damaged batch has its count; a batch without a trace is no cost of a policy
     assert found["salvage"]["offsets"] == width(content[hurt])
     assert found["salvage"]["batches"] == 1  # the copy
     behind = len(order) - 5 + len(batch_spans(log(partition, LAST)))
@@ -83,7 +83,7 @@ def test_batches_out_of_order_behind_a_cut(
 def test_offsets_of_a_torn_tail_under_a_clean_marker(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A broker leaves the torn bytes in the log; the offsets in them are lost nevertheless, nobody can read them."""
+    """A broker leaves the torn bytes in the log; the offsets in them are lost nevertheless, since nobody can read them."""
     file = log(partition, LAST)
     position, size = batch_spans(file)[-1]
     lost = width(file.read_bytes()[position:])

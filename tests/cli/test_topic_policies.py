@@ -102,7 +102,7 @@ def test_a_single_partition_asks_its_log_dir(data: Path, say: Say, name: str) ->
     assert bool(changed(rows)) is not is_compacted
 
 
-# --- nobody knows
+# --- unknown
 
 
 @pytest.mark.evidence("policy-unknown")
@@ -248,7 +248,7 @@ def test_the_order_of_precedence(capture_small: Path, tmp_path: Path, say: Say) 
 def test_built_in_limits_hold_only_where_server_properties_were_seen(
     capture_small: Path, tmp_path: Path, say: Say
 ) -> None:
-    """Nothing is deleted for a limit that nobody has seen; with the file, what it does not say is Kafka's default."""
+    """Nothing is deleted for an unknown limit; with the file, properties missing from it have Kafka's defaults."""
     data = make(capture_small, tmp_path / "data")
     status, rows = say("retain", *ON_THE_CLOCK, data)
     assert (status, changed(rows)) == (0, set())

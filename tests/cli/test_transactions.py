@@ -118,7 +118,7 @@ def test_committed_aborted_and_open(tmp_path: Path, capfd: pytest.CaptureFixture
 def test_damage_that_may_hold_a_marker_is_told(
     lost: int, open_first: list[int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Of the transactions that are open where bytes cannot be read nobody knows whether they ended there."""
+    """Of transactions that are open where bytes cannot be read, it is unknown whether they ended there."""
     parts = [
         data_batch(0, PID, 0, count=2),
         data_batch(2, 8, 0),

@@ -133,7 +133,7 @@ def test_what_a_later_run_set_in_the_data_directory_stays(data: Path, say: Say) 
 def test_what_stays_is_named_as_the_partition_was(
     data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, rows_shown: int
 ) -> None:
-    """And nobody is told that all is as it was, not even when too many directories were taken back to list them."""
+    """And it is not claimed that everything is restored, not even when too many directories were restored to list them."""
     monkeypatch.chdir(data.parent)
     monkeypatch.setattr("kseg.cli.text.folded_rows._ROWS_SHOWN", rows_shown)
     names = [f"{data.name}/{name}" for name in ("metro-none-0", "fares-0", "gates-append-0")]
@@ -278,7 +278,7 @@ def test_what_does_not_go_together(data: Path, words: tuple[str, ...], say: Say)
     assert say("undo", *words, data)[0] == 2
 
 
-# --- a run over several data directories: all of it or nothing, and how to go on
+# --- a run over several data directories: all or nothing, and how to continue
 
 
 @pytest.fixture
@@ -354,7 +354,7 @@ def test_a_disk_that_fails_in_the_middle(
     failing: int,
     is_second_run: bool,
 ) -> None:
-    """What was taken back and what not is said, and the same command goes on, with this run and no other."""
+    """The output says what was restored and what was not, and the same command continues with this run and no other."""
     states = [tree_state(both[0].parent)]
     say("recover", "--apply", *both)
     if is_second_run:

@@ -62,7 +62,7 @@ def test_groups_stay_within_all_three_sizes() -> None:
 def test_a_group_spans_what_an_index_can_hold() -> None:
     most = L.INT32_MAX
     segments = [segment(0), segment(most - 1), segment(most + 1), segment(most + 2)]
-    # how far the second one reaches is told by the base behind it, whatever its index says
+    # the following base offset tells where the second one ends, whatever its index says
     assert grouped(segments, upper=most + 9) == [[0, most - 1], [most + 1, most + 2]]
     assert grouped([segment(0), segment(most)], upper=most + 1) == [[0, most]]
     assert grouped([segment(0), segment(most)], upper=most + 2) == [[0], [most]]

@@ -168,7 +168,7 @@ def test_marks_go_from_the_oldest_on_behind_the_new_segment(tmp_path: Path) -> N
     assert steps[-1].name == "leader-epoch-checkpoint"
 
 
-# --- what is in the way
+# --- obstacles
 
 
 def test_a_swap_that_waits_is_finished_first(tmp_path: Path) -> None:

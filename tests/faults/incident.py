@@ -48,7 +48,7 @@ def litter(root: Path) -> list[str]:
 
 @dataclass
 class Scenario:
-    """One case, laid out anew for each fault."""
+    """One case, created again for each fault."""
 
     case: Case
     original: Path
@@ -130,7 +130,7 @@ class Scenario:
         again = self._run(root, self.case.words)
         is_done = struck.status == 0 or (struck.status == -9 and contents(root) == self.planned)
         if self.case.words[0] == "append" and again.status == 4 and "kseg undo" in again.said:
-            return []  # what it wrote is kept or taken back, but nobody can tell how far its input was read
+            return []  # its writes are kept or undone, but it is unknown how far its input was read
         if again.status not in (self.status, *((3, 4) if is_done else ())):
             return [f"given again it ends with {again.status}: {again.said}"]
         now, planned = _without_content(contents(root), anew), _without_content(self.planned, anew)

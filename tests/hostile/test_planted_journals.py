@@ -34,7 +34,7 @@ def partition(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A directory full of files that nobody may touch."""
+    """A directory full of files that must not be touched."""
     directory = tmp_path / "outside"
     directory.mkdir()
     for name in ("passwd", "0", LOG):
@@ -374,7 +374,7 @@ def test_the_ids_of_journals_do_not_overlap(tmp_path: Path) -> None:
 
 
 def test_a_real_journal_has_the_fields_of_the_planted_ones(partition: Path) -> None:
-    """So that the tests above do not pass because of a field that nobody has."""
+    """So that the tests above do not pass because of a field that real journals do not have."""
     applied = carry_out(CASES["swap"], partition)
     first = json.loads(Path(applied.journal).read_text().splitlines()[0])
     assert {*first} == {*header(partition), "nonce", "signature", "sum"}

@@ -241,7 +241,7 @@ def test_damage_outside_of_the_bounds_is_nobodys_business(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("number", "value"), [(5, 1), (3, 4000)])
 def test_an_altered_offset_beside_damage_does_not_hide_it(tmp_path: Path, number: int, value: int) -> None:
-    """Of the batch behind the damage, or in front of it: records 8 and 9 are lost all the same."""
+    """In the batch after the damage, or before it: records 8 and 9 are lost nevertheless."""
     data, positions = plain_file(10)
     hurt = bytearray(data)
     hurt[positions[4] + 70] ^= 1
@@ -351,7 +351,7 @@ def test_pieces_of_a_large_segment_join_without_a_seam(tmp_path: Path, keep_inde
 
 @pytest.mark.parametrize("keep_index", [True, False])
 def test_a_gap_of_any_size_makes_no_pieces(tmp_path: Path, keep_index: bool) -> None:
-    """What is left of a compacted topic; and a file whose name is a number that nobody has written."""
+    """The rest of a compacted topic; and a file named after an offset that was never written."""
     directory = tmp_path / "t-0"
     directory.mkdir()
     offsets = (0, 2, 5, 1_000_003, 1_000_004, 2_000_000_000)

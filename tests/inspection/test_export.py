@@ -354,7 +354,7 @@ def test_what_cannot_be_read_keeps_nobody_else_back(capture_small: Path, tmp_pat
         events = list(run.through(fanout.run(export, targets, held)))
     assert [type(event) for event in events if isinstance(event, Failure)] == [Failure, Failure]
     assert len(exported(tmp_path / "out", "json")) == 89
-    assert not (tmp_path / "out" / "_SUCCESS").exists()  # it is not all that was asked for
+    assert not (tmp_path / "out" / "_SUCCESS").exists()  # the result is incomplete
 
 
 @pytest.mark.parametrize("form", FORMS)

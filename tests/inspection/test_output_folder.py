@@ -128,7 +128,7 @@ def test_killed_at_every_change(mode: Mode, tmp_path: Path) -> None:
             assert old.items() <= now.items() <= whole("old", "new").items()
         else:
             assert now in (old, whole("new"), {})
-            if not now and old:  # between the two renames: the old one stands aside, whole
+            if not now and old:  # between the two renames: the old one is complete under another name
                 (aside,) = tmp_path.glob(".out.kseg-*.old")
                 assert seen(aside) == old
         if not disk.is_stopped:
@@ -147,7 +147,7 @@ def test_killed_at_every_change(mode: Mode, tmp_path: Path) -> None:
 
 
 def test_what_came_to_be_meanwhile_stays(tmp_path: Path) -> None:
-    """An export can take an hour, and somebody else uses the name."""
+    """An export can take an hour, and another process uses the name meanwhile."""
     target = tmp_path / "out"
     for number, mode in enumerate(Mode):
         with (

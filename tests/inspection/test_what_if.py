@@ -129,7 +129,7 @@ def test_what_is_compressed_is_opened_first(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_true_number_is_in_the_interval(tmp_path: Path) -> None:
-    """Topics of two or three partitions, five settings each, a twelfth of the bytes compressed anew."""
+    """Topics of two or three partitions, five settings each, a twelfth of the bytes recompressed."""
     inside, widths = 0, []
     trials = 0
     for seed in range(16):

@@ -230,7 +230,7 @@ def test_a_static_member_twice_fails_the_load() -> None:
     log.commit(1)
     loaded = log.loaded()
     assert [(each.offset, "is already a member" in each.reason) for each in loaded.failures] == [(0, True)]
-    assert offset(loaded) == 1  # it goes on
+    assert offset(loaded) == 1  # it continues
 
 
 def consumer(

@@ -83,7 +83,7 @@ def pairs(rng: random.Random, topic_name: str) -> list[Pair]:
 
 @pytest.fixture(params=TOPICS.values())
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path, int]]:
-    """A log of one of the topics beside a metadata log that knows one of the ids; and how many of its records nobody has changed."""
+    """A log of one of the topics beside a metadata log that has one of the ids; and how many of its records are unchanged."""
     name: str = request.param
     rng = random.Random(f"{SEED} {name}")
     records = pairs(rng, name)
@@ -140,7 +140,7 @@ def rows(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, An
 
 
 def test_names_of_topics_beside_their_ids(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """From the metadata log beside the file, those of deleted topics too; null where nobody knows. `lookup` and `read` say the same."""
+    """From the metadata log beside the file, including deleted topics; null if unknown. `lookup` and `read` show the same."""
     removed = record("RemoveTopicRecord", topicId=topic_id(2))
     metadata = tmp_path / "__cluster_metadata-0"
     write_log(metadata, topic("orders", topic_id(1)), topic("gone", topic_id(2)), [removed])

@@ -317,7 +317,8 @@ def test_it_is_named(tmp_path: Path, capture_small: Path) -> None:
 
 
 def test_random_damage_is_never_more_than_a_doubt(capture_small: Path, tmp_path: Path) -> None:
-    """Bytes changed, cut, or put anywhere in any file: an image comes of it; where topics differ from the true ones it says so."""
+    """Bytes changed, removed, or inserted anywhere in any file: there is always an image; if topics differ from the true ones it has
+    doubts."""
     source = capture_small / "data" / LOG
     truth = read_metadata_log(str(source))
     rng = random.Random(7)

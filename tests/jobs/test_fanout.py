@@ -62,7 +62,7 @@ def stumble(target: Toy, options: str) -> Iterator[Event]:
 
 
 def touch_what_is_gone() -> None:
-    """A page of a map that nobody watches, behind the end of its file."""
+    """Touch a page of a map, beyond the end of its file, without a handler."""
     with tempfile.TemporaryFile() as file:
         file.truncate(2 * mmap.PAGESIZE)
         view = mmap.mmap(file.fileno(), 2 * mmap.PAGESIZE)
@@ -213,7 +213,7 @@ def test_leaving_early_stops_the_workers(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="asks /proc who is alive")
 def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
-    """The lock on a data directory is the parent's: without it nobody may go on changing files there."""
+    """The lock on a data directory is the parent's: without it files there must not be changed any more."""
     parent = os.fork()
     if parent == 0:
         for _ in fanout.run(note_and_wait, toys(9), str(tmp_path), 3):

@@ -156,7 +156,7 @@ class Broker:
     # --- life ----------------------------------------------------------------------------------------------
 
     def start(self, attempts: int = 3) -> None:
-        """Returns when the broker serves. A port that was taken in between is tried anew."""
+        """Returns when the broker serves. If a port was taken in between, another one is tried."""
         self.root.mkdir(parents=True, exist_ok=True)
         for attempt in range(1, attempts + 1):
             self._configure()
@@ -174,7 +174,7 @@ class Broker:
         self._end(signal.SIGTERM)
 
     def crash(self) -> None:
-        """An unclean stop: the process is gone, what it wrote is not."""
+        """An unclean stop: the process is gone, its writes are not."""
         self._end(signal.SIGKILL)
 
     def is_running(self) -> bool:
@@ -323,12 +323,12 @@ class Broker:
         return int(noted[1]) if noted else 0
 
     def copy_data(self, target: Path) -> Path:
-        """The data directory as it lies now, times kept, also while the broker runs (a file may vanish under the copy)."""
+        """A copy of the data directory as it is now, with its times, even while the broker runs (files may disappear meanwhile)."""
         return copy_tree_in_use(self.data, target)
 
 
 def copy_tree_in_use(tree: Path, target: Path) -> Path:
-    """A directory as it lies now, times kept; a file may vanish under the copy."""
+    """A copy of a directory as it is now, with its times; files may disappear meanwhile."""
     for source in [tree, *sorted(tree.rglob("*"))]:
         place = target / source.relative_to(tree)
         try:

@@ -275,7 +275,7 @@ def rounds(case: Case, oracle: Oracle) -> Iterator[tuple[Theirs, Ours]]:
 
 
 def more_batches(case: Case) -> None:
-    """New batches behind the log, as a broker would go on after a clean stop, most times in closed segments."""
+    """New batches after the log, as a broker would append after a clean shutdown, mostly in closed segments."""
     rng, directory = case.rng, case.directory
     rules = RollRules(
         segment_bytes=rng.choice((600, 1500, 4000)), index_interval_bytes=case.settings.index_interval_bytes

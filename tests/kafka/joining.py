@@ -21,7 +21,7 @@ class JoiningBroker(Broker):
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """It goes on."""
+        """Continue."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, which: signal.Signals) -> None:

@@ -17,7 +17,7 @@ Hurt = Callable[[Path, int], object]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """takes_away: batches go without leaving a byte. What is gone by then is no price of a policy."""
+    """takes_away: batches disappear without a trace. They are no cost of a policy."""
 
     name: str
     hurt: Hurt
@@ -25,7 +25,7 @@ class Kind:
 
 
 def _field(position: int, form: str, change: Callable[[int], int], *, sealed: bool = False) -> Hurt:
-    """A field of the header, under a checksum that is right all the same when `sealed`."""
+    """A field of the header, with a valid checksum nevertheless when `sealed`."""
 
     def hurt(log: Path, batch: int) -> None:
         start, _ = batch_spans(log)[batch]

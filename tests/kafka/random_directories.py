@@ -55,7 +55,7 @@ HURTS: list[tuple[Callable[[Ground], None], int]] = [
 
 @dataclass
 class Case:
-    """A directory, what a broker knows of it, and how it came about."""
+    """A directory, what a broker knows about it, and how it was made."""
 
     directory: Path
     broker_state: BrokerState

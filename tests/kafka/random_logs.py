@@ -65,7 +65,7 @@ class RandomLog:
         return rng.choices(self._kinds, self._weights)[0]()
 
     def leap(self) -> None:
-        """Offsets go on so far away that one index cannot hold both."""
+        """Continue at offsets so far away that one index cannot hold both."""
         self.next_offset += self.rng.choice((2**31 - 20, 2**31, 2**31 + 7, 2**32))
 
     def _records(self) -> tuple[Record, ...]:

@@ -141,7 +141,7 @@ def _give_times(rng: random.Random, partition: Path) -> None:
 
 
 def _lie(rng: random.Random, partition: Path) -> None:
-    """A time index that no broker would leave behind: after a clean stop it is believed all the same."""
+    """A time index that no broker would leave behind: after a clean shutdown it is trusted nevertheless."""
     indexes = sorted(partition.glob("*.timeindex"))
     path = rng.choice(indexes)
     data = path.read_bytes()

@@ -202,13 +202,13 @@ def metadata_torn(data: Path) -> None:
 
 @case
 def metadata_zeros_near_the_start(data: Path) -> None:
-    """The cut lies below the newest snapshot, from whose end the node goes on."""
+    """The cut is below the newest snapshot, from whose end the node continues."""
     put(_metadata_log(data), 300, bytes(300))
 
 
 @case
 def metadata_cut_without_snapshot(data: Path) -> None:
-    """What lies behind the cut is gone: the topics that were made there."""
+    """Everything after the cut is lost: the topics that were created there."""
     for snapshot in (data / METADATA).glob("*.checkpoint"):
         snapshot.unlink()
     bad_crc(_metadata_log(data), 14)

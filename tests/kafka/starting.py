@@ -51,7 +51,7 @@ class Foretold:
 
 @dataclass(slots=True)
 class Observed:
-    """ends: (log start, log end) of each log that was loaded, by the directory it lay in. bytes_scanned: by log dir and partition. log: what the broker logged."""
+    """ends: (log start, log end) of each loaded log, by its directory. bytes_scanned: by log dir and partition. log: the broker's log."""
 
     outcome: str
     log: str

@@ -45,7 +45,7 @@ DISEASES: dict[str, Disease] = {
     "node-of-another": node_of_another,
     "flipped-and-torn": flipped_and_torn,
 }
-EMPTIED = {"metro-gzip-0"}  # a broker sets an empty directory aside and makes the partition anew
+EMPTIED = {"metro-gzip-0"}  # a broker renames an empty directory as stray and creates the partition again
 IN_THE_GATE = (
     "partition_emptied_and_no_meta_properties",
     "node-of-another",
@@ -76,7 +76,7 @@ def follow(log_dirs: list[Path], root: Path, values: dict[str, str]) -> tuple[li
         apart = any(row["type"] == "finding" and row["id"] == "log-dirs-mixed" for row in rows)
         steps = [row["command"] for row in rows if row["type"] == "step" and (row["due"] or apart)]
         steps = [step for step in steps if not step.startswith("kafka-")]
-        gone = [step for step in steps if step.startswith("find ")]  # nobody here has a copy to put back
+        gone = [step for step in steps if step.startswith("find ")]  # there is no copy to put back here
         if not steps or len(steps) == len(gone) + 1:
             return typed, log_dirs
         for step in steps:

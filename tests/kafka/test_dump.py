@@ -62,7 +62,7 @@ def test_damaged_files(
             if answer.exception is None and ours == answer.stdout:
                 survived += 1
             else:
-                # it died, or ended quietly in front of batches that we go on to
+                # it failed, or ended silently before batches that kseg continues with
                 died += 1
                 quiet_end = b"invalid bytes at the end of" in answer.stdout
                 assert answer.exception is not None or quiet_end, (seed, case, flags)

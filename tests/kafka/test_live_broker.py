@@ -32,7 +32,7 @@ COMMANDS = (
 
 
 class Writing:
-    """A producer of transactions, a committing group, and topics that come and go, until it is told to stop."""
+    """A producer of transactions, a committing group, and topics that come and go, until it is stopped."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

@@ -34,7 +34,7 @@ def _consumed(broker: Broker, killed: Killed, topic: str) -> bool:
 
 @pytest.mark.evidence("clean-marker", "marker-without-epoch")
 def test_a_marked_directory_is_not_recovered(killed: Killed, tmp_path: Path) -> None:
-    """Killed, recovered, marked: the broker believes the marker, and what it is told by it is true."""
+    """Killed, recovered, marked: the broker trusts the marker, and the marker is true."""
     data = copy_tree(killed.data, tmp_path / "data")
     assert not (data / MARKER).exists()
     rows = recover("--apply", "--mark-clean", data)
@@ -108,7 +108,7 @@ def test_a_checkpoint_that_cannot_be_read_stops_a_broker_until_it_is_recovered(
 
 @pytest.mark.evidence("recovery-point", "log-start", "checkpoint-orphan")
 def test_checkpoints_are_those_the_broker_writes(killed: Killed, tmp_path: Path) -> None:
-    """Recovery points behind the end, in the middle, of a partition that is gone; a log start in mid-segment."""
+    """Recovery points beyond the end, in the middle, of a missing partition; a log start in mid-segment."""
     data = copy_tree(killed.data, tmp_path / "data")
     hurt(data)
     points = {"tx-none": 5, "tx-gzip": 10_000, "tx-snappy": 30, "gone": 7}

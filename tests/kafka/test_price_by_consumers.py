@@ -45,7 +45,7 @@ class Record(NamedTuple):
 
 
 class Case(NamedTuple):
-    """is_marker: whether the batch that was hurt is a control batch. gone: offsets of batches of which no byte is left."""
+    """is_marker: whether the damaged batch is a control batch. gone: offsets of batches without a remaining byte."""
 
     topic: str
     partition: int
@@ -241,7 +241,7 @@ def _wrong(sound: Sound, case: Case, given: frozenset[Record], cost: dict[str, A
     missing = [record.offset for record in sound.records[case.topic] if record.value not in values]
     lost = [offset for offset in missing if offset not in case.gone]
     if cost["records"] is None:
-        # nobody can tell: a header that is damaged, in a log in which not every offset is a record
+        # unknown: a damaged header, in a log in which not every offset is a record
         is_right = case.topic != "plain" and cost["offsets"] >= len(lost)
     else:
         # what is gone behind the log end counts where files beside the log know of it

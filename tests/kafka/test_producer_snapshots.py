@@ -71,7 +71,7 @@ def _only_one_cut(partition: Path) -> None:
 
 
 def _between_segments(partition: Path) -> None:
-    """The only snapshot stands at no start of a segment, and below the last one."""
+    """The only snapshot is not at the start of a segment, and below the last one."""
     files = _snapshots(partition)
     for path in (files[0], *files[2:]):
         path.unlink()

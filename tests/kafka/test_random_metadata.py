@@ -32,7 +32,7 @@ NAMES = [f"topic-{number}" for number in range(8)]
 
 @dataclass
 class Cluster:
-    """What the log says so far, as far as the next record depends on it. partitions: how many replicas each has, by topic id."""
+    """The content of the log so far, as far as the next record depends on it. partitions: how many replicas each has, by topic id."""
 
     topics: dict[str, str] = field(default_factory=dict)
     partitions: dict[str, dict[int, int]] = field(default_factory=dict)

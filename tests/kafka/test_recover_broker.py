@@ -100,7 +100,7 @@ def _assert_consumed(broker: Broker, killed: Killed, topic: str, end: int, is_hu
     if not is_hurt or topic == TOPICS[0]:
         assert max(acknowledged) < end
     expected = {offset: value for offset, value in acknowledged.items() if offset < end}
-    assert end >= _last_batch_offset(killed, topic)  # at most the last batch was hurt
+    assert end >= _last_batch_offset(killed, topic)  # at most the last batch was damaged
     assert expected.items() <= given.items() and max(given) < end
     committed = [record.value for record in broker.consume(topic, committed=True)]
     assert set(committed) == killed.committed[topic] and len(committed) == len(killed.committed[topic])

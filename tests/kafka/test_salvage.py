@@ -22,7 +22,7 @@ from tests.support.verify_helpers import NOW_MS
 pytestmark = pytest.mark.kafka
 
 RANDOM_DAMAGES = int(os.environ.get("KSEG_SALVAGE_LOADS", "30"))
-# A load dies of these, and they are told as errors.
+# A load fails on these, and they are reported as errors.
 DEADLY = {"non-transactional-in-transaction", "transaction-collision"}
 
 

@@ -21,7 +21,7 @@ READ_ONLY = os.strerror(errno.EROFS)
 
 @pytest.fixture(scope="module")
 def disk(capture_small: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DyingDisk]:
-    """A data directory with two hurt partitions, a repaired one that can be undone, and a purge that is due."""
+    """A data directory with two damaged partitions, a repaired one that can be undone, and a purge that is due."""
     place = tmp_path_factory.mktemp("read-only")
     with dying_disk(place) as disk:
         hurt_logs(capture_small, disk.root / "data")

@@ -80,7 +80,7 @@ def disk(
 
 
 def spoil(disk: DyingDisk, blocks: Mapping[str, Sequence[int]]) -> set[tuple[str, int, int]]:
-    """Lose blocks of 4096 bytes of files in `data`; what should be told of them."""
+    """Lose blocks of 4096 bytes of files in `data`; returns what should be reported about them."""
     per = 4096 // disk.block_bytes
     sizes = {name: (disk.root / "data" / name).stat().st_size for name in blocks}
     disk.spoil(

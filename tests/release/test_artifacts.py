@@ -88,7 +88,7 @@ def empty_root(place: Path) -> Path:
 
 
 def inside(root: Path, program: str) -> Kseg:
-    """A program of a root, as root there, without a network. Skips where nobody may change the root directory."""
+    """Run a program in another root, as root, without a network. Skips where changing the root directory is not permitted."""
     if os.geteuid() != 0:
         pytest.skip("only root may change the root directory")
 
@@ -190,7 +190,7 @@ def test_a_wheel_installs_without_a_compiler_and_a_network(wheel: Path, tmp_path
 
     tag = wheel.name.split("-")[2]
     python = next(path for path in pythons() if path.resolve().name == f"python3.{tag[3:]}")
-    house = tmp_path / "house"  # what an index has, fetched before the network is gone
+    house = tmp_path / "house"  # packages of an index, fetched before the network is removed
     subprocess.run([python, "-m", "pip", "wheel", "--quiet", "--wheel-dir", house, wheel], check=True)
     subprocess.run([python, "-m", "venv", tmp_path / "venv"], check=True)
     bin_directory = tmp_path / "venv" / "bin"

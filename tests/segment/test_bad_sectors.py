@@ -141,7 +141,7 @@ def test_an_error_of_the_file_itself_is_asked_once(
 def test_more_bad_areas_than_can_be_noted_are_not_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file whose losses nobody could tell is not read at all, rather than with zeros that nobody knows of."""
+    """A file whose losses cannot all be recorded is not read at all, rather than with zeros that go unnoticed."""
     disk = bad_sectors(monkeypatch, BadSectors())
     path = tmp_path / "file"
     path.write_bytes(b"x" * (6 << 20))

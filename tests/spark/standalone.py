@@ -154,7 +154,7 @@ def executor_of(pid: int) -> int:
 
 
 def _end_with_the_tests() -> None:
-    """Have the system end this process as soon as its parent is gone, however that ended (Linux)."""
+    """Have the system end this process when its parent ends, for whatever reason (Linux)."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 

@@ -28,7 +28,7 @@ Said = tuple[int, str, str]
 
 
 def same(text: str) -> str:
-    """Without what no two runs have in common: their id, and when a test has laid its files."""
+    """Without what differs in every run: its id, and the creation times of the test's files."""
     return _MOMENT.sub("", _RUN_ID.sub("RUN", text))
 
 
@@ -45,7 +45,7 @@ def contents(root: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def both(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[Path, Said]]:
-    """Runs a command on a directory and, laid anew at the same place, with --spark; asserts that all is the same."""
+    """Run a command on a directory and, created again at the same path, with --spark; assert that everything is the same."""
 
     def outcome(original: Path, words: list[str]) -> tuple[Said, dict[str, bytes]]:
         shutil.rmtree(tmp_path / "work", ignore_errors=True)

@@ -82,7 +82,7 @@ def contents_of(partition: Path) -> list[bytes | None]:
 
 
 def opens(partition: Path) -> int:
-    """The log end of a partition that a broker would load as it lies."""
+    """The log end of a partition that a broker would load unchanged."""
     target = PartitionTarget(str(partition), str(partition.parent))
     with PartitionLog(target) as log:
         return reopen_partition(log, RollRules(), NOW_MS).next_offset

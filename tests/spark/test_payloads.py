@@ -75,7 +75,7 @@ def source(log_dir: Path, topic: str, **given: str) -> KafkaLog:
 
 
 def read(asked: KafkaLog, *names: str) -> list[dict[str, Any]]:
-    """The rows of a read in this process, as its tasks do it. names: of the schema that is asked for, all when none."""
+    """The rows of a read in this process, as its tasks do it. names: of the requested schema, all when none."""
     from pyspark.sql.types import StructType
 
     schema = asked.schema()

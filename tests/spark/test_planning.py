@@ -29,7 +29,7 @@ def nothing(_target: FileTarget | PartitionTarget, _options: None) -> Iterator[E
 
 
 def sparse(directory: Path, *sizes_bytes: int) -> list[FileTarget]:
-    """Files of these sizes that take no room."""
+    """Files of these sizes that take no space."""
     targets = []
     for number, size_bytes in enumerate(sizes_bytes):
         path = directory / f"{number:04d}.log"

@@ -20,7 +20,7 @@ from tests.spark.conftest import require_spark
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """Where nobody listens, nor can begin to."""
+    """A port on which nobody listens, nor can begin to."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         yield one.getsockname()[1]

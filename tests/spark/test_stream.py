@@ -374,7 +374,7 @@ def test_damage_amid_the_log_is_a_loss(tmp_path: Path) -> None:
 def test_a_segment_that_a_cleaner_exchanges_under_the_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Positions that were found in the file that lay there before are of no use in the one that lies there now."""
+    """Positions found in the previous file are of no use in its replacement."""
     from kseg.inspection.arrow import planning
 
     log_dir = tmp_path / "data"

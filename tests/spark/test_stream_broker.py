@@ -41,7 +41,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 class Writing(threading.Thread):
-    """Writes transactions to a broker until it is told to stop: every third one is aborted."""
+    """Writes transactions to a broker until it is stopped: every third one is aborted."""
 
     def __init__(self, broker: Broker) -> None:
         super().__init__()

@@ -171,7 +171,7 @@ def settled(log_dir: Path) -> Mapping[str, int]:
 
 
 def test_a_stream_is_written_once_though_its_driver_forgot(local_spark: SparkSession, tmp_path: Path) -> None:
-    """The driver is killed after a micro-batch was delivered and before the checkpoint says so."""
+    """The driver is killed after a micro-batch was delivered and before that is checkpointed."""
     register(local_spark)
     source, checkpoint, data = tmp_path / "in", tmp_path / "checkpoint", tmp_path / "data"
     source.mkdir()

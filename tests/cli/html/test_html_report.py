@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.support.browsers import Scheme
 
 ALONE = ("--jobs", "1", "--no-progress", "--now", "1795250600000")  # no processes beside the browser
-# topics, and so names of directories, that somebody may have made
+# topic names, and so directory names, that an attacker may have chosen
 HOSTILE = (
     "<img src=x onerror=window.hit=1>",
     "'\"><svg onload=window.hit=1>",
@@ -39,7 +39,7 @@ CLUSTER = "</script><script>window.hit=1</script><!--"
 
 @pytest.fixture(scope="module")
 def hurt(capture_small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory with damage in one partition, and with names that attack whoever shows them."""
+    """A data directory with damage in one partition, and with names that attack a program that shows them."""
     place = tmp_path_factory.mktemp("hurt") / "data"
     shutil.copytree(capture_small / "data", place)
     bad_crc(max((place / "stations-0").glob("*.log")), 0)

@@ -177,7 +177,7 @@ def test_nobody_waits_for_a_helper_that_gets_no_processor(
 
 
 def test_a_helper_that_is_late_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stops with a part half made, goes on when the others are done, and what it brings then is nobody's."""
+    """It stops with a half-made part, continues when the others are done, and its result is discarded."""
     path = write(tmp_path, log())
     monkeypatch.setattr(text_worker.TextWorker, "is_ready", IS_READY)
     expected = dumped(path, 1)

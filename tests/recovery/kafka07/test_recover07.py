@@ -189,7 +189,7 @@ def test_a_wrong_magic_byte_is_set_right(legacy_small: Path, tmp_path: Path) -> 
 
 
 def test_a_missing_file_is_bridged(legacy_small: Path, tmp_path: Path) -> None:
-    """Where a broker refuses the directory, consumers can go on behind the gap."""
+    """A broker refuses the directory; consumers can continue after the gap."""
     found = legacy_small / "data" / "0.7" / "2-hurt" / "gap-0"
     assert recovered(found, Policy.KAFKA).load_failure is not None
     repair, made = salvaged(found, tmp_path / "made")

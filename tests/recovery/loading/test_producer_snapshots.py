@@ -143,7 +143,7 @@ def test_a_log_without_snapshots_gets_them(
     remove(directory, L.SNAPSHOT_SUFFIX)
     loaded = load(directory, clean=clean, recovery_point=recovery_point)
     assert loaded.snapshots == expected
-    assert bool(final(loaded)) is not clean  # after a clean stop nobody looks into the batches
+    assert bool(final(loaded)) is not clean  # after a clean shutdown the batches are not read
 
 
 @pytest.mark.behaviour("P12")

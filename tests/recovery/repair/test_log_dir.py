@@ -93,7 +93,7 @@ def test_no_entry_stays_beyond_the_log_end(tmp_path: Path) -> None:
     assert written(plan) == {
         RECOVERY: checkpoint("a 0 10", "b 0 5"),
         HIGH_WATERMARK: checkpoint("a 0 10", "b 0 5"),
-        # the cleaner starts anew at the log start (LogCleanerManager.cleanableOffsets)
+        # the cleaner starts again at the log start (LogCleanerManager.cleanableOffsets)
         CLEANER: checkpoint("a 0 0", "b 0 5"),
         LOG_START: checkpoint(),
     }

@@ -47,7 +47,7 @@ def assert_accounted_for(hurt: Path, capfd: pytest.CaptureFixture[str]) -> None:
             assert now == data or any(log.read_bytes() == data for log in logs(hurt))
     for entry in filter(
         lambda each: each["length"], result["removed"]
-    ):  # what is said to go can be taken out of the quarantine byte for byte
+    ):  # every reported removal is in the quarantine byte for byte
         name = Path(entry["file"]).name
         stop = entry["position"] + entry["length"]
         assert (

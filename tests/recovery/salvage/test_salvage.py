@@ -254,7 +254,7 @@ def test_a_log_start_behind_the_damaged_end_is_the_end(hurt: Path) -> None:
 
 
 def test_transactions_whose_end_is_lost(hurt: Path) -> None:
-    """The markers of a segment are damaged: its transactions go on in the next."""
+    """The markers of a segment are damaged: its transactions continue in the next."""
     cases.lost_marker(hurt)
     named = {
         (found.numbers["producer_id"], found.first_offset)

@@ -130,7 +130,7 @@ def test_a_base_offset_overwritten_inside_of_damage(
 
 
 def test_no_offset_is_guessed_inside_of_damage(hurt: Path, tmp_path: Path) -> None:
-    """Where more is missing than the batch has, its place among the lost ones cannot be told."""
+    """If more offsets are missing than the batch has, its position among them is unknown."""
     file = log(hurt)
     spans = batch_spans(file)
     put(file, spans[6][0], bytes([7]) * (spans[6][1]) + b"\xff" * 8)

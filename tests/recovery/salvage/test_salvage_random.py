@@ -210,7 +210,7 @@ def hurt(partition: Path, chance: random.Random) -> list[str]:
         try:
             damage(file, chance)
         except (ValueError, IndexError, struct.error):
-            continue  # a file that is hurt already has no batches to choose from
+            continue  # a file that is already damaged has no batches to choose from
         done.append(f"{damage.__name__} {file.name}")
     return done
 

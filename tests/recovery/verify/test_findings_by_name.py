@@ -76,7 +76,7 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 def test_a_checkpoint_below_the_log(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The first segment is gone; what was checkpointed lies in it."""
+    """The first segment is missing; the checkpointed offset was in it."""
     for file in (log_dir / "metro-0").glob("0" * 20 + ".*"):
         file.unlink()
     checkpoint = log_dir / "cleaner-offset-checkpoint"

@@ -125,7 +125,7 @@ def test_damage_is_the_same(seed: int) -> None:
 @pytest.mark.parametrize("codec", [L.NONE, L.LZ4])
 @pytest.mark.parametrize("seed", range(4))
 def test_records_that_helpers_found_sound(seed: int, codec: int) -> None:
-    """Every ninth body is altered and its checksum right. What is told of a table before it is given out is true, and told of half."""
+    """Every ninth body is altered and its checksum corrected. Claims about a table before it is yielded are true, and cover half of it."""
     dice = random.Random(seed)
     batches = [bytearray(batch(3 * at, 3, dice.randbytes(300), codec=codec)) for at in range(500)]
     for body in batches[::9]:

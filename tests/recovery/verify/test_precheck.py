@@ -26,7 +26,7 @@ PART_BYTES = 1500
 
 @pytest.fixture(autouse=True)
 def other_disks_forgotten() -> None:
-    """What a process knows of bad sectors outlives the test that had them, and inodes are used again."""
+    """A process remembers bad sectors beyond the test that had them, and inodes are reused."""
     if bad_pages.count():
         bad_pages.forget()
         unreadable.begin()

@@ -104,7 +104,7 @@ def test_a_cut_batch_costs_what_it_held_and_not_what_its_header_says(
 def test_what_breaks_off_inside_a_compressed_batch_has_no_price(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """How much of it a consumer has been given by then nobody knows; the batch before a gap is opened."""
+    """How much of it a consumer has received by then is unknown; the batch before a gap is opened."""
     place = partition(tmp_path / "metro-0", 4, gap=2)
     log = place / f"{0:020d}.log"
     position, size = batch_spans(log)[1]

@@ -75,7 +75,7 @@ def test_text_is_decoded_as_java_does(value: bytes) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_bytes_that_are_no_text(seed: int) -> None:
-    """Long enough that the kernel goes on in blocks, with sequences of all kinds across their ends, and text again behind them."""
+    """Long enough that the kernel works in several blocks, with sequences of all kinds across their ends, followed by text."""
     lots = random.Random(seed)
     pieces = [bytes([each]) for each in b"a\x7f\x80\xbf\xc0\xc1\xc2\xdf\xe0\xed\xef\xf0\xf4\xf5\xff"]
     pieces += [
@@ -121,7 +121,7 @@ def _record(value: bytes) -> bytes:
 
 @pytest.mark.skipif(not COMPILED, reason="the kernels are not compiled: there is nothing to compare with")
 def test_a_whole_dump_on_interpreted_kernels_says_the_same(tmp_path: Path) -> None:
-    """Hundreds of hurt files, dumped by another process whose kernels are plain Python with watched buffers."""
+    """Hundreds of damaged files, dumped by another process whose kernels are plain Python with checked buffers."""
     lots = random.Random(7)
     for number in range(60):
         data = bytearray(

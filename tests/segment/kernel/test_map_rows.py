@@ -109,7 +109,7 @@ class Map:
         return said
 
     def latest(self) -> dict[bytes, int]:
-        """What stands in the slots, by the hash of the key."""
+        """The content of the slots, by the hash of the key."""
         found = {}
         for at in range(0, 3 * SLOTS, 3):
             first, second, mark = self.slots[at : at + 3]

@@ -161,7 +161,7 @@ QUESTIONS: tuple[dict[str, Any], ...] = (
 def test_any_bytes_in_any_file_are_survived(
     data: st.DataObject, whole: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Rubbish in one file: every command answers, and says so itself where it cannot."""
+    """Garbage in one file: every command answers, or reports it if it cannot."""
     copy = diseases.copy_of(whole, tmp_path_factory.mktemp("rubbish") / "metro-0")
     file = data.draw(st.sampled_from(sorted(path for path in copy.iterdir())))
     content = bytearray(file.read_bytes())

@@ -162,7 +162,7 @@ def test_inner_checksums_are_judged_each() -> None:
 
 @pytest.mark.behaviour("F24")
 def test_a_value_longer_than_its_message_is_named_and_the_rest_is_read() -> None:
-    """Kafka fails on it only when somebody asks for the value."""
+    """Kafka fails on it only when the value is read."""
     broken = message(1, b"k", b"v", raw=struct.pack(">i", 1) + b"k" + struct.pack(">i", 99) + b"v")
     data = wrapper(500, raw_batches.three(1, 0) + broken + raw_batches.three(1, 2))
     records, problems = decoded(data)

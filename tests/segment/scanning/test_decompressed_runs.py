@@ -92,7 +92,7 @@ def test_what_cannot_be_opened_comes_alone() -> None:
 
 
 def block_of(codec: int, content: bytes, rng: random.Random) -> bytes:
-    """A block of a codec, as Java writes it or otherwise, sometimes hurt."""
+    """A block of a codec, as Java writes it or otherwise, sometimes damaged."""
     block = compress(codec, L.MAGIC_V2, content)
     if codec == L.LZ4 and rng.random() < 0.3:
         flags = {"block_checksum": rng.random() < 0.5, "content_checksum": rng.random() < 0.5}

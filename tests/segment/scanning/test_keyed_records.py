@@ -110,7 +110,7 @@ def test_markers_do_not_end_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_headers_exclude_is_not_decompressed() -> None:
-    """The body that does not decompress is behind the limit, so that nobody opens it."""
+    """The body that cannot be decompressed is beyond the limit, so that it is not opened."""
     data = some_batches([3, 7, 3])
     assert [each[1].offset for each in search(data, b"a")[0]] == [0, 7]
     assert len(search(data, b"a")[1]) == 1
