@@ -77,12 +77,12 @@ def avro_columns(schema: Any, named: Mapping[str, Any]) -> ColumnType:
 
 def protobuf_columns(descriptor: Any) -> ColumnType:
     """The type of a message."""
-    return _protobuf_message(descriptor, ())
+    return _Protobuf().message(descriptor, ())
 
 
 def json_columns(schema: Any) -> ColumnType:
     """The type of values of a JSON Schema."""
-    return _json(schema, schema if isinstance(schema, dict) else {}, ())
+    return _Json(schema if isinstance(schema, dict) else {}).of(schema, ())
 
 
 class _Avro:
@@ -132,53 +132,66 @@ def _avro_decimal(schema: Mapping[str, Any]) -> ColumnType | None:
     return DecimalOf(precision, schema.get("scale", 0)) if precision <= MAX_PRECISION else JSON_COLUMN
 
 
-def _protobuf_message(descriptor: Any, around: tuple[str, ...]) -> ColumnType:
-    fields = [*((field.name, field) for field in descriptor.fields), *extensions_of(descriptor)]
-    if descriptor.full_name in around or not fields or len(around) > MAX_LEVELS:
+class _Protobuf:
+    def __init__(self) -> None:
+        self._fields = 0
+
+    def message(self, descriptor: Any, around: tuple[str, ...]) -> ColumnType:
+        fields = [*((field.name, field) for field in descriptor.fields), *extensions_of(descriptor)]
+        if descriptor.full_name in around or not fields or len(around) > MAX_LEVELS:
+            return JSON_COLUMN
+        self._fields += len(fields)  # messages of messages double with each level
+        if self._fields > MAX_FIELDS:
+            return JSON_COLUMN
+        inner = (*around, descriptor.full_name)
+        return StructOf(tuple((name, self._field(field, inner)) for name, field in fields))
+
+    def _field(self, field: Any, around: tuple[str, ...]) -> ColumnType:
+        descriptor = field.message_type
+        if descriptor is not None and descriptor.GetOptions().map_entry:
+            return MapOf(self._single(descriptor.fields_by_name["value"], around))
+        single = self._single(field, around)
+        return ListOf(single) if field.is_repeated else single
+
+    def _single(self, field: Any, around: tuple[str, ...]) -> ColumnType:
+        if field.message_type is not None:
+            return self.message(field.message_type, around)
+        return Scalar("string") if field.enum_type is not None else Scalar(_PROTOBUF[field.type])
+
+
+class _Json:
+    """root: the whole schema, for references within it."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._fields = 0
+
+    def of(self, schema: Any, around: tuple[str, ...]) -> ColumnType:
+        if not isinstance(schema, dict) or len(around) > MAX_LEVELS:
+            return JSON_COLUMN
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            target = _json_target(reference, self._root)
+            return JSON_COLUMN if reference in around else self.of(target, (*around, reference))
+        kinds = schema.get("type")
+        kinds = [each for each in kinds if each != "null"] if isinstance(kinds, list) else [kinds]
+        if len(kinds) != 1:
+            return JSON_COLUMN
+        inner = (*around, "")
+        properties, more = schema.get("properties"), schema.get("additionalProperties")
+        match kinds[0]:
+            case "object" if isinstance(properties, dict) and properties and not _is_open(schema):
+                self._fields += len(properties)
+                if self._fields > MAX_FIELDS:
+                    return JSON_COLUMN
+                return StructOf(tuple((str(name), self.of(each, inner)) for name, each in properties.items()))
+            case "object" if not properties and isinstance(more, dict):
+                return MapOf(self.of(more, inner))
+            case "array" if isinstance(schema.get("items"), dict):
+                return ListOf(self.of(schema["items"], inner))
+            case str() as kind if kind in _JSON:
+                return Scalar(_JSON[kind])
         return JSON_COLUMN
-    inner = (*around, descriptor.full_name)
-    return StructOf(tuple((name, _protobuf_field(field, inner)) for name, field in fields))
-
-
-def _protobuf_field(field: Any, around: tuple[str, ...]) -> ColumnType:
-    descriptor = field.message_type
-    if descriptor is not None and descriptor.GetOptions().map_entry:
-        return MapOf(_protobuf_single(descriptor.fields_by_name["value"], around))
-    single = _protobuf_single(field, around)
-    return ListOf(single) if field.is_repeated else single
-
-
-def _protobuf_single(field: Any, around: tuple[str, ...]) -> ColumnType:
-    if field.message_type is not None:
-        return _protobuf_message(field.message_type, around)
-    return Scalar("string") if field.enum_type is not None else Scalar(_PROTOBUF[field.type])
-
-
-def _json(schema: Any, root: Mapping[str, Any], around: tuple[str, ...]) -> ColumnType:
-    if not isinstance(schema, dict) or len(around) > MAX_LEVELS:
-        return JSON_COLUMN
-    reference = schema.get("$ref")
-    if isinstance(reference, str):
-        target = _json_target(reference, root)
-        return JSON_COLUMN if reference in around else _json(target, root, (*around, reference))
-    kinds = schema.get("type")
-    kinds = [each for each in kinds if each != "null"] if isinstance(kinds, list) else [kinds]
-    if len(kinds) != 1:
-        return JSON_COLUMN
-    inner = (*around, "")
-    properties, more = schema.get("properties"), schema.get("additionalProperties")
-    match kinds[0]:
-        case "object" if (
-            isinstance(properties, dict) and 0 < len(properties) <= MAX_FIELDS and not _is_open(schema)
-        ):
-            return StructOf(tuple((str(name), _json(each, root, inner)) for name, each in properties.items()))
-        case "object" if not properties and isinstance(more, dict):
-            return MapOf(_json(more, root, inner))
-        case "array" if isinstance(schema.get("items"), dict):
-            return ListOf(_json(schema["items"], root, inner))
-        case str() as kind if kind in _JSON:
-            return Scalar(_JSON[kind])
-    return JSON_COLUMN
 
 
 def _is_open(schema: Mapping[str, Any]) -> bool:

@@ -17,9 +17,15 @@ from kseg.internal_topics.registry.column_fit import fit
 from kseg.internal_topics.registry.json_text import plain_json, read_json
 from kseg.internal_topics.registry.payload_columns import PayloadSurvey
 from kseg.internal_topics.registry.payload_decoder import Format, PayloadDecoder
-from kseg.internal_topics.registry.schema_columns import avro_columns
+from kseg.internal_topics.registry.protobuf_decoder import ProtobufDecoder
+from kseg.internal_topics.registry.schema_columns import (
+    MAX_FIELDS,
+    avro_columns,
+    json_columns,
+    protobuf_columns,
+)
 from kseg.internal_topics.registry.schema_store import RegisteredSchema, SchemaStore
-from kseg.segment.column_types import Scalar
+from kseg.segment.column_types import ListOf, MapOf, Scalar, StructOf
 from kseg.segment.errors import FormatError
 from kseg.segment.json_line import json_line
 from kseg.segment.model import Headers
@@ -307,3 +313,24 @@ def test_numbers_that_a_column_would_change_are_refused() -> None:
     assert (fitted(2**60), fitted(-5), fitted(0.1)) == (2.0**60, -5.0, 0.1)
     with pytest.raises(FormatError, match="more digits than a double"):
         fitted(2**60 + 1)
+
+
+def fields_of(kind: Any) -> int:
+    match kind:
+        case StructOf(fields):
+            return sum(1 + fields_of(each) for _, each in fields)
+        case ListOf(inner) | MapOf(inner):
+            return fields_of(inner)
+    return 0
+
+
+def test_types_that_double_with_each_level_are_bounded_columns() -> None:
+    """14 levels are 32,000 fields, 30 more than a process ends with."""
+    text = 'syntax = "proto3"; message M14 { M13 a = 1; M13 b = 2; } message M0 { int32 x = 1; }'
+    text += "".join(f"message M{at} {{ M{at - 1} a = 1; M{at - 1} b = 2; }}" for at in range(1, 14))
+    registered = RegisteredSchema(schema_id=1, kind="PROTOBUF", text=text)
+    file = ProtobufDecoder(registered, SchemaStore("schemas", [registered])).file
+    assert 0 < fields_of(protobuf_columns(file.message_types_by_name["M14"])) <= MAX_FIELDS
+    wide = {"type": "object", "properties": {f"p{at}": {"type": "string"} for at in range(500)}}
+    schema = {"type": "object", "properties": {f"q{at}": wide for at in range(500)}}
+    assert 0 < fields_of(json_columns(schema)) <= MAX_FIELDS
