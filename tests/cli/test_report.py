@@ -218,7 +218,13 @@ def test_no_line_says_that_there_is_one_more(count: int, told: int, more: str) -
 
 
 def _hit(number: int) -> dict[str, object]:
-    return {"type": "lookup", "partition": f"t-{number}", "found": True, "offset": 7}
+    return {
+        "type": "lookup",
+        "partition": f"t-{number}",
+        "directory": f"t-{number}",
+        "found": True,
+        "offset": 7,
+    }
 
 
 def _streamed(report: LookupReport | FoldedRows, rows: Iterable[Mapping[str, object]]) -> list[str]:
