@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 _HINTED_PATHS = 8  # as suggested by `verify`
 _LISTED = 5  # transactions and groups with a step of their own
 _SCARCE_BYTES = 64 << 20  # the least space for the journals and side files of a repair
+_WANTED_FREE = "64MiB"
 _MARKED = (LeftoverKind.DELETED_FILES, LeftoverKind.UNFINISHED_CLEANING)
 _OF_FILE_SYSTEM = "lost+found"
 _ANY_SERVER = "HOST:PORT"
@@ -266,9 +267,8 @@ def _put_back(situation: Situation) -> Iterator[NextStep]:
         return
     names = [os.path.basename(path) for path in situation.missing]
     it, has, lies = ("it", "it has", "it lies") if len(names) == 1 else ("them", "they have", "they lie")
-    wanted = " -o ".join(
-        f"-name {shlex.quote(f'{name}*')}" for name in names[: shown_of(len(names), _LISTED)]
-    )
+    shown = names[: shown_of(len(names), _LISTED)]
+    wanted = " -o ".join(f"-name {shlex.quote(each)}" for name in shown for each in (name, f"{name}.*-*"))
     yield NextStep(
         f"Put {shown_path(listed(names, _LISTED))} back before a broker starts, which makes {it} anew, empty: from a backup, a disk that is not mounted, "
         f"or wherever else {lies} on this machine (`kseg verify` tells which copy is sound). To give up the records that only {has}, start the broker.",
@@ -327,6 +327,12 @@ def _make_room(situation: Situation) -> Iterator[NextStep]:
         yield NextStep(
             "The disk is full: give up taking back earlier changes of kseg (without --apply: the list of them).",
             command_line("undo", {"--forget": True, "--apply": True}, situation.request),
+        )
+    if not situation.undo_bytes and not any(each.kind in _MARKED for each in situation.leftovers):
+        yield NextStep(
+            "The disk is full, and a repair writes files before it removes others: see what could be deleted first (with --apply: delete it), or "
+            "repair a copy on another disk (kseg recover --output).",
+            command_line("retain", {"--free": _WANTED_FREE}, situation.request),
         )
 
 

@@ -17,14 +17,19 @@ class UndoReport(FoldedRows):
         super().__init__(
             _words,
             "directory" if is_together else "run",
-            lambda rows, _summary: _total(rows, finish, self._whole_run) if is_together else "",
+            lambda _rows, _summary: (
+                _total(len(self._directories), finish, self._whole_run) if is_together else ""
+            ),
             lambda values: values["type"] in ("result", "run"),
             shows_all=shows_all,
         )
         self._whole_run = ""
+        self._directories: set[str] = set()  # a data directory can have two journals of a run
 
     def row(self, values: Mapping[str, Any]) -> None:
         super().row(values)
+        if "directory" in values:
+            self._directories.add(str(values["directory"]))
         self._whole_run = self._whole_run or str(values.get("whole_run") or "")
 
 

@@ -9,6 +9,7 @@ from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.broker_start import broker_start_words
 from kseg.segment.counted import counted, listed
+from kseg.segment.diagnosis import InvalidBytes
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.storage import places
 from kseg.segment.terminal import shown_path
@@ -24,7 +25,7 @@ class VerifyReport(Report):
         self._partitions = 0
         self._damaged: list[str] = []  # the first few
         self._damaged_partitions = 0
-        self._offsets_at_risk = 0
+        self._records_at_risk = 0
         self._seen: set[tuple[str, int]] = set()
         self._starts: list[Mapping[str, Any]] = []
 
@@ -36,7 +37,9 @@ class VerifyReport(Report):
         place = finding.path, finding.position
         if finding.path.endswith((".log", ".kafka")) and place not in self._seen:
             self._seen.add(place)
-            self._offsets_at_risk += max(0, last - first + 1)
+            lost = finding.diagnosis
+            known = lost.records if isinstance(lost, InvalidBytes) else None
+            self._records_at_risk += max(0, last - first + 1) if known is None else known
 
     def row(self, values: Mapping[str, Any]) -> None:
         if values.get("type") == "broker-start":
@@ -53,8 +56,8 @@ class VerifyReport(Report):
         yield from self._found.lines(ERROR, WARNING, INFO)
 
     def closing(self, summary: RunSummary) -> Iterator[Line]:
-        records = counted(self._offsets_at_risk, "record")
-        risk = f"at most {records} in the damage" if self._offsets_at_risk else ""
+        records = counted(self._records_at_risk, "record")
+        risk = f"at most {records} in the damage" if self._records_at_risk else ""
         if self._damaged_partitions and self._partitions > 1:
             names = listed(self._damaged, _NAMES_SHOWN, number=self._damaged_partitions)
             sound = self._partitions - self._damaged_partitions

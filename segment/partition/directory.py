@@ -343,7 +343,7 @@ def _entries(files: Iterable[tuple[places.DirEntry, FileName]]) -> Iterator[Entr
         try:
             status = file.stat()
             if not file.is_file():
-                yield Entry(file.path, 0, 0, name, f"{file.path} is not a regular file")
+                yield Entry(file.path, 0, 0, name, f"cannot read {file.path}: not a regular file")
                 continue
         except OSError as error:
             yield Entry(file.path, 0, 0, name, f"cannot read {file.path}: {error.strerror}")

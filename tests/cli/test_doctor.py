@@ -332,6 +332,10 @@ def test_on_a_full_disk_room_is_made_first(
     rows = doctor(capfd, data, status=1)
     assert rows[0]["free_bytes"] == 0
     assert shlex.split(commands(rows)[0]) == ["kseg", "retain", "--purge", "--apply", str(data)]
+    (data / "orders.00-0" / f"{0:020}.log.deleted").unlink()
+    first = shlex.split(commands(doctor(capfd, data, status=1))[0])
+    assert first == ["kseg", "retain", "--free", "64MiB", str(data)]
+    assert run([*first[1:], "--quiet", *NOW]) in (0, 1)
 
 
 def test_it_is_one_page_however_much_is_wrong(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
