@@ -35,7 +35,7 @@ from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
-from kseg.segment.terminal import shell_quoted, shown_path
+from kseg.segment.terminal import shell_quoted, shell_word, shown_path
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ def _put_back(situation: Situation) -> Iterator[NextStep]:
     names = [os.path.basename(path) for path in situation.missing]
     it, has, lies = ("it", "it has", "it lies") if len(names) == 1 else ("them", "they have", "they lie")
     shown = names[: shown_of(len(names), _LISTED)]
-    wanted = " -o ".join(f"-name {shlex.quote(each)}" for name in shown for each in (name, f"{name}.*-*"))
+    wanted = " -o ".join(f"-name {shell_word(each)}" for name in shown for each in (name, f"{name}.*-*"))
     yield NextStep(
         f"Put {shown_path(listed(names, _LISTED))} back before a broker starts, which makes {it} anew, empty: from a backup, a disk that is not mounted, "
         f"or wherever else {lies} on this machine (`kseg verify` tells which copy is sound). To give up the records that only {has}, start the broker.",

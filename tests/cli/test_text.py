@@ -14,7 +14,7 @@ RECORD = {
 
 def test_an_answer_says_where_it_lies_and_how_it_was_found() -> None:
     answer = {
-        "type": "lookup", "partition": "p-0", "query": {"kind": "offset", "offset": 7}, "found": True, "offset": 7,
+        "type": "lookup", "partition": "p-0", "directory": "data/p-0", "query": {"kind": "offset", "offset": 7}, "found": True, "offset": 7,
         "timestamp": 1714564800123, "leader_epoch": 3, "segment": "p-0/0.log", "position": 4096,
         "batch_base_offset": 5, "batch_last_offset": 9, "bytes_read": 12345,
         "path": [{"step": "offset-index", "file": "p-0/0.index", "slot": 2, "offset": 5}, {"step": "open", "file": "x"},
@@ -33,7 +33,14 @@ def test_an_answer_says_where_it_lies_and_how_it_was_found() -> None:
 
 
 def test_nothing_found_says_so_and_what_was_read() -> None:
-    answer = {"type": "lookup", "partition": "p-0", "found": False, "bytes_read": 8, "path": []}
+    answer = {
+        "type": "lookup",
+        "partition": "p-0",
+        "directory": "data/p-0",
+        "found": False,
+        "bytes_read": 8,
+        "path": [],
+    }
     assert list(LookupReport(explains=True, only_hits=False).words(answer)) == [
         "p-0: nothing found",
         "  8 bytes read",
