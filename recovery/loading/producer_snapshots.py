@@ -166,5 +166,5 @@ class LoadedProducers:
                 )
             still_open.remove(first_offset)
             self.unreplicated[first_offset] = marker_offset
-        self.state = ProducerState.load(replay.merged(), end_offset)
+        self.state = ProducerState.load(replay.merged(), end_offset, are_replayed=True)
         self.lost = {one.first_offset for one in self.state.open_transactions} - still_open

@@ -138,7 +138,7 @@ def encode_snapshot(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
 
 
 def _pack(entry: ProducerSnapshotEntry) -> bytes:
-    if not entry.has_batch:
+    if entry.last_offset == NO_OFFSET:
         entry = entry._replace(last_sequence=L.NO_SEQUENCE, last_offset=NO_OFFSET, offset_delta=0)
     txn_first_offset = entry.current_txn_first_offset
     try:

@@ -193,15 +193,18 @@ class ProducerState:
         now_ms: int | None = None,
         expiration_ms: int = DEFAULT_EXPIRATION_MS,
         high_watermark: int | None = None,
+        *,
+        are_replayed: bool = False,
     ) -> "ProducerState":
-        """The state a broker has after loading a snapshot. end_offset: the number in the snapshot's name.
+        """The state a broker has after loading a snapshot. end_offset: the number in the snapshot's name. are_replayed: the entries come from
+        batches and not from a file, which forgets a batch whose last offset is negative.
 
         now_ms: producers idle for `expiration_ms` are left out as a broker does; None keeps them. Of several
         entries of one producer, which no broker writes, the last one counts.
         """
         state = cls(end_offset, high_watermark)
         for entry in entries:
-            state._load_entry(entry, now_ms, expiration_ms)
+            state._load_entry(entry, now_ms, expiration_ms, are_replayed)
         state._open.sort()
         return state
 
@@ -357,7 +360,9 @@ class ProducerState:
             ),
         )
 
-    def _load_entry(self, entry: ProducerSnapshotEntry, now_ms: int | None, expiration_ms: int) -> None:
+    def _load_entry(
+        self, entry: ProducerSnapshotEntry, now_ms: int | None, expiration_ms: int, is_replayed: bool
+    ) -> None:
         first_offset = entry.current_txn_first_offset
         if now_ms is not None and first_offset is None and now_ms - entry.timestamp_ms >= expiration_ms:
             return
@@ -370,7 +375,7 @@ class ProducerState:
         known.set(slot, COORDINATOR_EPOCH, entry.coordinator_epoch)
         known.set(slot, TIMESTAMP, entry.timestamp_ms)
         known.set_transaction(slot, first_offset, is_seen=False)
-        if entry.last_offset >= 0:
+        if entry.last_offset >= 0 or is_replayed:
             known.set(slot, LAST_SEQUENCE, entry.last_sequence)
             known.set(slot, LAST_OFFSET, entry.last_offset)
             known.set(slot, OFFSET_DELTA, entry.offset_delta)

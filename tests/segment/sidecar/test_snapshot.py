@@ -17,6 +17,7 @@ from kseg.segment.sidecar.snapshot import (
     decode_snapshot,
     encode_snapshot,
 )
+from kseg.segment.state.producer import ProducerState
 
 VECTOR = bytes.fromhex(
     "0001 34fc3cda 00000001 0000000000000001 0000 00000004 000000000000000e 00000004 0000018bcfe56800 ffffffff"
@@ -73,10 +74,20 @@ def test_snapshot_without_producers() -> None:
 
 
 def test_producer_without_a_batch() -> None:
-    entry = ProducerSnapshotEntry(7, 3, 99, -5, 12, 1, 2, 55)
+    entry = ProducerSnapshotEntry(7, 3, 99, -1, 12, 1, 2, 55)
     assert (entry.has_batch, entry.first_sequence, entry.first_offset) == (False, -1, -1)
     (stored,) = decode_snapshot(encode_snapshot([entry]))
     assert stored == ProducerSnapshotEntry(7, 3, -1, -1, 0, 1, 2, 55)
+
+
+def test_a_batch_with_a_negative_last_offset_is_stored_and_not_loaded() -> None:
+    """As the real loader writes it where an unverified header has a damaged last offset delta."""
+    entry = ProducerSnapshotEntry(1, 0, 17, -2147483514, -2147483646, 1, 0, 119)
+    (stored,) = decode_snapshot(encode_snapshot([entry]))
+    assert stored == entry and not stored.has_batch
+    assert ProducerState.load([entry], 187, are_replayed=True).snapshot() == (entry,)
+    forgotten = entry._replace(last_sequence=-1, last_offset=-1, offset_delta=0)
+    assert ProducerState.load([entry], 187).snapshot() == (forgotten,)
 
 
 def test_first_sequence_wraps() -> None:
