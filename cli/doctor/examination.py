@@ -198,13 +198,11 @@ class Examination:
         for log_dir in log_dirs:
             if log_dir not in self._situation.lost_identities:
                 continue
-            for together in (log_dirs, [log_dir]):  # values are given to one at a time
-                repair = identity_in_run(
-                    log_dir, together, RequestedIdentity(), self._now_ms, registered_directories
-                )
-                if repair is None or not repair.needed:
-                    break
-                self._situation.values_needed[log_dir] = repair.needed
+            repair = identity_in_run(
+                log_dir, log_dirs, RequestedIdentity(), self._now_ms, registered_directories
+            )
+            if repair is not None and repair.needed:
+                self._situation.values_needed[log_dir] = repair
 
     def _recover_options(self, damaged: Sequence[Target]) -> "RecoverOptions":
         from kseg.recovery.policy import LoadSettings

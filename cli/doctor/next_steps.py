@@ -27,7 +27,7 @@ from kseg.cli.next_command import command_line, next_command
 from kseg.cli.request import Request
 from kseg.inspection.disk_leftovers import Leftover, LeftoverKind
 from kseg.inspection.log_dir_host import LogDirHost
-from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
+from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES, IdentityRepair
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.diagnosis import MissingReplica, PartitionTwice
 from kseg.segment.errors import KsegError
@@ -96,7 +96,7 @@ class Situation:
     hints: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     foreign: list[str] = field(default_factory=list)
     lost_identities: set[str] = field(default_factory=set)
-    values_needed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    values_needed: dict[str, IdentityRepair] = field(default_factory=dict)
     apart: dict[str, str] = field(default_factory=dict)
     twice: list[tuple[str, str]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
@@ -344,13 +344,13 @@ def _repair(situation: Situation, advice: str) -> Iterator[NextStep]:
         )
     yield NextStep("See what a repair would do; nothing is changed.", advice)
     how = "Or repair in place, if the disk still takes writes" if situation.has_unreadable else "Repair"
-    if len(situation.values_needed) < max(1, len(situation.hosts)):
+    if not situation.values_needed:
         yield NextStep(
             f"{how}; `kseg undo` takes it back.", advice.replace("kseg recover", "kseg recover --apply", 1)
         )
-    for log_dir, names in situation.values_needed.items():
-        paths = situation.request.paths if len(situation.hosts) == 1 else (log_dir,)
-        given = {"--apply": True, **{name: OPTION_VALUES[name] for name in names}}
+    for repair in situation.values_needed.values():
+        paths = situation.request.paths if len(situation.hosts) == 1 else repair.together
+        given = {"--apply": True, **{name: OPTION_VALUES[name] for name in repair.needed}}
         yield NextStep(
             f"{how} with {_SOURCES_OF_VALUES}; `kseg undo` takes it back.",
             command_line("recover", given, replace(situation.request, paths=paths)),

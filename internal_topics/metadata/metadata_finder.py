@@ -86,14 +86,17 @@ class MetadataFinder:
         return node_by_placement(log_dir, known, image, taken, is_own=is_own)
 
     def others_of(self, log_dir: str) -> list[str]:
-        """The other log dirs of the same node, as far as they are given or found. A log dir with the same directory id is a copy."""
+        """The other log dirs of the same node, as far as they are given or found. A log dir with the same directory id is a copy. One that was
+        given and whose meta.properties is lost is taken for one of the node: what it has is not missing."""
         node, seen = self.placed_node_of(log_dir), {places.realpath(log_dir)}
         found = []
         for other in [*self._given, *_neighbours(log_dir)]:
             real = places.realpath(other)
             theirs = self.node_of(other)
             is_copy = node.directory_id is not None and node.directory_id == theirs.directory_id
-            if real not in seen and node.node_id is not None and _is_same(node, theirs) and not is_copy:
+            is_lost = theirs == Node() and other in self._given
+            is_ours = node.node_id is not None and (is_lost or _is_same(node, theirs))
+            if real not in seen and is_ours and not is_copy:
                 found.append(other)
             seen.add(real)
         return found

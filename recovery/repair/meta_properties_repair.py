@@ -60,13 +60,15 @@ class RequestedIdentity:
 @dataclass(frozen=True, slots=True)
 class IdentityRepair:
     """content: of the new file, None if not enough is known. finding: what is wrong with the old one. doubt: why the data
-    directory still has none, empty when it has one. needed: the options whose values only the user knows."""
+    directory still has none, empty when it has one. needed: the options whose values only the user knows. together: the data directories
+    to name with them: this one, and those that tell the other values."""
 
     finding: Finding
     content: bytes | None = None
     why: str = ""
     doubt: str = ""
     needed: tuple[str, ...] = ()
+    together: tuple[str, ...] = ()
 
 
 def identity_repair(
@@ -87,7 +89,8 @@ def identity_repair(
     if not is_there and requested == RequestedIdentity() and not set(_identities_of(others)):
         why = why_identity_is_missing(log_dir, partitions)
         needed = _needed(b"", log_dir, others, requested, registered) if why else ()
-        return IdentityRepair(identity_missing(log_dir, why), needed=needed) if why else None
+        found = IdentityRepair(identity_missing(log_dir, why), needed=needed, together=(log_dir,))
+        return found if why else None
     data, problem = b"", "there is no meta.properties"
     try:
         if is_there:
@@ -105,11 +108,12 @@ def identity_repair(
     needed = _needed(data, log_dir, others, requested, registered)
     if needed:
         options = " ".join(f"{name} {OPTION_VALUES[name]}" for name in needed)
+        together = (log_dir, *(other for other in others if _identity(other).node_id is not None))
         doubt = (
             "has no readable meta.properties, and its values cannot all be derived: "
-            f"kseg recover --apply {options} {shell_quoted(log_dir)}"
+            f"kseg recover --apply {options} {' '.join(map(shell_quoted, together))}"
         )
-        return IdentityRepair(finding, doubt=doubt, needed=needed)
+        return IdentityRepair(finding, doubt=doubt, needed=needed, together=together)
     node_id, cluster_id, sources = _known(data, others, requested)
     directory_id, _ = _directory_id(data, [log_dir, *others], node_id, requested, registered)
     identity = MetaProperties(_VERSION, node_id, cluster_id, directory_id)

@@ -285,6 +285,23 @@ def test_the_values_of_a_lost_identity_are_asked_for(
     assert after == before
 
 
+def test_a_second_directory_without_identity_takes_the_values_of_the_first(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Only its own id is asked for, and what it has is not missing from the first; named alone, the same command repaired nothing."""
+    data, second = _beside(capture_small, tmp_path, "fares-0")
+    shutil.rmtree(data / "fares-0")
+    (second / "meta.properties").unlink()
+    rows = doctor(capfd, data, second, status=1)
+    assert {row["id"] for row in of_type(rows, "finding") if row["severity"] != "info"} == {
+        "meta-properties-missing"
+    }
+    _, repair, _ = commands(rows)
+    assert shlex.split(repair)[2:] == ["--apply", "--directory-id", "UUID", str(second), str(data)]
+    assert run(shlex.split(repair.replace("UUID", "AsCu_Qd6HlJL_AROE7wUxg"))[1:]) == 0
+    assert not commands(doctor(capfd, data, second, status=0))
+
+
 def test_a_log_that_no_repair_lets_a_broker_load_is_moved_out_of_its_way(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -81,7 +81,7 @@ def follow(log_dirs: list[Path], root: Path, values: dict[str, str]) -> tuple[li
             return typed, log_dirs
         for step in steps:
             if "--directory-id UUID" in step:
-                own = {"UUID": IDENTITY["directory.id"]} if step.endswith("/second") else {}
+                own = {"UUID": IDENTITY["directory.id"]} if "/second " in step else {}
                 step = shlex.join((values | own).get(word, word) for word in shlex.split(step))
             done = subprocess.run(
                 step, shell=True, cwd=root, env=environment, capture_output=True, text=True, check=False
