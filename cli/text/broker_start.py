@@ -51,7 +51,12 @@ def _verdict(values: Values) -> str:
         return f"{head} starts without {offline} of {counted(len(values['log_dirs']), 'data directory')}"
     if any(values[name] for name in values if name.startswith("partitions_")):
         return f"{head} starts"
-    return f"{head} starts, and keeps all of {counted(values['partitions'], 'log')}"
+    logs = f"all of {counted(values['partitions'], 'log')}"
+    if (
+        values["metadata"] == "unknown"
+    ):  # with a metadata log that knows none of the topics it would set all aside
+        return f"{head} starts, and loads {logs}; which of them it then sets aside as stray is not known without a metadata log"
+    return f"{head} starts, and keeps {logs}"
 
 
 def _lost(values: Values) -> Iterator[str]:

@@ -51,7 +51,8 @@ class StartForecast:
 
     def _metadata(self, node: Sequence[LoadedDirectory]) -> str:
         """What is known of the metadata log when logs are loaded. Records the partitions that become stray once it is truncated."""
-        if all(each.path in self._certain for each in node if each.start is not None and each.is_loaded):
+        asked = [each for each in node if each.start is not None and each.is_loaded]
+        if all(each.path in self._certain or not each.partitions for each in asked):
             return WHOLE
         for each in node:
             metadata_log = each.metadata_log

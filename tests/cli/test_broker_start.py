@@ -58,6 +58,14 @@ def test_a_sound_directory_starts_and_keeps_all(made: Make, capfd: pytest.Captur
     assert said(capfd, data) == ["a 4.3.1 broker on node 1 starts, and keeps all of 12 logs"]
 
 
+def test_without_a_metadata_log_nobody_says_that_all_are_kept(
+    made: Make, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A broker whose own metadata log is gone knows no topic, and sets all of them aside."""
+    (line,) = said(capfd, *made("metadata_log_gone"))
+    assert line.startswith("a 4.3.1 broker on node 1 starts, and loads all of 11 logs; which of them")
+
+
 @pytest.mark.parametrize("options", [[], ["--quick"], ["--deep"], ["--jobs", "2"]])
 def test_a_cut_is_told_with_its_price(
     made: Make, capfd: pytest.CaptureFixture[str], options: list[str]
