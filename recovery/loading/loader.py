@@ -131,9 +131,9 @@ class _Load:
         self._producers.rebuild(
             segments, self.log_start_offset, self.log_end_offset, is_clean=broker_state.is_clean
         )
-        check_partition_metadata(self._load_state)
         self.recovery_point = max(self.recovery_point, self.log_start_offset)
         self.last_stable_offset = self._last_stable_offset()
+        check_partition_metadata(self._load_state)
         self._close()
 
     def is_in_order(self) -> bool:

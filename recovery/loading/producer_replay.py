@@ -13,7 +13,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, INVALID_RECORD, KAFKA, BrokerException
+from kseg.recovery.loading.kafka_exceptions import (
+    ILLEGAL_ARGUMENT,
+    INDEX_OUT_OF_BOUNDS,
+    INVALID_RECORD,
+    KAFKA,
+    BrokerException,
+)
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.counted import counted
@@ -65,6 +71,9 @@ def rows_to_read(view: "ReadableBuffer", table: Columns, stop: int) -> Iterator[
 def read_marker(decoder: Decoder, table: Columns, row: int) -> EndTransactionMarker | None:
     """The content of the first record of a producer's control batch, None when it has no record. Raises BrokerException."""
     location = f"the control batch at position {table.at(C.POSITION, row)}"
+    if table.at(C.SIZE, row) < L.BATCH_HEADER:
+        # the other fields come from the file; the count comes from the bytes of the batch alone
+        raise BrokerException(INDEX_OUT_OF_BOUNDS, f"{location} ends inside its header")
     count = table.at(C.COUNT, row)
     codec = table.at(C.ATTRIBUTES, row) & L.CODEC_MASK
     if not count:

@@ -186,3 +186,10 @@ def test_a_second_start_does_what_a_second_run_does(oracle: Oracle, tmp_path: Pa
                 failures.append("\n    ".join([f"seed {seed} ({', '.join(case.done)}; {known})", *lines]))
         shutil.rmtree(place)
     assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("seed", [90345, 402373, 413150])
+def test_directories_that_were_loaded_differently(oracle: Oracle, tmp_path: Path, seed: int) -> None:
+    """A batch with a negative last offset in a snapshot, a control batch that ends inside its header, and partition.metadata as the last
+    thing that a load reads."""
+    assert differences(oracle, random_case(seed, tmp_path)) == []
