@@ -27,12 +27,13 @@ from kseg.segment.errors import FormatError
 from kseg.segment.layout import INT32_MAX
 
 MAX_REFERENCED = 1000
+_NAMED = "__named_schemas"  # fastavro's, in a parsed record
 LOGICAL = "logical"  # the attribute that has the name of a logical type once a schema is prepared
 DECIMAL = "kseg-decimal"
 _MAX_DECIMAL_BYTES = 1024  # converting is quadratic
 _MAX_SCALE = 10_000
 _NEEDS_CONVERSION = ("bytes", "fixed", "float", "double")
-_FRAME = {"type": "record", "name": "kseg.Frame"}
+_FRAME = {"type": "record", "name": "kseg_frame"}  # without a namespace, which names without one would get
 _COMPLEX = ("record", "error", "enum", "fixed", "array", "map")
 
 
@@ -53,8 +54,9 @@ class AvroDecoder:
         self.named: dict[str, Any] = {}
         sources = _Sources(registered, store)
         try:
-            self._frame = sources.parsed(self.named)
-            self.schema = self._frame["fields"][0]["type"]
+            frame = sources.parsed(self.named)
+            self.schema = frame["fields"][0]["type"]
+            self._frame = _with_checked_choices(frame)
         except FormatError:
             raise
         except RecursionError:
@@ -87,6 +89,8 @@ class AvroDecoder:
             raise
         except (EOFError, IndexError):
             raise FormatError("its bytes end before the value that the schema asks for") from None
+        except KeyError as error:
+            raise FormatError(f"{error} is not a valid branch of a union or symbol of an enum") from None
         except Exception as error:  # noqa: BLE001  # whatever a hostile payload leads fastavro to
             raise FormatError(f"{type(error).__name__}: {error}") from None
         if stream.tell() != len(data):
@@ -200,6 +204,34 @@ def _fields(schema: Mapping[str, Any], depth: int) -> list[Any]:
         kept = {key: each for key, each in field.items() if key != "default"}
         made[name] = kept | {"type": _prepared(field["type"], depth + 1)}
     return list(made.values())
+
+
+def _with_checked_choices(parsed: Any, known: dict[int, Any] | None = None) -> Any:
+    """A copy of a parsed schema whose unions and symbols are dictionaries: their indexes come from the payload, and −1 is not the last.
+
+    known: by identity what was copied, since a type is in several places.
+    """
+    known = {} if known is None else known
+    if not isinstance(parsed, (dict, list)):
+        return parsed
+    if id(parsed) not in known:
+        if isinstance(parsed, list):
+            branches = enumerate(_with_checked_choices(each, known) for each in parsed)
+            known[id(parsed)] = {"type": "union", **dict(branches)}
+        else:
+            made = known[id(parsed)] = dict(parsed)
+            for name, each in parsed.items():
+                if name == "symbols":
+                    made[name] = dict(enumerate(each))
+                elif name == "fields":
+                    made[name] = [
+                        field | {"type": _with_checked_choices(field["type"], known)} for field in each
+                    ]
+                elif name == _NAMED:
+                    made[name] = {full: _with_checked_choices(type_, known) for full, type_ in each.items()}
+                elif name in ("type", "items", "values"):
+                    made[name] = _with_checked_choices(each, known)
+    return known[id(parsed)]
 
 
 def _is_valid_decimal(schema: Mapping[str, Any]) -> bool:

@@ -192,23 +192,36 @@ def test_byte_arrays_of_java_have_no_length() -> None:
         decoded({"type": "record", "name": "R", "fields": [{"name": "b", "type": "bytes"}]}, b"raw bytes")
 
 
-@pytest.mark.parametrize(
-    "around", [["null", "shop.Money"], {"type": "array", "items": "shop.Money"}, "shop.Money"]
-)
-def test_references_from_a_schema_that_is_no_record(around: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["shop.Money", "Money"])
+@pytest.mark.parametrize("kind", ["union", "array", "name"])
+def test_references_from_a_schema_that_is_no_record(kind: str, name: str, tmp_path: Path) -> None:
     """A topic with several kinds of events has a union of references as its schema."""
+    around: Any = {"union": ["null", name], "array": {"type": "array", "items": name}, "name": name}[kind]
     entries = [
-        schema_entry("money", 1, 4, json.dumps(MONEY)),
-        schema_entry("events-value", 1, 5, json.dumps(around), references=[("shop.Money", "money", 1)]),
+        schema_entry("money", 1, 4, json.dumps(MONEY | {"namespace": name.rpartition(".")[0]})),
+        schema_entry("events-value", 1, 5, json.dumps(around), references=[(name, "money", 1)]),
     ]
     store, _ = read_schema_topic(str(partition(tmp_path / "_schemas-0", entries)))
     decoder = PayloadDecoder(Format.BYTES, Format.AVRO, store)
+    before, behind = {"union": (b"\x02", b""), "array": (b"\x02", b"\0"), "name": (b"", b"")}[kind]
     money = {"units": "1.500", "currency": "USD"}
-    data = {"list": b"\x02", "dict": b"\x02", "str": b""}[type(around).__name__] + b"\x04\x05\xdc\x02"
-    if isinstance(around, dict):
-        assert shown(decoder, b"\0\0\0\0\x05" + data + b"\0") == [money]
-    else:
-        assert shown(decoder, b"\0\0\0\0\x05" + data) == money
+    found = shown(decoder, b"\0\0\0\0\x05" + before + b"\x04\x05\xdc\x02" + behind)
+    assert found == ([money] if kind == "array" else money)
+
+
+@pytest.mark.parametrize("index", [b"\x01", b"\x03", b"\x04"])
+def test_an_index_before_the_first_is_not_the_last(index: bytes) -> None:
+    """-1, -2 and 2 of two branches or symbols, at the top and in a type that is named."""
+    enum = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+    record = {"type": "record", "name": "R", "fields": [{"name": "e", "type": enum}]}
+    fields = [{"name": "r", "type": record}, {"name": "again", "type": ["null", "R"]}]
+    for schema, before in (
+        (enum, b""),
+        (["null", "boolean"], b""),
+        ({"type": "record", "name": "S", "fields": fields}, b"\x02\x02"),
+    ):
+        with pytest.raises(FormatError, match="is not a valid branch of a union or symbol of an enum"):
+            decoded(schema, before + index + b"\x00")
 
 
 @pytest.mark.parametrize(
