@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from kseg.cli.doctor.next_steps import NextStep, OtherNode, Situation, next_steps
+from kseg.cli.doctor.metadata_log_steps import lacks_metadata_log
+from kseg.cli.doctor.next_step import NextStep
+from kseg.cli.doctor.next_steps import OtherNode, Situation, next_steps
 from kseg.cli.request import Request
 from kseg.cli.topic_evidence import Asked, finder_for, log_dir_of, topic_settings
 from kseg.cli.verify_work import Verification
@@ -116,6 +118,9 @@ class Examination:
                 if node_id is not None and by_metadata is not None and node_id != by_metadata:
                     self._situation.other_nodes.append(OtherNode(log_dir, node_id, by_metadata))
                 nodes.setdefault(image.path, Row(_node_row(image, node_id)))
+        self._situation.lacks_metadata_log = not nodes and lacks_metadata_log(
+            [host.path for host in self._situation.hosts]
+        )
         yield from nodes.values()
 
     def _host_row(self, host: LogDirHost) -> dict[str, object]:

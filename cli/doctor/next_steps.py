@@ -9,11 +9,11 @@
 6. If the file system is full: free space first, because repairs need some.
 7. Repair: the plan, then the same with --apply. If bytes cannot be read, copy the disk first.
 8. Replicas that are missing: a broker creates them again, empty, so they have to be back before it starts.
-9. A log that a broker fails on, and that no repair changes: move it out of the data directory.
+9. A log or a metadata snapshot that a broker fails on, and that no repair changes: move it out of the data directory.
 10. Check again.
 11. Once the broker runs: abort hanging transactions, and reset groups whose committed offset is outside the log.
 
-If nothing needs repair but something is suspicious, the only step is the command that examines it.
+A metadata log that is in none of the directories is looked for last. If nothing needs repair but something is suspicious, the only step is the command that examines it.
 """
 
 import os
@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
+from kseg.cli.doctor.metadata_log_steps import find_metadata_log, is_metadata_snapshot, snapshot_steps
+from kseg.cli.doctor.next_step import NextStep
 from kseg.cli.next_command import command_line, next_command
 from kseg.cli.request import Request
 from kseg.inspection.disk_leftovers import Leftover, LeftoverKind
@@ -69,15 +71,6 @@ class OtherNode:
     told_by_metadata: int
 
 
-@dataclass(frozen=True, slots=True)
-class NextStep:
-    """why: one sentence. command: as it can be typed. is_due: False if nothing is wrong, only suspicious or untidy."""
-
-    why: str
-    command: str
-    is_due: bool = True
-
-
 @dataclass(slots=True)
 class Situation:
     """The results of an examination that steps depend on.
@@ -85,7 +78,8 @@ class Situation:
     bootstrap_server: of the cluster; None when the metadata log has no broker. foreign: directories with names on which a broker fails.
     apart: log dirs that do not belong with others, and why. lost_identities: log dirs without a readable meta.properties. values_needed: by
     log dir, the options of `recover` whose values only the user knows. twice: (partition directory, the same partition in another log dir).
-    missing: directories that should exist, with what only they have. undo_bytes: kept for `undo`. unloadable: partitions that a
+    missing: directories that should exist, with what only they have. damaged_snapshots: of the metadata log. lacks_metadata_log: it is in
+    none of the directories. undo_bytes: kept for `undo`. unloadable: partitions that a
     broker fails to load before and after a repair.
     """
 
@@ -100,6 +94,8 @@ class Situation:
     apart: dict[str, str] = field(default_factory=dict)
     twice: list[tuple[str, str]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    damaged_snapshots: list[str] = field(default_factory=list)
+    lacks_metadata_log: bool = False
     has_unreadable: bool = False
     is_half_done: bool = False
     leftovers: list[Leftover] = field(default_factory=list)
@@ -130,6 +126,10 @@ class Situation:
         if isinstance(finding.diagnosis, MissingReplica) and finding.severity == ERROR:
             self.missing.append(finding.path)
             return
+        if finding.severity == ERROR and is_metadata_snapshot(finding.path):
+            if finding.path not in self.damaged_snapshots:
+                self.damaged_snapshots.append(finding.path)
+            return
         if finding.id == "no-segments" and finding.path in self.missing:
             return
         paths = self.hints.setdefault(finding.severity, {}).setdefault(finding.kind.hint, [])
@@ -146,18 +146,22 @@ class Situation:
 def next_steps(situation: Situation) -> Iterator[NextStep]:
     """The steps, in order; none if the broker can simply be started."""
     is_in_the_way = situation.foreign or situation.twice or situation.missing or situation.lost_identities
-    is_due = bool(situation.hints.get(ERROR) or is_in_the_way)
+    is_due = bool(situation.hints.get(ERROR) or is_in_the_way or situation.damaged_snapshots)
     for step in _mend_files(situation):
         yield step if is_due else replace(step, is_due=False)
     if not situation.is_half_done:
         yield from _end_transactions(situation)
         yield from _set_groups(situation)
+        if situation.lacks_metadata_log:
+            yield find_metadata_log()
 
 
 def _mend_files(situation: Situation) -> Iterator[NextStep]:
     advice = situation.advice
     is_change = advice.split()[1:2] in (["undo"], ["recover"], ["retain"])
-    is_move = bool(situation.other_nodes or situation.unloadable or situation.twice)
+    is_move = bool(
+        situation.other_nodes or situation.unloadable or situation.twice or situation.damaged_snapshots
+    )
     if (is_change or is_move) and any(host.is_running for host in situation.hosts):
         yield _stop(situation)
     if situation.is_half_done:
@@ -182,9 +186,10 @@ def _mend_files(situation: Situation) -> Iterator[NextStep]:
     elif advice:
         yield NextStep("Look closer.", advice)
     yield from _put_back(situation)
+    yield from snapshot_steps(situation.damaged_snapshots, _move)
     yield from map(_set_aside, situation.unloadable)
-    is_changed = situation.foreign or situation.twice or situation.missing or situation.unloadable
-    if is_changed or advice.startswith("kseg recover"):
+    is_moved = situation.foreign or situation.twice or situation.unloadable or situation.damaged_snapshots
+    if is_moved or situation.missing or advice.startswith("kseg recover"):
         yield _again(situation)
 
 
@@ -294,8 +299,12 @@ def _set_aside(partition: str) -> NextStep:
 
 
 def _move(path: str) -> str:
-    """Next to the data directory, because a broker fails on a directory in it that is not a partition."""
+    """Next to the data directory, because a broker fails on a directory in it that is not a partition. path: of a directory in
+    it, or of a metadata snapshot."""
     log_dir, name = os.path.split(os.path.normpath(path))
+    if is_metadata_snapshot(path):
+        log_dir, partition = os.path.split(log_dir)
+        name = f"{partition}-{name}"
     around, inner = os.path.split(os.path.abspath(log_dir))
     around = around if os.path.isabs(path) else os.path.relpath(around)
     return (

@@ -27,7 +27,7 @@ _WATCHED = (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES, Role.CLEAN_SHUTDOWN)
 
 # what a broker has written when it stops cleanly; the cleaner's file is made empty and written once something was cleaned
 _WRITTEN_AT_SHUTDOWN = (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS, Role.LOG_START_OFFSETS)
-_KRAFT = 1  # the version of meta.properties, which older brokers may lack
+KRAFT_VERSION = 1  # of meta.properties, which older brokers may lack
 
 Offsets = Mapping[tuple[str, int], int]
 
@@ -107,6 +107,6 @@ def _read(log_dir: str, identities: tuple[tuple[int, ...] | None, ...]) -> LogDi
         except (FormatError, UnreadableInput):
             version = None
     is_unknown = Role.META_PROPERTIES in present and node_id is None  # no reason to expect less
-    if version == _KRAFT or is_unknown:
+    if version == KRAFT_VERSION or is_unknown:
         lost |= {role for role in _WRITTEN_AT_SHUTDOWN if role not in present}
     return LogDirState(log_dir, Role.CLEAN_SHUTDOWN in present, version, checkpoints, frozenset(lost))

@@ -55,6 +55,7 @@ IN_THE_GATE = (
     "lost_and_found",
     "directory_id_twice",
     "metadata_torn",
+    "metadata_snapshot_foreign",
     "aborts_of_another_version_unclean",
 )
 

@@ -1,0 +1,98 @@
+"""`kseg doctor` where the metadata log is damaged in a way that no repair mends, or is in none of the directories."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.doctor.metadata_log_steps import find_metadata_log, is_metadata_snapshot, snapshot_steps
+from tests.cli.test_doctor import commands, doctor, of_type, text_of
+from tests.support import trees
+
+METADATA = "__cluster_metadata-0"
+DAMAGED = f"{69:020d}-{1:010d}.checkpoint"
+
+
+@pytest.fixture
+def data(capture_small: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(capture_small / "data", tmp_path / "node" / "data"))
+
+
+def _moved(path: str) -> str:
+    return f"mv {path}"
+
+
+def test_a_damaged_snapshot_is_moved_out_where_the_log_reaches_back(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (snapshot,) = (data / METADATA).glob("*.checkpoint")
+    snapshot.write_bytes(b"garbage" * 30)
+    with trees.unchanged(data):
+        rows = doctor(capfd, data, status=1)
+    (start,) = of_type(rows, "broker-start")
+    assert start["outcome"] != "starts"
+    first, again = commands(rows)
+    assert shlex.split(first)[:2] == ["mv", str(snapshot)] and again == f"kseg doctor {data}"
+    subprocess.run(first, shell=True, check=True)
+    assert [path.name for path in data.parent.iterdir() if path != data] == [f"data-{METADATA}-{DAMAGED}"]
+    rows = doctor(capfd, data, status=0)
+    assert not of_type(rows, "step")
+
+
+@pytest.mark.parametrize(
+    ("names", "moves_directory"),
+    [
+        ((f"{0:020d}.log",), False),
+        ((f"{50:020d}.log", f"{50:020d}-{1:010d}.checkpoint"), False),
+        ((f"{50:020d}.log", f"{60:020d}-{1:010d}.checkpoint"), False),
+        ((f"{50:020d}.log", f"{49:020d}-{1:010d}.checkpoint"), True),
+        ((f"{50:020d}.log", f"{60:020d}-{1:010d}.checkpoint.deleted"), True),
+        ((f"{50:020d}.log", f"{0:020d}.log.deleted"), True),
+        ((), True),
+    ],
+)
+def test_where_the_log_does_not_reach_back_it_has_to_come_from_another_node(
+    names: tuple[str, ...], moves_directory: bool, tmp_path: Path
+) -> None:
+    directory = tmp_path / METADATA
+    directory.mkdir()
+    for name in (*names, DAMAGED):
+        (directory / name).touch()
+    damaged = str(directory / DAMAGED)
+    (step,) = snapshot_steps([damaged], _moved)
+    assert step.command == _moved(str(directory) if moves_directory else damaged)
+    assert ("does not reach back" in step.why) == moves_directory and step.is_due
+
+
+def test_only_a_snapshot_in_the_metadata_log_is_one() -> None:
+    assert is_metadata_snapshot(f"data/{METADATA}/{DAMAGED}")
+    assert not is_metadata_snapshot(f"data/orders-0/{DAMAGED}")
+    assert not is_metadata_snapshot(f"data/{METADATA}/{DAMAGED}.deleted")
+    assert not is_metadata_snapshot(f"data/{METADATA}/{0:020d}.log")
+    assert not is_metadata_snapshot("data/recovery-point-offset-checkpoint")
+
+
+def test_a_metadata_log_that_is_nowhere_is_asked_for(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """One data directory of several has it, so nothing is due; with it nothing is asked."""
+    other = data.parent / "other"
+    other.mkdir()
+    (data / METADATA).rename(other / METADATA)
+    rows = doctor(capfd, data, status=0)
+    (step,) = of_type(rows, "step")
+    assert step["command"] == find_metadata_log().command and not step["due"]
+    found = subprocess.run(
+        step["command"].replace("find /", f"find {data.parent}"), shell=True, check=True, capture_output=True
+    )
+    assert found.stdout.decode().split() == [str(other / METADATA)]
+    assert text_of(capfd, data)[-2].lstrip().startswith("1. Which partitions belong here")
+    assert not of_type(doctor(capfd, "--metadata", other / METADATA, data, status=0), "step")
+
+
+def test_a_node_of_zookeeper_has_none(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(data / METADATA)
+    (data / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=Mz9XvQe1R0mU7bTq2LkP5w\n")
+    assert not of_type(doctor(capfd, data, status=0), "step")
