@@ -105,27 +105,11 @@ class _Doubts:
         self._known_end = known_end
         self._start = 0
         self._uncontested_claims: list[ValidRun] = []
-        damage = [
-            loss
-            for each in collectors
-            for loss in each.losses
-            if not loss.batches and (loss.records or self._is_named_by_header(loss))
-        ]
+        # of which headers have told the offsets
+        damage = [loss for each in collectors for loss in each.losses if not loss.batches and loss.records]
         self._damage = sorted(
             (loss for loss in damage if loss.last_offset is not None), key=lambda loss: loss.last_offset or 0
         )
-
-    def _is_named_by_header(self, loss: Loss) -> bool:
-        """Whether damage begins with the header of the batch that is lost there. How many records are lost is not known where the length in it
-        does not lead to the next batch."""
-        header = self._logs.view(loss.log)[loss.position : loss.position + L.HEADER_TO_MAGIC]
-        if loss.first_offset is None or len(header) < L.HEADER_TO_MAGIC:
-            return False
-        base_offset, size = (
-            int.from_bytes(header[:8], "big"),
-            int.from_bytes(header[8 : L.ENTRY_OVERHEAD], "big"),
-        )
-        return base_offset == loss.first_offset and size > 0 and header[L.MAGIC_POSITION] == L.MAGIC_V2
 
     def resolved(self, doubtful: Sequence[DoubtfulBatch]) -> Iterator[ValidRun]:
         """Those that stay, as valid runs of one batch."""

@@ -290,23 +290,6 @@ def test_a_batch_whose_offset_was_zeroed_with_what_lies_before_it_keeps_its_plac
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_a_batch_whose_offset_was_zeroed_takes_none_that_are_lost_in_another_segment(
-    plain: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Its length leads nowhere there, so how many records were lost is not known; the header says all the same that these offsets were its own."""
-    first, _, hurt, *_ = sorted(plain.glob("*.log"))
-    data = first.read_bytes()
-    first.write_bytes(data[:162] + b"\x55" * 58 + data[162:])
-    zeroed, _ = next(
-        span for span in batch_spans(hurt) if span[1] == 61
-    )  # a batch that the cleaner has emptied
-    put(hurt, (7, bytes(zeroed + 1)))
-    told = told_by_all(plain, capfd)
-    assert ("bad-crc", first.name, 0, 296, 0, 3, None) in told
-    assert ("bad-crc", 0, 296, 0, 3, None) in removed_from(plain, capfd)
-
-
-@pytest.mark.evidence("damage-offsets")
 def test_a_batch_that_is_given_up_beside_damage_counts_for_what_the_damage_has_not_taken(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
