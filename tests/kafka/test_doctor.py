@@ -78,7 +78,7 @@ def follow(log_dirs: list[Path], root: Path, values: dict[str, str]) -> tuple[li
         steps = [row["command"] for row in rows if row["type"] == "step" and (row["due"] or apart)]
         steps = [step for step in steps if not step.startswith("kafka-")]
         gone = [step for step in steps if step.startswith("find ")]  # there is no copy to put back here
-        if not steps or len(steps) == len(gone) + 1:
+        if not steps or (gone and len(steps) == len(gone) + 1):
             return typed, log_dirs
         for step in steps:
             if "--directory-id UUID" in step:
