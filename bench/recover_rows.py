@@ -25,48 +25,20 @@ PRIVATE_MIB = 200
 
 def recover_rows(tools: Tools) -> Iterator[Row]:
     """All rows about repair, in the order of the table."""
-    big, many = tools.corpus / "plain-100", tools.corpus / "many"
-    yield Row(
-        "recover-cold",
+    yield from _against_loader(
+        tools,
+        "recover",
         "recover --policy kafka --apply, 512 MiB, all side files",
-        _kseg_turn(tools, big, jobs=1),
-        judged_by=TIMES,
-        rival=LOADER_COLD,
-        rival_turn=_loader_turn(tools, big, threads=1, seconds=0),
-        at_least=4,
-        prepare=_warmer(big),
+        "plain-100",
+        at_least=(4, 1),
     )
-    yield Row(
-        "recover-warm",
-        "the same, start-up taken off",
-        _kseg_turn(tools, big, jobs=1),
-        judged_by=TIMES,
-        rival=LOADER_WARM,
-        rival_turn=_loader_turn(tools, big, threads=1, seconds=WARM_SECONDS),
-        startup=_startup_turn(tools),
-        at_least=1,
-        prepare=_warmer(big),
-    )
-    yield Row(
+    yield from _against_loader(
+        tools,
         "recover-many",
         "recover --policy kafka --apply --jobs 2, 200 partitions",
-        _kseg_turn(tools, many, jobs=2),
-        judged_by=TIMES,
-        rival=f"{LOADER_COLD}, two threads",
-        rival_turn=_loader_turn(tools, many, threads=2, seconds=0),
-        at_least=4,
-        prepare=_warmer(many),
-    )
-    yield Row(
-        "recover-many-warm",
-        "the same, start-up taken off",
-        _kseg_turn(tools, many, jobs=2),
-        judged_by=TIMES,
-        rival=f"{LOADER_WARM}, two threads",
-        rival_turn=_loader_turn(tools, many, threads=2, seconds=WARM_SECONDS),
-        startup=_startup_turn(tools),
-        at_least=3,
-        prepare=_warmer(many),
+        "many",
+        jobs=2,
+        at_least=(4, 3),
     )
     yield from _planning(tools)
     yield Row(
@@ -77,6 +49,27 @@ def recover_rows(tools: Tools) -> Iterator[Row]:
         limit=Limit("private_bytes", PRIVATE_MIB * MIB, "MiB private", MIB),
         prepare=_warmer(tools.corpus / "big"),
     )
+
+
+def _against_loader(
+    tools: Tools, name: str, words: str, logs: str, at_least: tuple[float, float], jobs: int = 1
+) -> Iterator[Row]:
+    """Against the real loader in a fresh JVM, and in a warm one. at_least: the ratios asked for. jobs: also its threads."""
+    corpus = tools.corpus / logs
+    threads = ", two threads" if jobs == 2 else ""
+    for kind, seconds, least in (("cold", 0.0, at_least[0]), ("warm", WARM_SECONDS, at_least[1])):
+        is_warm = kind == "warm"
+        yield Row(
+            f"{name}-{kind}",
+            "the same, start-up taken off" if is_warm else words,
+            _kseg_turn(tools, corpus, jobs),
+            judged_by=TIMES,
+            rival=f"{LOADER_WARM if is_warm else LOADER_COLD}{threads}",
+            rival_turn=_loader_turn(tools, corpus, jobs, seconds),
+            startup=_startup_turn(tools) if is_warm else None,
+            at_least=least,
+            prepare=_warmer(corpus),
+        )
 
 
 def _planning(tools: Tools) -> Iterator[Row]:

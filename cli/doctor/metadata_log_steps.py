@@ -10,22 +10,21 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from kseg.cli.doctor.next_step import NextStep
+from kseg.internal_topics.metadata.metadata_finder import METADATA_DIRECTORY
+from kseg.internal_topics.metadata.metadata_log_files import log_files
 from kseg.segment.partition.log_dir_state import KRAFT_VERSION, read_log_dir_state
-from kseg.segment.partition.names import METADATA_TOPIC, Role, parse_file_name
+from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.storage import places
 from kseg.segment.terminal import shown_path
-
-_DIRECTORY = f"{METADATA_TOPIC}-0"
 
 
 def is_metadata_snapshot(path: str) -> bool:
     """Whether a path is that of a KRaft snapshot in the directory of the metadata log."""
-    directory, name = os.path.split(path)
-    return (
-        os.path.basename(directory) == _DIRECTORY
-        and parse_file_name(name).role is Role.METADATA_SNAPSHOT
-        and parse_file_name(name).is_live
-    )
+    directory, entry = os.path.split(path)
+    if os.path.basename(directory) != METADATA_DIRECTORY:
+        return False
+    name = parse_file_name(entry)
+    return name.role is Role.METADATA_SNAPSHOT and name.is_live
 
 
 def snapshot_steps(damaged: Sequence[str], move: Callable[[str], str]) -> Iterator[NextStep]:
@@ -51,34 +50,28 @@ def snapshot_steps(damaged: Sequence[str], move: Callable[[str], str]) -> Iterat
 
 def _reaches_back(directory: str, damaged: Sequence[str]) -> bool:
     names = [parse_file_name(name) for name in places.listdir(directory)]
-    bases = [
-        name.base_offset
-        for name in names
-        if name.role is Role.LOG and name.is_live and name.base_offset is not None
-    ]
-    if not bases:
+    files = log_files(directory, names, is_alone=False, with_deleted=False)
+    if not files.segments:
         return False
-    gone = {os.path.basename(path) for path in damaged}
-    return min(bases) == 0 or any(
-        name.base_offset is not None and name.base_offset >= min(bases)
-        for name in names
-        if name.role is Role.METADATA_SNAPSHOT and name.is_live and name.name not in gone
+    start = files.segments[0][0]
+    return start == 0 or any(
+        snapshot.end_offset >= start for snapshot in files.snapshots if snapshot.path not in damaged
     )
 
 
 def lacks_metadata_log(log_dirs: Sequence[str]) -> bool:
     """Whether these are data directories of a KRaft node, and none of them has the metadata log."""
     return any(read_log_dir_state(log_dir).meta_version == KRAFT_VERSION for log_dir in log_dirs) and not any(
-        places.isdir(os.path.join(log_dir, _DIRECTORY)) for log_dir in log_dirs
+        places.isdir(os.path.join(log_dir, METADATA_DIRECTORY)) for log_dir in log_dirs
     )
 
 
 def find_metadata_log() -> NextStep:
     """Where nothing else is wrong this may be all there is to say: the metadata log lies in one data directory of several."""
     return NextStep(
-        f"Which partitions belong here says {_DIRECTORY}, which is in none of these directories: name the data directory that has it too (metadata.log.dir, else "
+        f"Which partitions belong here says {METADATA_DIRECTORY}, which is in none of these directories: name the data directory that has it too (metadata.log.dir, else "
         "the first of log.dirs). If it is lost, put it back before a broker starts: a node that is also a controller begins with an empty one and sets "
         "every partition aside as stray; one that is only a broker fetches it from the controllers.",
-        f"find / -type d -name '{_DIRECTORY}*' -not -empty",
+        f"find / -type d -name '{METADATA_DIRECTORY}*' -not -empty",
         is_due=False,
     )

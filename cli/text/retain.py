@@ -41,7 +41,6 @@ KEPT = {  # by the rule of a segment that stays
     "high-watermark": "above the high watermark",
     "cleanup.policy": "whose cleanup.policy does not delete",
     "active": "active",
-    "log-start-offset": "above the log start offset",
     "free": "that --free does not need",
 }
 _SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes")

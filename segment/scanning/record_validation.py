@@ -58,7 +58,7 @@ def _compressed_until(
     for run in bodies.runs(view, table, row, stop, MAX_BODY_BYTES):
         if run.problem is not None:
             return run.first
-        valid = compressed_valid(run.body, run.bounds, run.first, run.stop, table.cells, table.capacity)
+        valid = compressed_valid(run.body, run.bounds, run.first, run.stop, *table.raw)
         if valid < run.stop:
             return valid
     return stop
