@@ -136,7 +136,7 @@ class _LogPart:
             return  # the last batches are only side files
         # a part of a segment does not know whether there are gaps before it
         is_gapless = not self._sums[verify_records.T_GAPS] and not self._sums[verify_records.T_CLEANED]
-        chain.is_gapless = is_gapless and self._start == 0
+        chain.rows.is_gapless = is_gapless and self._start == 0
         yield from chain.close()
 
     def _carry(self) -> None:

@@ -163,7 +163,9 @@ class SegmentCheck:
                 yield from self._consume()
             yield Advance(path, done - self._seen_position)
             self._seen_position = done
-        chain.is_gapless = not self._sums[verify_records.T_GAPS] and not self._sums[verify_records.T_CLEANED]
+        chain.rows.is_gapless = (
+            not self._sums[verify_records.T_GAPS] and not self._sums[verify_records.T_CLEANED]
+        )
         yield from self._counted(chain.close())
         self.last_batch = chain.last_batch()
         yield from self._consume()

@@ -1,0 +1,94 @@
+"""The batches of a segment that `chain` compares at a time, and what is known of the ones before them.
+
+A batch is compared with the one before it and the one behind it, so up to two rows wait for the next table.
+"""
+
+from kseg.recovery.verify.header_plausibility import HeaderContext
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.findings import Finding
+from kseg.segment.header_tables import Columns
+
+CARRIED_ROWS = 2
+
+
+class ChainRows:
+    """table: the batches. limit: the offset below which the segment must end. is_start: row 0 is the first batch of the segment.
+    is_misnamed: the name of the segment does not fit its batches. is_gapless: nothing that the owner has taken so far had a gap or a
+    trace of cleaning; it says so. found: findings that nobody has taken yet. before_last, before_epoch: the last offset and the leader
+    epoch before row 0."""
+
+    def __init__(self, context: HeaderContext) -> None:
+        self.context = context
+        self.table = Columns(C.BATCH_WIDTH, CARRIED_ROWS)
+        limit = context.base_offset + L.INT32_MAX + 1
+        self.limit = limit if context.next_base is None else min(limit, context.next_base)
+        self.is_start = True
+        self.is_misnamed = False
+        self.is_gapless = True
+        self.found: list[Finding] = []
+        self.before_last = context.base_offset - 1
+        self.before_epoch = context.previous_epoch
+
+    def add(self, block: Columns) -> None:
+        """Append a block of batches."""
+        carried = self.table.count
+        self._reserve(carried + block.count)
+        table = self.table
+        for field in range(C.BATCH_WIDTH):
+            start = field * table.capacity + carried
+            table.cells[start : start + block.count] = block.column(field)
+        table.count = carried + block.count
+
+    def _reserve(self, rows: int) -> None:
+        if rows > self.table.capacity:
+            wider = Columns(C.BATCH_WIDTH, max(rows, 2 * self.table.capacity))
+            wider.count = self.table.count
+            for field in range(C.BATCH_WIDTH):
+                wider.column(field)[:] = self.table.column(field)
+            self.table = wider
+
+    def drop(self, ready: int) -> None:
+        """Drop the first rows; the others become the first."""
+        table = self.table
+        if ready:
+            self.before_last = table.at(C.LAST_OFFSET, ready - 1)
+            self.before_epoch = self.epoch_before(ready)
+            self.is_start = False
+        left = table.count - ready
+        for field in range(C.BATCH_WIDTH):
+            start = field * table.capacity
+            for row in range(left):
+                table.cells[start + row] = table.cells[start + ready + row]
+        table.count = left
+
+    def last_before(self, row: int) -> int:
+        """The last offset before `row`."""
+        return self.table.at(C.LAST_OFFSET, row - 1) if row else self.before_last
+
+    def epoch_at(self, row: int) -> int:
+        """The leader epoch of a batch, −1 for one without."""
+        table = self.table
+        return table.at(C.LEADER_EPOCH, row) if table.at(C.MAGIC, row) >= L.MAGIC_V2 else L.NO_LEADER_EPOCH
+
+    def epoch_before(self, row: int) -> int:
+        """The leader epoch known before `row`; batches without one say nothing."""
+        for before in range(row - 1, -1, -1):
+            if self.epoch_at(before) != L.NO_LEADER_EPOCH:
+                return self.epoch_at(before)
+        return self.before_epoch
+
+    def report(
+        self,
+        kind: str,
+        message: str,
+        position: int,
+        length: int,
+        first: int,
+        last: int | None,
+        numbers: dict[str, int | str | bool | None] | None = None,
+    ) -> None:
+        """Note a finding about this segment."""
+        self.found.append(
+            Finding(kind, self.context.path, message, position, length, first, last, numbers or {})
+        )
