@@ -4,9 +4,15 @@ A package `kseg.X.Y` lies in the folder `X/Y`. Each module in `segment/kernel/` 
 becomes an extension; all of them import Cython's helper code from one more, `_shared`, instead of each carrying a copy. They are
 translated and compiled in parallel; for a release (`SOURCE_DATE_EPOCH`) one process translates all of them in one order, since the
 translator keeps caches from one module to the next. `optional`: without a C compiler kseg installs as well, interpreted.
+
+The translator finds the `.pxd` of `kseg.X.Y` only in a folder `kseg/X`. In a checkout that is a link; a source distribution has no links, so
+the build makes a tree of these files. Without them the kernels would be translated too, but with Python objects for all numbers: then the
+build fails.
 """
 
 import os
+import re
+import shutil
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -53,20 +59,45 @@ def extensions() -> list[Extension]:
     ]
 
 
+def declarations(tree: Path) -> None:
+    """Copy every `.pxd` to the folder that its import name says."""
+    for package, folder in folders().items():
+        for source in Path(folder).glob("*.pxd"):
+            target = tree.joinpath(*package.split("."), source.name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+
+
+def refuse_untyped(kernel: Path, translated: Path) -> None:
+    """Raises RuntimeError if a kernel was translated without its `.pxd`."""
+    declared = re.findall(
+        r"^(?:cdef|cpdef) [^:\n(]*?(\w+)\(", kernel.with_suffix(".pxd").read_text(), re.MULTILINE
+    )
+    text = translated.read_text()
+    missing = [name for name in declared if not re.search(rf"__pyx_f_\w*_{name}\(", text)]
+    if missing:
+        raise RuntimeError(f"{kernel} was translated without the types of {', '.join(missing)}")
+
+
 class BuildKernels(build_ext):
     def build_extensions(self) -> None:
         from Cython.Build import cythonize
 
         self.parallel = self.parallel or os.cpu_count()
+        tree = Path(self.build_temp) / "declarations"
+        declarations(tree)
         self.ext_map[SHARED].sources = [str(Path(self.build_temp) / "_shared.c")]
         translated = cythonize(
             self.extensions,
             nthreads=0 if "SOURCE_DATE_EPOCH" in os.environ else self.parallel,
             build_dir=self.build_temp,
+            include_path=[str(tree)],
             shared_utility_qualified_name=SHARED,
             quiet=True,
         )
         for extension, made in zip(self.extensions, translated, strict=True):
+            if extension.name != SHARED:
+                refuse_untyped(Path(extension.sources[0]), Path(made.sources[0]))
             extension.sources = made.sources
         super().build_extensions()
 

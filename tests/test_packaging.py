@@ -5,7 +5,11 @@ from __future__ import annotations
 import importlib
 import re
 import runpy
+import shutil
+import subprocess
+import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +26,16 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(enco
 def setup_arguments() -> dict[str, Any]:
     """What setup.py tells setuptools."""
     told: dict[str, Any] = {}
+    run_setup(lambda **arguments: told.update(arguments))
+    return told
+
+
+def run_setup(setup: Callable[..., None] = lambda **_: None) -> dict[str, Any]:
+    """What setup.py defines."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
-        patch.setattr("setuptools.setup", lambda **arguments: told.update(arguments))
-        runpy.run_path("setup.py")
-    return told
+        patch.setattr("setuptools.setup", setup)
+        return runpy.run_path("setup.py")
 
 
 def folders() -> dict[str, str]:
@@ -62,6 +71,48 @@ def test_every_kernel_is_compiled_and_typed(setup_arguments: dict[str, Any]) -> 
         extension = extensions[f"kseg.segment.kernel.{name}"]
         assert extension.sources == [f"segment/kernel/{name}.py"] and extension.optional is True
         assert (ROOT / f"segment/kernel/{name}.pxd").exists()
+
+
+def test_a_source_distribution_builds_kernels_with_their_types(tmp_path: Path) -> None:
+    """It has no links, and without the `.pxd` a kernel is translated too, with a Python object for each number."""
+    tree = tmp_path / "tree"
+    (tree / "kseg").mkdir(parents=True)
+    kernel = tree / "segment" / "kernel"
+    kernel.mkdir(parents=True)
+    for name in (
+        "setup.py",
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "kseg/__init__.py",
+        "kseg/__init__.pxd",
+    ):
+        shutil.copyfile(ROOT / name, tree / name)
+    for name in ("segment/__init__", "segment/kernel/__init__", "segment/kernel/arithmetic"):
+        for suffix in (".py", ".pxd"):
+            shutil.copyfile(ROOT / f"{name}{suffix}", tree / f"{name}{suffix}")
+
+    words = [sys.executable, "setup.py", "--quiet", "build_ext", "--build-temp", "made"]
+    made = subprocess.run(words, cwd=tree, capture_output=True, text=True, check=False)
+
+    assert made.returncode == 0, made.stderr
+    (translated,) = (tree / "made").rglob("arithmetic.c")
+    assert re.search(
+        r"^static PY_LONG_LONG __pyx_f_\w+_add_sequence\(PY_LONG_LONG", translated.read_text(), re.MULTILINE
+    )
+
+
+def test_a_kernel_without_its_types_ends_the_build(tmp_path: Path) -> None:
+    refuse_untyped = run_setup()["refuse_untyped"]
+    kernel, translated = tmp_path / "k.py", tmp_path / "k.c"
+    (tmp_path / "k.pxd").write_text(
+        "cimport cython\n\ncpdef Py_ssize_t reached(const long long[::1] cells) except -1\n"
+    )
+    translated.write_text("static Py_ssize_t __pyx_f_4kseg_1k_reached(__Pyx_memviewslice cells);")
+    refuse_untyped(kernel, translated)
+    translated.write_text("static PyObject *__pyx_pf_4kseg_1k_reached(PyObject *cells);")
+    with pytest.raises(RuntimeError, match="without the types of reached"):
+        refuse_untyped(kernel, translated)
 
 
 def test_version_names_every_dependency() -> None:
