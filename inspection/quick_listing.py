@@ -21,7 +21,6 @@ from kseg.inspection.log_summary import MAX_TIMELESS_BATCHES
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.errors import UnreadableInput
-from kseg.segment.files import Probe
 from kseg.segment.kernel import bad_pages
 from kseg.segment.partition.directory import partition_name
 from kseg.segment.partition.log_dir_state import read_log_dir_state
@@ -37,6 +36,7 @@ from kseg.segment.partition.names import (
     Role,
 )
 from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.probe import Probe
 from kseg.segment.scanning.preallocated_tail import has_preallocated_size
 from kseg.segment.storage import places
 from kseg.segment.storage.attached import is_tiered

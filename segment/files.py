@@ -1,4 +1,5 @@
-"""The file layer: opens and maps every input (`new_files` creates files, `change.apply` changes them).
+"""The file layer: maps every input (`opening` opens it, `probe` looks at a few places of it, `new_files` creates files, `change.apply`
+changes them).
 
 Everything above sees buffers. Inputs are opened read-only and mapped, read in order, and on request dropped from
 the page cache afterwards, so that a scan does not evict a working broker's pages. A file that is on no disk (`segment.storage`) is a
@@ -17,16 +18,15 @@ from kseg.segment import unreadable
 from kseg.segment.errors import UnreadableInput, cannot_read
 from kseg.segment.holes import data_extents
 from kseg.segment.kernel import bad_pages
+from kseg.segment.opening import opened, opened_in_part, read_part
 from kseg.segment.storage import places
-from kseg.segment.storage.attached import is_anything_attached, item_at, located
-from kseg.segment.storage.local_copy import RangedCopy, is_worth_ranges, whole_copy
-from kseg.segment.storage.origin import ItemKind
+from kseg.segment.storage.attached import is_anything_attached, located
+from kseg.segment.storage.local_copy import RangedCopy
 from kseg.segment.unreadable import BadArea
 
 # Up to this size reading costs less than a map with its page faults.
 SMALL_BYTES = 32 * 1024
 _POPULATED_BYTES = 32 * 1024 * 1024
-_DEVICES = (stat.S_IFCHR, stat.S_IFBLK)
 
 
 class _Map(mmap.mmap):
@@ -80,9 +80,9 @@ class MappedFile:
         self._drops_cache = drop_cache
         self._ranges: RangedCopy | None = None
         if is_anything_attached():
-            self._descriptor, self._ranges = _opened_in_part(self.path, random_access)
+            self._descriptor, self._ranges = opened_in_part(self.path, random_access)
         else:
-            self._descriptor = _opened(self.path)
+            self._descriptor = opened(self.path)
         try:
             status = os.fstat(self._descriptor)
             if not stat.S_ISREG(status.st_mode):
@@ -94,7 +94,7 @@ class MappedFile:
                 self.data_end = _data_end(self._descriptor, status.st_size)
             content = b""
             if 0 < status.st_size <= SMALL_BYTES:
-                content = _content(self._descriptor, status, SMALL_BYTES)
+                content = read_part(self._descriptor, status, SMALL_BYTES)
                 self.size_bytes = len(content)
             elif status.st_size:
                 self._map = self._mapped(random_access)
@@ -240,25 +240,6 @@ class Reader:
 DISK = Reader()
 
 
-def _content(descriptor: int, status: os.stat_result, max_bytes: int, start: int = 0) -> bytes:
-    """What lies in a file from `start` on; zeros where it cannot be read. Raises OSError."""
-    failed: OSError | None = None
-    if not bad_pages.count():
-        try:
-            data = unreadable.pread(descriptor, max_bytes, start)
-        except OSError as error:
-            if not unreadable.is_of_a_place(error):
-                raise
-            failed = error
-        else:
-            if start + len(data) >= min(start + max_bytes, status.st_size):
-                return data
-            # a read ends early before what cannot be read, too
-            if start + len(data) >= min(start + max_bytes, os.fstat(descriptor).st_size):
-                return data
-    return unreadable.read_around(descriptor, status, start, max_bytes, failed)
-
-
 def _is_whole(descriptor: int, view: mmap.mmap, status: os.stat_result) -> bool:
     """Whether all of a map can be touched: for a process that cannot be saved from doing so. Raises OSError."""
     if bad_pages.count() and unreadable.areas(unreadable.identity_of(status)):
@@ -319,12 +300,12 @@ def read_small(path: str | os.PathLike[str], limit_bytes: int = 64 * 1024 * 1024
     Raises UnreadableInput when it cannot be read or is larger than the limit.
     """
     name = os.fspath(path)
-    descriptor = _opened(name)
+    descriptor = opened(name)
     try:
         status = os.fstat(descriptor)
         # a read reserves what it is asked for; the byte more shows that the limit is passed
         wanted = min(limit_bytes, status.st_size) + 1
-        data = _content(descriptor, status, wanted)
+        data = read_part(descriptor, status, wanted)
         while len(data) < status.st_size and (more := os.pread(descriptor, wanted - len(data), len(data))):
             data += more
     except OSError as error:
@@ -335,149 +316,6 @@ def read_small(path: str | os.PathLike[str], limit_bytes: int = 64 * 1024 * 1024
     if len(data) > limit_bytes:
         raise UnreadableInput(f"cannot read {name}: larger than {limit_bytes} bytes")
     return data
-
-
-class InputStream:
-    """A file, a pipe, or (as `-`) standard input, that is read from where it stands to its end. Raises UnreadableInput."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        try:
-            self._descriptor = 0 if path == "-" else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            self._start = os.lseek(self._descriptor, 0, os.SEEK_CUR) if self._is_regular() else 0
-        except OSError as error:
-            raise cannot_read(self._path, error) from error
-
-    def blocks(self, block_bytes: int = 1 << 20) -> Iterator[bytes]:
-        """What comes, in blocks as it comes."""
-        try:
-            while block := os.read(self._descriptor, block_bytes):
-                yield block
-        except OSError as error:
-            raise cannot_read(self._path, error) from error
-
-    def rewind(self) -> None:
-        """Go back to where the reading began; of a regular file only."""
-        try:
-            os.lseek(self._descriptor, self._start, os.SEEK_SET)
-        except OSError as error:
-            raise cannot_read(self._path, error) from error
-
-    def status(self) -> os.stat_result:
-        try:
-            return os.fstat(self._descriptor)
-        except OSError as error:
-            raise cannot_read(self._path, error) from error
-
-    def close(self) -> None:
-        if self._descriptor > 0:
-            os.close(self._descriptor)
-        self._descriptor = -1
-
-    def _is_regular(self) -> bool:
-        return stat.S_ISREG(os.fstat(self._descriptor).st_mode)
-
-
-class Probe:
-    """A regular file of which a few places are looked at, and nothing is mapped: for a look at many files; a context manager.
-
-    path: of a file that a listing has shown to be a regular one, or anything else that `_opened` opens. size_bytes: when it was opened.
-    Raises UnreadableInput when it cannot be opened or read.
-    """
-
-    __slots__ = ("_descriptor", "_ranges", "_status", "path", "size_bytes")
-
-    def __init__(self, path: str | os.PathLike[str], *, is_surely_regular: bool = False) -> None:
-        self.path = os.fspath(path)
-        self._ranges: RangedCopy | None = None
-        if is_anything_attached():
-            self._descriptor, self._ranges = _opened_in_part(self.path, True)
-        else:
-            self._descriptor = _opened_at_once(self.path) if is_surely_regular else _opened(self.path)
-        try:
-            self._status = os.fstat(self._descriptor)
-        except OSError as error:
-            os.close(self._descriptor)
-            raise cannot_read(self.path, error) from error
-        self.size_bytes = self._status.st_size
-        unreadable.opened(self._status, self.path)
-
-    def read(self, position: int, count: int) -> bytes:
-        """At most `count` bytes from `position` on; zeros where they cannot be read."""
-        try:
-            if self._ranges is not None:
-                self._ranges.need(position, position + count)
-            return _content(self._descriptor, self._status, count, position)
-        except OSError as error:
-            raise cannot_read(self.path, error) from error
-
-    def unreadable(self, start: int, stop: int) -> tuple[BadArea, ...]:
-        """What could not be read so far between two positions; zeros stand there."""
-        return unreadable.areas(unreadable.identity_of(self._status), start, stop)
-
-    def is_hole_from(self, position: int) -> bool:
-        """Whether nothing was ever written from `position` on; False where the file system does not tell."""
-        if self._ranges is not None:
-            return False
-        try:
-            os.lseek(self._descriptor, position, os.SEEK_DATA)
-        except OSError as error:
-            return error.errno == errno.ENXIO
-        return False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
-        if self._ranges is not None:
-            self._ranges.close()
-
-
-def read_end(path: str | os.PathLike[str], count: int) -> tuple[int, bytes]:
-    """(size in bytes, the last `count` bytes) of a file, for a look at many files; fewer when it is shorter.
-
-    Raises UnreadableInput when it cannot be read.
-    """
-    with Probe(path) as file:
-        return file.size_bytes, file.read(max(0, file.size_bytes - count), count)
-
-
-def _opened_in_part(name: str, random_access: bool) -> tuple[int, RangedCopy | None]:
-    """A descriptor of a file that may be on no disk, and what fills it where only parts will be looked at."""
-    try:
-        place = located(name)
-        if place is None:
-            return _opened(name), None
-        item = item_at(*place)
-        if item.kind is not ItemKind.FILE:
-            raise UnreadableInput(f"cannot read {name}: not a regular file")
-        if random_access and is_worth_ranges(*place, item):
-            ranges = RangedCopy(*place, item)
-            return ranges.descriptor, ranges
-        return whole_copy(*place, item), None
-    except OSError as error:
-        raise cannot_read(name, error) from error
-
-
-def _opened(name: str) -> int:
-    """A descriptor to read from. O_NONBLOCK: opening a pipe must not wait for whoever writes it. A device is not even
-    opened, which could set off anything: a link among the evidence can lead to one."""
-    if is_anything_attached() and located(name) is not None:
-        return _opened_in_part(name, False)[0]
-    try:
-        if stat.S_IFMT(os.stat(name).st_mode) in _DEVICES:
-            raise UnreadableInput(f"cannot read {name}: not a regular file")
-    except OSError as error:
-        raise cannot_read(name, error) from error
-    return _opened_at_once(name)
-
-
-def _opened_at_once(name: str) -> int:
-    try:
-        return os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        raise cannot_read(name, error) from error
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:

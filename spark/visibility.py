@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from kseg.segment.errors import UnreadableInput
-from kseg.segment.files import InputStream
+from kseg.segment.input_stream import InputStream
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 

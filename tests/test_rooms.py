@@ -43,7 +43,9 @@ METHODS = {"read_text", "read_bytes", "write_text", "write_bytes"}
 
 # module → why it opens, maps or changes files itself
 DOORS = {
-    "segment/files.py": "reads and maps every input",
+    "segment/files.py": "maps every input",
+    "segment/input_stream.py": "reads a pipe or standard input",
+    "segment/opening.py": "opens every input",
     "segment/memory.py": "anonymous memory",
     "segment/mounts.py": "reads the kernel's mount table",
     "segment/new_files.py": "creates files and directories",

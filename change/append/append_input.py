@@ -15,7 +15,7 @@ from kseg.change.apply.scratch_file import ScratchFile
 from kseg.jobs.events import Advance
 from kseg.segment.crc import crc32c
 from kseg.segment.errors import Refused
-from kseg.segment.files import InputStream
+from kseg.segment.input_stream import InputStream
 
 _STANDARD_INPUT = "-"
 

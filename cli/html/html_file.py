@@ -10,8 +10,8 @@ from contextlib import suppress
 
 from kseg.change.apply.disk import DISK, remove_quietly
 from kseg.segment.errors import Refused, UnreadableInput
-from kseg.segment.files import Probe
 from kseg.segment.new_files import sync_directory, write_new_file
+from kseg.segment.probe import Probe
 
 MARK = b"<!doctype html><!-- a report of kseg -->"
 

@@ -18,7 +18,7 @@ from kseg.compaction.cleaner.segments import CleanerSegment, Origin
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.errors import Refused
-from kseg.segment.files import MappedFile, read_end, read_small
+from kseg.segment.files import MappedFile, read_small
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.partition.derived_state import producer_state, stable_offset
@@ -28,6 +28,7 @@ from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.names import SEGMENT_ROLES, FileState, Role, parse_file_name
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.probe import read_end
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
 from kseg.segment.sidecar.snapshot import encode_snapshot
 from kseg.segment.sidecar.txn_index import TxnIndex

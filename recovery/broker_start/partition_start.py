@@ -16,11 +16,11 @@ from kseg.recovery.verify.totals import CheckedPartition
 from kseg.segment import layout as L
 from kseg.segment import unreadable
 from kseg.segment.errors import Refused, UnreadableInput
-from kseg.segment.files import Probe
 from kseg.segment.kernel import bad_pages
 from kseg.segment.partition.directory import list_partition
 from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.partition.names import PartitionName, PartitionState, Role
+from kseg.segment.probe import Probe
 from kseg.segment.scanning.preallocated_tail import PREALLOCATED
 from kseg.segment.values import dataclass
 

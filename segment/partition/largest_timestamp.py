@@ -20,11 +20,11 @@ from enum import StrEnum
 
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.files import read_end
 from kseg.segment.header_tables import Columns
 from kseg.segment.model import Record
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.names import Role
+from kseg.segment.probe import read_end
 from kseg.segment.values import dataclass
 
 _ENTRY = struct.Struct(">qi")

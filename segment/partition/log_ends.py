@@ -14,11 +14,11 @@ from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.crc import crc32c
 from kseg.segment.errors import UnreadableInput
-from kseg.segment.files import Probe
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import bad_pages
 from kseg.segment.kernel.batch_walk import walk
 from kseg.segment.partition.header_walk import is_plausible
+from kseg.segment.probe import Probe
 from kseg.segment.scanning.preallocated_tail import has_preallocated_size
 
 _LONGEST_READ_BYTES = 1 << 20

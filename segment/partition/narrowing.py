@@ -12,12 +12,12 @@ from collections.abc import Iterator
 
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.files import read_end
 from kseg.segment.header_tables import Columns
 from kseg.segment.partition.bounds import INT64_MIN, Bounds
 from kseg.segment.partition.log_segment import LogSegment, Notes
 from kseg.segment.partition.names import Role
 from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.probe import read_end
 from kseg.segment.sidecar.index import TimeIndex, TimeIndexEntry
 
 

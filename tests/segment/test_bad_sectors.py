@@ -11,8 +11,9 @@ import pytest
 
 from kseg.segment import unreadable
 from kseg.segment.errors import UnreadableInput
-from kseg.segment.files import MappedFile, read_end, read_small
+from kseg.segment.files import MappedFile, read_small
 from kseg.segment.kernel import bad_pages
+from kseg.segment.probe import read_end
 from tests.support.sector_faults import SECTOR_BYTES, BadSectors, bad_sectors, units
 
 CASES = int(os.environ.get("KSEG_BAD_SECTORS", "60"))

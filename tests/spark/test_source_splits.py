@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from kseg.inspection.arrow.log_ranges import LogPiece
-from kseg.segment import files
+from kseg.segment import files, opening, probe
 from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.layout import TRANSACTIONAL_BIT
 from kseg.segment.partition.bounds import Bounds
@@ -65,13 +65,13 @@ def timed(tmp_path: Path) -> Path:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the files that were opened."""
     names: list[str] = []
-    original = files._opened
 
     def note(name: str) -> int:
         names.append(os.path.basename(name))
-        return original(name)
+        return opening.opened(name)
 
-    monkeypatch.setattr(files, "_opened", note)
+    for module in (files, probe):
+        monkeypatch.setattr(module, "opened", note)
     return names
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from kseg.segment.errors import UnreadableInput
-from kseg.segment.files import MappedFile, Probe, read_small
+from kseg.segment.files import MappedFile, read_small
+from kseg.segment.probe import Probe
 from kseg.segment.storage import places, tar_archive
 from kseg.segment.storage.archive_bytes import ArchiveBytes, LocalBytes
 from kseg.segment.storage.attached import damaged_archives
