@@ -7,7 +7,16 @@ cdef extern from *:
     #include <string.h>
     #include <sys/mman.h>
     #include <sys/stat.h>
+    #include <sys/syscall.h>
     #include <unistd.h>
+
+    /* The C library's functions have new versions in glibc 2.28 and 2.33, and a wheel is for older ones, too. */
+    #define KSEG_FLAGS(descriptor, command, flags) ((int) syscall(SYS_fcntl, descriptor, command, flags))
+    #if defined(__x86_64__) || defined(__aarch64__)
+    #define KSEG_STATUS(descriptor, status) syscall(SYS_fstat, descriptor, status)
+    #else
+    #define KSEG_STATUS(descriptor, status) fstat(descriptor, status)
+    #endif
 
     #define KSEG_PAGE 4096
     #define KSEG_SECTOR 512
@@ -110,8 +119,8 @@ cdef extern from *:
     /* Fills a fresh page with what can be read of it. 0: nothing more of this file is to be asked. */
     static int kseg_fill(const kseg_map *map, char *page) {
         long long position = page - map->start, stop = position + KSEG_PAGE, at;
-        int flags = fcntl(map->descriptor, F_GETFL), goes_on = 1;
-        int is_direct = flags >= 0 && !(flags & O_DIRECT) && !fcntl(map->descriptor, F_SETFL, flags | O_DIRECT);
+        int flags = KSEG_FLAGS(map->descriptor, F_GETFL, 0), goes_on = 1;
+        int is_direct = flags >= 0 && !(flags & O_DIRECT) && !KSEG_FLAGS(map->descriptor, F_SETFL, flags | O_DIRECT);
         int step = is_direct || map->block < KSEG_SECTOR ? KSEG_SECTOR : map->block;
         if (stop > map->length) stop = map->length;
         for (at = position; at < stop && goes_on; at += step) {
@@ -122,7 +131,7 @@ cdef extern from *:
             got = pread(map->descriptor, page + (at - position), wanted, at);
             if (got < 0 && errno == EINVAL && is_direct) {
                 is_direct = 0;
-                fcntl(map->descriptor, F_SETFL, flags);
+                KSEG_FLAGS(map->descriptor, F_SETFL, flags);
                 if (map->block > step) step = map->block;
                 wanted = at + step < position + KSEG_PAGE ? step : position + KSEG_PAGE - at;
                 got = pread(map->descriptor, page + (at - position), wanted, at);
@@ -138,12 +147,12 @@ cdef extern from *:
             } else if (got < wanted) {
                 struct stat now;
                 long long end = at + got;
-                if (!fstat(map->descriptor, &now) && now.st_size < end) end = now.st_size;
+                if (!KSEG_STATUS(map->descriptor, &now) && now.st_size < end) end = now.st_size;
                 goes_on = 0;
                 kseg_note(map->device, map->inode, map->mtime, end, map->length - end, 0);
             }
         }
-        if (is_direct) fcntl(map->descriptor, F_SETFL, flags);
+        if (is_direct) KSEG_FLAGS(map->descriptor, F_SETFL, flags);
         return goes_on;
     }
 
