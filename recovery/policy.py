@@ -83,10 +83,12 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class LoadFailure:
-    """A broker's load of this directory fails with an exception. kafka_exception: simple name of the Java class. sentence: the reason."""
+    """A broker's load of this directory fails with an exception. kafka_exception: simple name of the Java class. sentence: the reason.
+    logged: the class that the broker's log names, which is another one where it wraps an exception; empty if unknown."""
 
     kafka_exception: str
     sentence: str
+    logged: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

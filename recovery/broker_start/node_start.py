@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 
 from kseg.recovery.broker_start.log_dir_start import METADATA_DIRECTORY, RUNTIME, LogDirStart, Thrown
-from kseg.recovery.broker_start.partition_start import IO_EXCEPTION, Loading, PartitionStart
-from kseg.recovery.loading.kafka_exceptions import ILLEGAL_STATE, KAFKA, STORAGE
+from kseg.recovery.broker_start.partition_start import Loading, PartitionStart
+from kseg.recovery.loading.kafka_exceptions import ILLEGAL_STATE, IO, KAFKA, STORAGE
 from kseg.segment.values import dataclass
 
 STARTS = "starts"
@@ -245,9 +245,7 @@ def _before_loading(dirs: Sequence[LoadedDirectory]) -> Iterator[Thrown]:
             yield Thrown(metadata_log.exception, metadata_log.message or "")
     for start in starts:
         if start.metadata_log and start.is_full:
-            yield Thrown(
-                IO_EXCEPTION, f"No space left on device: the metadata log in {start.path} cannot grow"
-            )
+            yield Thrown(IO, f"No space left on device: the metadata log in {start.path} cannot grow")
     for start in starts:
         yield from start.prevents
 
@@ -331,12 +329,12 @@ def _takes_offline(directory: LoadedDirectory) -> Iterator[Thrown]:
     if start is not None:
         if start.identity_problem:
             message = f"Failed to load {start.path} during broker startup: {start.identity_problem}"
-            yield Thrown(IO_EXCEPTION, message)
+            yield Thrown(IO, message)
         yield from start.offline
         if directory.live:
             yield from start.watermarks
         if start.is_full:
-            yield Thrown(IO_EXCEPTION, f"No space left on device: {start.path}")
+            yield Thrown(IO, f"No space left on device: {start.path}")
     for name in directory.obstructed:
         message = f"Error while creating log for {name} in dir {directory.path}: a file has that name"
         yield Thrown(STORAGE, message)

@@ -10,7 +10,7 @@ import bisect
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from kseg.recovery.loading.kafka_exceptions import NO_SUCH_FILE, STORAGE
+from kseg.recovery.loading.kafka_exceptions import IO, MALFORMED_INPUT, NO_SUCH_FILE
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.totals import CheckedPartition
 from kseg.segment import layout as L
@@ -30,13 +30,12 @@ if TYPE_CHECKING:
     from kseg.recovery.policy import Removed
     from kseg.segment.partition.directory import SegmentFiles
 
-IO_EXCEPTION = "IOException"
 INTERNAL_ERROR = "InternalError"
 _FAULT = "a fault occurred in a recent unsafe memory access operation in compiled Java code"
 
 # A load that ends with one of these takes the data directory offline; any other exception ends the process
-# (Kafka: LogManager.loadLogs). What is thrown as KafkaStorageException is logged as the IOException behind it.
-_TAKES_DIRECTORY_OFFLINE = frozenset((NO_SUCH_FILE, IO_EXCEPTION))
+# (Kafka: LogManager.loadLogs). What is thrown as KafkaStorageException is logged as the exception behind it.
+_TAKES_DIRECTORY_OFFLINE = frozenset((NO_SUCH_FILE, IO, MALFORMED_INPUT))
 
 # Findings that are ordinary for a running or crashed broker, or that a load does not look at: the log is loaded unchanged.
 _IGNORED_BY_LOAD = frozenset(
@@ -246,9 +245,10 @@ def _simulated_load(
     except Refused:  # files that are links: a broker follows them, an image of the directory cannot
         return None
     except UnreadableInput as error:
-        return _failed(name, IO_EXCEPTION, str(error))
+        return _failed(name, IO, str(error))
     if repair.load_failure is not None:
-        return _failed(name, repair.load_failure.kafka_exception, repair.load_failure.sentence)
+        failure = repair.load_failure
+        return _failed(name, failure.logged or failure.kafka_exception, failure.sentence)
     lost = [removed for removed in repair.removed if removed.cause != PREALLOCATED]
     if outcome is None:
         changed = Loading.RECOVERED if repair.bytes_scanned else Loading.UNCHANGED
@@ -300,8 +300,7 @@ def _is_unreadable(path: str, position: int, count: int) -> bool:
 
 
 def _failed(name: PartitionName, exception: str, message: str) -> PartitionStart:
-    logged = IO_EXCEPTION if exception == STORAGE else exception
-    return PartitionStart(partition=name.text, outcome=Loading.FAILS, exception=logged, message=message)
+    return PartitionStart(partition=name.text, outcome=Loading.FAILS, exception=exception, message=message)
 
 
 def _records_lost(lost: "Sequence[Removed]") -> int | None:

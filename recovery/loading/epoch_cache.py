@@ -4,7 +4,13 @@ The file is created empty when it is absent, and written when the history change
 truncation to the ends of the log. A load that changes nothing does not rewrite even an irregular file.
 """
 
-from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, NUMBER_FORMAT, STORAGE, BrokerException
+from kseg.recovery.loading.kafka_exceptions import (
+    ILLEGAL_ARGUMENT,
+    NUMBER_FORMAT,
+    STORAGE,
+    BrokerException,
+    unreadable_file,
+)
 from kseg.recovery.loading.load_state import LoadState
 from kseg.segment.errors import FormatError
 from kseg.segment.java.java_text import INT_BITS, LONG_BITS, parse_integer, read_lines, split_fields
@@ -30,7 +36,7 @@ class LoadedEpochs:
         try:
             self._history = EpochHistory(decode_leader_epochs(data))
         except FormatError as error:
-            raise BrokerException(_exception_of(data), f"{FILE_NAME} cannot be read: {error}") from error
+            raise unreadable_file(_exception_of(data), FILE_NAME, error) from error
 
     @property
     def latest_epoch(self) -> int:

@@ -4,6 +4,9 @@ The loader catches two of them. After an overflow it splits the segment and star
 (or a failed file operation) it truncates the segment to 0 bytes. All others end the load of the log.
 """
 
+from kseg.segment.errors import FormatError
+from kseg.segment.java.java_text import NotUtf8
+
 OVERFLOW = "LogSegmentOffsetOverflowException"
 OUT_OF_ORDER = "InvalidOffsetException"
 CORRUPT = "CorruptRecordException"
@@ -17,12 +20,22 @@ NO_SUCH_FILE = "NoSuchFileException"
 NO_SUCH_ELEMENT = "NoSuchElementException"
 NULL_POINTER = "NullPointerException"
 NUMBER_FORMAT = "NumberFormatException"
+IO = "IOException"
+MALFORMED_INPUT = "MalformedInputException"
 
 
 class BrokerException(Exception):
-    """A broker throws here. kafka_exception: simple name of the Java class. sentence: the reason, in kseg's words."""
+    """A broker throws here. kafka_exception: simple name of the Java class. sentence: the reason, in kseg's words. logged: the class that the
+    broker's log names, which is another one where it wraps an exception."""
 
-    def __init__(self, kafka_exception: str, sentence: str) -> None:
+    def __init__(self, kafka_exception: str, sentence: str, logged: str | None = None) -> None:
         super().__init__(kafka_exception, sentence)
         self.kafka_exception = kafka_exception
         self.sentence = sentence
+        self.logged = logged or (IO if kafka_exception == STORAGE else kafka_exception)
+
+
+def unreadable_file(kafka_exception: str, name: str, error: FormatError) -> BrokerException:
+    """What a broker throws for a small file that it cannot read."""
+    logged = MALFORMED_INPUT if isinstance(error, NotUtf8) else None
+    return BrokerException(kafka_exception, f"{name} cannot be read: {error}", logged)

@@ -66,7 +66,7 @@ def load_as_broker(
             load = _Load(load_state, broker_state, settings, is_rebuild=rebuild)
             load.run()
         except BrokerException as thrown:
-            load_failure = LoadFailure(thrown.kafka_exception, thrown.sentence)
+            load_failure = LoadFailure(thrown.kafka_exception, thrown.sentence, thrown.logged)
             return Repair.without_log(DirectoryImage.of(inputs), tuple(load_state.findings), load_failure)
         kept = tuple(kept_ranges(load_state)) if load_state.removed else ()
         removed = tuple(sorted(without_kept(load_state.removed, kept), key=_offset_order))

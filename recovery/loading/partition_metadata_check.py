@@ -1,6 +1,6 @@
 """The last step of a load: partition.metadata, if present, must be readable (Kafka: UnifiedLog, PartitionMetadataFile)."""
 
-from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, NULL_POINTER, STORAGE, BrokerException
+from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, NULL_POINTER, STORAGE, unreadable_file
 from kseg.recovery.loading.load_state import LoadState
 from kseg.segment.errors import FormatError
 from kseg.segment.java.java_text import INT_BITS, parse_integer, read_lines
@@ -18,7 +18,7 @@ def check_partition_metadata(load_state: LoadState) -> None:
     try:
         decode_partition_metadata(data)
     except FormatError as error:
-        raise BrokerException(_exception_of(data), f"{FILE_NAME} cannot be read: {error}") from error
+        raise unreadable_file(_exception_of(data), FILE_NAME, error) from error
 
 
 def _exception_of(data: bytes) -> str:

@@ -37,16 +37,17 @@ def split_fields(text: str, separator: re.Pattern[str] = WHITESPACE) -> list[str
     return fields
 
 
-def read_lines(data: bytes) -> list[str]:
-    """The lines that a BufferedReader over UTF-8 yields; no empty line after the last line break.
+class NotUtf8(FormatError):
+    """Bytes that are not UTF-8 (Java: MalformedInputException)."""
 
-    Raises FormatError where the bytes are not UTF-8 (Java: MalformedInputException).
-    """
+
+def read_lines(data: bytes) -> list[str]:
+    """The lines that a BufferedReader over UTF-8 yields; no empty line after the last line break. Raises NotUtf8."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise FormatError(f"line {line} is not UTF-8 (byte {error.start} of the file)") from error
+        raise NotUtf8(f"line {line} is not UTF-8 (byte {error.start} of the file)") from error
     lines = _LINE_BREAK.split(text)
     if not lines[-1]:
         lines.pop()

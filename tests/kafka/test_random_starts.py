@@ -1,0 +1,44 @@
+"""The forecast of `verify` equals what a real 4.3.1 broker does with random data directories."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from tests.kafka.conftest import require_kafka
+from tests.kafka.random_starts import Node, damage
+from tests.kafka.starting import assert_as_foretold, foretold, observed
+from tests.kafka.test_broker_start import disks
+from tests.support.trees import copy_tree
+
+__all__ = ["disks"]
+
+pytestmark = pytest.mark.kafka
+
+SEED = int(os.environ.get("KSEG_STARTS_SEED", "1"))
+STARTS = int(os.environ.get("KSEG_STARTS", "2"))
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + STARTS))
+def test_a_random_start_is_foretold(seed: int, disks: Path, capture_small: Path, tmp_path: Path) -> None:
+    require_kafka()
+    rng = random.Random(seed)
+    if rng.random() < 0.5:
+        copy_tree(disks, tmp_path / "node")
+        log_dirs = [tmp_path / "node" / "0", tmp_path / "node" / "1"]
+    else:
+        log_dirs = [copy_tree(capture_small / "data", tmp_path / "node" / "data")]
+    node = Node(rng, log_dirs)
+    damage(node)
+    told = foretold(log_dirs)
+    try:
+        assert_as_foretold(told, observed(tmp_path, log_dirs))
+    except AssertionError as error:
+        error.add_note("; ".join(node.done))
+        raise
