@@ -216,7 +216,8 @@ def test_a_wheel_installs_without_a_compiler_and_a_network(wheel: Path, tmp_path
     hurt_and_repair(kseg, data / "metro-zstd-0")
     # a function declared in C alone is a Python one where a kernel was translated without its types
     words = "from kseg.segment.kernel import usual_blocks; print(hasattr(usual_blocks, 'lz4_end'))"
-    told = subprocess.run([bin_directory / "python", "-c", words], capture_output=True, text=True, check=True)
+    python = bin_directory / "python"
+    told = subprocess.run([python, "-I", "-c", words], capture_output=True, text=True, check=True)
     assert told.stdout == "False\n"
     share = tmp_path / "venv" / "share"
     assert (share / "man" / "man1" / "kseg.1").exists() and (share / "bash-completion" / "completions" / "kseg.bash").exists()  # fmt: skip
