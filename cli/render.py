@@ -291,7 +291,7 @@ class _Screen:
             self._unreadable.add(place)
         self._tally.count(finding)
         if finding.severity != INFO:
-            paths = self._hints[finding.severity].setdefault(finding.kind.hint, [])
+            paths = self._hints[finding.severity].setdefault(finding.hint, [])
             if len(paths) < _HINTED_PATHS and finding.path not in paths:
                 paths.append(finding.path)
         if self._style.page is not None:

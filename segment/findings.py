@@ -27,6 +27,8 @@ _LIST = "kseg list {partition}"
 _LIST_DIR = "kseg list {log_dir}"
 _RECOVER_DIR = "kseg recover {log_dir}"
 _UNREADABLE = "kseg recover --accept-unreadable {partition}"
+_REPAIR = "kseg recover"
+_SNAPSHOT_SUFFIX = ".checkpoint"  # of a metadata snapshot, and of bootstrap.checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("metadata-log-doubtful", WARNING, "the metadata log cannot be read to its end: what it says about topics is uncertain", _RECOVER),
     ("remote-log-metadata-unreadable", ERROR, "a record of __remote_log_metadata cannot be read: what is in remote storage is uncertain", _DUMP),
     ("metadata-log-note", INFO, "something unusual in the metadata log", _DUMP),
-    ("metadata-snapshot-incomplete", ERROR, "a metadata snapshot lacks its header or footer; a broker cannot load it", _DUMP),
+    ("metadata-snapshot-incomplete", ERROR, "a metadata snapshot lacks its header or footer; a broker cannot load it", _DOCTOR),
     ("coordinator-load-fails", ERROR, "a coordinator fails to load a partition of its topic: what the partition says is not available", _VERIFY),
     ("coordinator-record-unknown", INFO, "records of a type that Kafka 4.3.1 passes over", _DUMP),
     # --- 0.7
@@ -217,6 +219,12 @@ class Finding:
     @property
     def severity(self) -> str:
         return CATALOGUE[self.id].severity
+
+    @property
+    def hint(self) -> str:
+        """That of its kind; no repair writes a metadata snapshot anew, and a broker fails on a damaged one."""
+        hint = CATALOGUE[self.id].hint
+        return _DOCTOR if hint.startswith(_REPAIR) and self.path.endswith(_SNAPSHOT_SUFFIX) else hint
 
     def with_numbers(self, **more: int | str | bool | None) -> "Finding":
         return replace(self, numbers={**self.numbers, **more})

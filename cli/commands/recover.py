@@ -247,11 +247,14 @@ def command(
         wanted = request if paths is None else replace(request, paths=paths)
         return apply_command("recover", {**plan, **options}, wanted)
 
-    def advice(tally: "RunSummary") -> str:
+    def advice(tally: "RunSummary") -> str | None:
         if planned and not report.options_needed:
             return command(_acceptance(tally), None)
-        is_beyond = unloadable or (report.is_start_doubtful and not report.options_needed)
-        return command_line("doctor", {}, request) if is_beyond and copy.output is None else ""
+        if copy.output is not None:
+            return ""
+        if unloadable or (report.is_start_doubtful and not report.options_needed):
+            return command_line("doctor", {}, request)
+        return None if report.is_left_damaged else ""
 
     def after_failure() -> str:
         """After a load failure of policy kafka: the command with the other policy, which repairs it."""

@@ -132,7 +132,7 @@ class Situation:
             return
         if finding.id == "no-segments" and finding.path in self.missing:
             return
-        paths = self.hints.setdefault(finding.severity, {}).setdefault(finding.kind.hint, [])
+        paths = self.hints.setdefault(finding.severity, {}).setdefault(finding.hint, [])
         if len(paths) < _HINTED_PATHS and finding.path not in paths:
             paths.append(finding.path)
 

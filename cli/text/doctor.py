@@ -10,7 +10,7 @@ from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.broker_start import broker_start_words
-from kseg.cli.text.recover import short_cost_words
+from kseg.cli.text.recover import doubt_words, is_costly, short_cost_words
 from kseg.cli.text.verify import looked_at_words
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.findings import ERROR, WARNING
@@ -172,9 +172,13 @@ class DoctorReport(Report):
                 )
                 continue
             costs = values["costs"]
+            is_stray = "becomes-stray" in values["findings"]
+            if values["doubt"] and not is_stray and not any(map(is_costly, costs.values())):
+                yield Line(f"{name}: `recover` leaves it not sound: {doubt_words(values['doubt'])}")
+                continue
             salvage = short_cost_words(costs["salvage"]) if "salvage" in costs else "loses nothing"
             broker = f"; a broker {short_cost_words(costs['kafka'])}" if "kafka" in costs else ""
-            if "becomes-stray" in values["findings"]:
+            if is_stray:
                 broker = "; a broker sets it aside as stray"
             ends = values["transaction_ends_lost"]
             also = f"; the end of {counted(ends, 'transaction')} may be lost" if ends else ""

@@ -66,9 +66,9 @@ def _result(values: Values) -> Iterator[str]:
         offsets = f"; {log_range_words(start, end)} (last stable {values['last_stable_offset']})"
     yield f"{name}: {_done(values)}{offsets}"
     if values.get("doubt") and "log_dir" in values:
-        yield f"  a broker would still not start: {_sentence(values['doubt'])}"
+        yield f"  a broker would still not start: {doubt_words(values['doubt'])}"
     elif values.get("doubt"):
-        yield f"  still not sound: {_sentence(values['doubt'])}"
+        yield f"  still not sound: {doubt_words(values['doubt'])}"
     if lost := _lost_replicas(values):
         yield (
             f"  still missing: {counted(len(lost), 'replica')} ({visible(listed(lost, _NAMED))}); a broker makes what is missing anew, "
@@ -76,7 +76,7 @@ def _result(values: Values) -> Iterator[str]:
             "their records up"
         )
     costs: Mapping[str, Values] = values.get("costs") or {}
-    if any(cost.get("dies_of") or any(cost.values()) for cost in costs.values()):
+    if any(map(is_costly, costs.values())):
         for policy in _POLICIES:
             if policy in costs:
                 yield f"  policy {policy} {_cost(costs[policy])}"
@@ -89,7 +89,7 @@ def _result(values: Values) -> Iterator[str]:
             yield f"  {label}{':' if key == 'quarantine' else ''} {shell_quoted(str(values[key]))}"
 
 
-def _sentence(doubt: object) -> str:
+def doubt_words(doubt: object) -> str:
     """The sentence for a doubt: about the partition or data directory (`has`, `is`, `contains`), or about a file in it."""
     text = visible(str(doubt))
     return f"it {text}" if text.startswith(_PREDICATES) else text
@@ -203,6 +203,11 @@ class RecoverReport(ChangeReport):
             command = self._command({name: OPTION_VALUES[name] for name in names}, paths)
             yield Line(f"next, with the values of this node: {command}")
 
+    @property
+    def is_left_damaged(self) -> bool:
+        """Whether the plan leaves damage in a partition."""
+        return self._not_sound > 0
+
     def total(self, values: Values) -> None:
         self._policy = values.get("policy") or self._policy
         steps = int(values.get("steps") or 0)
@@ -222,11 +227,11 @@ class RecoverReport(ChangeReport):
 
     def line(self, values: Values) -> str:
         costs: Mapping[str, Values] = values.get("costs") or {}
-        is_costly = any(cost.get("dies_of") or any(cost.values()) for cost in costs.values())
-        if not is_costly and not values.get("doubt"):
+        has_cost = any(map(is_costly, costs.values()))
+        if not has_cost and not values.get("doubt"):
             return ""
         words = [_outcome(values)]
-        if is_costly:
+        if has_cost:
             words_by_policy = {
                 policy: short_cost_words(costs[policy]) for policy in _POLICIES if policy in costs
             }
@@ -235,7 +240,7 @@ class RecoverReport(ChangeReport):
             else:
                 words += [f"policy {policy} {cost}" for policy, cost in words_by_policy.items()]
         if values.get("doubt"):
-            words.append(f"still not sound: {_sentence(values['doubt'])}")
+            words.append(f"still not sound: {doubt_words(values['doubt'])}")
         return "; ".join(words)
 
     def stake(self, values: Values) -> Stake:
@@ -321,6 +326,11 @@ def _stake(cost: Values) -> int:
         return _NO_LOG
     records = cost.get("records")
     return int(cost.get("offsets", 0) if records is None else records)
+
+
+def is_costly(cost: Values) -> bool:
+    """Whether a policy loses anything of a partition, or leaves damage in it."""
+    return any(cost.values())
 
 
 def short_cost_words(cost: Values) -> str:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.diseases import bad_crc
 from kseg.cli.doctor.metadata_log_steps import find_metadata_log, is_metadata_snapshot, snapshot_steps
+from kseg.cli.main import run
 from tests.cli.test_doctor import commands, doctor, of_type, text_of
 from tests.support import trees
 
@@ -96,3 +98,30 @@ def test_a_node_of_zookeeper_has_none(data: Path, capfd: pytest.CaptureFixture[s
     shutil.rmtree(data / METADATA)
     (data / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=Mz9XvQe1R0mU7bTq2LkP5w\n")
     assert not of_type(doctor(capfd, data, status=0), "step")
+
+
+@pytest.mark.parametrize("command", ["verify", "dump", "recover", "recover --apply"])
+def test_a_damaged_snapshot_is_a_matter_for_doctor(
+    command: str, data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`kseg recover`, which was advised, changes nothing there."""
+    (snapshot,) = (data / METADATA).glob("*.checkpoint")
+    bad_crc(snapshot)
+    for target in (data, data / METADATA):
+        run([*command.split(), str(target)])
+        shown = capfd.readouterr()
+        lines = [line for line in (shown.out + shown.err).splitlines() if line.startswith("next: ")]
+        assert lines == [f"next: kseg doctor {target}"]
+    bad_crc(data / "fares-0" / f"{0:020d}.log")
+    assert run(["verify", str(data)]) == 1
+    assert capfd.readouterr().out.splitlines()[-1] == f"next: kseg recover {data}"  # the other damage
+
+
+def test_the_cost_of_a_snapshot_is_that_it_stays_damaged(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (snapshot,) = (data / METADATA).glob("*.checkpoint")
+    bad_crc(snapshot)
+    assert run(["doctor", str(data)]) == 1
+    out = capfd.readouterr().out
+    assert f"{METADATA}: `recover` leaves it not sound: {snapshot.name}" in out and "loses nothing" not in out
