@@ -234,11 +234,12 @@ def _held(
     run.whole = [target.path for target in targets if isinstance(target, LogDirTarget)]
     run.links = links_below(paths, targets)
     if run.links and run.options.apply and not run.options.follow_links:
-        more = f" and {len(run.links) - 1} more are links" if len(run.links) > 1 else " is a link"
-        raise Refused(
-            f"{run.links[0]}{more} to directories elsewhere; their targets are changed only with --follow-links; "
-            "nothing was changed"
-        )
+        which = f"{run.links[0]} is a link to a directory elsewhere, which is"
+        if len(run.links) > 1:
+            which = (
+                f"{run.links[0]} and {len(run.links) - 1} more are links to directories elsewhere, which are"
+            )
+        raise Refused(f"{which} changed only with --follow-links; nothing was changed")
     if look is not None:
         look(targets)
     if alone is not None and len(logs) == 1:

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 _SENTENCES_KEPT = 1000
 _HINTED_PATHS = 8  # as many as a person reads one after the other
 _NUMBERS = re.compile(r"\b[0-9a-f]{8}\b|\d[\d,.]*")
+# the same bad sector, in the log of an index or in a file of the data directory; a checkpoint, for a partition and its data directory
+_SEEN_BY_SEVERAL = frozenset(("unreadable", "checkpoint-beyond-log", "checkpoint-below-log"))
 SUMMED = ("summary", "verified")
 
 Values = Mapping[str, object]
@@ -142,7 +144,7 @@ class _Screen:
         self._tally = tally
         self._table: Table | None = None
         self._hints: dict[str, dict[str, list[str]]] = {ERROR: {}, WARNING: {}}
-        self._unreadable: set[tuple[str, int | None, int | None]] = set()
+        self._places: set[tuple[str, int | None, int | None, str]] = set()  # of such findings
         self._is_collected = style.report is not None and not style.json and not style.verbose
         self._failures_folded = 0
         self._folded_sentence = ""
@@ -283,12 +285,11 @@ class _Screen:
             self._json(values)
 
     def _finding(self, finding: Finding) -> None:
-        if finding.id == "unreadable":
-            # several targets may have read the same bad sector: in the log of an index, or a file of the data directory
-            place = finding.path, finding.position, finding.length
-            if place in self._unreadable:
+        if finding.id in _SEEN_BY_SEVERAL:
+            place = finding.path, finding.position, finding.length, finding.message
+            if place in self._places:
                 return
-            self._unreadable.add(place)
+            self._places.add(place)
         self._tally.count(finding)
         if finding.severity != INFO:
             paths = self._hints[finding.severity].setdefault(finding.hint, [])
@@ -325,7 +326,8 @@ class _Screen:
             return
         if len(self._sentences) < _SENTENCES_KEPT:
             self._sentences.add(failure.sentence)
-        alike = _NUMBERS.sub("", failure.sentence.replace(failure.path, ""))
+        # without the target, and the file in it
+        alike = _NUMBERS.sub("", re.sub(rf"{re.escape(failure.path)}[^\s:]*", "", failure.sentence))
         self._failures_alike[alike] += 1
         is_told = len(self._tally.failures) - self._failures_folded - self._failures_repeated > FAILURES_SHOWN
         if self._is_collected and (is_told or self._failures_alike[alike] > FAILURES_ALIKE_SHOWN):

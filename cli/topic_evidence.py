@@ -10,6 +10,7 @@ from kseg.cli.option_schema import Option
 from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target
 from kseg.segment.partition.topic_settings import Source, TopicSettings
 from kseg.segment.storage import places
+from kseg.segment.terminal import shown_path
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
@@ -297,7 +298,7 @@ def _doubt(image: "MetadataImage", name: "PartitionName | None", path: str) -> s
         return f"the metadata log {image.path} is not whole ({image.doubts[0].message})"
     topic_id = image.id_by_name.get(name.topic)
     if topic_id is None:
-        return f"the metadata log {image.path} has no topic {name.topic}"
+        return f"the metadata log {image.path} has no topic {shown_path(name.topic)}"
     own_id = _topic_id(path)
     if own_id not in (None, topic_id):
         return f"the directory is of the topic id {own_id}, and the metadata log knows {name.topic} as {topic_id}"

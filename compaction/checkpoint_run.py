@@ -22,6 +22,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, Role
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, encode_offset_checkpoint, with_offsets
+from kseg.segment.terminal import shown_path
 
 Values = dict[str, Any]
 _MAX_TOPICS_NAMED = 10
@@ -105,7 +106,7 @@ class CheckpointRun(RunLifecycle[O], Generic[O, R]):
         names = {own.topic for own in map(own_partition_name, self._unknown) if own is not None}
         listed = sorted(names)[:_MAX_TOPICS_NAMED]
         more = f" and {len(names) - len(listed)} more" if len(names) > len(listed) else ""
-        which = f": {', '.join(listed)}{more}" if listed else ""
+        which = f": {', '.join(map(shown_path, listed))}{more}" if listed else ""
         count = len(self._unknown)
         sentence = (
             f"{count} {'partition was' if count == 1 else 'partitions were'} skipped because the "

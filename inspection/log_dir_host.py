@@ -8,6 +8,7 @@ import os
 from dataclasses import replace
 
 from kseg.change.apply.lock import lock_holder
+from kseg.change.apply.room import FEW_INODES
 from kseg.segment.mounts import Mount, mount_around
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.storage import places
@@ -20,7 +21,7 @@ _MARKER = NAME_BY_ROLE[Role.CLEAN_SHUTDOWN]
 class LogDirHost:
     """broker_process_id: of the broker that uses it, 0 if that process is not visible, None if there is none. is_clean: whether
     the last shutdown left the clean-shutdown marker. mount: None if unknown. total_bytes, free_bytes (for an ordinary user),
-    free_inodes (None also if the file system has no such limit): None if unknown."""
+    free_inodes (None also if the file system has no such limit): None if unknown. is_read_only: whether it is mounted so."""
 
     path: str
     broker_process_id: int | None
@@ -29,6 +30,11 @@ class LogDirHost:
     total_bytes: int | None = None
     free_bytes: int | None = None
     free_inodes: int | None = None
+    is_read_only: bool = False
+
+    @property
+    def has_few_inodes(self) -> bool:
+        return self.free_inodes is not None and self.free_inodes < FEW_INODES
 
     @property
     def is_running(self) -> bool:
@@ -52,4 +58,5 @@ def log_dir_host(path: str) -> LogDirHost:
         total_bytes=status.f_blocks * status.f_frsize,
         free_bytes=status.f_bavail * status.f_frsize,
         free_inodes=status.f_favail if status.f_files else None,
+        is_read_only=bool(status.f_flag & os.ST_RDONLY),
     )

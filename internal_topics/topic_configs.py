@@ -17,6 +17,7 @@ from kseg.segment.partition.names import (
     TRANSACTION_STATE_TOPIC,
 )
 from kseg.segment.partition.topic_settings import CLEANUP_POLICY, Setting, Source, TopicSettings
+from kseg.segment.terminal import shell_word
 from kseg.segment.values import dataclass
 
 _MINUTE_MS = 60_000
@@ -91,7 +92,7 @@ def settings_of(evidence: TopicEvidence) -> TopicSettings:
             "internal.segment.bytes", None
         )  # which otherwise takes precedence (Kafka: LogConfig.segmentSize)
     policy = found.get(CLEANUP_POLICY)
-    by_name = "" if evidence.topic is None else f"--topic {evidence.topic} "
+    by_name = "" if evidence.topic is None else f"--topic {shell_word(evidence.topic)} "
     narrowed = f"{by_name}--cleanup-policy delete|compact"
     if policy is None:
         unknown = evidence.doubt or "there is no metadata log here that knows the topic"

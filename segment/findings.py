@@ -170,7 +170,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("legacy-batch-emptied", INFO, "a batch in an old message format is replaced by an empty one of magic 2", _LIST),
     ("group-left-alone", WARNING, "damaged segments were not compacted", _RECOVER),
     ("bad-directory-name", ERROR, "a directory that is not a partition; a broker refuses to start", _LIST_DIR),
-    ("linked-directory", WARNING, "the directory is a symbolic link; a broker follows it", _LIST_DIR),
+    ("linked-directory", WARNING, "the directory is a symbolic link; a broker follows it", _SAID),
     ("unknown-file", WARNING, "a file that Kafka does not create", _LIST),
     ("bad-file-name", WARNING, "a file name in a form that Kafka does not write", _LIST),
     ("quorum-snapshot-missing", ERROR, "the metadata log starts above offset 0 and no snapshot reaches its start", _LIST),

@@ -30,6 +30,7 @@ from kseg.segment.errors import Refused
 from kseg.segment.partition.directory import is_partition_directory, own_partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 
+_READ_ONLY = "; nothing was changed: the file system is mounted read-only, as a kernel does after an I/O error (`kseg doctor` says what to do)"
 TAKEN = (errno.EAGAIN, errno.EACCES)
 
 _FLOCK = struct.Struct("hhqqi4x")  # of Linux: type, whence, start, length, process
@@ -160,7 +161,9 @@ def _taken(path: str, log_dir: str) -> tuple[int, bool]:
                 raise Refused(f"cannot lock {log_dir}: No such file or directory") from None
             continue
         except OSError as error:
-            raise Refused(f"cannot lock {log_dir}: {path}: {error.strerror}") from error
+            raise Refused(
+                f"cannot lock {log_dir}: {path}: {error.strerror}{_READ_ONLY if error.errno == errno.EROFS else ''}"
+            ) from error
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_still(path, descriptor):
@@ -168,7 +171,11 @@ def _taken(path: str, log_dir: str) -> tuple[int, bool]:
         except OSError as error:
             os.close(descriptor)
             if error.errno in TAKEN:
-                raise Refused(f"{log_dir} is in use: a broker is running on it, or another kseg") from None
+                process = lock_holder(log_dir)
+                which = f" (process {process})" if process else ""
+                raise Refused(
+                    f"{log_dir} is in use: a broker is running on it, or another kseg{which}"
+                ) from None
             raise Refused(f"cannot lock {log_dir}: {error.strerror}") from error
         os.close(descriptor)
 

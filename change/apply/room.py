@@ -5,6 +5,9 @@ of all removed files. Hard links take no space. Files that were made during plan
 shown counts them, because they are gone when it is applied. Bytes that a new file takes over from another one count unless they
 are a hole, and only where the file system cannot share blocks (`_COPIES`). So a change may need less than this; the growth of a
 directory itself comes on top: if the system runs out of space nevertheless, what was begun is removed and the message is the same.
+
+A file system may have bytes left and no inode for another file. What is counted of them is the least: where a second name takes one
+too (tmpfs), only the attempt shows it.
 """
 
 import errno
@@ -19,6 +22,7 @@ from kseg.change.apply.keeping import Keeping
 from kseg.change.apply.step_progress import StepProgress, Tail
 from kseg.change.plan.content import Fresh, Made, Span
 from kseg.change.plan.steps import Plan, Rename, Step, Truncate, Write
+from kseg.segment.counted import counted
 from kseg.segment.errors import Refused
 from kseg.segment.json_line import json_line
 from kseg.segment.mounts import mounts
@@ -31,22 +35,32 @@ _DIRECTORIES = 4  # around a journal in a partition
 _INPUT_BYTES, _STEP_BYTES = 8, 96
 _LINE_BYTES = 160  # at most, of a file in the journal's later lines
 _SECTOR_BYTES = 512  # of st_blocks
+FEW_INODES = 1000  # a change of a few dozen partitions may fail for want of them
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Needed and free space on one file system. path: a directory on it that the user knows."""
+    """Needed and free space on one file system. path: a directory on it that the user knows. needed_files: the least number of new
+    files. free_files: as in `FileSystem`."""
 
     path: str
     needed_bytes: int
     free_bytes: int
+    needed_files: int = 0
+    free_files: int | None = None
 
     @property
     def is_enough(self) -> bool:
-        return self.needed_bytes <= self.free_bytes
+        return self.needed_bytes <= self.free_bytes and not self.lacks_inodes
+
+    @property
+    def lacks_inodes(self) -> bool:
+        return self.free_files is not None and self.needed_files > self.free_files
 
     def as_row(self) -> dict[str, object]:
         row: dict[str, object] = {"path": self.path, "needed": self.needed_bytes, "fits": self.is_enough}
+        if self.lacks_inodes:
+            row |= {"needed_files": self.needed_files, "free_files": self.free_files}
         return row if self.is_enough else {**row, "free": self.free_bytes}
 
 
@@ -61,8 +75,11 @@ def rooms_of(plan: Plan, keeping: Keeping, steps: Sequence[Step] | None = None) 
     needs += [(plan.directory, length) for length in _of_writes(plan.directory, writes)]
     made, of_it_here = _made_bytes(plan.directory, writes) if steps is None else (0, 0)
     needs += [(plan.directory, made)]
-    needs += [(kept_at, length) for length in _kept(plan, taken, keeping)]
-    rooms = rooms_for(needs)
+    kept = _kept(plan, taken, keeping)
+    needs += [(kept_at, length) for length in kept]
+    around_journal = _directories_around_journal(keeping) + 1
+    files = [(journal_at, around_journal), (plan.directory, len(writes)), (kept_at, len(kept))]
+    rooms = rooms_for(needs, files)
     # what was made lies there at this moment, and will be gone
     return tuple(
         replace(r, free_bytes=r.free_bytes + of_it_here) if of_it_here and r.path == plan.directory else r
@@ -80,7 +97,7 @@ def refuse_without(rooms: Iterable[Room], directory: str, keeping: Keeping) -> N
 def _can_be_had(room: Room) -> bool:
     """Whether there is room nevertheless: root may use the reserved blocks of a file system, and only an attempt shows how many.
     The attempt allocates them for an unnamed file, which is gone at once."""
-    if os.geteuid() != 0:
+    if os.geteuid() != 0 or room.lacks_inodes:
         return False
     there = os.path.realpath(room.path)
     while not os.path.isdir(there):
@@ -112,25 +129,40 @@ def out_of_room(error: OSError, rooms: Iterable[Room], keeping: Keeping) -> str:
     """The addition to the sentence about an OSError when the file system is full; else empty."""
     if error.errno not in _NO_ROOM:
         return ""
-    needed = "".join(f"; {_sentence(room)}" for room in rooms)
+    needed = "".join(f"; {_sentence(_as_it_is_now(room))}" for room in rooms)
     return f"{needed}; {advice(keeping)}"
+
+
+def _as_it_is_now(room: Room) -> Room:
+    """The same with what is free now; if the bytes would do, it is the inodes that did not."""
+    now = file_system_of(room.path)
+    if now is None:
+        return room
+    needed_files, free_files = room.needed_files, now.free_files
+    if now.free_bytes >= room.needed_bytes and free_files is not None and free_files < FEW_INODES:
+        needed_files = max(needed_files, free_files + 1)
+    return replace(room, free_bytes=now.free_bytes, needed_files=needed_files, free_files=now.free_files)
 
 
 def out_of_room_writing(error: OSError, path: str, least_bytes: int) -> str:
     """The same for a file that is written while a change is planned. least_bytes: what it needs at least."""
     if error.errno not in _NO_ROOM:
         return ""
-    rooms = rooms_for([(path, least_bytes)])
-    free = (
-        f"; {least_bytes:,} bytes or more are needed there, and {rooms[0].free_bytes:,} are free"
-        if rooms
-        else ""
+    rooms = map(_as_it_is_now, rooms_for([(path, least_bytes)], [(path, 1)]))
+    needed = "".join(
+        f"; {_sentence(room, 'there', ' or more')}"
+        for room in rooms
+        if room.needed_bytes or room.lacks_inodes
     )
-    return f"{free}; {advice(Keeping('', ''))}"
+    return f"{needed}; {advice(Keeping('', ''))}"
 
 
-def _sentence(room: Room) -> str:
-    return f"{room.needed_bytes:,} bytes are needed on the file system of {room.path}, and {room.free_bytes:,} are free"
+def _sentence(room: Room, where: str = "", or_more: str = "") -> str:
+    where = where or f"on the file system of {room.path}"
+    if room.lacks_inodes:
+        files = counted(room.needed_files, "new file")
+        return f"inodes for {files} or more are needed {where}, and {room.free_files:,} are free"
+    return f"{room.needed_bytes:,} bytes{or_more} are needed {where}, and {room.free_bytes:,} are free"
 
 
 def _of_journal(plan: Plan, steps: Sequence[Step], keeping: Keeping) -> list[int]:
@@ -150,8 +182,12 @@ def _of_journal(plan: Plan, steps: Sequence[Step], keeping: Keeping) -> list[int
     text_bytes = len(text) if text.isascii() and text.isprintable() else 6 * len(text)  # as JSON, at most
     reasons = sum(len(json_line(finding.as_row())) for finding in plan.reasons)
     lines = len(plan.inputs) * _INPUT_BYTES + items * _STEP_BYTES + (len(changed) + 2) * _LINE_BYTES
-    directories = [1] * (2 if keeping.journal_dir else _DIRECTORIES)
+    directories = [1] * _directories_around_journal(keeping)
     return [text_bytes + reasons + lines, *directories]
+
+
+def _directories_around_journal(keeping: Keeping) -> int:
+    return 2 if keeping.journal_dir else _DIRECTORIES
 
 
 def _kept(plan: Plan, steps: Sequence[Step], keeping: Keeping) -> list[int]:
@@ -211,29 +247,37 @@ def _occupied(directory: str, name: str, most: int) -> int:
     return 0
 
 
-def rooms_for(needs: Iterable[tuple[str, int]]) -> tuple[Room, ...]:
-    """The space that files of these lengths need in directories, by file system."""
+def rooms_for(needs: Iterable[tuple[str, int]], files: Iterable[tuple[str, int]] = ()) -> tuple[Room, ...]:
+    """The space that files of these lengths need in directories, by file system. files: how many new ones there are, by directory."""
     lengths: dict[str, list[int]] = {}
     for path, length in needs:
         if length:
             lengths.setdefault(path, []).append(length)
-    found: dict[int, tuple[str, int, FileSystem]] = {}
-    for path, of_path in lengths.items():
+    counts: dict[str, int] = {}
+    for path, number in files:
+        counts[path] = counts.get(path, 0) + number
+    found: dict[int, Room] = {}
+    for path in dict.fromkeys([*lengths, *(path for path, number in counts.items() if number)]):
         on = file_system_of(path)
         if on is not None:
-            shown, needed, on = found.get(on.device) or (path, 0, on)
-            blocks = sum(-(-length // on.block_bytes) for length in of_path)
-            found[on.device] = shown, needed + blocks * on.block_bytes, on
-    return tuple(Room(path, needed, on.free_bytes) for path, needed, on in found.values())
+            room = found.get(on.device) or Room(path, 0, on.free_bytes, 0, on.free_files)
+            blocks = sum(-(-length // on.block_bytes) for length in lengths.get(path, ()))
+            found[on.device] = replace(
+                room,
+                needed_bytes=room.needed_bytes + blocks * on.block_bytes,
+                needed_files=room.needed_files + counts.get(path, 0),
+            )
+    return tuple(found.values())
 
 
 @dataclass(frozen=True, slots=True)
 class FileSystem:
-    """free_bytes: for an ordinary user."""
+    """free_bytes: for an ordinary user. free_files: how many can be created; None without such a limit."""
 
     device: int
     block_bytes: int
     free_bytes: int
+    free_files: int | None = None
 
 
 def file_system_of(path: str) -> FileSystem | None:
@@ -246,7 +290,12 @@ def file_system_of(path: str) -> FileSystem | None:
             while not os.path.lexists(path):
                 path = os.path.dirname(path)
             status = os.statvfs(path)
-        return FileSystem(os.stat(path).st_dev, status.f_frsize, status.f_bavail * status.f_frsize)
+        return FileSystem(
+            os.stat(path).st_dev,
+            status.f_frsize,
+            status.f_bavail * status.f_frsize,
+            status.f_favail if status.f_files else None,
+        )
     return None
 
 

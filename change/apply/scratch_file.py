@@ -47,7 +47,7 @@ class ScratchFile:
             self._where = temporary_directory() if directory is None else directory
             self._descriptor = _nameless(self._where) if self._name is None else disk.create(self._name)
         except OSError as error:
-            raise Refused(f"cannot write {self._where}: {error.strerror}") from error
+            raise self._refused(error, 0) from error
 
     @classmethod
     def found(cls, path: str, size_bytes: int, crc: int, disk: Disk = DISK) -> Self:
@@ -72,7 +72,7 @@ class ScratchFile:
         try:
             self._disk.sync(self._descriptor)
         except OSError as error:
-            raise Refused(f"cannot write {self._where}: {error.strerror}") from error
+            raise self._refused(error, 0) from error
         self.close()
 
     def write(self, data: "Buffer") -> None:

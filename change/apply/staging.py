@@ -11,9 +11,12 @@ place: its beginning is written anew, so that the other name keeps its bytes.
 """
 
 import errno
+import fcntl
 import os
 import stat
+import struct
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from typing import Self
 
@@ -37,6 +40,8 @@ from kseg.segment.errors import Refused
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.values import dataclass
 
+_GET_FLAGS, _FLAGS = 0x80086601, struct.Struct("=L4x")  # FS_IOC_GETFLAGS, ioctl_iflags(2)
+_IMMUTABLE_OR_APPENDED = 0x10 | 0x20
 OURS = (Role.LOCK, Role.KSEG_JOURNAL)
 _SYNCED_TOGETHER = 32  # of each of the writers in a process, whose open files are limited
 
@@ -136,6 +141,18 @@ def _cannot_be_kept(status: os.stat_result, position: int) -> bool:
     return bool(unreadable.areas(unreadable.identity_of(status), position))
 
 
+def _is_immutable(path: str, disk: Disk) -> bool:
+    """Whether nobody can rename, remove or cut a file (`chattr +i`, `+a`); False where a file system has no such flags."""
+    with suppress(OSError):
+        descriptor = disk.open_to_read(path)
+        try:
+            (flags,) = _FLAGS.unpack_from(fcntl.ioctl(descriptor, _GET_FLAGS, bytes(_FLAGS.size)))
+        finally:
+            disk.close(descriptor)
+        return bool(flags & _IMMUTABLE_OR_APPENDED)
+    return False
+
+
 class Staging:
     """Creates the new files and the quarantine of one directory; raises OSError, and leaves the cleanup to the caller."""
 
@@ -155,6 +172,7 @@ class Staging:
     def make(self) -> Staged:
         disk, staged = self._disk, Staged()
         self._check_names()
+        self._check_flags()
         if self._elsewhere is not None:
             make_directories(self._elsewhere, disk)
         try:
@@ -195,6 +213,15 @@ class Staging:
                 path = self._location.target(name)
                 if name not in self._course.inputs and self._disk.status(path) is not None:
                     raise Refused(f"{path} is in the way: it is not a regular file; nothing was done")
+
+    def _check_flags(self) -> None:
+        """Raises Refused if a file that changes is immutable: else the change would end half way, for root too."""
+        for name in self._course.touched:
+            path = self._location.target(name)
+            if _is_immutable(path, self._disk):
+                raise Refused(
+                    f"{path} is immutable (`chattr -i` lifts that, `lsattr` shows more); nothing was changed"
+                )
 
     def _write(self, number: int, step: Write, staged: Staged) -> None:
         disk, path = self._disk, self._location.new(number)

@@ -16,7 +16,7 @@ from kseg.change.apply.disk import DISK, Disk
 from kseg.change.apply.journal import Journal, JournalState, has_traces
 from kseg.change.apply.journal_scan import journals_in, location_of
 from kseg.change.apply.lock import claimed_by_command, locked
-from kseg.change.apply.recorded_change import abandon, quarantine_open
+from kseg.change.apply.recorded_change import abandon, quarantine_open, undo_command
 from kseg.change.apply.undo_command import (
     COMMAND,
     UndoOptions,
@@ -136,7 +136,7 @@ def undo_paths(paths: Sequence[str], options: UndoOptions) -> Iterator[Event]:
         for path in folders:
             yield from undo_journal(path, options)
         return
-    yield from _undo_run(_with_log_dirs(folders, meant, options), options)
+    yield from _undo_run(_with_log_dirs(folders, meant, options), options, _later(together, meant))
 
 
 def undo_units(paths: Sequence[str]) -> int:
@@ -164,6 +164,13 @@ def _meant(runs: Sequence[ChangeRun]) -> ChangeRun | None:
     return next((run for run in reversed(runs) if run.is_half_done), runs[-1] if runs else None)
 
 
+def _later(runs: Sequence[ChangeRun], run: ChangeRun) -> ChangeRun | None:
+    """The newest run after `run` that changed one of its directories again."""
+    directories = set(run.directories)
+    newer = runs[runs.index(run) + 1 :]
+    return next((each for each in reversed(newer) if not directories.isdisjoint(each.directories)), None)
+
+
 def undo_path(path: str, options: UndoOptions) -> Iterator[Event]:
     """Undo the newest run below a directory, or the run of a journal; or finish it. What cannot be done is
     a Failure."""
@@ -183,11 +190,12 @@ def undo_path(path: str, options: UndoOptions) -> Iterator[Event]:
         return
     run = _meant(in_reach)
     assert run is not None
+    later = _later(in_reach, run)
     run = _with_log_dirs([given], run, options)
     if [given] == run.directories and len(runs) == 1:  # with what was never decided beside it
         yield from undo_journal(path, options)
         return
-    yield from _undo_run(run, options)
+    yield from _undo_run(run, options, later)
 
 
 def _with_log_dirs(given: Sequence[str], run: ChangeRun, options: UndoOptions) -> ChangeRun:
@@ -227,9 +235,9 @@ def _check_all(paths: Sequence[str], options: UndoOptions) -> None:
             covered |= check_journal(path, options)
 
 
-def _undo_run(run: ChangeRun, options: UndoOptions) -> Iterator[Event]:
+def _undo_run(run: ChangeRun, options: UndoOptions, later: ChangeRun | None) -> Iterator[Event]:
     """Undo all journals of a run, holding the locks of all its data directories. All are checked first; if one is refused later,
-    the result names those that were undone."""
+    the result names those that were undone. later: a run that has changed some of it again."""
     meant = [journal for journal in run.journals if journal.is_half_done or not options.go_on]
     paths = [journal.path for journal in meant]
     with ExitStack() as stack:
@@ -238,6 +246,8 @@ def _undo_run(run: ChangeRun, options: UndoOptions) -> Iterator[Event]:
             _check_all(() if options.go_on else paths, options)
         except KsegError as error:
             nothing = "" if len(paths) == 1 else f"; nothing of this run ({run.id}) was taken back"
+            if later is not None:
+                nothing += f"; {later.command} changed it later: `{undo_command(later.journals[0].path)}` takes that back, and has to come first"
             yield Failure(paths[0], f"{error}{nothing}", error.exit_status)
             return
         try:

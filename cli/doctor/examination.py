@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 from kseg.cli.doctor.metadata_log_steps import lacks_metadata_log
 from kseg.cli.doctor.next_step import NextStep
-from kseg.cli.doctor.next_steps import OtherNode, Situation, next_steps
+from kseg.cli.doctor.next_steps import next_steps
+from kseg.cli.doctor.situation import OtherNode, Situation
 from kseg.cli.request import Request
 from kseg.cli.topic_evidence import Asked, finder_for, log_dir_of, topic_settings
 from kseg.cli.verify_work import Verification
@@ -138,7 +139,7 @@ class Examination:
             "mount_point": None if mount is None else mount.point,
             "filesystem": None if mount is None else mount.type,
             "mount_options": None if mount is None else list(mount.options),
-            "read_only": None if mount is None else mount.is_read_only,
+            "read_only": host.is_read_only,
             "total_bytes": host.total_bytes,
             "free_bytes": host.free_bytes,
             "free_inodes": host.free_inodes,

@@ -1,5 +1,6 @@
 """What to do next, in order, derived from an examination. Every step is a command that can be typed as it is printed.
 
+0. What is mounted read-only has to be writable.
 1. If a broker runs and something has to change: stop it. What was read beside a running broker may already be out of date.
 2. A kseg run that was killed half way blocks everything else: undo it, and check again.
 3. A node id that is not that of the data directory: until it is corrected, everything in it looks stray.
@@ -20,138 +21,41 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import field, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
+from kseg.cli.doctor.client_steps import end_transactions, set_groups
+from kseg.cli.doctor.disk_steps import make_room, make_writable
 from kseg.cli.doctor.metadata_log_steps import find_metadata_log, is_metadata_snapshot, snapshot_steps
 from kseg.cli.doctor.next_step import NextStep
-from kseg.cli.next_command import command_line, next_command
-from kseg.cli.request import Request
-from kseg.inspection.disk_leftovers import Leftover, LeftoverKind
-from kseg.inspection.log_dir_host import LogDirHost
-from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES, IdentityRepair
+from kseg.cli.doctor.situation import OtherNode, Situation
+from kseg.cli.next_command import command_line
+from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
 from kseg.segment.counted import counted, listed, shown_of
-from kseg.segment.diagnosis import MissingReplica, PartitionTwice
 from kseg.segment.errors import KsegError
-from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.findings import ERROR
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.terminal import shell_quoted, shell_word, shown_path
-from kseg.segment.values import dataclass
 
-if TYPE_CHECKING:
-    from kseg.internal_topics.groups.group_rows import OffsetOfGroup
-    from kseg.internal_topics.transactions.transaction_rows import HangingTransaction
-
-_HINTED_PATHS = 8  # as suggested by `verify`
-_LISTED = 5  # transactions and groups with a step of their own
-_SCARCE_BYTES = 64 << 20  # the least space for the journals and side files of a repair
-_WANTED_FREE = "64MiB"
-_MARKED = (LeftoverKind.DELETED_FILES, LeftoverKind.UNFINISHED_CLEANING)
+_LISTED = 5  # directories with a step of their own
 _OF_FILE_SYSTEM = "lost+found"
-_ANY_SERVER = "HOST:PORT"
-_NO_IDENTITY = ("meta-properties-missing", "meta-properties-corrupt")
-_APART = {
-    "directory-id-twice": "is a copy of another data directory",
-    "log-dirs-mixed": "belongs to another node or cluster than the others",
-}
 _SOURCES_OF_VALUES = (
     "the values that meta.properties had (node.id is in server.properties, cluster.id in meta.properties of any other node, directory.id in what "
     "`kseg metadata` shows)"
 )
 
 
-@dataclass(frozen=True, slots=True)
-class OtherNode:
-    """A data directory of another node than its meta.properties says."""
-
-    log_dir: str
-    in_file: int
-    told_by_metadata: int
-
-
-@dataclass(slots=True)
-class Situation:
-    """The results of an examination that steps depend on.
-
-    bootstrap_server: of the cluster; None when the metadata log has no broker. foreign: directories with names on which a broker fails.
-    apart: log dirs that do not belong with others, and why. lost_identities: log dirs without a readable meta.properties. values_needed: by
-    log dir, the options of `recover` whose values only the user knows. twice: (partition directory, the same partition in another log dir).
-    missing: directories that should exist, with what only they have. damaged_snapshots: of the metadata log. lacks_metadata_log: it is in
-    none of the directories. undo_bytes: kept for `undo`. unloadable: partitions that a
-    broker fails to load before and after a repair.
-    """
-
-    request: Request
-    node_id: int | None = None
-    bootstrap_server: str | None = None
-    hosts: list[LogDirHost] = field(default_factory=list)
-    hints: dict[str, dict[str, list[str]]] = field(default_factory=dict)
-    foreign: list[str] = field(default_factory=list)
-    lost_identities: set[str] = field(default_factory=set)
-    values_needed: dict[str, IdentityRepair] = field(default_factory=dict)
-    apart: dict[str, str] = field(default_factory=dict)
-    twice: list[tuple[str, str]] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    damaged_snapshots: list[str] = field(default_factory=list)
-    lacks_metadata_log: bool = False
-    has_unreadable: bool = False
-    is_half_done: bool = False
-    leftovers: list[Leftover] = field(default_factory=list)
-    undo_bytes: int = 0
-    other_nodes: list[OtherNode] = field(default_factory=list)
-    unloadable: list[str] = field(default_factory=list)
-    hanging: "list[HangingTransaction]" = field(default_factory=list)
-    stranded: "list[OffsetOfGroup]" = field(default_factory=list)
-
-    def note(self, finding: Finding) -> None:
-        """Collect the command that a finding suggests."""
-        if finding.severity == INFO:
-            return
-        self.has_unreadable |= finding.id == "unreadable"
-        self.is_half_done |= finding.id == "half-done-journal"
-        if finding.id == "bad-directory-name":
-            self.foreign.append(finding.path)
-            return
-        if finding.id in _NO_IDENTITY:
-            self.lost_identities.add(
-                finding.path if finding.id == "meta-properties-missing" else os.path.dirname(finding.path)
-            )
-        if finding.id in _APART:
-            self.apart[os.path.dirname(finding.path)] = _APART[finding.id]
-        if isinstance(finding.diagnosis, PartitionTwice):
-            self.twice.append((finding.path, finding.diagnosis.other))
-            return
-        if isinstance(finding.diagnosis, MissingReplica) and finding.severity == ERROR:
-            self.missing.append(finding.path)
-            return
-        if finding.severity == ERROR and is_metadata_snapshot(finding.path):
-            if finding.path not in self.damaged_snapshots:
-                self.damaged_snapshots.append(finding.path)
-            return
-        if finding.id == "no-segments" and finding.path in self.missing:
-            return
-        paths = self.hints.setdefault(finding.severity, {}).setdefault(finding.hint, [])
-        if len(paths) < _HINTED_PATHS and finding.path not in paths:
-            paths.append(finding.path)
-
-    @property
-    def advice(self) -> str:
-        """The command suggested by the most severe findings; empty without findings."""
-        hints = self.hints.get(ERROR) or self.hints.get(WARNING)
-        return next_command(hints, "doctor", self.request) if hints else ""
-
-
 def next_steps(situation: Situation) -> Iterator[NextStep]:
     """The steps, in order; none if the broker can simply be started."""
     is_in_the_way = situation.foreign or situation.twice or situation.missing or situation.lost_identities
     is_due = bool(situation.hints.get(ERROR) or is_in_the_way or situation.damaged_snapshots)
+    yield from make_writable(situation)
     for step in _mend_files(situation):
         yield step if is_due else replace(step, is_due=False)
     if not situation.is_half_done:
-        yield from _end_transactions(situation)
-        yield from _set_groups(situation)
+        yield from end_transactions(situation)
+        yield from set_groups(situation)
         if situation.lacks_metadata_log:
             yield find_metadata_log()
 
@@ -180,7 +84,7 @@ def _mend_files(situation: Situation) -> Iterator[NextStep]:
     yield from _move_out(situation)
     yield from _keep_one(situation)
     if is_change:
-        yield from _make_room(situation)
+        yield from make_room(situation)
     if advice.startswith("kseg recover"):
         yield from _repair(situation, advice)
     elif advice:
@@ -324,27 +228,6 @@ def _again(situation: Situation) -> NextStep:
     return NextStep("Look again.", command_line("doctor", {}, situation.request))
 
 
-def _make_room(situation: Situation) -> Iterator[NextStep]:
-    if not any(host.free_bytes is not None and host.free_bytes < _SCARCE_BYTES for host in situation.hosts):
-        return
-    if any(each.kind in _MARKED for each in situation.leftovers):
-        yield NextStep(
-            "The disk is full: delete the files that the broker has marked for deletion (without --apply: the list of them).",
-            command_line("retain", {"--purge": True, "--apply": True}, situation.request),
-        )
-    if situation.undo_bytes:
-        yield NextStep(
-            "The disk is full: give up taking back earlier changes of kseg (without --apply: the list of them).",
-            command_line("undo", {"--forget": True, "--apply": True}, situation.request),
-        )
-    if not situation.undo_bytes and not any(each.kind in _MARKED for each in situation.leftovers):
-        yield NextStep(
-            "The disk is full, and a repair writes files before it removes others: see what could be deleted first (with --apply: delete it), or "
-            "repair a copy on another disk (kseg recover --output).",
-            command_line("retain", {"--free": _WANTED_FREE}, situation.request),
-        )
-
-
 def _repair(situation: Situation, advice: str) -> Iterator[NextStep]:
     if situation.has_unreadable:
         yield NextStep(
@@ -363,41 +246,4 @@ def _repair(situation: Situation, advice: str) -> Iterator[NextStep]:
         yield NextStep(
             f"{how} with {_SOURCES_OF_VALUES}; `kseg undo` takes it back.",
             command_line("recover", given, replace(situation.request, paths=paths)),
-        )
-
-
-def _end_transactions(situation: Situation) -> Iterator[NextStep]:
-    shown = shown_of(len(situation.hanging), _LISTED)
-    for each in situation.hanging[:shown]:
-        if each.abort_command is not None:
-            yield NextStep(
-                f"With the broker running: end the hanging transaction in {each.topic}-{each.partition}.",
-                each.abort_command.replace(_ANY_SERVER, situation.bootstrap_server or _ANY_SERVER),
-            )
-    if len(situation.hanging) > shown:
-        more = counted(len(situation.hanging) - shown, "more transaction")
-        yield NextStep(
-            f"There are {more} that hang; the line that ends each:",
-            command_line("transactions", {"--verbose": True}, situation.request),
-        )
-
-
-def _set_groups(situation: Situation) -> Iterator[NextStep]:
-    """A consumer whose committed offset is outside the log falls back to auto.offset.reset, which may skip or repeat everything."""
-    by_topic: dict[tuple[str, str], list[int]] = {}
-    for each in situation.stranded:
-        by_topic.setdefault((each.group, each.topic), []).append(each.partition)
-    server = situation.bootstrap_server or _ANY_SERVER
-    shown = shown_of(len(by_topic), _LISTED)
-    for (group, topic), numbers in list(by_topic.items())[:shown]:
-        partitions = ",".join(map(str, sorted(numbers)))
-        yield NextStep(
-            f"With the broker running and the group's consumers stopped: see where {group} would go on in {topic}, then --execute.",
-            f"kafka-consumer-groups.sh --bootstrap-server {server} --group {shell_quoted(group)} "
-            f"--topic {topic}:{partitions} --reset-offsets --to-latest --dry-run",
-        )
-    if len(by_topic) > shown:
-        yield NextStep(
-            "More groups have offsets that are not in their logs:",
-            command_line("groups", {}, situation.request),
         )

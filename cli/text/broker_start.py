@@ -17,6 +17,11 @@ _WORTH_SAYING_S = 10.0
 def broker_start_words(values: Values) -> Iterator[str]:
     """The row `broker-start`: whether it starts, then what happens to partitions, one sentence per fact."""
     yield _verdict(values)
+    if values["once_writable"] is not None:
+        where = listed([*map(shown_path, values["read_only"])], _SHOWN)
+        yield f"  {where} {'is' if len(values['read_only']) == 1 else 'are'} mounted read-only; once a broker can write there:"
+        yield from (f"  {words}" for words in broker_start_words(values["once_writable"]))
+        return
     if values["outcome"] == "does-not-start":
         return
     offline = values["log_dirs_offline"]

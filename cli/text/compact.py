@@ -187,10 +187,11 @@ class CompactReport(ChangeReport):
     def verdict(self, summary: RunSummary) -> Line:
         partitions = counted(self.partitions, "compacted partition")
         if summary.failures:
-            done = f"{self._applied:,} of {partitions} compacted"
+            # what failed is of compacted topics as well: no share of the partitions
+            done = f"{counted(self._applied, 'partition')} compacted"
             if not self._applied:
                 done = (
-                    f"{self._due:,} of {partitions} due"
+                    f"a compaction is due in {counted(self._due, 'partition')}"
                     if self._due
                     else f"nothing to compact in {partitions}"
                 )

@@ -6,6 +6,7 @@ Every section has at most a dozen lines, and an empty one is left out.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from kseg.change.apply.room import FEW_INODES
 from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
@@ -146,8 +147,14 @@ class DoctorReport(Report):
                 continue
             free = values["free_bytes"]
             share = 100 * free // total if total else 0
-            is_scarce = share < 5 or values["read_only"] or values["free_inodes"] == 0
-            files = ", and no file can be created" if values["free_inodes"] == 0 else ""
+            inodes = values["free_inodes"]
+            has_few = inodes is not None and inodes < FEW_INODES
+            is_scarce = share < 5 or values["read_only"] or has_few
+            files = (
+                f", and {counted(inodes, 'more file') if inodes else 'no file'} can be created"
+                if has_few
+                else ""
+            )
             words = f"{shown_path(values['log_dir'])}: {size_words(free)} of {size_words(total)} free ({share} %){files}{mount}"
             yield Line(visible(words), WARNING if is_scarce else "")
         yield from _more(len(log_dirs))

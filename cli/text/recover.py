@@ -11,14 +11,16 @@ from kseg.cli.text.checkpoints_of_copy import carried_words
 from kseg.cli.text.room_needed import room_words
 from kseg.cli.text.setting_sources import settings_words
 from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
-from kseg.segment.counted import counted, listed, log_range_words
+from kseg.segment.counted import counted, listed, log_range_words, offsets_words
 from kseg.segment.findings import CATALOGUE, ERROR, WARNING
+from kseg.segment.scanning.lost_offsets import plus
 from kseg.segment.terminal import shell_quoted, shown_path, visible
 
 Values = Mapping[str, Any]
 
 _POLICIES = ("salvage", "kafka")
 _NAMED = 5
+_TAIL = "lost-tail"
 _NO_LOG = 1 << 40  # more than the records of any log: for one that cannot be loaded at all, or stays damaged
 _PREDICATES = ("has ", "is ", "contains ", "cannot ", "was ")
 
@@ -76,7 +78,9 @@ def _result(values: Values) -> Iterator[str]:
             "their records up"
         )
     costs: Mapping[str, Values] = values.get("costs") or {}
-    if any(map(is_costly, costs.values())):
+    if before := _lost_before(values):
+        yield f"  {before}"
+    elif any(map(is_costly, costs.values())):
         for policy in _POLICIES:
             if policy in costs:
                 yield f"  policy {policy} {_cost(costs[policy])}"
@@ -115,7 +119,7 @@ def _cost(cost: Values) -> str:
     batches, lost_bytes, offsets = cost.get("batches", 0), cost.get("bytes", 0), cost.get("offsets", 0)
     left = cost.get("damaged_bytes_left", 0)
     stays = f"; leaves {counted(int(left), 'damaged byte')} where they are" if left else ""
-    lost = _lost(int(offsets), cost.get("records", 0))
+    lost = _lost(int(offsets), cost)
     if not lost_bytes and not batches:
         return f"takes out nothing; {lost}{stays}" if left or offsets else "loses nothing"
     valid = f", {counted(batches, 'valid batch')} among them" if batches else ""
@@ -131,15 +135,35 @@ def _expired(values: Values) -> Iterator[str]:
         yield from settings_words(values, ("cleanup.policy", "retention.ms"))
 
 
-def _lost(offsets: int, records: int | None) -> str:
+def _lost(offsets: int, cost: Values) -> str:
     """The records that consumers lose."""
+    records = cost.get("records", 0)
     if records is None:
+        at_most = cost.get("records_at_most")
+        if at_most is None:
+            return f"records in {counted(offsets, 'offset')} or more lost; how many is not known, as the damaged headers do not say it"
         return (
-            f"records in {counted(offsets, 'offset')} lost; how many is not known, as the damaged headers do not say it and not "
-            "every offset of this log is a record"
+            f"at most {counted(at_most, 'record')} lost: the damaged headers do not say how many, and not every offset of this log is a "
+            "record"
         )
     among = "" if records == offsets or not offsets else f" ({counted(offsets, 'offset')})"
     return f"{counted(records, 'record')} lost{among}" if records or offsets else "no record lost"
+
+
+def _lost_before(values: Values) -> str:
+    """The loss of a log that is in order but shorter than checkpoints or side files say, as after a repair that was killed before it
+    reached them; empty if anything else is lost."""
+    removed = values.get("removed") or ()
+    costs = [*(values.get("costs") or {}).values()]
+    if values.get("steps") or not removed or any(each["finding"] != _TAIL for each in removed):
+        return ""
+    if not costs or any(
+        cost.get("dies_of") or cost["records_at_most"] != costs[0]["records_at_most"] for cost in costs
+    ):
+        return ""
+    last = [each["last_offset"] for each in removed if each["last_offset"] is not None]
+    offsets = f" ({offsets_words(values['log_end_offset'], max(last))})" if last else ""
+    return f"its end was lost before{offsets}: {_records_words(costs[0])}"
 
 
 def _choice(costs: Mapping[str, Values]) -> Iterator[str]:
@@ -182,6 +206,9 @@ class RecoverReport(ChangeReport):
         self._has_room = True
         self._lost = dict.fromkeys(_POLICIES, 0)  # records, as far as they are known
         self._unknown = dict.fromkeys(_POLICIES, 0)  # partitions whose loss in records is unknown
+        self._at_most: dict[str, int | None] = dict.fromkeys(
+            _POLICIES, 0
+        )  # in these; None if that is unknown too
         self._crashes = dict.fromkeys(_POLICIES, 0)
         self.is_start_doubtful = self._is_own_due = self._is_own_repaired = False
         self._replicas_lost = 0
@@ -217,11 +244,13 @@ class RecoverReport(ChangeReport):
         for room in values.get("room") or ():
             self._room_bytes += room["needed"]
             self._has_room = self._has_room and room["fits"]
-        for policy, cost in (values.get("costs") or {}).items():
+        costs = {} if _lost_before(values) else values.get("costs") or {}
+        for policy, cost in costs.items():
             if cost.get("dies_of"):
                 self._crashes[policy] += 1
             elif cost["records"] is None:
                 self._unknown[policy] += 1
+                self._at_most[policy] = plus(self._at_most[policy], cost.get("records_at_most"))
             else:
                 self._lost[policy] += cost["records"]
 
@@ -235,7 +264,9 @@ class RecoverReport(ChangeReport):
             words_by_policy = {
                 policy: short_cost_words(costs[policy]) for policy in _POLICIES if policy in costs
             }
-            if len(set(words_by_policy.values())) == 1:
+            if before := _lost_before(values):
+                words.append(before)
+            elif len(set(words_by_policy.values())) == 1:
                 words.append(f"either policy {next(iter(words_by_policy.values()))}")
             else:
                 words += [f"policy {policy} {cost}" for policy, cost in words_by_policy.items()]
@@ -296,7 +327,11 @@ class RecoverReport(ChangeReport):
         if not lost and not unknown:
             return "no record lost"
         words = f"{counted(lost, 'record')} lost" if lost else ""
-        if unknown:
+        at_most = self._at_most[policy]
+        if unknown and at_most is not None:
+            more = f"at most {at_most:,} more" if words else f"at most {counted(at_most, 'record')} lost"
+            words += f"{', ' if words else ''}{more} in {counted(unknown, 'partition')}"
+        elif unknown:
             words += ", an unknown number in " if words else "an unknown number of records lost in "
             words += counted(unknown, "partition")
         return words
@@ -337,12 +372,18 @@ def short_cost_words(cost: Values) -> str:
     """The cost of one policy for a partition, without a subject: `loses 3 records`."""
     if cost.get("dies_of"):
         return f"cannot load it ({cost['dies_of']})"
-    records, offsets = cost.get("records", 0), int(cost.get("offsets", 0))
     left = cost.get("damaged_bytes_left", 0)
     stays = f", leaves {counted(int(left), 'damaged byte')}" if left else ""
-    if records is None:
-        return f"loses an unknown number of records in {counted(offsets, 'offset')}{stays}"
-    return f"loses {counted(records, 'record') if records else 'nothing'}{stays}"
+    return f"loses {_records_words(cost)}{stays}"
+
+
+def _records_words(cost: Values) -> str:
+    records, at_most = cost.get("records", 0), cost.get("records_at_most")
+    if records is not None:
+        return counted(records, "record") if records else "nothing"
+    if at_most is not None:
+        return f"at most {counted(at_most, 'record')}"
+    return f"an unknown number of records in {counted(int(cost.get('offsets', 0)), 'offset')} or more"
 
 
 def _outcome(values: Values) -> str:

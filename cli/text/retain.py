@@ -183,8 +183,12 @@ class RetainReport(ChangeReport):
         self._due = self._applied = 0
         self._segments = self._bytes_freed = self._files_purged = self._bytes_purged = self._taken_back = 0
         self._kept: dict[str, tuple[int, int]] = {}  # by rule: segments, bytes
+        self._files_waiting = self._bytes_waiting = 0
 
     def row(self, values: Values) -> None:
+        if values.get("type") == "mark" and values["verdict"] == "wait":
+            self._files_waiting += 1
+            self._bytes_waiting += values["bytes"]
         if values.get("type") == "segment" and values["verdict"] == "keep" and values["rule"] in KEPT:
             segments, size_bytes = self._kept.get(values["rule"], (0, 0))
             self._kept[values["rule"]] = segments + 1, size_bytes + values["bytes"]
@@ -199,6 +203,12 @@ class RetainReport(ChangeReport):
         )
         if words := ", ".join(kept):
             yield f"what stays: {words}"
+        if self._files_waiting:
+            files = counted(self._files_waiting, "marked file")
+            yield (
+                f"what waits: {files} of {size_words(self._bytes_waiting)}, marked so recently that a broker would not delete them yet "
+                "(--file-delete-delay-ms 0 does not wait)"
+            )
 
     def is_answer(self, values: Values) -> bool:
         return values.get("type") in ("what_if", "free", "free_topic")

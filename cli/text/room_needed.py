@@ -17,7 +17,11 @@ def room_words(values: Mapping[str, Any]) -> Iterator[str]:
             from kseg.change.apply.keeping import BESIDE
             from kseg.change.apply.room import advice
 
-            yield f"  no room to carry it out: {needed} needed on the file system of {where}, {room['free']:,} are free"
+            short = f"{needed} needed on the file system of {where}, {room['free']:,} are free"
+            if "free_files" in room:
+                files = counted(room["needed_files"], "new file")
+                short = f"{files} or more needed on the file system of {where}, {room['free_files']:,} of its inodes are free"
+            yield f"  no room to carry it out: {short}"
             yield f"  {advice(BESIDE)}"
         elif room["needed"] >= _WORTH_SAYING_BYTES:
             yield f"  needs {needed} of room on the file system of {where}"

@@ -7,6 +7,9 @@ In the order in which a broker checks them (Kafka: KafkaRaftServer.initializeLog
 2. bootstrap.checkpoint, the lock, the names of subdirectories: each of them can end the process.
 3. The offset checkpoints. A file that is not a CheckpointFile takes the directory offline; a number that cannot be parsed raises another
    exception, and recovery points and log starts count as 0. High watermarks are read when the first partition of the directory is served.
+
+On a file system that is mounted read-only a broker cannot open the metadata log, nor create a checkpoint that is missing: either ends
+the process. Else the directory goes offline (observed with 4.3.1).
 """
 
 import os
@@ -42,6 +45,12 @@ _KNOWN_DIRECTORIES = (
 )  # the marker: a broker deletes it before it lists the names
 _META_PROPERTIES = NAME_BY_ROLE[Role.META_PROPERTIES]
 _LEAST_FREE_BYTES = 4096  # a page of an index, a block of the metadata log
+_IN_ORDER_OF_CREATION = (
+    Role.RECOVERY_POINTS,
+    Role.LOG_START_OFFSETS,
+    Role.HIGH_WATERMARKS,
+    Role.CLEANER_OFFSETS,  # once logs are loaded
+)
 _READ_AS_EMPTY = (Role.RECOVERY_POINTS, Role.LOG_START_OFFSETS)  # if a number cannot be parsed
 
 
@@ -62,7 +71,8 @@ class LogDirStart:
     while logs are loaded. is_directory: False if a file has its name. swallowed: data directories inside it that are named like partitions;
     they are loaded as empty partitions and become stray. removed: directories that were marked for deletion. offline: what takes the
     directory offline. watermarks: likewise, but only if the directory serves a partition. unserved: why no partition in it is served.
-    is_full: whether there is no room even for an index page; the free space itself would differ between runs.
+    is_full: whether there is no room even for an index page; the free space itself would differ between runs. is_read_only: whether the file
+    system is mounted so. unmade: the checkpoint files that are missing, in the order in which a broker creates them.
     """
 
     path: str
@@ -82,6 +92,8 @@ class LogDirStart:
     swallowed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     is_full: bool = False
+    is_read_only: bool = False
+    unmade: tuple[str, ...] = ()
 
     @property
     def identity(self) -> tuple[str | None, int | None] | None:
@@ -137,6 +149,8 @@ def log_dir_start(directory: LogDirectory, errors: Sequence[Finding]) -> LogDirS
         watermarks=() if found is None or is_unserved else found,
         unserved=found if found is not None and is_unserved else (),
         is_full=_is_full(path),
+        is_read_only=_is_read_only(path),
+        unmade=tuple(NAME_BY_ROLE[role] for role in _IN_ORDER_OF_CREATION if directory.entry(role) is None),
     )
 
 
@@ -219,6 +233,13 @@ def _exception_of(data: bytes) -> str:
         if parse_integer(fields[1], INT_BITS) is None or parse_integer(fields[2], LONG_BITS) is None:
             return NUMBER_FORMAT
     return STORAGE
+
+
+def _is_read_only(path: str) -> bool:
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
 
 
 def _is_full(path: str) -> bool:

@@ -24,6 +24,8 @@ from kseg.segment.values import dataclass
 STARTS = "starts"
 WITH_OFFLINE_DIRS = "starts-with-offline-log-dirs"
 DOES_NOT_START = "does-not-start"
+FILE_SYSTEM = "FileSystemException"
+_READ_ONLY = "Read-only file system"
 
 # The time of a broker's log loading (4.3.1, two recovery threads per data directory): per log, whether it is recovered or not, and per
 # byte and batch that recovery reads. The first of each pair: an idle machine with the logs in the page cache; the second: a busy machine
@@ -117,7 +119,8 @@ class NodeStart:
     thrown: what ends the start; None when the broker starts. is_loaded: whether it gets as far as loading logs. offline: data
     directories that it continues without, and why. unserved: partitions that it loads and does not serve. outcome: None if only
     partitions were checked, which do not tell. metadata: the basis for stray and missing partitions: the metadata log as it is
-    (`whole`), as the broker truncates it (`cut`), or nothing (`unknown`).
+    (`whole`), as the broker truncates it (`cut`), or nothing (`unknown`). once_writable: the same if nothing were mounted read-only;
+    None if nothing is.
     """
 
     directories: tuple[LoadedDirectory, ...]
@@ -127,6 +130,7 @@ class NodeStart:
     offline: tuple[tuple[str, Thrown], ...] = ()
     unserved: tuple[str, ...] = ()
     metadata: str = "unknown"
+    once_writable: "NodeStart | None" = None
 
     def as_row(self) -> dict[str, object]:
         """The line `broker-start` of the JSON contract."""
@@ -167,6 +171,8 @@ class NodeStart:
             "estimated_s": round(max((each.load_s for each in loaded), default=0.0), 1),
             "estimated_s_slow": round(max((each.slow_load_s for each in loaded), default=0.0), 1),
             "estimated_at_bytes_per_s": SCAN_BYTES_PER_S,
+            "read_only": [start.path for start in starts if start.is_read_only],
+            "once_writable": None if self.once_writable is None else self.once_writable.as_row(),
         }
 
 
@@ -206,7 +212,15 @@ def _failed(directory: LoadedDirectory) -> Iterator[dict[str, object]]:
 
 def node_start(directories: Sequence[LoadedDirectory], metadata: str) -> NodeStart:
     """What a broker does with these data directories, all of one node, in the order of log.dirs. metadata: see `NodeStart`."""
-    return replace(_node_start(tuple(directories)), metadata=metadata)
+    dirs = tuple(directories)
+    start = replace(_node_start(dirs), metadata=metadata)
+    if not any(each.start is not None and each.start.is_read_only for each in dirs):
+        return start
+    writable = tuple(
+        each if each.start is None else replace(each, start=replace(each.start, is_read_only=False))
+        for each in dirs
+    )
+    return replace(start, once_writable=node_start(writable, metadata))
 
 
 def _node_start(dirs: tuple[LoadedDirectory, ...]) -> NodeStart:
@@ -248,6 +262,13 @@ def _before_loading(dirs: Sequence[LoadedDirectory]) -> Iterator[Thrown]:
             yield Thrown(IO, f"No space left on device: the metadata log in {start.path} cannot grow")
     for start in starts:
         yield from start.prevents
+        if start.is_read_only:
+            yield from _not_writable(start)
+
+
+def _not_writable(start: LogDirStart) -> Iterator[Thrown]:
+    for name in (METADATA_DIRECTORY,) * start.metadata_log + start.unmade:
+        yield Thrown(FILE_SYSTEM, f"{os.path.join(start.path, name)}: {_READ_ONLY}")
 
 
 def _identities(starts: Sequence[LogDirStart]) -> Iterator[Thrown]:
@@ -327,6 +348,8 @@ def _while_loading(dirs: Sequence[LoadedDirectory]) -> Iterator[Thrown]:
 def _takes_offline(directory: LoadedDirectory) -> Iterator[Thrown]:
     start = directory.start
     if start is not None:
+        if start.is_read_only:
+            yield Thrown(FILE_SYSTEM, f"{os.path.join(start.path, '.lock')}: {_READ_ONLY}")
         if start.identity_problem:
             message = f"Failed to load {start.path} during broker startup: {start.identity_problem}"
             yield Thrown(IO, message)

@@ -37,6 +37,7 @@ from kseg.recovery.repair.meta_properties_repair import (
     RequestedIdentity,
     identity_repair,
 )
+from kseg.recovery.verify.partition_files import CHECKPOINT_WORDS
 from kseg.segment.errors import FormatError, Refused, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
@@ -325,9 +326,7 @@ def _aligned(
         why[name] = _reason(role, aligned)
         # a broker that was killed before its first checkpoint has lost nothing, but next to a marker the file must exist
         is_lost = marker is not None or bool(traces) or not aligned.is_readable
-        yield from _findings(
-            os.path.join(log_dir, name), aligned, {o.name.text: o for o in outcomes}, is_lost=is_lost
-        )
+        yield from _findings(log_dir, role, aligned, {o.name.text: o for o in outcomes}, is_lost=is_lost)
 
 
 def _loss(data: bytes | None) -> str:
@@ -359,8 +358,14 @@ def _reason(role: Role, aligned: AlignedCheckpoint) -> str:
 
 
 def _findings(
-    path: str, aligned: AlignedCheckpoint, outcomes: Mapping[str, PartitionOutcome], *, is_lost: bool
+    log_dir: str,
+    role: Role,
+    aligned: AlignedCheckpoint,
+    outcomes: Mapping[str, PartitionOutcome],
+    *,
+    is_lost: bool,
 ) -> Iterator[Finding]:
+    path = os.path.join(log_dir, NAME_BY_ROLE[role])
     if aligned.problem and is_lost:
         kind = "checkpoint-lost" if aligned.is_readable else "checkpoint-corrupt"
         yield Finding(kind, path, aligned.problem)
@@ -374,7 +379,7 @@ def _findings(
             kind, where = "checkpoint-below-log", f"its log starts at {outcome.log_start_offset}"
         else:
             continue
-        message = f"the entry of {change.partition} is {change.old}, but {where}"
+        message = f"{CHECKPOINT_WORDS[role]} of {change.partition} is {change.old}, but {where}"
         yield Finding(kind, path, message, first_offset=change.old)
 
 

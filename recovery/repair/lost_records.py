@@ -38,10 +38,12 @@ _LOST_TAIL = "lost-tail"
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """ranges: of offsets, in order; they may overlap. records: None when unknown."""
+    """ranges: of offsets, in order; they may overlap. records: None when unknown. is_bounded: whether all that is lost is in the ranges,
+    so that there are at most as many records as offsets."""
 
     ranges: tuple[Range, ...] = ()
     records: int | None = 0
+    is_bounded: bool = True
 
 
 def lost_by_removal(removed: Iterable[Removed]) -> Lost:
@@ -50,7 +52,10 @@ def lost_by_removal(removed: Iterable[Removed]) -> Lost:
     records: int | None = 0
     for entry in entries:
         records = plus(records, entry.records)
-    return Lost(tuple(sorted(_ranges(entries))), records)
+    is_bounded = all(
+        entry.records == 0 or None not in (entry.first_offset, entry.last_offset) for entry in entries
+    )
+    return Lost(tuple(sorted(_ranges(entries))), records, is_bounded)
 
 
 def lost_by_reading(unread: Iterable[UnreadBatch]) -> Lost:
@@ -66,7 +71,8 @@ def lost_by_reading(unread: Iterable[UnreadBatch]) -> Lost:
 
 
 def both_lost(one: Lost, other: Lost) -> Lost:
-    return Lost(tuple(sorted([*one.ranges, *other.ranges])), plus(one.records, other.records))
+    ranges = tuple(sorted([*one.ranges, *other.ranges]))
+    return Lost(ranges, plus(one.records, other.records), one.is_bounded and other.is_bounded)
 
 
 def lost_by_each(

@@ -128,11 +128,14 @@ def cost_row(repair: Repair, damage: Sequence[Removed] = (), lost: Lost | None =
         stays = (each for each in damage if not each.batches and not _is_covered(each, repair.removed))
         removed = lost_by_removal((*repair.removed, *stays))
         lost, kept = both_lost(removed, lost_by_reading(repair.unread)), repair.kept
+    offsets = _count(lost.ranges, kept)
+    at_most = offsets if lost.records is None and lost.is_bounded else lost.records
     return {
         "bytes": repair.bytes_lost,
         "batches": sum(removed.batches for removed in repair.removed),
-        "offsets": _count(lost.ranges, kept),
+        "offsets": offsets,
         "records": lost.records,
+        "records_at_most": at_most,
         # a valid batch that salvage removes is a copy or out of order: consumers read past it
         "damaged_bytes_left": sum(
             length for each, length in _left_of(damage, repair.image) if not each.batches

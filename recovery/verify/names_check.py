@@ -37,6 +37,7 @@ _LOG_DIR_ROLES = (
     Role.KSEG_STREAM,
     Role.BOOTSTRAP_SNAPSHOT,
 )
+_BEGUN_SUFFIX = ".jsonl"  # of a journal beside the files of a partition, where it is until .kseg is made
 SLOT_BYTES = {
     Role.OFFSET_INDEX: L.OFFSET_INDEX_ENTRY,
     Role.TIME_INDEX: L.TIME_INDEX_ENTRY,
@@ -68,6 +69,10 @@ def file_name(entry: Entry, in_log_dir: bool, is_orphan: bool) -> Iterator[Findi
     name, path, length = entry.name, entry.path, entry.size_bytes
     if entry.problem is not None:
         yield Finding("unreadable-file", path, entry.problem)
+    elif name.role is Role.KSEG_JOURNAL and not in_log_dir:
+        if name.name.endswith(_BEGUN_SUFFIX):  # others point to a journal elsewhere
+            message = "left by a change of kseg that was killed before it changed anything; the next change removes it"
+            yield Finding("leftover-tmp", path, message, 0, length)
     elif name.role is Role.UNKNOWN or (name.role in _LOG_DIR_ROLES) != in_log_dir:
         yield Finding("unknown-file", path, f"{shown_path(name.name)} is not a Kafka file", 0, length)
     elif not name.is_live:

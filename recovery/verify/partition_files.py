@@ -27,7 +27,7 @@ from kseg.segment.values import dataclass
 _ASKED_ENTRIES = 3
 _OFFSET_ENTRY, _TIME_ENTRY = struct.Struct(">ii"), struct.Struct(">qi")
 
-_CHECKPOINT_WORDS = {
+CHECKPOINT_WORDS = {
     Role.RECOVERY_POINTS: "the recovery point",
     Role.HIGH_WATERMARKS: "the high watermark",
     Role.CLEANER_OFFSETS: "the cleaner's first dirty offset",
@@ -159,7 +159,7 @@ def checkpoints(
     """
     if name.state not in (PartitionState.LIVE, PartitionState.FUTURE):
         return
-    for role, words in _CHECKPOINT_WORDS.items():
+    for role, words in CHECKPOINT_WORDS.items():
         offset = log_dir_state.offset(role, name.topic, name.partition)
         if offset is None:
             continue

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,27 +26,36 @@ SIZE = 8 << 20
 MARKED_BYTES = 1 << 20
 
 
-@pytest.fixture(params=["tmpfs", "ext4"])
-def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A small file system of its own."""
-    place = tmp_path / "disk"
+@contextmanager
+def _mounted(place: Path, *words: str) -> Iterator[Path]:
+    """A file system of its own. words: for `mount`."""
     place.mkdir()
-    image = tmp_path / "image"
-    image.write_bytes(b"")
-    os.truncate(image, SIZE)
-    make = ["mkfs.ext4", "-q", "-b", "4096", "-m", "0", str(image)] if request.param == "ext4" else ["true"]
-    mount = ["mount", "-o", "loop", str(image), str(place)]
-    if request.param == "tmpfs":
-        mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(place)]
-    for words in (make, mount):
-        try:
-            subprocess.run(words, check=True, capture_output=True)
-        except (OSError, subprocess.CalledProcessError) as error:
-            pytest.skip(f"no {request.param} can be mounted here: {error}")
+    _done_or_skipped(["mount", *words, str(place)])
     try:
         yield place
     finally:
         subprocess.run(["umount", str(place)], check=True)
+
+
+def _done_or_skipped(words: list[str]) -> None:
+    try:
+        subprocess.run(words, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no such file system can be mounted here: {error}")
+
+
+@pytest.fixture(params=["tmpfs", "ext4"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A small file system of its own."""
+    words = ["-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs"]
+    if request.param == "ext4":
+        image = tmp_path / "image"
+        image.write_bytes(b"")
+        os.truncate(image, SIZE)
+        _done_or_skipped(["mkfs.ext4", "-q", "-b", "4096", "-m", "0", str(image)])
+        words = ["-o", "loop", str(image)]
+    with _mounted(tmp_path / "disk", *words) as place:
+        yield place
 
 
 def _fill(path: Path) -> None:
@@ -160,6 +170,38 @@ def test_what_needs_room_says_how_much_and_touches_nothing(
         assert re.search(r"[1-9][\d,]* bytes (or more )?are needed .* and 0 are free", said), said
         assert "kseg retain --purge --apply" in said and "--free SIZE" in said
         assert command == "compact" or "--journal DIR" in said
+
+
+@pytest.mark.parametrize("spare", [0, 3, 40])
+@pytest.mark.parametrize("command", ["recover", "compact", "retain"])
+def test_without_inodes_it_says_so_and_touches_nothing_or_all(
+    command: str, spare: int, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It named the bytes that are needed, of which millions were free."""
+    changing = CHANGINGS[command]
+    changing.lay(capture_small, tmp_path / "data")
+    files = sum(len([folder, *names]) for folder, _, names in os.walk(tmp_path / "data")) + 1
+    with _mounted(
+        tmp_path / "disk", "-t", "tmpfs", "-o", f"nr_inodes={files + spare},size={SIZE}", "tmpfs"
+    ) as disk:
+        data = Path(shutil.copytree(tmp_path / "data", disk / "data"))
+        assert os.statvfs(disk).f_favail == spare
+        words = [word for word in changing.words if word != "--purge"]
+        with trees.unchanged(data):
+            assert run([*words, "--json", "--jobs", "1", str(data)]) in (1, 5)
+            rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+            short = [room for row in rows for room in row.get("room") or () if not room["fits"]]
+            assert all(room["free_files"] == spare < room["needed_files"] for room in short)
+            assert short or spare == 40 or command == "compact"
+            status = run([*words, "--apply", "--jobs", "1", str(data)])
+            said = capfd.readouterr().err
+            assert status in (0, 1, 4, 5)
+            if spare < 40:
+                assert re.search(
+                    r"inodes for \d+ new files? or more are needed .*, and \d+ are free", said
+                ), said
+            assert not re.search(r"\d bytes (or more )?are needed", said), said
+            assert run(["undo", str(data)]) in (0, 3)
 
 
 def test_marks_are_made_with_a_journal_on_another_disk(

@@ -48,6 +48,29 @@ def test_a_run_is_taken_back_from_there(
     assert not list((away / "journals").iterdir()) and not list((away / "kept").glob("*/*/*"))
 
 
+def test_what_kseg_leaves_in_a_partition_is_its_own(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`verify` called pointers and what is kept "not a Kafka file", as well as a journal that was begun by a killed run."""
+    data, partition = tmp_path / "data", tmp_path / "data" / "metro-none-0"
+    changing = CHANGINGS["recover"]
+    changing.lay(capture_small, data)
+    assert run([*changing.words, "--journal", str(tmp_path / "away"), "--apply", str(partition)]) in (0, 1)
+    assert len([path for path in partition.iterdir() if path.name.startswith("kseg-journal-")]) > 1
+    capfd.readouterr()
+    run(["verify", "--json", str(partition)])
+    out = capfd.readouterr().out
+    assert "kseg-journal-" not in out
+    (partition / "kseg-journal-20260101T120000Z-1f2e3d4c.jsonl").write_text("{}\n")
+    run(["verify", "--json", str(partition)])
+    rows = [
+        row for row in map(json.loads, capfd.readouterr().out.splitlines()) if "kseg-journal-" in str(row)
+    ]
+    (left,) = [row for row in rows if row["id"] == "leftover-tmp"]
+    assert "killed before it changed anything" in left["message"]
+    assert not [row for row in rows if row["id"] == "unknown-file"]
+
+
 @pytest.mark.parametrize("is_new", [False, True])
 def test_append_too(
     is_new: bool, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]

@@ -82,7 +82,7 @@ def test_a_plan_changes_nothing_and_says_what_both_policies_cost(
         23,
     ]
     assert removed["finding"] == "bad-crc" and removed["batches"] == 0
-    lost = {"offsets": 12, "records": 12}
+    lost = {"offsets": 12, "records": 12, "records_at_most": 12}
     assert result["costs"]["salvage"] == {**lost, "bytes": 575, "batches": 0, "damaged_bytes_left": 0}
     kafka = result["costs"]["kafka"]
     # a broker cuts the first segment at byte 477 and drops the second: offsets 12 to 159 are gone

@@ -91,7 +91,7 @@ def test_offsets_of_a_torn_tail_under_a_clean_marker(
         stream.truncate(position + size - 10)
     (records,) = struct.unpack_from(">i", file.read_bytes(), position + 57)
     found = costs(capfd, partition)
-    both = {"batches": 0, "offsets": lost, "records": records}
+    both = {"batches": 0, "offsets": lost, "records": records, "records_at_most": records}
     assert found["salvage"] == {**both, "bytes": size - 10, "damaged_bytes_left": 0}
     assert found["kafka"] == {**both, "bytes": 0, "damaged_bytes_left": size - 10, "expired_segments": 0}
 
@@ -162,3 +162,29 @@ def test_a_control_record_is_none_where_its_attributes_are_zeros(
     put(file, position + 21, b"\0\0")
     found = costs(capfd, partition)["salvage"]
     assert (found["offsets"], found["records"]) == (1, 0)
+
+
+def test_what_is_not_counted_has_a_limit_and_is_lost_once(
+    partition: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The log has transactions, so its offsets are not all records: at most as many are lost as offsets. After a repair that was killed
+    before it reached the checkpoints, the same loss is an old one."""
+    data, file = partition.parent, max(partition.glob("*.log"))
+    last_batch, _ = batch_spans(file)[-1]
+    file.write_bytes(file.read_bytes()[: last_batch + 30])
+    first, last = 327, 329
+    before = (data / "recovery-point-offset-checkpoint").read_bytes()
+    found = costs(capfd, partition)
+    for policy in ("salvage", "kafka"):
+        assert (found[policy]["records"], found[policy]["records_at_most"]) == (None, last - first + 1)
+    assert run(["recover", "--apply", str(data)]) == 0
+    out = capfd.readouterr().out
+    assert "at most 3 records lost" in out and "unknown" not in out
+    (data / "recovery-point-offset-checkpoint").write_bytes(before)
+    assert run(["recover", str(data)]) == 1
+    out = capfd.readouterr().out
+    assert "its end was lost before (offsets 327 to 329): at most 3 records" in out and "policy" not in out
+    (beyond,) = [
+        line for line in out.splitlines() if "checkpoint-beyond-log" in line and "recovery-point" in line
+    ]
+    assert "the recovery point of metro-0 is 330, but its log ends at 327" in beyond

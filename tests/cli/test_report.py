@@ -15,11 +15,14 @@ import pytest
 
 from fixtures.diseases import bad_crc
 from kseg.cli.main import run
-from kseg.cli.report import FINDING_LINES, FindingGroups
+from kseg.cli.render import Style, show
+from kseg.cli.report import FAILURES_ALIKE_SHOWN, FINDING_LINES, FindingGroups
 from kseg.cli.run_summary import RunSummary
+from kseg.cli.text.compact import CompactReport
 from kseg.cli.text.folded_rows import FoldedRows
 from kseg.cli.text.lookup import LookupReport
 from kseg.cli.text.recover import RecoverReport
+from kseg.jobs.events import Failure
 from kseg.segment.counted import listed
 from kseg.segment.findings import CATALOGUE, ERROR, INFO, WARNING, Finding
 from tests.support.broken_dirs import broken_dir
@@ -297,3 +300,18 @@ def test_names_that_cannot_be_seen_are_told_as_a_shell_takes_them(tmp_path: Path
     for command in ("verify", "recover"):
         text = "\n".join(say(command, *NOW, tmp_path / "odd")[1])
         assert quoted in text and "\\n" not in text and "\udcff" not in text
+
+
+def test_failures_at_different_files_of_their_targets_are_alike(capfd: pytest.CaptureFixture[str]) -> None:
+    """As where a file system has no inode left: each change ends at another file."""
+    sentence = "cannot change {}: No space left on device; nothing was changed"
+    files = ("/.kseg/20261126T024225Z-7fad7822/old", "/00000000000000000000.log", "", "/.kseg")
+    failures = [
+        Failure(f"data/orders-{at}", sentence.format(f"data/orders-{at}{files[at % 4]}"), 4)
+        for at in range(40)
+    ]
+    tally = RunSummary(len(failures))
+    style = Style(command="compact", report=CompactReport(), findings_are_result=True)
+    show(iter(failures), style, [], tally)
+    told = capfd.readouterr().err.splitlines()
+    assert len(told) == FAILURES_ALIKE_SHOWN + 1 and "37 more targets failed" in told[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -268,3 +269,19 @@ def test_a_purge_alone_says_nothing_of_policies(log_dir: Path, capfd: pytest.Cap
     assert "cleanup.policy" not in segments[0]["reason"]
     run(["retain", "--purge", str(log_dir)])
     assert "what stays" not in capfd.readouterr().out
+
+
+def test_what_a_purge_leaves_is_said_with_its_reason(
+    log_dir: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """NOTHING GOES, without a word about the marked files, is no answer on a full disk."""
+    assert run(["retain", *DELETE, "--retention-ms", "20s", "--apply", str(log_dir)]) == 0
+    capfd.readouterr()
+    assert run(["retain", "--purge", "--apply", str(log_dir)]) == 0
+    nothing, waits, *_ = capfd.readouterr().out.splitlines()
+    assert nothing.startswith("NOTHING GOES")
+    assert re.fullmatch(
+        r"what waits: \d+ marked files of .* \(--file-delete-delay-ms 0 does not wait\)", waits
+    )
+    assert run(["retain", "--purge", "--apply", "--file-delete-delay-ms", "0", str(log_dir)]) == 0
+    assert not list(log_dir.glob("*/*.deleted")) and "what waits" not in capfd.readouterr().out

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -121,6 +123,18 @@ def test_without_any_evidence_nothing_is_touched(
         out, err = capfd.readouterr()
         assert "--metadata PATH, or --topic stations --cleanup-policy delete|compact settles it" in out
         assert "1 partition was skipped because the cleanup.policy is unknown: stations" in err
+
+
+@pytest.mark.parametrize("topic", ["two words", "new\nline", os.fsdecode(b"\xff\xfe")])
+def test_the_option_for_an_odd_topic_can_be_typed(
+    topic: str, data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(data / "stations-0", data / f"{topic}-0")
+    assert run(["compact", *ON_THE_CLOCK, str(data)]) == 5
+    out = capfd.readouterr().out
+    typed = out.split("or --topic ")[1].split(" --cleanup-policy")[0]
+    echoed = subprocess.run(["bash", "-c", f"printf %s {typed}"], capture_output=True, check=True).stdout
+    assert os.fsdecode(echoed) == topic
 
 
 def test_a_topic_that_nobody_knows_is_named_once(data: Path, say: Say) -> None:

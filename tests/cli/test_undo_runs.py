@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import shutil
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -392,3 +394,66 @@ def test_of_two_paths_with_different_runs_the_newest_is_meant(both: tuple[Path, 
     assert say("undo", data, other)[0] == 0
     assert tree_state(other) == before and tree_state(data) == repaired
     assert say("undo", data, other)[0] == 0, "then the one before"
+
+
+def test_a_half_done_run_below_a_later_one_says_what_comes_first(
+    data: Path, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that ended half way in one partition is meant before the newest one, which has changed other partitions again."""
+    several(data)
+    before = tree_state(data)
+    rename = Disk.rename
+
+    def failed(disk: Disk, path: str, new_path: str) -> None:
+        if new_path.startswith(f"{data}/fares-0/0"):
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM), path)
+        rename(disk, path, new_path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Disk, "rename", failed)
+        assert say("recover", "--apply", data)[0] == 5
+    limits = ("--retention-ms", "1", "--cleanup-policy", "delete", "--topic", "metro-*")
+    assert say("retain", "--apply", *limits, data)[0] == 0
+    status, rows = say("undo", data)
+    (error,) = [row for row in rows if row["type"] == "error"]
+    assert status == 4 and "; retain changed it later: `kseg undo " in error["message"]
+    command = error["message"].split("later: `kseg ")[1].split("`")[0]
+    assert say(*shlex.split(command))[0] == 0
+    assert say("undo", data)[0] == 0
+    assert without_journals(tree_state(data)) == without_journals(before)
+
+
+@pytest.fixture
+def disk_of_flags(data: Path) -> None:
+    """tmpfs has no such flags before Linux 6.6."""
+    trial = data / "trial"
+    trial.touch()
+    made = subprocess.run(["chattr", "+i", str(trial)], check=False, capture_output=True)
+    subprocess.run(["chattr", "-i", str(trial)], check=False, capture_output=True)
+    trial.unlink()
+    if made.returncode:
+        pytest.skip(f"no immutable files here: {made.stderr.decode()}")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files immutable")
+@pytest.mark.parametrize("flag", ["i", "a"])
+def test_a_change_of_an_immutable_file_is_refused_before_it_begins(
+    data: Path, say: Say, flag: str, disk_of_flags: None
+) -> None:
+    """Staging copies what it cannot link, and the change ended half way."""
+    several(data)
+    log = max((data / "fares-0").glob("*.log"))
+    assert subprocess.run(["chattr", f"+{flag}", str(log)], check=False).returncode == 0
+    try:
+        before = tree_state(data / "fares-0")
+        status, rows = say("recover", "--apply", data)
+        (error,) = [row for row in rows if row["type"] == "error"]
+        assert (
+            status == 5
+            and f"{log} is immutable" in error["message"]
+            and "nothing was changed" in error["message"]
+        )
+        assert tree_state(data / "fares-0") == before
+        assert say("undo", "--list", data)[1][0]["half_done"] is False
+    finally:
+        subprocess.run(["chattr", f"-{flag}", str(log)], check=True)

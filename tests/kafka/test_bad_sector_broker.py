@@ -145,6 +145,8 @@ def test_consumers_wait_at_a_bad_sector_and_read_on_after_a_repair(
 def test_a_start_on_a_read_only_disk(disk: DyingDisk, tmp_path: Path, is_clean: bool) -> None:
     data = hurt(disk, Case({}, is_clean, ""))
     disk.make_read_only()
+    told = foretold([data])
     seen = observed(tmp_path, [data])
-    assert seen.outcome == "does-not-start"
-    assert "Read-only file system" in seen.log
+    assert seen.outcome == told.node["outcome"] == "does-not-start"
+    assert "Read-only file system" in seen.log and told.node["exception"] in seen.log
+    assert told.node["once_writable"]["outcome"] == "starts"

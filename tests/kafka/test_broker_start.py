@@ -22,7 +22,7 @@ from kseg.change.apply.lock import locked
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import require_kafka
 from tests.kafka.killed import Killed
-from tests.kafka.start_cases import CASES, MARKER
+from tests.kafka.start_cases import CASES, MARKER, second
 from tests.kafka.starting import Foretold, assert_as_foretold, foretold, observed
 from tests.support.trees import copy_tree
 
@@ -252,3 +252,37 @@ def test_a_full_disk_is_foretold(kind: str, capture_small: Path, tmp_path: Path)
     assert told.node["outcome"] == seen.outcome == "does-not-start"
     assert "No space left on device" in told.node["message"]
     assert "No space left on device" in seen.log or "java.lang.InternalError" in seen.log
+
+
+@pytest.mark.evidence("read-only")
+@pytest.mark.skipif(not ALL, reason="read-only mounts: KSEG_BROKER_STARTS=all")
+@pytest.mark.parametrize(
+    "missing", [(), ("recovery-point",), ("replication",), ("cleaner",)], ids=lambda names: "".join(names)
+)
+def test_a_read_only_second_directory_is_foretold(
+    missing: tuple[str, ...], capture_small: Path, tmp_path: Path
+) -> None:
+    """It goes offline, but a checkpoint that a broker would create there ends the process."""
+    require_kafka()
+    with _mounted("tmpfs", tmp_path) as place:
+        data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
+        made = second(data)
+        shutil.move(made, place / "second")
+        shutil.move(data / "fares-0", place / "second" / "fares-0")
+        for name in {"recovery-point", "log-start", "replication", "cleaner"} - {*missing}:
+            (place / "second" / f"{name}-offset-checkpoint").write_text("0\n0\n")
+        subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
+        log_dirs = [data, place / "second"]
+        told = foretold(log_dirs)
+        seen = observed(tmp_path, log_dirs)
+    assert (
+        seen.outcome
+        == told.node["outcome"]
+        == ("does-not-start" if missing else "starts-with-offline-log-dirs")
+    )
+    assert seen.offline == {place["log_dir"] for place in told.node["log_dirs_offline"]} or missing
+    assert told.node["exception"] in (None, "FileSystemException") and "FileSystemException" in seen.log
+    if missing:
+        assert f"{place / 'second' / missing[0]}-offset-checkpoint: Read-only" in seen.log
+        assert f"{missing[0]}-offset-checkpoint" in told.node["message"]
+    assert told.node["once_writable"]["outcome"] == "starts"

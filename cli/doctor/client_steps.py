@@ -1,0 +1,49 @@
+"""The steps once the broker runs again: end hanging transactions, and reset groups whose committed offset is outside the log."""
+
+from collections.abc import Iterator
+
+from kseg.cli.doctor.next_step import NextStep
+from kseg.cli.doctor.situation import Situation
+from kseg.cli.next_command import command_line
+from kseg.segment.counted import counted, shown_of
+from kseg.segment.terminal import shell_quoted
+
+_LISTED = 5  # transactions and groups with a step of their own
+_ANY_SERVER = "HOST:PORT"
+
+
+def end_transactions(situation: Situation) -> Iterator[NextStep]:
+    shown = shown_of(len(situation.hanging), _LISTED)
+    for each in situation.hanging[:shown]:
+        if each.abort_command is not None:
+            yield NextStep(
+                f"With the broker running: end the hanging transaction in {each.topic}-{each.partition}.",
+                each.abort_command.replace(_ANY_SERVER, situation.bootstrap_server or _ANY_SERVER),
+            )
+    if len(situation.hanging) > shown:
+        more = counted(len(situation.hanging) - shown, "more transaction")
+        yield NextStep(
+            f"There are {more} that hang; the line that ends each:",
+            command_line("transactions", {"--verbose": True}, situation.request),
+        )
+
+
+def set_groups(situation: Situation) -> Iterator[NextStep]:
+    """A consumer whose committed offset is outside the log falls back to auto.offset.reset, which may skip or repeat everything."""
+    by_topic: dict[tuple[str, str], list[int]] = {}
+    for each in situation.stranded:
+        by_topic.setdefault((each.group, each.topic), []).append(each.partition)
+    server = situation.bootstrap_server or _ANY_SERVER
+    shown = shown_of(len(by_topic), _LISTED)
+    for (group, topic), numbers in list(by_topic.items())[:shown]:
+        partitions = ",".join(map(str, sorted(numbers)))
+        yield NextStep(
+            f"With the broker running and the group's consumers stopped: see where {group} would go on in {topic}, then --execute.",
+            f"kafka-consumer-groups.sh --bootstrap-server {server} --group {shell_quoted(group)} "
+            f"--topic {topic}:{partitions} --reset-offsets --to-latest --dry-run",
+        )
+    if len(by_topic) > shown:
+        yield NextStep(
+            "More groups have offsets that are not in their logs:",
+            command_line("groups", {}, situation.request),
+        )

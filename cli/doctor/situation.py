@@ -1,0 +1,107 @@
+"""The results of an examination that the steps of `kseg doctor` depend on."""
+
+import os
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from kseg.cli.doctor.metadata_log_steps import is_metadata_snapshot
+from kseg.cli.next_command import next_command
+from kseg.cli.request import Request
+from kseg.inspection.disk_leftovers import Leftover
+from kseg.inspection.log_dir_host import LogDirHost
+from kseg.recovery.repair.meta_properties_repair import IdentityRepair
+from kseg.segment.diagnosis import MissingReplica, PartitionTwice
+from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.values import dataclass
+
+if TYPE_CHECKING:
+    from kseg.internal_topics.groups.group_rows import OffsetOfGroup
+    from kseg.internal_topics.transactions.transaction_rows import HangingTransaction
+
+_HINTED_PATHS = 8  # as suggested by `verify`
+_NO_IDENTITY = ("meta-properties-missing", "meta-properties-corrupt")
+_APART = {
+    "directory-id-twice": "is a copy of another data directory",
+    "log-dirs-mixed": "belongs to another node or cluster than the others",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OtherNode:
+    """A data directory of another node than its meta.properties says."""
+
+    log_dir: str
+    in_file: int
+    told_by_metadata: int
+
+
+@dataclass(slots=True)
+class Situation:
+    """The results of an examination that steps depend on.
+
+    bootstrap_server: of the cluster; None when the metadata log has no broker. foreign: directories with names on which a broker fails.
+    apart: log dirs that do not belong with others, and why. lost_identities: log dirs without a readable meta.properties. values_needed: by
+    log dir, the options of `recover` whose values only the user knows. twice: (partition directory, the same partition in another log dir).
+    missing: directories that should exist, with what only they have. damaged_snapshots: of the metadata log. lacks_metadata_log: it is in
+    none of the directories. undo_bytes: kept for `undo`. unloadable: partitions that a
+    broker fails to load before and after a repair.
+    """
+
+    request: Request
+    node_id: int | None = None
+    bootstrap_server: str | None = None
+    hosts: list[LogDirHost] = field(default_factory=list)
+    hints: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    foreign: list[str] = field(default_factory=list)
+    lost_identities: set[str] = field(default_factory=set)
+    values_needed: dict[str, IdentityRepair] = field(default_factory=dict)
+    apart: dict[str, str] = field(default_factory=dict)
+    twice: list[tuple[str, str]] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    damaged_snapshots: list[str] = field(default_factory=list)
+    lacks_metadata_log: bool = False
+    has_unreadable: bool = False
+    is_half_done: bool = False
+    leftovers: list[Leftover] = field(default_factory=list)
+    undo_bytes: int = 0
+    other_nodes: list[OtherNode] = field(default_factory=list)
+    unloadable: list[str] = field(default_factory=list)
+    hanging: "list[HangingTransaction]" = field(default_factory=list)
+    stranded: "list[OffsetOfGroup]" = field(default_factory=list)
+
+    def note(self, finding: Finding) -> None:
+        """Collect the command that a finding suggests."""
+        if finding.severity == INFO:
+            return
+        self.has_unreadable |= finding.id == "unreadable"
+        self.is_half_done |= finding.id == "half-done-journal"
+        if finding.id == "bad-directory-name":
+            self.foreign.append(finding.path)
+            return
+        if finding.id in _NO_IDENTITY:
+            self.lost_identities.add(
+                finding.path if finding.id == "meta-properties-missing" else os.path.dirname(finding.path)
+            )
+        if finding.id in _APART:
+            self.apart[os.path.dirname(finding.path)] = _APART[finding.id]
+        if isinstance(finding.diagnosis, PartitionTwice):
+            self.twice.append((finding.path, finding.diagnosis.other))
+            return
+        if isinstance(finding.diagnosis, MissingReplica) and finding.severity == ERROR:
+            self.missing.append(finding.path)
+            return
+        if finding.severity == ERROR and is_metadata_snapshot(finding.path):
+            if finding.path not in self.damaged_snapshots:
+                self.damaged_snapshots.append(finding.path)
+            return
+        if finding.id == "no-segments" and finding.path in self.missing:
+            return
+        paths = self.hints.setdefault(finding.severity, {}).setdefault(finding.hint, [])
+        if len(paths) < _HINTED_PATHS and finding.path not in paths:
+            paths.append(finding.path)
+
+    @property
+    def advice(self) -> str:
+        """The command suggested by the most severe findings; empty without findings."""
+        hints = self.hints.get(ERROR) or self.hints.get(WARNING)
+        return next_command(hints, "doctor", self.request) if hints else ""
