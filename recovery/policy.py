@@ -102,7 +102,8 @@ class Repair:
     although its log is sound; empty when it would. left: what the policy leaves damaged because a broker does not look at it;
     empty when nothing. is_in_order: every byte of the logs was checked, all of it valid batches whose offsets increase and whose
     leader epochs never decrease. unread: batches of its logs that consumers do not receive in full. kept: ranges of the offsets
-    that stay, in order, if known. bytes_scanned: of the logs of the segments that policy kafka recovers. load_failure: set when
+    that stay, in order, if known. bytes_scanned: of the logs of the segments that policy kafka recovers. is_read: whether the load
+    looks for the batch of a first unstable offset, which no broker can in a data directory that is offline. load_failure: set when
     policy kafka has no result because the broker would throw; then image is the directory as found and the offsets are 0.
     """
 
@@ -121,6 +122,7 @@ class Repair:
     is_in_order: bool = False
     kept: tuple[tuple[int, int], ...] = ()
     bytes_scanned: int = 0
+    is_read: bool = False
     load_failure: LoadFailure | None = None
 
     @classmethod

@@ -64,7 +64,14 @@ class FormatError(KsegError):
 
 
 class CodecError(FormatError):
-    """A compressed block that cannot be decoded, or would grow beyond the caller's limit."""
+    """A compressed block that cannot be decoded, or would grow beyond the caller's limit.
+
+    content: what Java's reader has already delivered when it meets the fault, as far as that is known. java_class: what it throws, if
+    that is no IOException.
+    """
+
+    content: bytes = b""
+    java_class: str = ""
 
 
 def cannot_read(path: str, error: OSError) -> KsegError:

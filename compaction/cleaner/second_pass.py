@@ -34,6 +34,8 @@ from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk, Decoder
 from kseg.segment.sidecar.txn_index import AbortedTxn
 from kseg.segment.state.offset_map import KeyLookup
 
+_MARKER_BYTES = 78  # of the batch with one end of a transaction, as brokers write it
+
 
 class SegmentCleaner:
     """One second pass, or the part of it for one group. sketch: counts superseded values. `pass_totals` has the counters."""
@@ -238,13 +240,23 @@ class SegmentCleaner:
                 self._new.empty(table, tallies, row)
             else:
                 self._new.drop(table, tallies, row, row + 1)
-        elif verdict.can_discard and not has_horizon:
+        elif not has_horizon and (verdict.can_discard or self._has_tombstone(table, row)):
             self.markers_kept += 1
             self.markers_stamped += 1
             self._stamp(table, tallies, row)
         else:
             self.markers_kept += 1
             self._new.take(table, tallies, row, row + 1)
+
+    def _has_tombstone(self, table: Columns, row: int) -> bool:
+        """Whether a record of a control batch has no value, by which a cleaner takes it for a tombstone as well."""
+        if table.at(C.COUNT, row) == 1 and table.at(C.SIZE, row) == _MARKER_BYTES:
+            return False
+        for chunk in self._decoder.chunks(table, row, row + 1):
+            lengths = chunk.records.column(C.R_VALUE_LENGTH)[: chunk.records.count]
+            if any(length < 0 for length in lengths):
+                return True
+        return False
 
     def _stamp(self, table: Columns, tallies: memoryview, row: int) -> None:
         """Rewrite a marker with a delete horizon; all of its records stay."""

@@ -21,7 +21,7 @@ from kseg.segment.kernel import follow_transactions as T
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import directory_of
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
-from kseg.segment.state.producer import DEFAULT_EXPIRATION_MS
+from kseg.segment.state.producer import DEFAULT_EXPIRATION_MS, idle_ms
 from kseg.segment.state.transaction_replay import TransactionReplay, UnfinishedTransaction
 from kseg.segment.values import dataclass
 
@@ -236,7 +236,7 @@ def abort_command(place: Values, start_offset: int) -> str:
 
 
 def _producer(entry: ProducerSnapshotEntry, place: Values, now_ms: int) -> Values:
-    is_idle = now_ms - entry.timestamp_ms >= DEFAULT_EXPIRATION_MS
+    is_idle = idle_ms(entry.timestamp_ms, now_ms) >= DEFAULT_EXPIRATION_MS
     return {
         "type": "producer",
         **place,

@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kseg.recovery.loading.kafka_exceptions import KAFKA, NUMBER_FORMAT, STORAGE
+from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, KAFKA, NUMBER_FORMAT, STORAGE
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
@@ -51,7 +51,7 @@ _IN_ORDER_OF_CREATION = (
     Role.HIGH_WATERMARKS,
     Role.CLEANER_OFFSETS,  # once logs are loaded
 )
-_READ_AS_EMPTY = (Role.RECOVERY_POINTS, Role.LOG_START_OFFSETS)  # if a number cannot be parsed
+READ_BEFORE_LOADING = (Role.RECOVERY_POINTS, Role.LOG_START_OFFSETS)  # as empty, if a number cannot be parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class LogDirStart:
 
     path: as shown to the user. identity_problem: why meta.properties cannot be used; empty when it can, or is missing (then has_identity is
     False). metadata_log: whether it is in this directory. prevents: what ends the process before a log is loaded; bad_names: what ends it
-    while logs are loaded. is_directory: False if a file has its name. swallowed: data directories inside it that are named like partitions;
+    while logs are loaded; unloadable: likewise, in directories that are marked for deletion. is_directory: False if a file has its name. swallowed: data directories inside it that are named like partitions;
     they are loaded as empty partitions and become stray. removed: directories that were marked for deletion. offline: what takes the
     directory offline. watermarks: likewise, but only if the directory serves a partition. unserved: why no partition in it is served.
     is_full: whether there is no room even for an index page; the free space itself would differ between runs. is_read_only: whether the file
@@ -86,6 +86,7 @@ class LogDirStart:
     is_clean: bool = False
     prevents: tuple[Thrown, ...] = ()
     bad_names: tuple[Thrown, ...] = ()
+    unloadable: tuple[Thrown, ...] = ()
     offline: tuple[Thrown, ...] = ()
     watermarks: tuple[Thrown, ...] = ()
     unserved: tuple[Thrown, ...] = ()
@@ -127,7 +128,7 @@ def log_dir_start(directory: LogDirectory, errors: Sequence[Finding]) -> LogDirS
         return None
     path = directory.path
     has_metadata_log = any(child.name == METADATA_DIRECTORY for child in directory.partitions)
-    checkpoints = {role: _checkpoint_fault(directory, role) for role in OFFSET_CHECKPOINT_ROLES}
+    checkpoints = {role: checkpoint_fault(path, role) for role in OFFSET_CHECKPOINT_ROLES}
     offline = [
         fault
         for role, fault in checkpoints.items()
@@ -199,9 +200,9 @@ def _is_marked(child: SubDirectory) -> bool:
     return child.partition is not None and child.partition.state is PartitionState.DELETE
 
 
-def _checkpoint_fault(directory: LogDirectory, role: Role) -> Thrown | None:
-    """The exception that reading an offset checkpoint throws, if it affects the start."""
-    path = os.path.join(directory.path, NAME_BY_ROLE[role])
+def checkpoint_fault(log_dir: str, role: Role) -> Thrown | None:
+    """The exception that reading an offset checkpoint of a data directory throws, if it affects the start."""
+    path = os.path.join(log_dir, NAME_BY_ROLE[role])
     if not places.lexists(path):
         return None
     message = f"Error while reading checkpoint file {path}"
@@ -213,19 +214,23 @@ def _checkpoint_fault(directory: LogDirectory, role: Role) -> Thrown | None:
         decode_offset_checkpoint(data)
     except FormatError as error:
         exception = _exception_of(data)
-        is_harmless = exception != STORAGE and (role in _READ_AS_EMPTY or role is Role.CLEANER_OFFSETS)
+        is_harmless = exception != STORAGE and (role in READ_BEFORE_LOADING or role is Role.CLEANER_OFFSETS)
         return None if is_harmless else Thrown(exception, f"{message}: {error}")
     return None
 
 
 def _exception_of(data: bytes) -> str:
-    """Most faults are an IOException that Kafka wraps; the numbers of an entry are parsed without a try block."""
+    """Most faults are an IOException that Kafka wraps; the numbers of an entry, and a negative number of entries, are met without a try
+    block."""
     try:
         lines = read_lines(data)
     except FormatError:
         return STORAGE
-    if parse_integer(lines[0], INT_BITS) != 0 or parse_integer(lines[1], INT_BITS) is None:
+    announced = parse_integer(lines[1], INT_BITS) if len(lines) > 1 else None
+    if parse_integer(lines[0], INT_BITS) != 0 or announced is None:
         return STORAGE
+    if announced < 0:
+        return ILLEGAL_ARGUMENT
     for line in lines[2:]:
         fields = split_fields(line)
         if len(fields) != 3:

@@ -331,12 +331,17 @@ def _while_loading(dirs: Sequence[LoadedDirectory]) -> Iterator[Thrown]:
         if each.start is not None:
             yield from each.start.bad_names
     for each in dirs:
+        if each.start is not None:
+            yield from each.start.unloadable
         for _, start in each.of(Loading.FAILS):
             if not start.takes_directory_offline:
                 yield Thrown(start.exception or "", start.message or "")
     seen: dict[str, str] = {}
     for each in dirs:
+        unloaded = each.named(Loading.FAILS)
         for name in each.live:
+            if name in unloaded:
+                continue
             other = seen.setdefault(name, each.path)
             if other != each.path:
                 places = " and ".join(os.path.join(place, name) for place in (each.path, other))

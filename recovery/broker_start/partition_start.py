@@ -10,14 +10,15 @@ import bisect
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from kseg.recovery.loading.kafka_exceptions import IO, MALFORMED_INPUT, NO_SUCH_FILE
+from kseg.recovery.broker_start.log_dir_start import READ_BEFORE_LOADING, checkpoint_fault
+from kseg.recovery.loading.kafka_exceptions import IO, MALFORMED_INPUT, NO_SUCH_FILE, STORAGE
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.totals import CheckedPartition
 from kseg.segment import layout as L
 from kseg.segment import unreadable
 from kseg.segment.errors import Refused, UnreadableInput
 from kseg.segment.kernel import bad_pages
-from kseg.segment.partition.directory import list_partition
+from kseg.segment.partition.directory import list_partition, own_partition_name
 from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.partition.names import PartitionName, PartitionState, Role
 from kseg.segment.probe import Probe
@@ -27,7 +28,7 @@ from kseg.segment.values import dataclass
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kseg.recovery.policy import Removed
+    from kseg.recovery.policy import Removed, Repair
     from kseg.segment.partition.directory import SegmentFiles
 
 INTERNAL_ERROR = "InternalError"
@@ -123,6 +124,7 @@ def _unchanged_start(
     is_plain = around is not None and name is not None and name.state is PartitionState.LIVE
     if (
         not is_plain
+        or (around is not None and _is_offline(around))
         or end_offset is None
         or not kinds <= _IGNORED_BY_LOAD
         or _becomes_stray(checked, options)
@@ -159,8 +161,9 @@ def partition_start(
     outcome = Loading.BECOMES_STRAY if _becomes_stray(checked, options) else _BY_STATE.get(name.state)
     if outcome is Loading.REMOVED:
         return PartitionStart(partition=name.text, outcome=outcome)
-    if outcome is None or not kinds <= _IGNORED_BY_LOAD or checked.end_offset is None:
-        return _simulated_load(checked, name, noted, options.now_ms, outcome)
+    offline = around.path if not name.is_metadata_log and _is_offline(around) else None
+    if outcome is None or offline or not kinds <= _IGNORED_BY_LOAD or checked.end_offset is None:
+        return _simulated_load(checked, name, noted, options.now_ms, outcome, offline)
     return PartitionStart(
         partition=name.text,
         outcome=outcome,
@@ -169,6 +172,12 @@ def partition_start(
         bytes_to_scan=_bytes_to_scan(checked, noted),
         batches_to_scan=_batches_to_scan(checked, noted),
     )
+
+
+def _is_offline(around: LogDirState) -> bool:
+    """Whether a broker takes the data directory offline before it loads the logs in it, because it cannot read a checkpoint."""
+    faults = (checkpoint_fault(around.path, role) for role in READ_BEFORE_LOADING if role in around.lost)
+    return any(fault is not None and fault.exception == STORAGE for fault in faults)
 
 
 def _becomes_stray(checked: CheckedPartition, options: VerifyOptions) -> bool:
@@ -224,9 +233,50 @@ def _first_to_recover(segments: "Sequence[SegmentFiles]", noted: _Checkpointed) 
 
 
 def _simulated_load(
-    checked: CheckedPartition, name: PartitionName, noted: _Checkpointed, now_ms: int, outcome: Loading | None
+    checked: CheckedPartition,
+    name: PartitionName,
+    noted: _Checkpointed,
+    now_ms: int,
+    outcome: Loading | None,
+    offline: str | None,
 ) -> PartitionStart | None:
-    path = checked.directory.path
+    """offline: the data directory if it is offline by then. A log in it can be loaded, but neither be read nor renamed (Kafka:
+    LocalLog.maybeHandleIOException), and what is thrown then is not caught."""
+    repair = _load(checked.directory.path, name, noted, now_ms)
+    if repair is None or isinstance(repair, PartitionStart):
+        return repair
+    if offline and (repair.is_read or outcome is Loading.BECOMES_STRAY):
+        message = f"The log dir {offline} is already offline due to a previous IO exception."
+        return PartitionStart(partition=name.text, outcome=Loading.FAILS, exception=STORAGE, message=message)
+    lost = [removed for removed in repair.removed if removed.cause != PREALLOCATED]
+    if outcome is None:
+        changed = Loading.RECOVERED if repair.bytes_scanned else Loading.UNCHANGED
+        outcome = Loading.TRUNCATED if lost else changed
+    return PartitionStart(
+        partition=name.text,
+        outcome=outcome,
+        log_start_offset=repair.log_start_offset,
+        log_end_offset=repair.log_end_offset,
+        bytes_to_scan=repair.bytes_scanned,
+        batches_to_scan=_batches_to_scan(checked, noted) if repair.bytes_scanned else 0,
+        bytes_lost=sum(removed.length for removed in lost),
+        records_lost=_records_lost(lost),
+    )
+
+
+def marked_start(path: str, around: LogDirState, now_ms: int) -> PartitionStart | None:
+    """How the load of a directory that is marked for deletion fails: a broker loads it before it removes it. None when it does not fail."""
+    name = own_partition_name(path)
+    if name is None:
+        return None
+    loaded = _load(path, name, _checkpointed(name, around), now_ms)
+    return loaded if isinstance(loaded, PartitionStart) else None
+
+
+def _load(
+    path: str, name: PartitionName, noted: _Checkpointed, now_ms: int
+) -> "Repair | PartitionStart | None":
+    """The simulated load, or how it fails. None where that is unknown."""
     # most runs find nothing that affects a load
     from kseg.change.plan.inputs import inputs_of
     from kseg.recovery.loading.loader import load_as_broker
@@ -249,20 +299,7 @@ def _simulated_load(
     if repair.load_failure is not None:
         failure = repair.load_failure
         return _failed(name, failure.logged or failure.kafka_exception, failure.sentence)
-    lost = [removed for removed in repair.removed if removed.cause != PREALLOCATED]
-    if outcome is None:
-        changed = Loading.RECOVERED if repair.bytes_scanned else Loading.UNCHANGED
-        outcome = Loading.TRUNCATED if lost else changed
-    return PartitionStart(
-        partition=name.text,
-        outcome=outcome,
-        log_start_offset=repair.log_start_offset,
-        log_end_offset=repair.log_end_offset,
-        bytes_to_scan=repair.bytes_scanned,
-        batches_to_scan=_batches_to_scan(checked, noted) if repair.bytes_scanned else 0,
-        bytes_lost=sum(removed.length for removed in lost),
-        records_lost=_records_lost(lost),
-    )
+    return repair
 
 
 def _faulting_index(path: str, noted: _Checkpointed) -> str | None:

@@ -6,15 +6,17 @@ data directory what prevents a start (`LogDirStart`), null if unknown. `node_sta
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from kseg.jobs.events import Event, Row
-from kseg.recovery.broker_start.log_dir_start import LogDirStart, file_in_place, log_dir_start
+from kseg.recovery.broker_start.log_dir_start import LogDirStart, Thrown, file_in_place, log_dir_start
 from kseg.recovery.broker_start.metadata_start import with_quorum_files
-from kseg.recovery.broker_start.partition_start import PartitionStart, partition_start
+from kseg.recovery.broker_start.partition_start import PartitionStart, marked_start, partition_start
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.totals import Totals
 from kseg.recovery.verify.verify import KINDS, Verify
 from kseg.segment.findings import ERROR, Finding
+from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.log_shape import LogShape
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget
@@ -69,7 +71,8 @@ def _start(
         is_strange = file.role is Role.UNKNOWN and file.is_live
         return file_in_place(target.path) if is_strange else None
     if totals.listed is not None:
-        return log_dir_start(totals.listed, errors)
+        found = log_dir_start(totals.listed, errors)
+        return found if found is None or not found.removed else _with_marked(found, options)
     checked = totals.checked
     if checked is None:
         return None
@@ -77,6 +80,19 @@ def _start(
     if start is not None and _is_metadata_log(totals):
         return with_quorum_files(start, checked.directory, {error.path for error in errors})
     return start
+
+
+def _with_marked(start: LogDirStart, options: VerifyOptions) -> LogDirStart:
+    """With what a broker meets when it loads the directories that are marked for deletion."""
+    around = read_log_dir_state(start.path)
+    paths = (os.path.join(start.path, name) for name in start.removed)
+    failed = [each for path in paths if (each := marked_start(path, around, options.now_ms)) is not None]
+    thrown = {each: Thrown(each.exception or "", each.message or "") for each in failed}
+    return replace(
+        start,
+        offline=(*start.offline, *(thrown[each] for each in failed if each.takes_directory_offline)),
+        unloadable=tuple(thrown[each] for each in failed if not each.takes_directory_offline),
+    )
 
 
 def _is_metadata_log(totals: Totals) -> bool:

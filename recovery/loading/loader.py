@@ -82,6 +82,7 @@ def load_as_broker(
             is_in_order=not load_state.removed and load.is_in_order(),
             kept=kept,
             bytes_scanned=load.bytes_scanned,
+            is_read=load.is_read,
         )
 
 
@@ -111,6 +112,7 @@ class _Load:
         self._producers = LoadedProducers(load_state, settings)
         self.log_start_offset = self.log_end_offset = self.last_stable_offset = self.recovery_point = 0
         self.bytes_scanned = 0
+        self.is_read = False
 
     def run(self) -> None:
         """All steps of the plan. Raises BrokerException."""
@@ -290,6 +292,7 @@ class _Load:
         """The last stable offset, with the log end as high watermark. A broker reads the batch where the first open transaction begins,
         before and after it learns the high watermark, and thereby opens that segment's offset index."""
         high_watermark = max(self.log_end_offset, self.log_start_offset)
+        self.is_read = self._unstable(self.log_start_offset - 1) is not None
         for known in (self.log_start_offset - 1, high_watermark):
             offset = last_stable_offset(
                 self._unstable(known), self.log_start_offset, high_watermark, self._batch_position

@@ -3,9 +3,10 @@
 from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, NULL_POINTER, STORAGE, unreadable_file
 from kseg.recovery.loading.load_state import LoadState
 from kseg.segment.errors import FormatError
+from kseg.segment.java import uuids
 from kseg.segment.java.java_text import INT_BITS, parse_integer, read_lines
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
-from kseg.segment.sidecar.metadata_files import decode_partition_metadata
+from kseg.segment.sidecar.metadata_files import decode_partition_metadata, split_named
 
 FILE_NAME = NAME_BY_ROLE[Role.PARTITION_METADATA]
 
@@ -29,10 +30,11 @@ def _exception_of(data: bytes) -> str:
         return STORAGE
     if not lines:
         return NULL_POINTER
-    version = lines[0].partition(": ")[2]
-    if parse_integer(version, INT_BITS) is None or version.startswith("-"):
+    first = split_named(lines[0])
+    version = parse_integer(first[1], INT_BITS) if len(first) == 2 else None
+    if version is None or version < 0:
         return STORAGE
     if len(lines) < 2:
         return NULL_POINTER
-    uuid = lines[1].partition(": ")[2]
-    return ILLEGAL_ARGUMENT if uuid and uuid.strip("A") else STORAGE
+    second = split_named(lines[1])
+    return ILLEGAL_ARGUMENT if len(second) == 2 and not uuids.is_uuid(second[1]) else STORAGE

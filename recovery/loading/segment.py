@@ -167,11 +167,12 @@ class LoadedSegment:
         self.time_index.close()
 
     def delete(self, why: str) -> None:
-        """Remove its files (a broker marks them `.deleted` first)."""
+        """Remove its files. A broker renames them to `.deleted` first, over what has that name, and deletes that."""
         for role in (Role.LOG, Role.OFFSET_INDEX, Role.TIME_INDEX, Role.TXN_INDEX):
             name = numbered(self.base_offset, SUFFIX_BY_ROLE[role])
-            if name in self.load_state.image:
-                self.load_state.remove(name, why)
+            for each in (name, name + L.DELETED_SUFFIX):
+                if each in self.load_state.image:
+                    self.load_state.remove(each, why)
 
 
 class LoadedSegments:

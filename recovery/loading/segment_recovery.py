@@ -64,7 +64,7 @@ class _Recovery:
         self._cause: Finding | None = None
         self._first: tuple[int, int] | None = None  # offset and leader epoch
         self._seen = memoryview(array("q", bytes(8 * verify_records.SEEN_WIDTH)))
-        self._seen[verify_records.SEEN_LAST] = segment.base_offset - 1
+        self._seen[verify_records.SEEN_LAST] = max(segment.base_offset, -L.INT64_MAX) - 1
         self._is_in_order = True
 
     def run(self) -> int:

@@ -7,7 +7,7 @@ throws, and the exception depends on the fault:
     key or value exceed the message       IndexOutOfBoundsException, IllegalArgumentException
     no value, no message, zstd, bad magic, a wrapper's offset below its last message's   InvalidRecordException
     an inner size below the minimum       CorruptRecordException
-    the block cannot be decompressed      KafkaException
+    the block cannot be decompressed      KafkaException; SnappyError for the length of a snappy block
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,9 @@ def first_offset(message: memoryview, location: str) -> int:
     try:
         body = memoryview(decompress(codec, magic, _value_of(message, magic, location), MAX_BODY_BYTES))
     except CodecError as error:
-        raise BrokerException(KAFKA, f"{location}: {error}") from error
+        for _ in _messages(memoryview(error.content), location):
+            pass  # a broker reads what it gets, and may meet a fault there first
+        raise BrokerException(error.java_class or KAFKA, f"{location}: {error}") from error
     first, last = None, None
     for last in _messages(body, location):
         first = first or last

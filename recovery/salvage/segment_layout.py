@@ -77,9 +77,10 @@ def arrange(
             continue
         # where the inner offsets of an old wrapper reach below what is before it, its file begins after that
         base = named if max(end, least) <= named <= first else max(first, end)
-        for segment in _split(
-            logs, PlannedSegment(base, working_image.valid_runs, working_image.origin), max_bytes
-        ):
+        origin = working_image.origin
+        if segments and segments[-1].base_offset == base and segments[-1].origin is not None:
+            origin = segments.pop().origin or 0  # an empty log of this name gets the batches
+        for segment in _split(logs, PlannedSegment(base, working_image.valid_runs, origin), max_bytes):
             segments.append(segment)
             end, least = segment.end_offset, segment.base_offset + 1
     return tuple(segments)

@@ -112,7 +112,7 @@ class SideFilePlan:
     def apply(self, log_start_offset: int, end_offset: int, lost: list[Range]) -> None:
         """lost: ranges of offsets that are lost, in order."""
         self._remove_orphans()
-        flawed = dict(self._flawed())
+        flawed = self._with_all_time_indexes(dict(self._flawed()))
         wanted = self._wanted(flawed, end_offset)
         if wanted == Wanted() and not self._is_reordered():
             self._remove_snapshots(wanted, Rebuilt(), end_offset)
@@ -171,6 +171,18 @@ class SideFilePlan:
             }
             if roles:
                 yield number, frozenset(roles)
+
+    def _with_all_time_indexes(self, flawed: dict[int, frozenset[Role]]) -> dict[int, frozenset[Role]]:
+        """A log of magic 0 needs no time indexes, but if one segment gets or has one, all segments need theirs."""
+        lacking = {
+            number
+            for number, segment in enumerate(self._segments)
+            if file_of(segment, Role.TIME_INDEX) not in self._working_image.image
+        }
+        if not any(Role.TIME_INDEX in roles for roles in flawed.values()):
+            return flawed
+        more = {number: flawed.get(number, frozenset()) | {Role.TIME_INDEX} for number in lacking}
+        return dict(sorted({**flawed, **more}.items()))
 
     def _is_left_by_a_crash(self) -> bool:
         """Whether a crash, and no clean shutdown, left the snapshot at the end: the active segment's index has room for more entries, or may have where it

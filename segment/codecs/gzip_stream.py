@@ -83,7 +83,11 @@ def _decompress_any(data: memoryview, limit_bytes: int) -> memoryview:
             position = _after_header(data, position)
         except CodecError:
             break
-        content, position = _member(data, position, room, limit_bytes, _PIECE)
+        try:
+            content, position = _member(data, position, room, limit_bytes, _PIECE)
+        except CodecError as error:
+            error.content = b"".join((*pieces, error.content))
+            raise
         room -= len(content)
         pieces.append(content)
     return memoryview(b"".join(pieces))
@@ -149,15 +153,22 @@ def _member(
                 raise beyond_limit("gzip", limit_bytes)
             parts.append(part)
             position += len(piece)
-    except _InflateError as error:
-        raise CodecError("the deflate stream cannot be decoded") from error
+    except _InflateError as undecodable:
+        raise CodecError("the deflate stream cannot be decoded") from undecodable
     position -= len(inflate.unused_data)
-    if len(data) - position < _TRAILER.size:
-        raise CodecError("the gzip stream ends inside its trailer")
     content = parts[0] if len(parts) == 1 else b"".join(parts)
+    if len(data) - position < _TRAILER.size:
+        raise _behind_the_content("the gzip stream ends inside its trailer", content)
     if _TRAILER.unpack_from(data, position) != (crc32(content), len(content) & 0xFFFFFFFF):
-        raise CodecError("the gzip content does not match its checksum")
+        raise _behind_the_content("the gzip content does not match its checksum", content)
     return content, position + _TRAILER.size
+
+
+def _behind_the_content(sentence: str, content: bytes) -> CodecError:
+    """A fault of the trailer, which Java reads when all of the content has been taken."""
+    error = CodecError(sentence)
+    error.content = content
+    return error
 
 
 def compress(data: bytes, magic: int, level: int | None = None) -> bytes:

@@ -59,7 +59,9 @@ def decompress(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
             continue
         position += 4
         if not 0 < length <= _MAX_BLOCK:
-            raise CodecError(f"a snappy block cannot have {length} bytes")
+            error = CodecError(f"a snappy block cannot have {length} bytes")
+            error.java_class = "SnappyError" if length else ""
+            raise error
         if length > end - position:
             raise CodecError("the snappy stream ends inside a block")
         piece = _raw(data[position : position + length], room, limit_bytes)

@@ -15,17 +15,21 @@ WHITESPACE = re.compile("[ \t\n\x0b\f\r]+")  # Java's \s, which is narrower than
 
 INT_BITS = 32
 LONG_BITS = 64
+_MOST_DIGITS = 255  # zeros of other scripts may lead a number in a file name
 
 
 def parse_integer(text: str, bits: int) -> int | None:
     """The number that Integer.parseInt (bits 32) or Long.parseLong (bits 64) reads, None where they throw.
 
-    Only ASCII digits count; Java would also take other scripts' digits, which no Kafka has ever written.
+    The digits of all scripts count, as in Java, unless they lie beyond 16 bits, where Java sees two characters.
     """
     digits = text[1:] if text[:1] in ("+", "-") else text
-    if not digits.isascii() or not digits.isdigit() or len(digits.lstrip("0")) > 19:
+    if not digits.isdecimal() or not (digits.isascii() or max(digits) <= "\uffff"):
         return None
-    value = int(text)
+    digits = digits.lstrip("0") or "0"
+    if len(digits) > _MOST_DIGITS:
+        return None
+    value = -int(digits) if text[0] == "-" else int(digits)
     return value if -(1 << (bits - 1)) <= value < 1 << (bits - 1) else None
 
 

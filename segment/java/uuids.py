@@ -28,6 +28,11 @@ def uuid_bytes(text: str) -> bytes:
     return base64.urlsafe_b64decode(match[1] + "==")
 
 
+def is_uuid(text: str) -> bool:
+    """Whether Java reads the text as a uuid, the zero one included."""
+    return _TEXT.fullmatch(text) is not None
+
+
 def canonical_uuid(text: str) -> str:
     """The text as Kafka would write it; raises FormatError when it is not a uuid."""
     return uuid_text(uuid_bytes(text))

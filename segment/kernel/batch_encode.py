@@ -114,6 +114,10 @@ def put_records(
         if flags[at]:
             key_length = cells[4 * capacity + at]
             value_length = cells[6 * capacity + at]
+            if key_length < 0:  # in old messages any negative length is a null
+                key_length = -1
+            if value_length < 0:
+                value_length = -1
             headers_start = cells[7 * capacity + at]
             header_count = cells[8 * capacity + at]
             headers_length = 0

@@ -35,7 +35,7 @@ def decode_partition_metadata(data: bytes) -> PartitionMetadata:
     lines = read_lines(bytes(data))
     if len(lines) < 2:
         raise FormatError(f"partition.metadata has {counted(len(lines), 'line')}, it needs 2")
-    first, second = (split_fields(line, _COLON) for line in lines[:2])
+    first, second = (split_named(line) for line in lines[:2])
     version = parse_integer(first[1], INT_BITS) if len(first) == 2 else None
     if version is None:
         raise FormatError(f"line 1 is not version: N: {lines[0][:80]!r}")
@@ -47,6 +47,11 @@ def decode_partition_metadata(data: bytes) -> PartitionMetadata:
     if topic_id == uuids.ZERO:
         raise FormatError("line 2 contains the zero uuid, which is not a valid topic id")
     return PartitionMetadata(topic_id, version)
+
+
+def split_named(line: str) -> list[str]:
+    """A line of partition.metadata as Kafka takes it apart: a name and a value, where it is well-formed."""
+    return split_fields(line, _COLON)
 
 
 def encode_partition_metadata(metadata: PartitionMetadata) -> bytes:

@@ -266,7 +266,7 @@ class ProducerState:
             producer_id
             for producer_id, slot in known.slot_of.items()
             if known.transaction_first_offset(slot) is None
-            and now_ms - known.get(slot, TIMESTAMP) >= expiration_ms
+            and idle_ms(known.get(slot, TIMESTAMP), now_ms) >= expiration_ms
         )
         for producer_id in idle:
             known.drop(producer_id)
@@ -364,7 +364,11 @@ class ProducerState:
         self, entry: ProducerSnapshotEntry, now_ms: int | None, expiration_ms: int, is_replayed: bool
     ) -> None:
         first_offset = entry.current_txn_first_offset
-        if now_ms is not None and first_offset is None and now_ms - entry.timestamp_ms >= expiration_ms:
+        if (
+            now_ms is not None
+            and first_offset is None
+            and idle_ms(entry.timestamp_ms, now_ms) >= expiration_ms
+        ):
             return
         known, slot = self._producers, self._slot(entry.producer_id)
         former = known.transaction_first_offset(slot)
@@ -411,6 +415,11 @@ class ProducerState:
         bits = producer_id & 0xFFFF_FFFF_FFFF_FFFF
         hash_code = (bits ^ bits >> 32) & 0xFFFF_FFFF
         return (hash_code ^ hash_code >> 16) & (self._hash_capacity - 1)
+
+
+def idle_ms(last_timestamp_ms: int, now_ms: int) -> int:
+    """How long a producer was idle, in Java's 64 bits: a timestamp far below 0 is taken for one in the future."""
+    return (now_ms - last_timestamp_ms + 2**63) % 2**64 - 2**63
 
 
 def _sequence_events(batch: "Batch", last_sequence: int) -> tuple[SequenceBreak, ...]:

@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from kseg.compaction.cleaner.compact import compact
 from kseg.compaction.cleaner.options import CleanSettings, CompactOptions
 from kseg.jobs.events import Failure, Row
 from kseg.segment import layout as L
+from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.partition.partition_log import PartitionLog
@@ -50,24 +52,25 @@ class KeyedLog(RandomLog):
 
 @dataclass
 class Case:
-    """directory: what both begin with. log: writes more of the same."""
+    """directory: what both begin with. log: writes more of the same. log_start_offset: in the checkpoint of the data directory."""
 
     seed: int
     directory: Path
-    log: KeyedLog
+    log: RandomLog
     settings: CleanSettings
     rng: random.Random
     from_offsets: bool
+    log_start_offset: int = 0
     done: list[str] = field(default_factory=list)
 
 
-def random_case(seed: int, parent: Path) -> Case:
-    """Make the case of a number below `parent`."""
+def random_case(seed: int, parent: Path, kind: type[RandomLog] = KeyedLog) -> Case:
+    """Make the case of a number below `parent`. kind: of log."""
     rng = random.Random(f"clean {seed}")
     directory = parent / "keyed-0"
     start = rng.choice((0, 0, 0, 5, 100))
     interval = rng.choice((0, 100, 400, 4096))
-    log = KeyedLog(rng, start)
+    log = kind(rng, start)
     rules = RollRules(
         segment_bytes=rng.choice((600, 1500, 4000, 10_000)),
         segment_index_bytes=rng.choice((1000, 4003)),
@@ -78,7 +81,8 @@ def random_case(seed: int, parent: Path) -> Case:
         for _ in range(rng.choice((3, 12, 25, 40, 80))):
             if leaps and rng.random() < 0.12:
                 log.leap()
-            writer.append(log.batch())
+            with suppress(KsegError):  # an odd batch that no broker would have taken
+                writer.append(log.batch())
             if rng.random() < 0.06:
                 log.next_offset += rng.choice((0, 0, 3))
                 writer.roll(log.next_offset)
@@ -129,7 +133,13 @@ class Theirs:
     threw: str = ""
 
 
-def real_clean(oracle: Oracle, directory: Path, settings: CleanSettings, first_dirty: int | None) -> Theirs:
+def real_clean(
+    oracle: Oracle,
+    directory: Path,
+    settings: CleanSettings,
+    first_dirty: int | None,
+    log_start_offset: int = 0,
+) -> Theirs:
     """Rounds of the real cleaner on a copy, until the range is clean."""
     copy = oracle.copy(directory)
     theirs = Theirs(copy)
@@ -142,6 +152,7 @@ def real_clean(oracle: Oracle, directory: Path, settings: CleanSettings, first_d
             [{"what": "expire_producers"}, step],
             in_place=True,
             clean=True,
+            log_start_offset=log_start_offset,
             now=settings.now_ms,
             config=config_of(settings),
             producer_id_expiration_ms=settings.producer_id_expiration_ms,
@@ -162,23 +173,28 @@ def real_clean(oracle: Oracle, directory: Path, settings: CleanSettings, first_d
 
 @dataclass
 class Ours:
+    """What kseg left. refused: why, when it did nothing."""
+
     result: dict[str, Any]
     findings: list[Finding]
+    refused: str = ""
 
 
 def our_clean(directory: Path, settings: CleanSettings, first_dirty: int | None, **options: Any) -> Ours:
-    """`compact` in place. Raises AssertionError for a failure."""
+    """`compact` in place."""
     chosen = CompactOptions(
         settings=settings,
         first_dirty_offset=first_dirty,
         **{"apply": True, "run_id": new_run_id(settings.now_ms), **options},
     )
     events = list(compact(PartitionTarget(str(directory)), chosen))
-    failures = [event for event in events if isinstance(event, Failure)]
-    assert not failures, failures
+    failures = [event.sentence for event in events if isinstance(event, Failure)]
+    findings = [event for event in events if isinstance(event, Finding)]
+    if failures:
+        return Ours({}, findings, "; ".join(failures))
     results = [dict(e.values) for e in events if isinstance(e, Row) and e.values["type"] == "result"]
     assert len(results) == 1
-    return Ours(results[0], [event for event in events if isinstance(event, Finding)])
+    return Ours(results[0], findings)
 
 
 def files_of(directory: Path, *, without: int | None = None) -> dict[str, bytes]:
@@ -266,10 +282,10 @@ def rounds(case: Case, oracle: Oracle) -> Iterator[tuple[Theirs, Ours]]:
             settings = replace(settings, now_ms=settings.now_ms + later)
         if case.from_offsets and not number:
             first_dirty = rng.choice((None, case.log.next_offset // 2, case.log.next_offset + 5, 3))
-        theirs = real_clean(oracle, case.directory, settings, first_dirty)
-        ours = our_clean(case.directory, settings, first_dirty)
+        theirs = real_clean(oracle, case.directory, settings, first_dirty, case.log_start_offset)
+        ours = our_clean(case.directory, settings, first_dirty, log_start_offset=case.log_start_offset)
         yield theirs, ours
-        if theirs.threw:
+        if theirs.threw or ours.refused:
             return
         first_dirty = theirs.next_dirty_offset if theirs.cleanable_bytes else first_dirty
 
@@ -284,6 +300,7 @@ def more_batches(case: Case) -> None:
         partition = reopen_partition(log, rules)
     with PartitionWriter(directory, partition=partition, existing=os.listdir(directory)) as writer:
         for _ in range(rng.choice((0, 1, 5, 20))):
-            writer.append(case.log.batch())
+            with suppress(KsegError):
+                writer.append(case.log.batch())
         if rng.random() < 0.9:
             writer.roll(case.log.next_offset)

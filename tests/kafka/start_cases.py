@@ -156,6 +156,28 @@ def second_with_foreign_recovery_points(data: Path) -> Path:
 
 
 @case
+def second_with_a_partition_and_foreign_recovery_points(data: Path) -> Path:
+    made = second(data, "other-0")
+    (made / "recovery-point-offset-checkpoint").write_text("garbage")
+    return made
+
+
+@case
+def second_with_a_partition_and_foreign_log_starts(data: Path) -> Path:
+    made = second(data, "other-0")
+    (made / "log-start-offset-checkpoint").write_text("garbage")
+    (made / MARKER).touch()
+    return made
+
+
+@case
+def second_with_a_partition_and_foreign_cleaner_offsets(data: Path) -> Path:
+    made = second(data, "other-0")
+    (made / "cleaner-offset-checkpoint").write_text("garbage")
+    return made
+
+
+@case
 def second_with_foreign_high_watermarks(data: Path) -> Path:
     """They are read when a partition is served from there, and there is none."""
     made = second(data)

@@ -1,23 +1,32 @@
 """Policy kafka compared with the real log loader: random directories, loaded by both, compared file by file.
 
-`KSEG_DIRECTORIES` says how many (default 150), `KSEG_DIRECTORIES_SEED` from which seed on.
+`KSEG_DIRECTORIES` says how many (default 150), half of them odd, `KSEG_DIRECTORIES_SEED` from which seed on.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import struct
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from fixtures.healthy import T0
+from kseg.change.append.partition_writer import PartitionWriter, RollRules
 from kseg.change.plan.content import Content, Fresh, Span
 from kseg.change.plan.directory_image import DirectoryImage, steps_between
 from kseg.change.plan.inputs import inputs_of
 from kseg.change.plan.steps import Remove, Rename, Truncate, Write
 from kseg.recovery.loading.loader import load_as_broker
-from kseg.recovery.policy import Repair
+from kseg.recovery.policy import BrokerState, LoadSettings, Repair
+from kseg.segment.encoding.batch import encode_batch
+from kseg.segment.encoding.legacy import encode_message
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, encode_snapshot
+from tests.kafka.odd_directories import odd_case
 from tests.kafka.oracle import KafkaRaised, Oracle
 from tests.kafka.random_directories import Case, random_case
 from tests.support.trees import unchanged
@@ -25,13 +34,18 @@ from tests.support.trees import unchanged
 pytestmark = pytest.mark.kafka
 COUNT = int(os.environ.get("KSEG_DIRECTORIES", "150"))
 FIRST_SEED = int(os.environ.get("KSEG_DIRECTORIES_SEED", "1"))
+HALF = (COUNT + 1) // 2
 CHUNK = 25
 
 
 def planned(directory: Path, repair: Repair) -> dict[str, bytes]:
     """The files of an image."""
-    found = {path.name: path.read_bytes() for path in directory.iterdir()}
+    found = files_of(directory)
     return {name: content_of(found, repair.image.content(name)) for name in repair.image}
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
 
 
 def loaded_by_kafka(oracle: Oracle, case: Case) -> tuple[dict[str, bytes], dict[str, int]] | str:
@@ -53,7 +67,7 @@ def loaded_by_kafka(oracle: Oracle, case: Case) -> tuple[dict[str, bytes], dict[
         )
     except KafkaRaised as raised:
         return raised.name.rpartition(".")[2]
-    files = {path.name: path.read_bytes() for path in sorted(answer.directory.iterdir())}
+    files = files_of(answer.directory)
     shutil.rmtree(answer.directory.parent)
     names = ("log_start_offset", "log_end_offset", "last_stable_offset", "recovery_point")
     return files, {name: answer.loaded[name] for name in names}
@@ -74,7 +88,7 @@ def differences(oracle: Oracle, case: Case) -> list[str]:
         return [] if load_failure == lost else [f"kafka died of {lost}, ours of {ours.load_failure}"]
     files, offsets = theirs
     made = planned(case.directory, ours)
-    found = {path.name: path.read_bytes() for path in case.directory.iterdir()}
+    found = files_of(case.directory)
     lines = [
         f"{name}: {_shown(files.get(name))} by kafka, {_shown(made.get(name))} by ours, {_shown(found.get(name))} found"
         for name in sorted(files.keys() | made.keys())
@@ -94,7 +108,7 @@ def differences(oracle: Oracle, case: Case) -> list[str]:
 
 def carried_out(directory: Path, repair: Repair) -> dict[str, bytes]:
     """The directory after the steps that a plan would have, one after the other."""
-    found = {path.name: path.read_bytes() for path in directory.iterdir()}
+    found = files_of(directory)
     files = dict(found)
     inputs = inputs_of(str(directory))
     for step in steps_between(DirectoryImage.of(inputs), repair.image, repair.why):
@@ -143,13 +157,16 @@ def _shown(data: bytes | None) -> str:
     "swap-file",
     "topic-id-unreadable",
 )
-@pytest.mark.parametrize("chunk", range((COUNT + CHUNK - 1) // CHUNK))
-def test_random_directories(oracle: Oracle, tmp_path: Path, chunk: int) -> None:
+@pytest.mark.parametrize("make", [random_case, odd_case])
+@pytest.mark.parametrize("chunk", range((HALF + CHUNK - 1) // CHUNK))
+def test_random_directories(
+    oracle: Oracle, tmp_path: Path, make: Callable[[int, Path], Case], chunk: int
+) -> None:
     failures = []
-    for seed in range(FIRST_SEED + chunk * CHUNK, FIRST_SEED + min(COUNT, (chunk + 1) * CHUNK)):
+    for seed in range(FIRST_SEED + chunk * CHUNK, FIRST_SEED + min(HALF, (chunk + 1) * CHUNK)):
         place = tmp_path / str(seed)
         place.mkdir()
-        case = random_case(seed, place)
+        case = make(seed, place)
         lines = differences(oracle, case)
         if lines:
             told = f"seed {seed} ({', '.join(case.done)}; {case.broker_state}; {case.settings})"
@@ -188,8 +205,67 @@ def test_a_second_start_does_what_a_second_run_does(oracle: Oracle, tmp_path: Pa
     assert not failures, "\n".join(failures)
 
 
-@pytest.mark.parametrize("seed", [90345, 402373, 413150])
+@pytest.mark.parametrize("seed", [90345, 401804, 402373, 413150])
 def test_directories_that_were_loaded_differently(oracle: Oracle, tmp_path: Path, seed: int) -> None:
-    """A batch with a negative last offset in a snapshot, a control batch that ends inside its header, and partition.metadata as the last
-    thing that a load reads."""
+    """A batch with a negative last offset in a snapshot, a broken message that is read before the checksum of its gzip set, a control batch
+    that ends inside its header, and partition.metadata as the last thing that a load reads."""
     assert differences(oracle, random_case(seed, tmp_path)) == []
+
+
+def _metadata_with_wide_blanks(directory: Path) -> None:
+    (directory / "partition.metadata").write_text(f"version:  0\ntopic_id:\t{'A' * 21}")
+
+
+def _metadata_of_one_line(directory: Path) -> None:
+    (directory / "partition.metadata").write_text("version:\t0\n")
+
+
+def _lowest_of_names(directory: Path) -> None:
+    (directory / f"{-(2**63):021d}.log").write_bytes(b"")
+
+
+def _digits_of_another_script(directory: Path) -> None:
+    (directory / "\u0663.index.swap").write_bytes(b"")
+    (directory / "\u0663.timeindex").write_bytes(b"")
+
+
+def _marked_and_replaced(directory: Path) -> None:
+    """Once renamed, it has the name that the index of the deleted segment gets."""
+    (directory / f"{0:020d}.index.deleted.swap").write_bytes(bytes(8))
+
+
+def _producer_of_long_ago(directory: Path) -> None:
+    entry = ProducerSnapshotEntry(7, 0, 4, 0, 0, -(2**63), -1, None)
+    (directory / f"{2:020d}.snapshot").unlink()
+    (directory / f"{1:020d}.snapshot").write_bytes(encode_snapshot([entry]))
+
+
+def _snappy_of_negative_length(directory: Path) -> None:
+    log = directory / f"{0:020d}.log"
+    packed = b"\x82SNAPPY\0" + struct.pack(">iii", 1, 1, -5) + bytes(20)
+    log.write_bytes(encode_message(1, 0, T0, 2, None, packed) + log.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("make", "around"),
+    [
+        (_metadata_with_wide_blanks, BrokerState()),
+        (_metadata_of_one_line, BrokerState()),
+        (_lowest_of_names, BrokerState()),
+        (_digits_of_another_script, BrokerState()),
+        (_marked_and_replaced, BrokerState(log_start_offset=50)),
+        (_producer_of_long_ago, BrokerState(is_clean=True)),
+        (_snappy_of_negative_length, BrokerState(is_clean=True)),
+    ],
+)
+def test_states_that_were_loaded_differently(
+    oracle: Oracle, tmp_path: Path, make: Callable[[Path], None], around: BrokerState
+) -> None:
+    directory = tmp_path / "metro-0"
+    with PartitionWriter(directory, start_offset=0, rules=RollRules()) as writer:
+        for offset in range(2):
+            record = Record(offset, T0, b"key", b"value")
+            writer.append(encode_batch(NewBatch(records=(record,), leader_epoch=0)))
+    make(directory)
+    settings = LoadSettings(now_ms=T0 + 1000, segment_index_bytes=1000)
+    assert differences(oracle, Case(directory, around, settings)) == []

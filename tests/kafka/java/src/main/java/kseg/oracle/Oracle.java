@@ -33,6 +33,7 @@ public final class Oracle {
         Map.entry("segment", Lookups::segment),
         Map.entry("epochs", Lookups::epochs),
         Map.entry("partition", Partition::run),
+        Map.entry("log_dirs", LogDirs::run),
         Map.entry("make", Maker::make),
         Map.entry("messages", Messages::encode),
         Map.entry("compress", Codecs::compress),

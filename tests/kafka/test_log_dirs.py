@@ -1,0 +1,106 @@
+"""What `verify` says about a start, compared with the real LogManager: random data directories, with everything that lies in them.
+
+`KSEG_LOG_DIRS` says how many (default 20), `KSEG_LOG_DIRS_SEED` from which seed on. What the cleaner and the replica manager read comes
+later than the LogManager, and is left to the tests that start a broker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+from tests.kafka.odd_log_dirs import random_log_dirs
+from tests.kafka.oracle import Oracle
+
+pytestmark = pytest.mark.kafka
+COUNT = int(os.environ.get("KSEG_LOG_DIRS", "20"))
+FIRST_SEED = int(os.environ.get("KSEG_LOG_DIRS_SEED", "1"))
+LATER = ("replication-offset-checkpoint", "cleaner-offset-checkpoint")
+
+
+def foretold(log_dirs: list[Path], capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """The lines of `verify --json`."""
+    capfd.readouterr()
+    assert run(["verify", "--json", "--no-progress", *map(str, log_dirs)]) in (0, 1)
+    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+def differences(oracle: Oracle, log_dirs: list[Path], rows: list[dict[str, Any]]) -> list[str]:
+    """One line for each way in which the forecast is not what happens."""
+    copies = {str(oracle.copy(log_dir)): log_dir for log_dir in log_dirs}
+    happened = oracle.ask("log_dirs", dirs=list(copies), now=1_700_000_000_000, config={})[0]
+    for copy in copies:
+        shutil.rmtree(Path(copy).parent)
+    start = next((row for row in rows if row["type"] == "broker-start"), None)
+    if "thrown" in happened:
+        return _of_a_start_that_fails(happened["thrown"]["exception"], start)
+    offline = {str(copies[path]) for path in happened["offline"]}
+    if start is None:
+        return [f"{offline} go offline, nothing is said"] if offline else []
+    said = {
+        each["log_dir"]
+        for each in start["log_dirs_offline"]
+        if each["log_dir"] in offline or not any(name in each["message"] for name in LATER)
+    }
+    lines = [] if said == offline else [f"{offline} go offline, ours {said}"]
+    if start["outcome"] == "does-not-start" and len(offline) < len(log_dirs) and not said:
+        lines.append(f"it starts, ours {start['exception']}: {start['message']}")
+    starts = {row["path"]: row["start"] for row in rows if row["type"] == "verified"}
+    for log in happened["logs"]:
+        path = Path(log["directory"])
+        log_dir = copies[str(path.parent)]
+        ours = starts[str(log_dir / path.name)]
+        names = ("log_start_offset", "log_end_offset")
+        if str(log_dir) not in offline and any(ours[name] != log[name] for name in names):
+            lines.append(f"{path.name}: {log}, ours {ours}")
+    return lines
+
+
+def _of_a_start_that_fails(exception: str, start: dict[str, Any] | None) -> list[str]:
+    """Of several partitions that cannot be loaded, the order of the threads decides which is named."""
+    name = exception.rpartition(".")[2]
+    if start is None:
+        return [f"{name} ends the start, nothing is said"]
+    failed = {each["exception"] for each in start["partitions_failed"]}
+    # what another partition in the same directory does to it depends on which of them is loaded first
+    is_by_turns = name == "KafkaStorageException" and "IOException" in failed
+    if name in failed or start["exception"] == name or is_by_turns:
+        return []
+    if start["outcome"] == "does-not-start" and (failed or start["exception"] == "IllegalStateException"):
+        return []
+    return [f"{name} ends the start, ours {start['outcome']} {start['exception']}"]
+
+
+@pytest.mark.evidence("broker-start")
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + COUNT))
+def test_random_data_directories(
+    oracle: Oracle, tmp_path: Path, capfd: pytest.CaptureFixture[str], seed: int
+) -> None:
+    log_dirs = random_log_dirs(seed, tmp_path)
+    assert differences(oracle, log_dirs, foretold(log_dirs, capfd)) == []
+
+
+@pytest.mark.parametrize("seed", [6, 284, 1928, 2503, 2694])
+def test_data_directories_that_were_foretold_wrongly(
+    oracle: Oracle, tmp_path: Path, capfd: pytest.CaptureFixture[str], seed: int
+) -> None:
+    """An open transaction in a directory that is offline; a negative number of entries; a partition twice, one of which is not loaded; a
+    directory marked for deletion that cannot be loaded; a batch for which an empty segment has the name."""
+    test_random_data_directories(oracle, tmp_path, capfd, seed)
+
+
+def test_a_batch_gets_the_empty_segment_of_its_offset(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Both had the name, and the plan was to write its indexes twice."""
+    log_dirs = random_log_dirs(2694, tmp_path)
+    capfd.readouterr()
+    assert run(["recover", "--json", "--no-progress", *map(str, log_dirs)]) == 1
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [row["targets_failed"] for row in rows if row["type"] == "summary"] == [0]
