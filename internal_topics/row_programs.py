@@ -1,6 +1,5 @@
 """Programs for rows (`kernel.message_rows`): the messages of a topic as `topic_rows` shows them, with the names beside numbers and topic ids."""
 
-import json
 from collections.abc import Mapping, Sequence
 
 from kseg.internal_topics.decoding import default_value
@@ -8,6 +7,7 @@ from kseg.internal_topics.message_programs import MessageProgram, ProgramWriter
 from kseg.internal_topics.schemas import Field, Message
 from kseg.internal_topics.value_names import names_of, topic_label, with_names
 from kseg.segment.java import uuids
+from kseg.segment.json_line import compact_json
 from kseg.segment.kernel import decoded_lines as D
 from kseg.segment.kernel import message_rows as R
 
@@ -67,4 +67,4 @@ class _RowWriter(ProgramWriter):
 
 
 def _json(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return compact_json(value).encode()

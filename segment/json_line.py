@@ -1,4 +1,8 @@
-"""Encode a value as one JSON line, with an encoder that is created once (a run can write millions of lines)."""
+"""Encode values as JSON, with an encoder that is created once (a run can write millions of lines).
+
+Besides what JSON requires, the characters that Unicode counts as line separators are escaped (U+0085, U+2028, U+2029), so that readers which
+split at any of them, such as Python's `str.splitlines`, get whole lines. `segment.kernel.json_lines` does the same.
+"""
 
 import json
 from collections.abc import Mapping
@@ -10,6 +14,14 @@ _encode_ascii = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), check
 def json_line(values: Mapping[str, object]) -> bytes:
     """UTF-8 with a newline. A file name that is no UTF-8 has its odd bytes as escaped lone surrogates."""
     try:
-        return _encode(values).encode("utf-8") + b"\n"
+        return compact_json(values).encode("utf-8") + b"\n"
     except UnicodeEncodeError:
         return _encode_ascii(values).encode("ascii") + b"\n"
+
+
+def compact_json(value: object) -> str:
+    """The text of a value, without spaces."""
+    text = _encode(value)
+    if text.isascii():
+        return text
+    return text.replace("\x85", "\\u0085").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -4,7 +4,6 @@ The kernel writes whole tables; special cases (control records, a narrowed selec
 ways of showing bytes, decoded records with remarks) are left to the rows, which produce the same lines one at a time.
 """
 
-import json
 from array import array
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from kseg.inspection.dump.output_block import Block, Buffer
 from kseg.jobs.events import Event, Row, Text
 from kseg.segment import header_tables as C
 from kseg.segment.header_tables import Columns
-from kseg.segment.json_line import json_line
+from kseg.segment.json_line import compact_json, json_line
 from kseg.segment.json_rows import record_row
 from kseg.segment.kernel import message_rows as R
 from kseg.segment.kernel.dump_text import RECORD, ROW
@@ -36,7 +35,7 @@ class LogJson(LogRows):
 
     def __init__(self, path: str, scanner: Scanner, options: DumpOptions, batch_filter: BatchFilter) -> None:
         super().__init__(path, scanner, options, batch_filter)
-        self._file = json.dumps(path, ensure_ascii=False).encode("utf-8", "backslashreplace")
+        self._file = compact_json(path).encode("utf-8", "backslashreplace")
         self._program = None if self.row_decoder is None else self.row_decoder.program()
         is_left_to_rows = self.row_decoder is not None and self._program is None
         self._is_plain = batch_filter.everything and not is_left_to_rows and options.bytes_mode in MODES

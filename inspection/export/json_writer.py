@@ -8,13 +8,12 @@ converted to text at a time:
     object     { members that are not null, joined by commas }
 """
 
-import json
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kseg.inspection.export.text_columns import as_text
 from kseg.inspection.export.timestamps import times
+from kseg.segment.json_line import compact_json
 
 JSON_LINE = pa.large_string()  # marks columns that are JSON text already; no other column has this type
 
@@ -73,5 +72,5 @@ def _quoted(values: pa.Array, is_plain: bool = False) -> pa.Array:
     if is_plain:
         return _around('"', values, '"')
     encoded = values.dictionary_encode()
-    known = [json.dumps(text, ensure_ascii=False) for text in encoded.dictionary.to_pylist()]
+    known = [compact_json(text) for text in encoded.dictionary.to_pylist()]
     return pa.array(known, pa.string()).take(encoded.indices)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from json.encoder import encode_basestring
 
 from kseg.internal_topics.coordinator_log import CoordinatorRecord
 from kseg.internal_topics.groups.committed_offsets import Rewind, committed_offset
@@ -24,6 +23,7 @@ from kseg.internal_topics.groups.share_state import (
     StateBatch,
 )
 from kseg.segment.errors import FormatError
+from kseg.segment.json_line import compact_json
 from kseg.segment.values import dataclass
 
 RowValues = dict[str, object]
@@ -242,7 +242,7 @@ def offset_line(
 
 @lru_cache(maxsize=1 << 12)
 def _text(text: str | None) -> str:
-    return "null" if text is None else encode_basestring(text)
+    return compact_json(text)
 
 
 def _commit(record: CoordinatorRecord) -> OffsetCommit:

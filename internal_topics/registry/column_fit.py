@@ -4,7 +4,6 @@ A value that does not fit (a number that a damaged payload made too large, a mem
 FormatError: the record is then shown as its bytes, like one that cannot be decoded.
 """
 
-import json
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from kseg.internal_topics.registry.json_text import plain_json
 from kseg.segment.column_types import ColumnType, DecimalOf, ListOf, MapOf, Scalar, StructOf
 from kseg.segment.errors import FormatError
+from kseg.segment.json_line import compact_json
 
 Fit = Callable[[Any], Any]
 _RANGES = {
@@ -84,7 +84,7 @@ def _struct(fields: dict[str, Fit]) -> Fit:
 def _scalar(name: str) -> Fit:
     match name:
         case "json":
-            return lambda value: json.dumps(plain_json(value), ensure_ascii=False, separators=(",", ":"))
+            return lambda value: compact_json(plain_json(value))
         case "string":
             return _string
         case "bytes":

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
 """JSON lines of a dump from the tables of batches and records (design §7; docs/json.md).
 
-The same lines that `segment.json_rows` makes one at a time, with the escapes of Python's `json` (ensure_ascii off):
-`\\" \\\\ \\b \\f \\n \\r \\t`, other control characters as `\\u00xx`. Bytes that are valid UTF-8 are text; others are
-base64 under AUTO, and text with replacement characters under TEXT.
+The same lines that `segment.json_rows` makes one at a time, with the escapes of `segment.json_line`:
+`\\" \\\\ \\b \\f \\n \\r \\t`, other control characters as `\\u00xx`, and the line separators of Unicode. Bytes that are valid UTF-8 are
+text; others are base64 under AUTO, and text with replacement characters under TEXT.
 
 Bounds checks are off for the reason given in `kernel.dump_text`: room for a line's longest form is checked before it.
 """
@@ -47,10 +47,34 @@ def put_escaped(out: Writable, o: int, byte: int, letters: int) -> int:
     return o + 2
 
 
+def put_character(buf: Readable, p: int, n: int, out: Writable, o: int, letters: int) -> int:
+    # a well-formed character of n > 1 bytes; U+0085, U+2028 and U+2029 are escaped
+    b1 = buf[p]
+    b2 = buf[p + 1]
+    if n == 2:
+        if b1 == 194 and b2 == 133 and letters == 87:
+            return buffer_access.put(out, o, b"\\u0085", 6)
+        out[o] = b1
+        out[o + 1] = b2
+        return o + 2
+    b3 = buf[p + 2]
+    if b1 == 226 and b2 == 128 and b3 & 254 == 168 and letters == 87:
+        o = buffer_access.put(out, o, b"\\u202", 5)
+        out[o] = b3 - 112
+        return o + 1
+    out[o] = b1
+    out[o + 1] = b2
+    out[o + 2] = b3
+    if n == 3:
+        return o + 3
+    out[o + 3] = buf[p + 3]
+    return o + 4
+
+
 def put_string(buf: Readable, p: int, length: int, out: Writable, o: int, letters: int) -> int:
     """A JSON string of bytes decoded as Java does; needs 6 bytes of room a byte and 2 more.
 
-    letters: 87 for `\\u001f` as Python writes it, 55 for `\\u001F` as Jackson does.
+    letters: 87 for the escapes of `segment.json_line`, 55 for those of Jackson: `\\u001F`, and no line separators.
     """
     out[o] = 34
     o = o + 1
@@ -63,11 +87,8 @@ def put_string(buf: Readable, p: int, length: int, out: Writable, o: int, letter
                 o = buffer_access.put(out, o, b"\xef\xbf\xbd", 3)
                 p = p - n
             else:
-                while n > 0:
-                    out[o] = buf[p]
-                    o = o + 1
-                    p = p + 1
-                    n = n - 1
+                o = put_character(buf, p, n, out, o, letters)
+                p = p + n
         elif byte < 32 or byte == 34 or byte == 92:
             o = put_escaped(out, o, byte, letters)
             p = p + 1

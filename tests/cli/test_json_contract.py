@@ -23,6 +23,9 @@ from fixtures.diseases import bad_length_small
 from kseg.cli.registry import COMMANDS
 from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
 from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE
+from kseg.internal_topics.transactions.transaction_log import TRANSACTION_STATE
+from kseg.segment.encoding.batch import encode_batch
+from kseg.segment.model import NewBatch, Record
 from tests import transcripts
 from tests.cli.test_metadata import ACL, BROKER, CREDENTIAL, TOKEN, quota
 from tests.internal_topics.coordinator_logs import T0, batch, key, value, write_segment
@@ -238,6 +241,72 @@ def _printed(line: str) -> Rows:
     made = [json.loads(each) for each in text.decode().splitlines() if each.startswith("{")]
     assert made, text
     return [(words[0], row) for row in made]
+
+
+# --- a line is a line for every reader
+
+
+SEPARATORS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # where str.splitlines splits
+ODD_TEXT = f"Ä{SEPARATORS}\u2027\u202a\x84\x86\ue028ß😀"
+OF_SEPARATORS = (
+    "dump --print-data-log {data}",
+    "dump --print-data-log --bytes utf8 {data}",
+    "dump --print-data-log --from-offset 1 {data}/orders-0",
+    "dump --print-data-log --value-format string {data}",
+    "dump --print-data-log --key-format string --raw {data}",
+    "lookup --offset 1 {data}/orders-0",
+    "read --offset 0 {data}/orders-0",
+    "verify {data}",
+    "list {data}",
+    "groups {data}",
+    "transactions {data}",
+    "metadata {data}",
+    "diff other {data}",
+    "doctor {data}",
+)
+
+
+def _with_separators(folder: Path, name: str) -> None:
+    """Wherever a text can be: keys, values, header names and values, groups, metadata of commits, transactional ids, users, paths."""
+    odd = ODD_TEXT.encode()
+    user = quota({"user": ODD_TEXT}, "producer_byte_rate", 7.0)
+    made = broker(folder, batch(0, commit(7, ODD_TEXT, metadata=ODD_TEXT)), name=name)
+    write_log(made / "__cluster_metadata-0", [BROKER, user, *topic("fares", FARES, 2)])
+    records = tuple(Record(offset, T0, odd, odd, ((odd, odd), (b"", None))) for offset in range(2))
+    write_segment(made / "orders-0", encode_batch(NewBatch(records=records)))
+    of = TRANSACTION_STATE
+    owner = value(of, 0, 0, producerId=7, transactionStatus=0, transactionPartitions=None)
+    write_segment(made / f"{of}-0", batch(0, (key(of, 0, transactionalId=ODD_TEXT), owner)))
+
+
+def test_no_text_ends_a_line(tmp_path: Path) -> None:
+    names = ("data", "odd\x85\u2028\u2029")
+    for name in (*names, "other"):
+        _with_separators(tmp_path, name)
+    with contextlib.chdir(tmp_path):
+        for line in OF_SEPARATORS:
+            shown = set[str]()
+            for data in names:
+                words = [word.format(data=data) for word in line.split()]
+                status, text = in_pipe([*words[:1], "--json", "--quiet", *words[1:]])
+                assert status in (0, 1), (line, text)
+                lines = text.decode().splitlines()
+                assert len(lines) == text.count(b"\n"), line
+                shown.update(_texts([json.loads(each) for each in lines]))
+            assert any("\u2028" in each for each in shown), line  # as a path at least
+            if line.split()[0] in ("dump", "lookup", "read", "groups", "transactions", "metadata"):
+                assert ODD_TEXT in shown, line
+
+
+def _texts(found: object) -> Iterator[str]:
+    if isinstance(found, Mapping):
+        yield from found
+        yield from _texts([*found.values()])
+    elif isinstance(found, list):
+        for each in found:
+            yield from _texts(each)
+    elif isinstance(found, str):
+        yield found
 
 
 # --- everything printed is documented
