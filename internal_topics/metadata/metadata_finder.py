@@ -2,15 +2,18 @@
 
 1. The one that the user named: a partition directory, a log dir that has one, one snapshot, or one segment.
 2. `__cluster_metadata-0` in the log dir itself.
-3. In another log dir of the same node: among those given, those in server.properties, the siblings of the log dir, and directories
-   with similar names (`/data-0/kafka-log0`, `/data-1/kafka-log1`). meta.properties of both must name the same cluster and the
-   same node; if that of the log dir is lost, the metadata log must place its partitions on the node. The longest of several is used.
+3. In another log dir of the same node: among those given and those in server.properties (first the ones beside the log dir), else among the
+   siblings of the log dir, else in directories with similar names (`/data-0/kafka-log0`, `/data-1/kafka-log1`). These may be copies of
+   the same broker at another time (`/copy-1/d1`, `/copy-2/d1`), so what is nearer comes first, and of several at the same distance the longest.
+   meta.properties of both must name the same cluster and the same node; if that of the log dir is lost, the metadata log must place
+   its partitions on the node.
 """
 
 import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Node
 from kseg.segment.errors import KsegError, Refused, UnreadableInput, UsageError, cannot_read
@@ -90,16 +93,25 @@ class MetadataFinder:
         given and whose meta.properties is lost is taken for one of the node: what it has is not missing."""
         node, seen = self.placed_node_of(log_dir), {places.realpath(log_dir)}
         found = []
-        for other in [*self._given, *_neighbours(log_dir)]:
+        directory_ids = {node.directory_id} - {None}
+        for other in chain.from_iterable(self._by_distance(log_dir)):
             real = places.realpath(other)
             theirs = self.node_of(other)
-            is_copy = node.directory_id is not None and node.directory_id == theirs.directory_id
             is_lost = theirs == Node() and other in self._given
             is_ours = node.node_id is not None and (is_lost or _is_same(node, theirs))
-            if real not in seen and is_ours and not is_copy:
+            if real not in seen and is_ours and theirs.directory_id not in directory_ids:
                 found.append(other)
+                directory_ids |= {theirs.directory_id} - {None}
             seen.add(real)
         return found
+
+    def _by_distance(self, log_dir: str) -> Iterator[Sequence[str]]:
+        """Where other log dirs of the node may be, the nearest first. A directory can occur several times."""
+        parent = os.path.dirname(places.abspath(log_dir))
+        yield [each for each in self._given if os.path.dirname(places.abspath(each)) == parent]
+        yield self._given
+        yield _children(parent)
+        yield [*_alike(log_dir)]
 
     def _find(self, log_dir: str) -> MetadataImage | None:
         node = self.node_of(log_dir)
@@ -114,13 +126,15 @@ class MetadataFinder:
         if places.isdir(own):
             return self._read(own)
         doubtful = None
-        others = _with_metadata([*self._given, *_neighbours(log_dir)])
-        for other in sorted(others, key=_reach, reverse=True):  # which does not require reading them
-            if self._is_of_the_node(log_dir, node, other):
-                image = self._read(os.path.join(other, METADATA_DIRECTORY))
-                if image.epoch >= 0:
-                    return image
-                doubtful = doubtful or image
+        seen: set[str] = set()
+        for others in self._by_distance(log_dir):
+            found = _with_metadata(others, seen)
+            for other in sorted(found, key=_reach, reverse=True):  # which does not require reading them
+                if self._is_of_the_node(log_dir, node, other):
+                    image = self._read(os.path.join(other, METADATA_DIRECTORY))
+                    if image.epoch >= 0:
+                        return image
+                    doubtful = doubtful or image
         return doubtful
 
     def _is_of_the_node(self, log_dir: str, node: Node, other: str) -> bool:
@@ -209,8 +223,7 @@ def _is_same(node: Node, other: Node) -> bool:
     return node.node_id == other.node_id and node.cluster_id == other.cluster_id
 
 
-def _with_metadata(directories: Sequence[str]) -> Iterator[str]:
-    seen: set[str] = set()
+def _with_metadata(directories: Sequence[str], seen: set[str]) -> Iterator[str]:
     for directory in directories:
         real = places.realpath(directory)
         if real not in seen and places.isdir(os.path.join(real, METADATA_DIRECTORY)):
@@ -219,10 +232,15 @@ def _with_metadata(directories: Sequence[str]) -> Iterator[str]:
 
 
 def _neighbours(log_dir: str) -> Iterator[str]:
-    """The siblings of a log dir, and directories whose last two path components differ from its own only in their numbers."""
+    """The siblings of a log dir, and those of `_alike`."""
+    yield from _children(os.path.dirname(places.abspath(log_dir)))
+    yield from _alike(log_dir)
+
+
+def _alike(log_dir: str) -> Iterator[str]:
+    """Directories whose last two path components differ from those of a log dir only in their numbers."""
     path = places.abspath(log_dir)
     parent = os.path.dirname(path)
-    yield from _children(parent)
     for folder in _children(os.path.dirname(parent)):
         if _is_alike(folder, parent) and folder != parent:
             for child in _children(folder):

@@ -64,3 +64,39 @@ def test_a_copy_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     found, read = _read_by(MetadataFinder(), lost, monkeypatch)
     assert found in ("copy", "disk1")
     assert len(read) == 2
+
+
+def _copies(root: Path) -> Path:
+    """A broker of two disks, the metadata log on the first one, copied at three times: it grows from each to the next."""
+    for number in range(3):
+        disks = root / f"copy-{number}"
+        more = [[made.config("fares", "retention.ms", str(each))] for each in range(number)]
+        made.write_log(disks / "d1" / "__cluster_metadata-0", made.topic("fares", made.topic_id(5), 1), *more)
+        for disk in (1, 2):
+            (disks / f"d{disk}").mkdir(exist_ok=True)
+            made.write_meta_properties(disks / f"d{disk}", made.NODE, directory=made.topic_id(20 + disk))
+    return root
+
+
+@pytest.mark.parametrize("is_given", [False, True])
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_copy_of_a_broker_has_its_own_metadata_log(tmp_path: Path, number: int, is_given: bool) -> None:
+    """Not the longer one of a later copy beside it, also where all copies are given."""
+    root = _copies(tmp_path)
+    given = [str(root / f"copy-{each}" / disk) for each in (2, 1, 0) for disk in ("d1", "d2")]
+    finder = MetadataFinder(given if is_given else ())
+    image = finder.image_for(str(root / f"copy-{number}" / "d2"))
+    assert image is not None
+    assert Path(image.path) == root / f"copy-{number}" / "d1" / "__cluster_metadata-0"
+
+
+def test_a_later_copy_is_used_where_there_is_no_other(tmp_path: Path) -> None:
+    root = _copies(tmp_path)
+    shutil.rmtree(root / "copy-1" / "d1")
+    image = MetadataFinder().image_for(str(root / "copy-1" / "d2"))
+    assert image is not None and Path(image.path).parent.parent == root / "copy-2"
+
+
+def test_other_disks_of_a_node_are_not_those_of_its_copies(tmp_path: Path) -> None:
+    root = _copies(tmp_path)
+    assert MetadataFinder().others_of(str(root / "copy-1" / "d1")) == [str(root / "copy-1" / "d2")]
