@@ -175,7 +175,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("bad-file-name", WARNING, "a file name in a form that Kafka does not write", _LIST),
     ("quorum-snapshot-missing", ERROR, "the metadata log starts above offset 0 and no snapshot reaches its start", _LIST),
     ("metadata-log-doubtful", WARNING, "the metadata log cannot be read to its end: what it says about topics is uncertain", _RECOVER),
-    ("remote-log-metadata-unreadable", ERROR, "a record of __remote_log_metadata cannot be read: what is in remote storage is uncertain", _DUMP),
+    ("remote-log-metadata-unreadable", ERROR, "a record of __remote_log_metadata cannot be used: what is in remote storage is uncertain", _DUMP),
     ("metadata-log-note", INFO, "something unusual in the metadata log", _DUMP),
     ("metadata-snapshot-incomplete", ERROR, "a metadata snapshot lacks its header or footer; a broker cannot load it", _DOCTOR),
     ("coordinator-load-fails", ERROR, "a coordinator fails to load a partition of its topic: what the partition says is not available", _VERIFY),

@@ -105,7 +105,7 @@ def _read(state: RemoteLogState, log: LogTarget) -> Iterator[Event]:
             yield Finding(_PROBLEM, part.path, part.message, part.position, None, part.offset)
     for offset, words in state.problems[known:]:
         yield Finding(
-            _PROBLEM, log.path, f"the record at offset {offset} cannot be read: {words}", None, None, offset
+            _PROBLEM, log.path, f"the record at offset {offset} cannot be used: {words}", None, None, offset
         )
 
 

@@ -8,7 +8,8 @@ RemoteLogMetadataCache, RemoteLogLeaderEpochState of 4.3.1).
    the greatest start offset at or below it, and from no other.
 3. A leader may upload again what its predecessor had uploaded. A copy that begins before others of the epoch, and ends at or after all of
    them, takes their place; they remain in the store, unused.
-4. A partition whose deletion is finished is gone, with all of its segments.
+4. A partition whose deletion is finished is gone, with all of its segments. Uploads that are recorded after that are ignored, and their
+   objects stay in the store: each is reported as a problem.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -139,6 +140,7 @@ class RemoteLogState:
 
     def __init__(self) -> None:
         self.partitions: dict[PartitionKey, RemotePartition] = {}
+        self._gone: set[PartitionKey] = set()
         self.problems: list[tuple[int, str]] = []
 
     def take(self, offset: int, value: bytes | None) -> None:
@@ -169,6 +171,10 @@ class RemoteLogState:
         if not epochs or start < 0 or end < start:
             raise FormatError(
                 f"segment {segment_id} has offsets {start} to {end} of {len(epochs)} leader epochs"
+            )
+        if key in self._gone:
+            raise FormatError(
+                f"segment {segment_id} of {name}-{key[1]} was uploaded after the deletion of this partition was finished; brokers ignore it"
             )
         self._partition(key, name).step(
             RemoteSegment(
@@ -204,6 +210,7 @@ class RemoteLogState:
             raise FormatError(f"{place['name']}-{place['partition']} is deleted in state {state}")
         if state == _PARTITION_DELETED:
             self.partitions.pop(key, None)
+            self._gone.add(key)
         else:
             self._partition(key, place["name"]).delete_state = PARTITION_STATES[state]
 

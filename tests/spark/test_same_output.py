@@ -17,7 +17,9 @@ import pytest
 
 from fixtures import diseases, healthy
 from kseg.cli.main import run
+from tests.internal_topics.remote_logs import write_remote_log
 from tests.support.run_commands import as_without_spark
+from tests.transcripts import INCIDENTS_BY_NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,6 +106,21 @@ def test_damage(any_spark: SparkSession, words: list[str], json: list[str], dise
     by_spark = ask([*line, "--spark"])
     assert (by_spark[0], *map(as_without_spark, by_spark[1:])) == alone
     assert alone[0] in (0, 1) and alone[1]
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["--json"], ["--verbose"], ["--topic", "orders.00", "--partition", "1"]]
+)
+def test_remote(any_spark: SparkSession, words: list[str], tmp_path: Path, ask: Ask) -> None:
+    """Segments in remote storage, some offsets missing, and a record that cannot be read."""
+    INCIDENTS_BY_NAME["tiered"].make(tmp_path)
+    write_remote_log(tmp_path / "data" / "__remote_log_metadata-1", [b"\x01\x7f\x00"])
+    line = ["list", "--remote", *words, str(tmp_path / "data")]
+    alone = ask(line)
+    by_spark = ask([*line, "--spark"])
+    assert (by_spark[0], *map(as_without_spark, by_spark[1:])) == alone
+    assert alone[0] == 1
+    assert "remote-log-metadata-unreadable" in "".join(alone[1:])
 
 
 @pytest.mark.parametrize("place", ["capture", "diseased"])

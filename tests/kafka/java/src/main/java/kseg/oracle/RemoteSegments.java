@@ -21,7 +21,8 @@ import java.util.Optional;
 
 /**
  * What the real store has of one partition after some records: one JSON object a line on stdin, "records" (base64), "epochs" and "end";
- * one a line on stdout: "segments" {id: state} and "read" {epoch: [the segment of each offset below the end, or null]}.
+ * one a line on stdout: "segments" {id: state}, "read" {epoch: [the segment of each offset below the end, or null]}, and "gone" where the
+ * store has forgotten the partition.
  */
 public final class RemoteSegments {
     private RemoteSegments() {
@@ -49,8 +50,25 @@ public final class RemoteSegments {
                 // the consumer task logs it and goes on
             }
         }
-        store.markInitialized(partition);
+        try {
+            store.markInitialized(partition);
+        } catch (RuntimeException forgotten) {
+            return gone(request);
+        }
         return told(store, partition, request);
+    }
+
+    private static ObjectNode gone(JsonNode request) {
+        ObjectNode answer = Answer.JSON.createObjectNode().put("gone", true);
+        answer.putObject("segments");
+        ObjectNode read = answer.putObject("read");
+        request.get("epochs").forEach(epoch -> {
+            ArrayNode found = read.putArray(epoch.asText());
+            for (long offset = 0; offset < request.get("end").asLong(); offset++) {
+                found.addNull();
+            }
+        });
+        return answer;
     }
 
     private static void take(RemotePartitionMetadataStore store, RemoteLogMetadata metadata) {
@@ -64,7 +82,7 @@ public final class RemoteSegments {
     }
 
     private static ObjectNode told(RemotePartitionMetadataStore store, TopicIdPartition partition, JsonNode request) throws Exception {
-        ObjectNode answer = Answer.JSON.createObjectNode();
+        ObjectNode answer = Answer.JSON.createObjectNode().put("gone", false);
         ObjectNode segments = answer.putObject("segments");
         Method list = RemotePartitionMetadataStore.class.getDeclaredMethod("listRemoteLogSegments", TopicIdPartition.class);
         list.setAccessible(true);
