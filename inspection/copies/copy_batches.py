@@ -115,7 +115,7 @@ class CopyBatches:
     def covers_to(self) -> int:
         """The offset up to which the copy is known to have a record or not, once the cursor is at the end."""
         stop = self._stretch.stop_offset
-        return self._last_offset if stop is None else stop - 1
+        return (self.end_offset if stop is None else stop) - 1
 
     def close(self) -> None:
         self._blocks.close()

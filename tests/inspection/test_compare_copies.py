@@ -78,6 +78,18 @@ def test_one_is_behind(tmp_path: Path) -> None:
     assert row["differs_at"] is None
 
 
+@pytest.mark.parametrize("size", [10, 7], ids=["same batches", "other batches"])
+def test_a_hole_before_an_empty_last_segment(tmp_path: Path, size: int) -> None:
+    """The segment in the middle was deleted, and nothing was written to the last one: the copy ends at its base offset."""
+    a = write(tmp_path / "a" / "t-0", batches(0, 100, size), batches(100, 300, size))
+    b = write(tmp_path / "b" / "t-0", batches(0, 90), batches(90, 200), batches(200, 300))
+    (b / f"{90:020d}.log").unlink()
+    (b / f"{200:020d}.log").write_bytes(b"")
+    row, _ = compared(a, b)
+    assert (row["verdict"], row["compared_to"], row["b"]["log_end_offset"]) == ("missing", 200, 200)
+    assert row["b"]["missing"] == [[90, 199]] and row["b"]["records_lost"] == 110
+
+
 @pytest.mark.parametrize("epoch", [1, 2])
 def test_the_first_offset_where_they_diverge(tmp_path: Path, epoch: int) -> None:
     """As an unclean election leaves it: the same prefix, then records of two leaders."""
