@@ -1,4 +1,5 @@
-"""A real Connect worker's three topics: shown as JSON, with decoded keys and without secrets."""
+"""A real Connect worker's three topics: shown as JSON, with decoded keys and without secrets; and the newest record of each key is what the worker's
+REST interface told before it was stopped."""
 
 from __future__ import annotations
 
@@ -6,9 +7,12 @@ import json
 import os
 import signal
 import subprocess
+import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +37,25 @@ CONFIG = {
 }
 
 
+SINK, PAUSED, STOPPED, GONE, FAILED = "sänk ü", "paused one", "stopped-7", "gone-0", "failed"
+
+
+@dataclass
+class Lived:
+    """log_dir: of the broker. running: a copy from before the worker was stopped. told: by the REST interface then, by connector."""
+
+    log_dir: Path
+    running: Path
+    told: dict[str, dict[str, Any]]
+
+
 @pytest.fixture(scope="module")
-def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def log_dir(lived: Lived) -> Path:
+    return lived.log_dir
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
     root = tmp_path_factory.mktemp("connect")
     (root / "lines.txt").write_text("one\ntwo\n")
     with Broker(root / "broker") as broker:
@@ -47,11 +68,71 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             config = CONFIG | {"file": str(root / "lines.txt")}
             _asked(f"{url}/connectors", {"name": "my-source", "config": config})
             broker.wait_for("an offset", lambda: bool(_offsets(f"{url}/connectors/my-source/offsets")))
+            _more_connectors(broker, url, config | {"file": str(root / "more.txt")})
+            told = _told_when_settled(broker, url)
+            running = broker.copy_data(root / "running")
         finally:
             worker.send_signal(signal.SIGTERM)
             worker.wait(300)
         broker.stop()
-        yield broker.data
+        yield Lived(broker.data, running, told)
+
+
+def _more_connectors(broker: Broker, url: str, source: dict[str, str]) -> None:
+    """In every state that an administrator can bring one to, with offsets that were altered or reset."""
+    Path(source["file"]).write_text("x\n\u2028Ä\n")
+    sink = {
+        "connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector",
+        "tasks.max": "2",
+        "topics": "lines",
+    }
+    made = {
+        SINK: sink | {"file": f"{source['file']}.out"},
+        FAILED: sink | {"file": "/nowhere/out"},
+        STOPPED: source,
+        GONE: source,
+    }
+    for name, config in made.items():
+        _asked(f"{url}/connectors", {"name": name, "config": config})
+    _asked(f"{url}/connectors", {"name": PAUSED, "config": source, "initial_state": "PAUSED"})
+    for name in (STOPPED, GONE):
+        place = f"{url}/connectors/{name}"
+        broker.wait_for("an offset", lambda place=place: bool(_offsets(f"{place}/offsets")))  # type: ignore[misc]
+        _asked(f"{place}/stop", {}, "PUT")
+        broker.wait_for("the stop", lambda place=place: _state(place) == "STOPPED")  # type: ignore[misc]
+    at = {"partition": {"filename": source["file"]}, "offset": {"position": 2}}
+    _asked(f"{url}/connectors/{STOPPED}/offsets", {"offsets": [at]}, "PATCH")
+    _asked(f"{url}/connectors/{GONE}/offsets", None, "DELETE")
+    _asked(f"{url}/connectors/{GONE}", None, "DELETE")
+    _asked(f"{url}/connectors/my-source/config", {"note": "changed", "some.password": SECRET}, "PATCH")
+    _asked(f"{url}/connectors/my-source/restart?includeTasks=true", {})
+    _asked(f"{url}/admin/loggers/org.example?scope=cluster", {"level": "DEBUG"}, "PUT")
+
+
+def _state(place: str) -> str:
+    return str((_asked(f"{place}/status") or {}).get("connector", {}).get("state"))
+
+
+def _told_when_settled(broker: Broker, url: str) -> dict[str, dict[str, Any]]:
+    """The answers, as soon as they are the same for two seconds."""
+    told: list[dict[str, dict[str, Any]]] = []
+
+    def is_settled() -> bool:
+        time.sleep(0.5)
+        answer = _asked(f"{url}/connectors?expand=status&expand=info") or {}
+        for name in answer:
+            place = f"{url}/connectors/{urllib.parse.quote(name, safe='')}"
+            answer[name]["offsets"] = _offsets(f"{place}/offsets")
+            answer[name]["tasks"] = _asked(f"{place}/tasks")
+        told.append(answer)
+        running = answer.get("my-source", {}).get("status", {}).get("tasks", [])
+        is_running = [task["state"] for task in running] == ["RUNNING"]
+        failed = answer.get(FAILED, {}).get("status", {}).get("tasks", [])
+        has_failed = [task["state"] for task in failed] == ["FAILED"] * 2
+        return is_running and has_failed and len(told) > 4 and told[-5:] == [answer] * 5
+
+    broker.wait_for("the connectors to settle", is_settled)
+    return told[-1]
 
 
 def _start(root: Path, bootstrap: str, port: int) -> subprocess.Popen[bytes]:
@@ -80,14 +161,14 @@ def _start(root: Path, bootstrap: str, port: int) -> subprocess.Popen[bytes]:
 TOPICS = {"offset": "offsets", "config": "configs", "status": "status"}
 
 
-def _asked(url: str, body: object = None) -> Any:
+def _asked(url: str, body: object = None, method: str | None = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
-            return json.load(answer)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read() or b"null")
     except (urllib.error.URLError, ConnectionError, TimeoutError):
-        if body is not None:
+        if body is not None or method is not None:
             raise
         return None
 
@@ -107,6 +188,9 @@ def test_configs(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     found = records(log_dir, "connect-configs", capfd)
     by_type = {row["connect"]["type"]: row for row in found}
     assert {"connector", "task", "commit", "session-key"} <= by_type.keys()
+    assert {"target-state", "restart", "logger"} <= by_type.keys()
+    found = [row for row in found if row["connect"].get("connector") == "my-source"]
+    by_type |= {row["connect"]["type"]: row for row in found}
     assert by_type["connector"]["connect"] == {"type": "connector", "connector": "my-source"}
     assert by_type["task"]["connect"] == {"type": "task", "connector": "my-source", "task": 0}
     assert by_type["connector"]["value"]["properties"]["some.password"] == "(redacted)"
@@ -120,7 +204,7 @@ def test_configs(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_offsets(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     found = records(log_dir, "connect-offsets", capfd)
-    newest = found[-1]
+    newest = next(row for row in found[::-1] if row["connect"]["connector"] == "my-source")
     assert newest["connect"]["connector"] == "my-source"
     assert newest["key"][0] == "my-source" and newest["key"][1]["filename"].endswith("lines.txt")
     assert newest["value"] == {"position": len("one\ntwo\n")}
@@ -136,3 +220,45 @@ def test_status(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "RUNNING" in states
     topic = next(row for row in found if row["connect"]["type"] == "topic-status")
     assert (topic["connect"]["topic"], topic["connect"]["connector"]) == ("lines", "my-source")
+
+
+def newest(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The value that the newest record of each key leaves, by key; none for a key that was deleted."""
+    found = {json.dumps(row["key"]): row["value"] for row in rows}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def plain(config: dict[str, str]) -> dict[str, str]:
+    return {name: "(redacted)" if value == SECRET else value for name, value in config.items()}
+
+
+def test_what_rest_tells_of_each_connector(lived: Lived, capfd: pytest.CaptureFixture[str]) -> None:
+    configs, statuses, offsets = (
+        newest(records(lived.running, f"connect-{each}", capfd)) for each in ("configs", "status", "offsets")
+    )
+    assert {*lived.told} == {"my-source", SINK, PAUSED, STOPPED, FAILED}
+    expected_configs: dict[str, Any] = {}
+    expected_statuses: dict[str, Any] = {}
+    expected_offsets: dict[str, Any] = {}
+    for name, told in lived.told.items():
+        expected_configs[json.dumps(f"connector-{name}")] = plain(told["info"]["config"])
+        for task in told["tasks"]:
+            expected_configs[json.dumps(f"task-{name}-{task['id']['task']}")] = plain(task["config"])
+        expected_statuses[json.dumps(f"status-connector-{name}")] = told["status"]["connector"]
+        for task in told["status"]["tasks"]:
+            expected_statuses[json.dumps(f"status-task-{name}-{task.pop('id')}")] = task
+        for each in told["offsets"] if told["info"]["type"] == "source" else ():
+            expected_offsets[json.dumps([name, each["partition"]])] = each["offset"]
+    # tasks of a connector that was stopped or deleted stay in the topic, unused
+    shown = {key: value["properties"] for key, value in configs.items() if "properties" in value}
+    unused = tuple(json.dumps(f"task-{name}-")[:-1] for name in (STOPPED, GONE))
+    assert {key: value for key, value in shown.items() if not key.startswith(unused)} == expected_configs
+    told_of = {
+        key: {part: each for part, each in value.items() if each is not None and part != "generation"}
+        for key, value in statuses.items()
+        if "topic" not in value
+    }
+    assert told_of == expected_statuses
+    assert offsets == expected_offsets
+    assert configs[json.dumps(f"target-state-{STOPPED}")]["state.v2"] == "STOPPED"
+    assert configs[json.dumps(f"target-state-{PAUSED}")]["state.v2"] == "PAUSED"
