@@ -34,8 +34,13 @@ _SCALARS = {
 }
 _GROUP, _MESSAGE = 10, 11
 _OPTIONAL, _REQUIRED, _REPEATED = 1, 2, 3
-# `reserved a, b;` of editions, which the parser does not know; it says nothing about bytes
-_EDITIONS_RESERVED = re.compile(r"\breserved\s+[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*\s*;")
+# What the parser does not know of editions, and what says nothing about bytes: `reserved a, b;`; of 2024, who may use a message
+# (`export message M {`, `local enum E {`), and imports for options only (`import option "a.proto";`)
+_NOT_PARSED = (
+    (re.compile(r"\breserved\s+[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*\s*;"), ";"),
+    (re.compile(r"\b(?:export|local)(?=\s+(?:message|enum)\s+[A-Za-z_]\w*\s*\{)"), ""),
+    (re.compile(r"\bimport\s+option(?=\s*[\"'])"), "import"),
+)
 _MAY_BE_NO_DECIMAL = re.compile(r"\b0[xX0-9]")
 
 
@@ -98,7 +103,9 @@ def _parsed(text: str) -> Any:
         recognizer.addErrorListener(Strict())
 
     try:
-        plain = _EDITIONS_RESERVED.sub(";", text)
+        plain = text
+        for pattern, instead in _NOT_PARSED:
+            plain = pattern.sub(instead, plain)
         if _MAY_BE_NO_DECIMAL.search(plain):
             plain = _with_decimals(plain)
         return Parser(setup_lexer=strictly, setup_parser=strictly).parse(plain)

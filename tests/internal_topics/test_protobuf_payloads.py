@@ -202,6 +202,10 @@ def test_hostile_schemas_are_a_reason(text: str, capfd: pytest.CaptureFixture[st
     [
         'syntax = "proto3"; message M { int32 a = 0x1; reserved 0x10 to 0x20; enum E { Z = 00; B = -0x7; } }',
         'edition = "2023"; option features.field_presence = IMPLICIT; message M { reserved b, c; int32 a = 1; }',
+        """edition = "2024"; package p; import option "buf/validate/validate.proto"; import option 'confluent/meta.proto';
+        option features.default_symbol_visibility = LOCAL_ALL; option features.enforce_naming_style = STYLE_LEGACY;
+        export message M { int32 a = 1; local enum E { Z = 0; } export message N { local b = 1; } E e = 2; local export = 3; }
+        local message local { string option = 1; M message = 2; } local enum export { export_Z = 0; }""",
         'syntax = "proto3"; message M { optional int32 a = 1; int32 _a = 2; }',
         'syntax = "proto2"; message M { optional int32 a = 1; optional int32 a_b = 2; optional int32 aB = 3; }',
         # options of files that nobody has
