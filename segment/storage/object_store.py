@@ -80,7 +80,7 @@ class ObjectStore:
             rows = self._store.ls(path, detail=True)
         except Exception as error:
             raise readable(error, self.url) from error
-        items = {name: _item(row) for name, row in _named(rows, path)}
+        items = {name: _item(self._with_size(row)) for name, row in _named(rows, path)}
         if not items and inside:
             head, _, name = inside.rpartition("/")
             above = self.listing(head).get(name)
@@ -93,12 +93,26 @@ class ObjectStore:
                 )
         return items
 
+    def _with_size(self, row: dict[str, Any]) -> Mapping[str, Any]:
+        """A file in a listing without sizes (HTTP) is asked for by itself."""
+        if row.get("type") == "directory" or row.get("size") is not None:
+            return row
+        try:
+            told: Mapping[str, Any] = self._store.info(row["name"])
+        except Exception as error:
+            raise readable(error, self.url) from error
+        if told.get("size") is None and told.get("type") != "directory":
+            raise out_of_reach(f"{self.url} does not tell how long {row['name']} is")
+        return told
+
     def read(self, inside: str, item: Item, start: int, stop: int) -> bytes:
         """Read a range with one request."""
         path = self._path(inside)
         try:
             with self._store.open(path, "rb", cache_type="none", block_size=max(1, stop - start)) as file:
-                if _item(file.details if hasattr(file, "details") else self._store.info(path)) != item:
+                if not _is_same(
+                    _item(file.details if hasattr(file, "details") else self._store.info(path)), item
+                ):
                     raise out_of_reach(_CHANGED)
                 file.seek(start)
                 data: bytes = file.read(stop - start)
@@ -134,6 +148,15 @@ def _item(row: Mapping[str, Any]) -> Item:
     written = next((row[key] for key in _TIME_KEYS if row.get(key)), None)
     version = next((str(row[key]) for key in _VERSION_KEYS if row.get(key)), "")
     return Item(ItemKind.FILE, int(row.get("size") or 0), _nanoseconds(written), version)
+
+
+def _is_same(now: Item, listed: Item) -> bool:
+    """Whether an object is the one that was listed, as far as both tell: what HTTP opens has a size only."""
+    return now.size_bytes == listed.size_bytes and all(
+        one == other
+        for one, other in ((now.version, listed.version), (now.mtime_ns, listed.mtime_ns))
+        if one and other
+    )
 
 
 def _nanoseconds(written: object) -> int:
