@@ -6,12 +6,14 @@ begins again at the log start if partition.metadata is left in it. There are two
 partition is promoted (Kafka: LogManager.recoverAbandonedFutureLogs). A log with its topic id in another log dir of the node is kept: the
 broker looks for a log of the partition in every log dir before it creates one (LogManager.getOrCreateLog) and reports where it is
 (AssignmentsManager), so that nothing is lost and nothing is missing. A log dir is expected to contain the replicas
-assigned to its directory id and, of replicas without an assigned directory, those of a node that has registered only this one.
+assigned to its directory id and, of replicas without an assigned directory, those of a node that has registered only this one, and those
+that its checkpoints know: brokers write them anew each minute, from the logs that are there.
 The node of a log dir comes from its meta.properties, or else from the placement of its partitions (`node_by_placement`).
 """
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 
 from kseg.internal_topics.metadata.metadata_image import ExpectedPartition, MetadataImage, Node, Placement
 from kseg.segment import layout as L
@@ -19,7 +21,7 @@ from kseg.segment.diagnosis import MissingReplica
 from kseg.segment.errors import FormatError, KsegError
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
-from kseg.segment.partition.log_dir_state import read_log_dir_state
+from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role, parse_partition_directory
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata
 from kseg.segment.storage import places
@@ -37,10 +39,12 @@ def missing_replicas(
     if not image.is_certain or node.node_id is None:
         return
     present = _partitions_in(log_dir)
+    state = cache(partial(read_log_dir_state, log_dir))
     missing = [
         expected
         for expected in image.partitions_of(node.node_id, node.directory_id)
-        if _is_here(expected, node, image) and not _has(log_dir, present, _name(expected))
+        if not _has(log_dir, present, _name(expected))
+        and (_is_here(expected, node, image) or _noted_offset(expected, state()) is not None)
     ]
     if not missing:
         return
@@ -48,7 +52,7 @@ def missing_replicas(
     for expected in missing:
         if not any(_is_kept(other, names, expected) for other, names in elsewhere):
             there = present.get(_name(expected), {})
-            yield _finding(log_dir, expected, node.node_id, image, there)
+            yield _finding(log_dir, expected, node.node_id, image, there, state())
 
 
 def _name(expected: ExpectedPartition) -> str:
@@ -122,9 +126,10 @@ def _finding(
     node_id: int,
     image: MetadataImage,
     there: dict[PartitionState, str],
+    around: LogDirState,
 ) -> Finding:
-    name = _name(expected)
-    noted, is_noted_nowhere = _checkpointed(log_dir, expected)
+    name, noted = _name(expected), _noted_offset(expected, around)
+    is_noted_nowhere = noted is None and all(around.checkpoints.get(role) for role in _NOTED_IN)
     partition = image.topics[expected.topic_id].partitions[expected.partition]
     others = [replica for replica in partition.replicas if replica != node_id]
     in_sync = [replica for replica in others if replica in partition.isr]
@@ -160,13 +165,10 @@ def _finding(
     return Finding(kind, path, message, numbers=missing.numbers(), diagnosis=missing)
 
 
-def _checkpointed(log_dir: str, expected: ExpectedPartition) -> tuple[int | None, bool]:
-    """The greatest offset of the partition in the checkpoints, and whether there are checkpoints without an entry for it."""
-    around = read_log_dir_state(log_dir)
-    found = [around.offset(role, expected.topic, expected.partition) for role in around.checkpoints]
-    known = [offset for offset in found if offset is not None]
-    is_told = all(around.checkpoints.get(role) for role in _NOTED_IN)
-    return max(known, default=None), is_told and not known
+def _noted_offset(expected: ExpectedPartition, around: LogDirState) -> int | None:
+    """The greatest offset of the partition in the checkpoints."""
+    found = (around.offset(role, expected.topic, expected.partition) for role in around.checkpoints)
+    return max((offset for offset in found if offset is not None), default=None)
 
 
 def _listed(nodes: Sequence[int]) -> str:

@@ -166,6 +166,7 @@ def second_log_dir(data: Path, directory_id: str) -> Path:
 def test_several_log_dirs_of_a_node(data: Path, say: Say) -> None:
     """Each misses only what is assigned to it, alone and with the others; an unassigned replica may be in any of them."""
     other = second_log_dir(data, topic_id(5))
+    partition_metadata = shutil.copy2(data / "stations-0" / "partition.metadata", data.parent)
     (data / "stations-0").rename(other / "stations-0")
     change(data, "stations", directories=[topic_id(5)])
     for targets in ((data,), (other,), (data, other), (data.parent,)):
@@ -176,6 +177,15 @@ def test_several_log_dirs_of_a_node(data: Path, say: Say) -> None:
     change(data, "stations", directories=["AAAAAAAAAAAAAAAAAAAAAA"])
     registered: dict[str, Any] = {"logDirs": ["UsCu_Qd6HlJL_AROE7wUxg", topic_id(5)]}
     append(data, record("BrokerRegistrationChangeRecord", brokerId=1, brokerEpoch=103, **registered))
+    # unassigned, it may be in either; the checkpoints of one know it
+    assert names(found_in(data)) == ["stations-0"] and found_in(other) == {}
+    shutil.copytree(data / "fares-0", other / "stations-0")
+    shutil.copy2(partition_metadata, other / "stations-0")
+    assert found_in(data) == {} and found_in(other) == {}
+    shutil.rmtree(other / "stations-0")
+    for checkpoint in data.glob("*-checkpoint"):
+        lines = [line for line in checkpoint.read_text().splitlines()[2:] if not line.startswith("stations ")]
+        checkpoint.write_text("\n".join(("0", str(len(lines)), *lines, "")))
     assert found_in(data) == {} and found_in(other) == {}
 
 

@@ -179,8 +179,8 @@ def assert_as_foretold(told: Foretold, seen: Observed) -> None:
     }
     if node["metadata"] != "unknown":
         assert seen.strays == set(node["partitions_stray"])
+        assert seen.made <= {*node["partitions_missing"], *node["partitions_stray"]}
     assert set(node["partitions_missing"]) <= seen.made
-    assert seen.made <= {*node["partitions_missing"], *node["partitions_stray"]}
     if seen.unserved:
         assert seen.unserved == set(node["partitions_offline"])
     metadata = next(
