@@ -10,12 +10,13 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from kseg.recovery.broker_start.partition_start import Loading, PartitionStart
-from kseg.recovery.loading.kafka_exceptions import CORRUPT, ILLEGAL_STATE
-from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.recovery.broker_start.snapshot_start import snapshot_fault
+from kseg.recovery.loading.kafka_exceptions import ILLEGAL_STATE
+from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.partition.directory import Entry, PartitionDirectory
 from kseg.segment.partition.names import Role
-from kseg.segment.sidecar.metadata_files import decode_quorum_state
+from kseg.segment.sidecar.metadata_files import QuorumStateFault, decode_quorum_state
 
 UNCHECKED_IO = "UncheckedIOException"
 
@@ -30,12 +31,15 @@ def with_quorum_files(
     if quorum_state is not None:
         try:
             decode_quorum_state(read_small(quorum_state.path))
-        except (FormatError, UnreadableInput) as error:
+        except (QuorumStateFault, UnreadableInput) as error:
+            exception = error.kafka_exception if isinstance(error, QuorumStateFault) else UNCHECKED_IO
             message = f"Error while reading the Quorum status from the file {quorum_state.path}: {error}"
-            return _failed(start, UNCHECKED_IO, message)
+            return _failed(start, exception, message)
     snapshot = newest_snapshot(directory)
-    if snapshot is not None and snapshot.path in damaged:
-        return _failed(start, CORRUPT, f"{snapshot.path} is damaged, and no older snapshot is tried")
+    fault = snapshot_fault(snapshot.path) if snapshot is not None and snapshot.path in damaged else None
+    if snapshot is not None and fault is not None:
+        message = f"{snapshot.path} is damaged, and no older snapshot is tried: {fault.why}"
+        return _failed(start, fault.exception, message)
     end = -1 if snapshot is None else snapshot.name.base_offset or 0
     log_start, log_end = start.log_start_offset or 0, start.log_end_offset or 0
     if log_start > 0 and end < log_start:

@@ -59,12 +59,14 @@ class Wanted:
 @dataclass(slots=True)
 class Rebuilt:
     """files: contents by name. aborted: of each segment. findings: what the batches have to say when they are
-    replayed. producers: at the log end. cut: transactions that were open where offsets are lost, with these."""
+    replayed. epochs: their history, with the base offset of the last batch of each in `epoch_ends`. producers: at the log end. cut:
+    transactions that were open where offsets are lost, with these."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     aborted: list[tuple[AbortedTxn, ...]] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     epochs: EpochHistory = field(default_factory=EpochHistory)
+    epoch_ends: dict[int, int] = field(default_factory=dict)
     producers: ProducerState = field(default_factory=ProducerState)
     cut: list[tuple[OpenTransaction, Range]] = field(default_factory=list)
 
@@ -158,14 +160,16 @@ class _Rebuild:
         history = self._result.epochs
         latest = history.latest
         row, epoch = 0, L.NO_LEADER_EPOCH if latest is None else latest.epoch
-        while (
-            row := verify_records.next_epoch(table.cells, table.capacity, row, table.count, epoch)
-        ) < table.count:
-            found = table.at(C.LEADER_EPOCH, row)
-            if found > epoch:
-                history.assign(found, table.at(C.BASE_OFFSET, row))
-                epoch = found
-            row += 1
+        while row < table.count:
+            first = row
+            row = verify_records.next_epoch(table.cells, table.capacity, row, table.count, epoch)
+            if row > first and epoch >= 0 and table.at(C.LEADER_EPOCH, row - 1) == epoch:
+                self._result.epoch_ends[epoch] = table.at(C.BASE_OFFSET, row - 1)
+            if row < table.count and table.at(C.LEADER_EPOCH, row) > epoch:
+                epoch = table.at(C.LEADER_EPOCH, row)
+                history.assign(epoch, table.at(C.BASE_OFFSET, row))
+            elif row < table.count:
+                row += 1
 
     def _boundary(self, offset: int) -> None:
         """The end of a segment; `offset` is the next base offset, or the log end."""

@@ -11,7 +11,7 @@
 Everything else is kept. `rebuild` writes all of them, as a load does that finds none.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kseg.recovery.policy import BrokerState, LoadSettings
 from kseg.recovery.salvage.assessment import UNREADABLE_BYTES, Assessment
@@ -320,7 +320,7 @@ class SideFilePlan:
         history.truncate_from_end(end_offset)
         history.truncate_from_start(min(self._broker_state.log_start_offset, end_offset))
         filed = None if self._rebuild else self._filed_epochs()
-        if filed is not None and _agrees(filed, history):
+        if filed is not None and _agrees(filed, history, made.epoch_ends):
             if not any(entry.start_offset > end_offset for entry in filed.entries):
                 return
             history = filed
@@ -349,9 +349,13 @@ class SideFilePlan:
             return None
 
 
-def _agrees(filed: EpochHistory, found: EpochHistory) -> bool:
+def _agrees(filed: EpochHistory, found: EpochHistory, ends: Mapping[int, int]) -> bool:
     """Whether a checkpoint agrees with the batches on every leader epoch; it may begin later than they do. The findings about it
-    do not tell: they compare it with the log as it was."""
+    do not tell: they compare it with the log as it was.
+
+    ends: the base offset of the last batch of each epoch.
+    """
     if found.entries and not filed.entries:
         return False
-    return all(filed.epoch_for_offset(entry.start_offset) in (None, entry.epoch) for entry in found.entries)
+    known = [*found.entries, *ends.items()]
+    return all(filed.epoch_for_offset(offset) in (None, epoch) for epoch, offset in known)

@@ -165,25 +165,44 @@ class QuorumState:
     current_voters: tuple[int, ...] | None = None
 
 
+class QuorumStateFault(FormatError):
+    """A quorum-state that a node fails on. kafka_exception: with this exception."""
+
+    def __init__(self, message: str, kafka_exception: str = "UncheckedIOException") -> None:
+        super().__init__(message)
+        self.kafka_exception = kafka_exception
+
+
 def decode_quorum_state(data: bytes) -> QuorumState:
-    """Only the first line counts. Raises FormatError naming the field that is missing or of the wrong kind."""
-    lines = read_lines(bytes(data))
-    if not lines:
-        raise FormatError("quorum-state is empty")
+    """Only the first line counts. Raises QuorumStateFault naming the field that is missing or of the wrong kind."""
     try:
-        content = json.loads(lines[0])
+        lines = read_lines(bytes(data))
+    except FormatError as error:
+        raise QuorumStateFault(str(error)) from error
+    if not lines:
+        raise QuorumStateFault("quorum-state is empty")
+    try:
+        content = json.loads(lines[0], parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"quorum-state is not JSON: {str(error)[:120]}") from error
+        raise QuorumStateFault(f"quorum-state is not JSON: {str(error)[:120]}") from error
     if not isinstance(content, dict):
-        raise FormatError("quorum-state is not a JSON object")
-    data_version = _quorum_number(content, "data_version", INT_BITS)
+        raise QuorumStateFault("quorum-state is not a JSON object")
+    if "data_version" not in content:
+        raise QuorumStateFault("quorum-state has no data_version")
+    data_version = _short(content["data_version"])
     if data_version not in (0, 1):
-        raise FormatError(f"quorum-state has an unknown data_version {data_version}")
+        raise QuorumStateFault(
+            f"quorum-state has an unknown data_version {data_version}", "IllegalStateException"
+        )
     leader_id, leader_epoch, voted_id = (
         _quorum_number(content, key, INT_BITS) for key in ("leaderId", "leaderEpoch", "votedId")
     )
     if data_version == 1:
-        directory_id = uuids.canonical_uuid(_quorum_text(content, "votedDirectoryId"))
+        directory_id = _quorum_text(content, "votedDirectoryId")
+        try:
+            directory_id = uuids.canonical_uuid(directory_id)
+        except FormatError as error:
+            raise QuorumStateFault(str(error), "IllegalArgumentException") from error
         return QuorumState(1, leader_id, leader_epoch, voted_id, voted_directory_id=directory_id)
     return QuorumState(
         0,
@@ -196,24 +215,41 @@ def decode_quorum_state(data: bytes) -> QuorumState:
     )
 
 
+def _refuse_constant(word: str) -> None:
+    """NaN and the infinities are not JSON."""
+    raise ValueError(f"{word} is not JSON")
+
+
+def _short(value: object) -> int:
+    """JsonNode.shortValue: the low bits of a number, 0 of anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return 0
+    whole = value if isinstance(value, int) else int(max(-(1 << 31), min(value, (1 << 31) - 1)))
+    return (whole + 0x8000 & 0xFFFF) - 0x8000
+
+
 def _quorum_number(content: dict[str, object], key: str, bits: int) -> int:
-    value = _bounded(content.get(key), bits)
+    if key not in content:
+        raise QuorumStateFault(f"{key} of quorum-state is missing", "RuntimeException")
+    value = _bounded(content[key], bits)
     if value is None:
-        raise FormatError(f"{key} of quorum-state is missing or not a {bits}-bit number")
+        raise QuorumStateFault(f"{key} of quorum-state is not a {bits}-bit number", "NumberFormatException")
     return value
 
 
 def _quorum_text(content: dict[str, object], key: str) -> str:
     value = content.get(key)
     if not isinstance(value, str):
-        raise FormatError(f"{key} of quorum-state is missing or not a string")
+        raise QuorumStateFault(f"{key} of quorum-state is missing or not a string", "RuntimeException")
     return value
 
 
 def _quorum_voters(content: dict[str, object]) -> tuple[int, ...]:
     voters = content.get("currentVoters")
     if not isinstance(voters, list) or not all(isinstance(voter, dict) for voter in voters):
-        raise FormatError("currentVoters of quorum-state is missing or not a list of voters")
+        raise QuorumStateFault(
+            "currentVoters of quorum-state is missing or not a list of voters", "RuntimeException"
+        )
     return tuple(_quorum_number(voter, "voterId", INT_BITS) for voter in voters)
 
 

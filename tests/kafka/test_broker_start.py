@@ -19,6 +19,8 @@ if "CI" not in os.environ:  # there its absence is an error
 from fixtures import side_diseases as side
 from fixtures.diseases import LOG_DISEASES
 from kseg.change.apply.lock import locked
+from kseg.internal_topics.metadata.metadata_image import MIGRATING, UNASSIGNED
+from kseg.internal_topics.metadata.metadata_log import read_metadata_log
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import require_kafka
 from tests.kafka.killed import Killed
@@ -71,6 +73,7 @@ def disks(tmp_path_factory: pytest.TempPathFactory, capture_small: Path) -> Path
     places = [root / "0", root / "1"]
     with Broker(root / "broker", places[0], log_dirs=",".join(map(str, places))) as broker:
         broker.create_topic("many", PARTITIONS)
+        broker.wait_for("directories of the replicas", lambda: _are_assigned(root))
     for partition in root.glob("?/many-*"):
         _fill(partition, capture_small / "data" / "metro-none-0")
     for place in places:
@@ -79,18 +82,25 @@ def disks(tmp_path_factory: pytest.TempPathFactory, capture_small: Path) -> Path
     return root
 
 
+def _are_assigned(root: Path) -> bool:
+    """Whether the controller knows in which directory each replica lies; else a broker may create it again in the other one."""
+    (metadata_log,) = root.glob("?/__cluster_metadata-0")
+    image = read_metadata_log(str(metadata_log))
+    partitions = [each for topic in image.topics.values() for each in topic.partitions.values()]
+    return len(partitions) == PARTITIONS and not any(
+        each.directory_of(1) in (None, MIGRATING, UNASSIGNED) for each in partitions
+    )
+
+
 def _fill(partition: Path, source: Path) -> None:
     for file in partition.iterdir():
         if file.name != "partition.metadata":
             file.unlink()
     for file in source.iterdir():
         stem = file.name.partition(".")[0]
-        is_kept = stem in (f"{0:020d}", f"{72:020d}") or file.name in (
-            f"{144:020d}.snapshot",
-            "leader-epoch-checkpoint",
-        )
-        if is_kept:
+        if stem in (f"{0:020d}", f"{72:020d}") or file.name == f"{144:020d}.snapshot":
             shutil.copy2(file, partition)
+    (partition / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
 
 
 def _set_offsets(checkpoint: Path, offset: int) -> None:

@@ -17,6 +17,7 @@ from kseg.segment.sidecar.metadata_files import (
     MetaProperties,
     PartitionMetadata,
     QuorumState,
+    QuorumStateFault,
     decode_clean_shutdown,
     decode_meta_properties,
     decode_partition_metadata,
@@ -248,31 +249,46 @@ def test_quorum_state_round_trip(a: int, b: int, c: int, d: int, cluster: str, v
     assert decode_quorum_state(encode_quorum_state(state)) == state
 
 
+IO, RUNTIME, NUMBER = "UncheckedIOException", "RuntimeException", "NumberFormatException"
+
+
 @pytest.mark.parametrize(
-    "data",
+    ("data", "kafka_exception"),
     [
-        b"",
-        b"[]",
-        b"{}",
-        b"{",
-        b"[" * 100_000,
-        b"\xff",
-        V0.replace(b'"leaderId":1,', b""),
-        V0.replace(b'"clusterId":"",', b""),
-        V0.replace(b'"clusterId":""', b'"clusterId":3'),
-        V0.replace(b'"appliedOffset":0,', b""),
-        V0.replace(b'[{"voterId":1}]', b"null"),
-        V0.replace(b'[{"voterId":1}]', b"[1]"),
-        V0.replace(b'"leaderId":1', b'"leaderId":1.0'),
-        V0.replace(b'"leaderId":1', b'"leaderId":4294967297'),
-        V0.replace(b'"data_version":0', b'"data_version":2'),
-        V1.replace(b'"AAAAAAAAAAAAAAAAAAAAAA"', b'"zz"'),
-        V1.replace(b',"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA"', b""),
+        (b"", IO),
+        (b"[]", IO),
+        (b"{}", IO),
+        (b"{", IO),
+        (b"[" * 100_000, IO),
+        (b"\xff", IO),
+        (V0.replace(b'"leaderId":1,', b""), RUNTIME),
+        (V0.replace(b'"clusterId":"",', b""), RUNTIME),
+        (V0.replace(b'"clusterId":""', b'"clusterId":3'), RUNTIME),
+        (V0.replace(b'"appliedOffset":0,', b""), RUNTIME),
+        (V0.replace(b'[{"voterId":1}]', b"7"), RUNTIME),
+        (V0.replace(b'[{"voterId":1}]', b"[1]"), RUNTIME),
+        (V0.replace(b'"leaderId":1', b'"leaderId":1.0'), NUMBER),
+        (V0.replace(b'"leaderId":1', b'"leaderId":"1"'), NUMBER),
+        (V0.replace(b'"leaderId":1', b'"leaderId":4294967297'), NUMBER),
+        (V0.replace(b'"data_version":0', b'"data_version":2'), "IllegalStateException"),
+        (V0.replace(b'"data_version":0', b'"data_version":-1'), "IllegalStateException"),
+        (V0.replace(b'"data_version":0', b'"data":0'), IO),
+        (V0.replace(b'"data_version":0', b'"data_version":NaN'), IO),
+        (V1.replace(b'"AAAAAAAAAAAAAAAAAAAAAA"', b'"!!"'), "IllegalArgumentException"),
+        (V1.replace(b',"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA"', b""), RUNTIME),
     ],
 )
-def test_quorum_state_that_kafka_refuses(data: bytes) -> None:
-    with pytest.raises(FormatError):
+def test_quorum_state_that_kafka_refuses(data: bytes, kafka_exception: str) -> None:
+    """The exceptions are those of a real 4.3.1 node."""
+    with pytest.raises(QuorumStateFault) as raised:
         decode_quorum_state(data)
+    assert raised.value.kafka_exception == kafka_exception
+
+
+@pytest.mark.parametrize("version", [b'"x"', b"null", b"true", b"0.9", b"65536"])
+def test_a_data_version_that_is_0_to_kafka(version: bytes) -> None:
+    data = V0.replace(b'"data_version":0', b'"data_version":' + version)
+    assert decode_quorum_state(data) == decode_quorum_state(V0)
 
 
 @given(st.binary(max_size=120) | st.text(max_size=60).map(lambda text: text.encode("utf-8")))

@@ -1,0 +1,64 @@
+"""Snapshots of a metadata log that no node starts with. The cuts and flips were tried with a real 4.3.1 node each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kseg.recovery.broker_start.snapshot_start import snapshot_fault
+
+
+@pytest.fixture
+def snapshot(capture_small: Path, tmp_path: Path) -> Path:
+    """A header, one batch of records, and a footer."""
+    (found,) = (capture_small / "data" / "__cluster_metadata-0").glob("*.checkpoint")
+    copy = tmp_path / found.name
+    copy.write_bytes(found.read_bytes())
+    return copy
+
+
+def bounds(data: bytes) -> list[int]:
+    found = [0]
+    while found[-1] < len(data):
+        found.append(found[-1] + 12 + int.from_bytes(data[found[-1] + 8 : found[-1] + 12], "big"))
+    return found
+
+
+def exception_of(snapshot: Path, data: bytes) -> str | None:
+    snapshot.write_bytes(data)
+    fault = snapshot_fault(str(snapshot))
+    return None if fault is None else fault.exception
+
+
+def test_one_that_breaks_off(snapshot: Path) -> None:
+    data = snapshot.read_bytes()
+    _, records, footer, end = bounds(data)
+    assert end == len(data) and exception_of(snapshot, data) is None
+    assert exception_of(snapshot, b"") == "NoSuchElementException"
+    assert exception_of(snapshot, data[:10]) == "NullPointerException"
+    assert exception_of(snapshot, data[:61]) == "NoSuchElementException"
+    for cut in (records, records + 20, records + 61, footer - 1):
+        assert exception_of(snapshot, data[:cut]) == "IllegalStateException", cut
+    for cut in (footer, footer + 10, footer + 59, end - 3):  # nothing but the footer is lost
+        assert exception_of(snapshot, data[:cut]) is None, cut
+
+
+def test_one_with_a_damaged_batch(snapshot: Path) -> None:
+    data = snapshot.read_bytes()
+    _, records, footer, _ = bounds(data)
+    for at in (11, 16, 18, 22, 60, 70, records + 18, footer + 18):
+        altered = bytearray(data)
+        altered[at] ^= 1 << 6
+        assert exception_of(snapshot, bytes(altered)) == "CorruptRecordException", at
+    assert exception_of(snapshot, data + bytes(100)) == "CorruptRecordException"
+
+
+def test_what_a_node_does_not_look_at(snapshot: Path) -> None:
+    data = snapshot.read_bytes()
+    for at in (7, 15):  # base offset, leader epoch
+        altered = bytearray(data)
+        altered[at] ^= 1
+        assert exception_of(snapshot, bytes(altered)) is None, at
+    for behind in (bytes(5), b"\x01" * 100):
+        assert exception_of(snapshot, data + behind) is None
