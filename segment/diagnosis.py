@@ -109,6 +109,19 @@ class PartitionTwice:
         return {"other": self.other}
 
 
+@dataclass(frozen=True, slots=True)
+class MetadataGap:
+    """Offsets that are missing within the metadata log, and in no snapshot. directory: of the log."""
+
+    directory: str
+
+
 Diagnosis = (
-    InvalidBytes | UnreadableBytes | AlteredBaseOffset | AlteredLeaderEpoch | MissingReplica | PartitionTwice
+    InvalidBytes
+    | UnreadableBytes
+    | AlteredBaseOffset
+    | AlteredLeaderEpoch
+    | MissingReplica
+    | PartitionTwice
+    | MetadataGap
 )

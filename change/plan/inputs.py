@@ -5,6 +5,7 @@ import stat
 
 from kseg.change.plan.steps import FileIdentity
 from kseg.segment.errors import Refused, cannot_read
+from kseg.segment.layout import LOG_SUFFIX
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
@@ -12,10 +13,12 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One look at a directory. files: all regular files in it (not in those below it), by name. names: of everything in it."""
+    """One look at a directory. files: all regular files in it (not in those below it), by name. names: of everything in it. odd_logs: paths of
+    what has the name of a log and is not a regular file."""
 
     files: tuple[FileIdentity, ...]
     names: tuple[str, ...]
+    odd_logs: tuple[str, ...] = ()
 
 
 def inputs_of(directory: str) -> tuple[FileIdentity, ...]:
@@ -28,7 +31,7 @@ def listing_of(directory: str) -> Listing:
 
     A broker follows links, a rename replaces them: a plan that left linked files out would take them for lost.
     Raises UnreadableInput when the directory cannot be listed, Refused where one of Kafka's files is a link."""
-    found, names = [], []
+    found, names, odd_logs = [], [], []
     try:
         with places.scandir(directory) as entries:
             for entry in entries:
@@ -41,9 +44,11 @@ def listing_of(directory: str) -> Listing:
                         f"{entry.path} is a link to a file elsewhere; kseg changes only directories that "
                         "contain the files themselves"
                     )
+                elif entry.name.endswith(LOG_SUFFIX):
+                    odd_logs.append(entry.path)
     except OSError as error:
         raise cannot_read(directory, error) from error
-    return Listing(tuple(sorted(found, key=lambda file: file.name)), tuple(names))
+    return Listing(tuple(sorted(found, key=lambda file: file.name)), tuple(names), tuple(odd_logs))
 
 
 def identity(name: str, status: os.stat_result) -> FileIdentity:

@@ -28,6 +28,7 @@ from kseg.inspection.disk_leftovers import Leftover, LeftoverKind, leftovers
 from kseg.inspection.log_dir_host import LogDirHost, log_dir_host
 from kseg.internal_topics.metadata.cluster_names import metadata_version_name
 from kseg.jobs.events import Event, Failure, Row
+from kseg.recovery.broker_start.log_dir_start import is_empty_directory
 from kseg.segment.diagnosis import MissingReplica
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR, Finding
@@ -91,6 +92,8 @@ class Examination:
         for event in self._verification.through(events):
             if isinstance(event, Finding):
                 self._note(event, partitions)
+            elif isinstance(event, Failure) and is_empty_directory(event.path):
+                self._situation.given_empty.append(event.path)
             yield event
         yield from self._costs()
         self._note_lost_identities()
@@ -111,9 +114,11 @@ class Examination:
             self._situation.hosts.append(host)
             yield Row(self._host_row(host))
             assert self._finder is not None
+            own = self._finder.node_of(log_dir)
+            self._situation.cluster_id = self._situation.cluster_id or own.cluster_id
             image = self._finder.image_for(log_dir)
             if image is not None:
-                node_id = self._finder.node_of(log_dir).node_id
+                node_id = own.node_id
                 self._note_node(image, node_id)
                 by_metadata = self._finder.node_told_by_metadata(log_dir)
                 if node_id is not None and by_metadata is not None and node_id != by_metadata:

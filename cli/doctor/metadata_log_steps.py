@@ -48,6 +48,19 @@ def snapshot_steps(damaged: Sequence[str], move: Callable[[str], str]) -> Iterat
             )
 
 
+def gap_steps(directories: Sequence[str], move: Callable[[str], str]) -> Iterator[NextStep]:
+    """For metadata logs with a gap: a broker cuts such a log there, and what was created behind it becomes stray; with the damaged batches taken out,
+    it fails on the first record that refers to a lost one."""
+    for directory in dict.fromkeys(directories):
+        yield NextStep(
+            "The metadata log has lost records that no snapshot has, and no repair brings them back (`kseg recover` of it makes a broker fail). Copy "
+            "__cluster_metadata-0 of another controller or broker to this place, or let this node fetch it: with the broker stopped, and only if a majority "
+            "of the other controllers runs, move it out of the data directory. Do not start a node that is the only controller: it cuts the log there, and "
+            "sets aside as stray what was created behind.",
+            move(directory),
+        )
+
+
 def _reaches_back(directory: str, damaged: Sequence[str]) -> bool:
     names = [parse_file_name(name) for name in places.listdir(directory)]
     files = log_files(directory, names, is_alone=False, with_deleted=False)

@@ -5,7 +5,7 @@
 2. A kseg run that was killed half way blocks everything else: undo it, and check again.
 3. A node id that is not that of the data directory: until it is corrected, everything in it looks stray.
 4. Data directories that a broker does not accept together (of different nodes, or one a copy of the other): check those of one.
-5. Directories that end a broker's start by their name, or because another data directory has the same partition: move them out of
+5. Files that end a broker's start, and what is inside a data directory by mistake: move them out. Directories that end a broker's start by their name, or because another data directory has the same partition: move them out of
    the data directory.
 6. If the file system is full: free space first, because repairs need some.
 7. Repair: the plan, then the same with --apply. If bytes cannot be read, copy the disk first.
@@ -25,17 +25,20 @@ from dataclasses import replace
 
 from kseg.cli.doctor.client_steps import end_transactions, set_groups
 from kseg.cli.doctor.disk_steps import make_room, make_writable
-from kseg.cli.doctor.metadata_log_steps import find_metadata_log, is_metadata_snapshot, snapshot_steps
+from kseg.cli.doctor.metadata_log_steps import find_metadata_log, gap_steps, snapshot_steps
 from kseg.cli.doctor.next_step import NextStep
+from kseg.cli.doctor.obstacle_steps import move_obstacles, no_data_directories
 from kseg.cli.doctor.situation import OtherNode, Situation
 from kseg.cli.next_command import command_line
 from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR
+from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shell_word, shown_path
 
 _LISTED = 5  # directories with a step of their own
@@ -48,9 +51,20 @@ _SOURCES_OF_VALUES = (
 
 def next_steps(situation: Situation) -> Iterator[NextStep]:
     """The steps, in order; none if the broker can simply be started."""
-    is_in_the_way = situation.foreign or situation.twice or situation.missing or situation.lost_identities
+    is_in_the_way = (
+        *situation.foreign,
+        *situation.twice,
+        *situation.missing,
+        *situation.lost_identities,
+        *situation.in_the_way,
+        *situation.gapped_metadata_logs,
+    )
     is_due = bool(situation.hints.get(ERROR) or is_in_the_way or situation.damaged_snapshots)
     yield from make_writable(situation)
+    if situation.hosts:
+        yield from no_data_directories(
+            situation.given_files, situation.given_empty, situation.request, situation.cluster_id
+        )
     for step in _mend_files(situation):
         yield step if is_due else replace(step, is_due=False)
     if not situation.is_half_done:
@@ -78,21 +92,36 @@ def _mend_files(situation: Situation) -> Iterator[NextStep]:
         yield from map(_set_node_id, situation.other_nodes)
         yield _again(situation)
         return
-    if situation.apart:
+    inner = {os.path.normpath(path) for path in situation.in_the_way}
+    if any(os.path.normpath(path) not in inner for path in situation.apart):
         yield from _take_apart(situation)
         return
     yield from _move_out(situation)
+    yield from move_obstacles(situation.in_the_way, _move)
+    if any(places.isdir(path) for path in situation.in_the_way):
+        yield _again(
+            situation
+        )  # what is said of a data directory inside another one may be of no interest then
+        return
     yield from _keep_one(situation)
     if is_change:
         yield from make_room(situation)
     if advice.startswith("kseg recover"):
         yield from _repair(situation, advice)
     elif advice:
-        yield NextStep("Look closer.", advice)
+        yield NextStep("Look closer.", advice, is_due=bool(situation.hints.get(ERROR)))
     yield from _put_back(situation)
     yield from snapshot_steps(situation.damaged_snapshots, _move)
+    yield from gap_steps(situation.gapped_metadata_logs, _move)
     yield from map(_set_aside, situation.unloadable)
-    is_moved = situation.foreign or situation.twice or situation.unloadable or situation.damaged_snapshots
+    is_moved = (
+        *situation.foreign,
+        *situation.twice,
+        *situation.unloadable,
+        *situation.damaged_snapshots,
+        *situation.gapped_metadata_logs,
+        *situation.in_the_way,
+    )
     if is_moved or situation.missing or advice.startswith("kseg recover"):
         yield _again(situation)
 
@@ -204,9 +233,9 @@ def _set_aside(partition: str) -> NextStep:
 
 def _move(path: str) -> str:
     """Next to the data directory, because a broker fails on a directory in it that is not a partition. path: of a directory in
-    it, or of a metadata snapshot."""
+    it, or of a file in a partition."""
     log_dir, name = os.path.split(os.path.normpath(path))
-    if is_metadata_snapshot(path):
+    if own_partition_name(log_dir) is not None:
         log_dir, partition = os.path.split(log_dir)
         name = f"{partition}-{name}"
     around, inner = os.path.split(os.path.abspath(log_dir))

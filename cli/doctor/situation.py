@@ -1,17 +1,19 @@
 """The results of an examination that the steps of `kseg doctor` depend on."""
 
 import os
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from kseg.cli.doctor.metadata_log_steps import is_metadata_snapshot
+from kseg.cli.doctor.obstacle_steps import why_in_the_way
 from kseg.cli.next_command import next_command
 from kseg.cli.request import Request
 from kseg.inspection.disk_leftovers import Leftover
 from kseg.inspection.log_dir_host import LogDirHost
 from kseg.recovery.repair.meta_properties_repair import IdentityRepair
-from kseg.segment.diagnosis import MissingReplica, PartitionTwice
+from kseg.segment.diagnosis import MetadataGap, MissingReplica, PartitionTwice
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
@@ -42,7 +44,9 @@ class Situation:
     bootstrap_server: of the cluster; None when the metadata log has no broker. foreign: directories with names on which a broker fails.
     apart: log dirs that do not belong with others, and why. lost_identities: log dirs without a readable meta.properties. values_needed: by
     log dir, the options of `recover` whose values only the user knows. twice: (partition directory, the same partition in another log dir).
-    missing: directories that should exist, with what only they have. damaged_snapshots: of the metadata log. lacks_metadata_log: it is in
+    in_the_way: paths that a broker is better off without, and why. given_files, given_empty: paths of the request that are no data
+    directories, because they are files or empty. missing: directories that should exist, with what only they have. damaged_snapshots: of the metadata log.
+    gapped_metadata_logs: directories of those that a repair makes worse, so `advice` leaves them out. lacks_metadata_log: it is in
     none of the directories. undo_bytes: kept for `undo`. unloadable: partitions that a
     broker fails to load before and after a repair.
     """
@@ -58,7 +62,12 @@ class Situation:
     apart: dict[str, str] = field(default_factory=dict)
     twice: list[tuple[str, str]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    in_the_way: dict[str, str] = field(default_factory=dict)
+    given_files: list[str] = field(default_factory=list)
+    given_empty: list[str] = field(default_factory=list)
+    cluster_id: str | None = None
     damaged_snapshots: list[str] = field(default_factory=list)
+    gapped_metadata_logs: list[str] = field(default_factory=list)
     lacks_metadata_log: bool = False
     has_unreadable: bool = False
     is_half_done: bool = False
@@ -78,10 +87,19 @@ class Situation:
         if finding.id == "bad-directory-name":
             self.foreign.append(finding.path)
             return
+        if finding.id == "unknown-file" and finding.path in self.request.paths:
+            self.given_files.append(finding.path)
+            return
+        why = why_in_the_way(finding)
+        if why:
+            self.in_the_way[finding.path] = why
+            return
         if finding.id in _NO_IDENTITY:
             self.lost_identities.add(
                 finding.path if finding.id == "meta-properties-missing" else os.path.dirname(finding.path)
             )
+        if isinstance(finding.diagnosis, MetadataGap):
+            self.gapped_metadata_logs.append(finding.diagnosis.directory)
         if finding.id in _APART:
             self.apart[os.path.dirname(finding.path)] = _APART[finding.id]
         if isinstance(finding.diagnosis, PartitionTwice):
@@ -103,5 +121,19 @@ class Situation:
     @property
     def advice(self) -> str:
         """The command suggested by the most severe findings; empty without findings."""
-        hints = self.hints.get(ERROR) or self.hints.get(WARNING)
-        return next_command(hints, "doctor", self.request) if hints else ""
+        hints = self.hints.get(ERROR) or self.hints.get(WARNING) or {}
+        if not self.gapped_metadata_logs:
+            return next_command(hints, "doctor", self.request) if hints else ""
+        others = {
+            hint: [path for path in paths if os.path.dirname(path) not in self.gapped_metadata_logs]
+            for hint, paths in hints.items()
+        }
+        others = {hint: paths for hint, paths in others.items() if paths}
+        partitions = dict.fromkeys(
+            path if places.isdir(path) else os.path.dirname(path)
+            for paths in others.values()
+            for path in paths
+        )
+        return (
+            next_command(others, "doctor", replace(self.request, paths=tuple(partitions))) if others else ""
+        )

@@ -44,7 +44,7 @@ from kseg.compaction.retention.verdicts import SegmentTimestamp, TimestampOf, Ve
 from kseg.jobs import events
 from kseg.jobs.events import Event
 from kseg.segment import layout as L
-from kseg.segment.errors import UsageError
+from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.largest_timestamp import record_of
@@ -139,6 +139,8 @@ def _marked(
 ) -> Generator[Event, None, Prepared[RetainResult]]:
     from kseg.compaction.retention.marking import marking_steps
 
+    if listing.odd_logs:
+        raise UnreadableInput(f"cannot read {listing.odd_logs[0]}: not a regular file")
     log, dir_state = open_log(target, listing.names)
     with log:
         evidence = gather(log, dir_state, listing.files, options)

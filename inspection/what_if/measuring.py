@@ -16,6 +16,7 @@ from kseg.segment import layout as L
 from kseg.segment.codecs.codec import MAX_BODY_BYTES, compress, decompress
 from kseg.segment.errors import CodecError, KsegError
 from kseg.segment.model import Record
+from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.values import dataclass
@@ -66,6 +67,8 @@ def measure(target: PartitionTarget, options: MeasureOptions) -> Iterator[Event]
     wants_records = any(candidate.is_rebatched for candidate in options.candidates)
     found = []
     try:
+        with PartitionLog(target):  # samples pass over a log without bytes, as a pipe in its place has none
+            pass
         for place in sample.places:
             batches = [
                 batch

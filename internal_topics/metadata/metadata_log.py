@@ -30,6 +30,7 @@ from kseg.internal_topics.metadata.snapshot_choice import SnapshotChoice
 from kseg.jobs.events import Advance
 from kseg.segment import header_tables as C
 from kseg.segment.counted import offsets_words
+from kseg.segment.diagnosis import MetadataGap
 from kseg.segment.errors import FormatError, KsegError, UnreadableInput, cannot_read
 from kseg.segment.files import MappedFile, read_small
 from kseg.segment.findings import Finding
@@ -191,9 +192,15 @@ class _LogReader:
         )
 
     def _doubt(
-        self, message: str, path: str | None = None, offset: int | None = None, position: int | None = None
+        self,
+        message: str,
+        path: str | None = None,
+        offset: int | None = None,
+        position: int | None = None,
+        diagnosis: MetadataGap | None = None,
     ) -> None:
-        self._doubts.append(Finding(_DOUBT, path or self._path, message, position, None, offset))
+        finding = Finding(_DOUBT, path or self._path, message, position, None, offset, diagnosis=diagnosis)
+        self._doubts.append(finding)
 
     # --- the log
 
@@ -228,7 +235,7 @@ class _LogReader:
     def _missing(self, path: str, first: int, next_offset: int) -> None:
         if next_offset > self._end_offset and not self._is_behind(first):
             words = f"{offsets_words(first, next_offset - 1)} of the metadata log {'is' if next_offset == first + 1 else 'are'} missing"
-            self._doubt(words, path, first)
+            self._doubt(words, path, first, diagnosis=MetadataGap(os.path.dirname(path)))
 
     def _read_segment(
         self,

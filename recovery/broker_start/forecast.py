@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kseg.jobs.events import Event, Failure, Row
-from kseg.recovery.broker_start.log_dir_start import METADATA_DIRECTORY
+from kseg.recovery.broker_start.log_dir_start import METADATA_DIRECTORY, is_empty_directory, unformatted
 from kseg.recovery.broker_start.node_start import LoadedDirectory, node_start
 from kseg.recovery.broker_start.partition_start import PartitionStart
 from kseg.recovery.broker_start.start_check import TargetStart
@@ -43,6 +43,8 @@ class StartForecast:
         for event in events:
             if isinstance(event, Row) and isinstance(event.result, TargetStart):
                 self._take(event.result)
+            elif isinstance(event, Failure) and is_empty_directory(event.path):
+                self._directory(event.path).start = unformatted(event.path)
             elif isinstance(event, Failure):
                 self._directory_around(event.path).unread.append(event.path)
             yield event

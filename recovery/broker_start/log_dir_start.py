@@ -119,6 +119,19 @@ def file_in_place(path: str) -> LogDirStart:
     return LogDirStart(path=path, is_directory=False, identity_problem="Not a directory")
 
 
+def is_empty_directory(path: str) -> bool:
+    """Whether a directory has nothing in it but what a new file system has."""
+    try:
+        return not {*places.listdir(path)} - {"lost+found"}
+    except OSError:
+        return False
+
+
+def unformatted(path: str) -> LogDirStart:
+    """The result for an empty directory, as on a new disk."""
+    return LogDirStart(path=path, has_identity=False)
+
+
 def log_dir_start(directory: LogDirectory, errors: Sequence[Finding]) -> LogDirStart | None:
     """What a data directory does to a broker's start; None for a plain collection of partitions.
 

@@ -17,14 +17,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 
 from kseg.recovery.broker_start.log_dir_start import METADATA_DIRECTORY, RUNTIME, LogDirStart, Thrown
-from kseg.recovery.broker_start.partition_start import Loading, PartitionStart
+from kseg.recovery.broker_start.partition_start import FILE_SYSTEM, Loading, PartitionStart
 from kseg.recovery.loading.kafka_exceptions import ILLEGAL_STATE, IO, KAFKA, STORAGE
 from kseg.segment.values import dataclass
 
 STARTS = "starts"
 WITH_OFFLINE_DIRS = "starts-with-offline-log-dirs"
 DOES_NOT_START = "does-not-start"
-FILE_SYSTEM = "FileSystemException"
 _READ_ONLY = "Read-only file system"
 
 # The time of a broker's log loading (4.3.1, two recovery threads per data directory): per log, whether it is recovered or not, and per

@@ -23,6 +23,7 @@ from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.partition.names import PartitionName, PartitionState, Role
 from kseg.segment.probe import Probe
 from kseg.segment.scanning.preallocated_tail import PREALLOCATED
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
@@ -32,11 +33,12 @@ if TYPE_CHECKING:
     from kseg.segment.partition.directory import SegmentFiles
 
 INTERNAL_ERROR = "InternalError"
+FILE_NOT_FOUND, FILE_SYSTEM = "FileNotFoundException", "FileSystemException"
 _FAULT = "a fault occurred in a recent unsafe memory access operation in compiled Java code"
 
 # A load that ends with one of these takes the data directory offline; any other exception ends the process
 # (Kafka: LogManager.loadLogs). What is thrown as KafkaStorageException is logged as the exception behind it.
-_TAKES_DIRECTORY_OFFLINE = frozenset((NO_SUCH_FILE, IO, MALFORMED_INPUT))
+_TAKES_DIRECTORY_OFFLINE = frozenset((NO_SUCH_FILE, FILE_NOT_FOUND, FILE_SYSTEM, IO, MALFORMED_INPUT))
 
 # Findings that are ordinary for a running or crashed broker, or that a load does not look at: the log is loaded unchanged.
 _IGNORED_BY_LOAD = frozenset(
@@ -242,6 +244,9 @@ def _simulated_load(
 ) -> PartitionStart | None:
     """offline: the data directory if it is offline by then. A log in it can be loaded, but neither be read nor renamed (Kafka:
     LocalLog.maybeHandleIOException), and what is thrown then is not caught."""
+    obstacle = _obstacle(checked, noted)
+    if obstacle is not None:
+        return _failed(name, *obstacle)
     repair = _load(checked.directory.path, name, noted, now_ms)
     if repair is None or isinstance(repair, PartitionStart):
         return repair
@@ -300,6 +305,30 @@ def _load(
         failure = repair.load_failure
         return _failed(name, failure.logged or failure.kafka_exception, failure.sentence)
     return repair
+
+
+def _obstacle(checked: CheckedPartition, noted: _Checkpointed) -> tuple[str, str] | None:
+    """(exception, message) of a load that meets a directory in the place of a file (observed with 4.3.1); None if it meets none. In the
+    place of a log a broker passes over it."""
+    segments = checked.directory.segments
+    first = len(segments) - 1 if noted.is_clean else _first_to_recover(segments, noted)
+    opened = {segment.base_offset for segment in segments[max(0, first) :]}
+    bases = {segment.base_offset for segment in segments}
+    for entry in checked.directory.entries:
+        role, offset = entry.name.role, entry.name.base_offset
+        if not entry.name.is_live or not places.isdir(entry.path):
+            continue
+        is_opened = (
+            (role in (Role.OFFSET_INDEX, Role.TIME_INDEX) and offset in opened)  # else mapped on first use
+            or (role is Role.TXN_INDEX and offset in bases)
+            or (role is Role.PRODUCER_SNAPSHOT and noted.is_clean and offset == checked.end_offset)
+            or role in (Role.LEADER_EPOCHS, Role.PARTITION_METADATA)
+        )
+        if is_opened:
+            exception = FILE_NOT_FOUND if role in (Role.OFFSET_INDEX, Role.TIME_INDEX) else FILE_SYSTEM
+            exception = IO if role in (Role.LEADER_EPOCHS, Role.PARTITION_METADATA) else exception
+            return exception, f"{entry.path} (Is a directory)"
+    return None
 
 
 def _faulting_index(path: str, noted: _Checkpointed) -> str | None:

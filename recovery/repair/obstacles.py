@@ -1,47 +1,58 @@
-"""Directories with the name of a file that a broker or a repair must create."""
+"""Directories, pipes and the like with the name of a file that a broker or a repair must create, or of a log."""
 
 import os
 from dataclasses import replace
 
 from kseg.change.plan.steps import Plan, Rename, Write
 from kseg.recovery.policy import Repair
-from kseg.segment.errors import Refused, cannot_read
+from kseg.segment.errors import Refused, UnreadableInput, cannot_read
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.storage import places
 
+_NOT_KAFKAS = (Role.UNKNOWN, Role.KSEG_JOURNAL)
+
 
 def obstacles(directory: str) -> list[str]:
-    """Names of the directories in a partition that are named like Kafka's files. Raises UnreadableInput."""
+    """Names in a partition that are Kafka's, of what is not a regular file. Raises UnreadableInput; so does a log that is one of them: what it
+    should have is missing, and a repair of the rest would remove its indexes."""
     try:
         with places.scandir(directory) as entries:
-            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+            names = [entry.name for entry in entries if not entry.is_file()]
     except OSError as error:
         raise cannot_read(directory, error) from error
-    return sorted(name for name in names if parse_file_name(name).role is not Role.UNKNOWN)
+    found = sorted(name for name in names if parse_file_name(name).role not in _NOT_KAFKAS)
+    for name in found:
+        parsed = parse_file_name(name)
+        if parsed.is_live and parsed.role in (Role.LOG, Role.KAFKA07_LOG):
+            raise UnreadableInput(f"cannot read {os.path.join(directory, name)}: not a regular file")
+    return found
 
 
 def with_obstacles(repair: Repair, directory: str, names: list[str]) -> Repair:
-    """The same repair, with a doubt that names these directories as obstacles."""
+    """The same repair, with a doubt that names these obstacles."""
     if not names:
         return repair
     findings = [
-        Finding("unknown-file", os.path.join(directory, name), "a directory has the name of a file")
+        Finding(
+            "unknown-file", os.path.join(directory, name), "what has the name of a file is not a regular one"
+        )
         for name in names
     ]
     doubt = (
-        repair.doubt or f"{names[0]} is a directory, but a broker needs a file with that name; move it away"
+        repair.doubt
+        or f"{names[0]} is not a regular file, but a broker needs one with that name; move it away"
     )
     return replace(repair, findings=(*findings, *repair.findings), doubt=doubt)
 
 
 def refuse_obstructed(plan: Plan, names: list[str]) -> None:
-    """Raises Refused when a step would create a file with the name of a directory."""
+    """Raises Refused when a step would create a file with the name of an obstacle."""
     made = {step.name for step in plan.steps if isinstance(step, Write)}
     made |= {step.new_name for step in plan.steps if isinstance(step, Rename)}
     for name in names:
         if name in made:
             path = os.path.join(plan.directory, name)
             raise Refused(
-                f"{path} is a directory, but the repair must create a file with that name: move it away first"
+                f"{path} is not a regular file, but the repair must create one with that name: move it away first"
             )

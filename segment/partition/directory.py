@@ -273,10 +273,11 @@ def _scan(path: str) -> _Content:
     content = _Content()
     with places.scandir(path) as found:
         for entry in sorted(found, key=lambda entry: entry.name):
-            if _is_directory(entry):
+            name = parse_file_name(entry.name)
+            if _is_directory(entry) and not (name.is_live and is_of_partition(name)):
                 content.directories.append(entry)
-            else:
-                content.files.append((entry, parse_file_name(entry.name)))
+            else:  # a directory with the name of a partition's file is in the place of that file
+                content.files.append((entry, name))
     return content
 
 

@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
+from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, UnreadableInput, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
@@ -63,7 +64,7 @@ class PartitionLog(Notes):
         self._start_is_known = log_start_offset is not None
         if isinstance(target, PartitionTarget):
             self.directory, self.log_dir = target.path, target.log_dir
-            listed = _listed(target.path) if names is None else names
+            listed = _listed_with_plain_logs(target.path) if names is None else names
             named = {entry: parse_file_name(entry) for entry in listed}
             of_one = None
         else:
@@ -272,6 +273,20 @@ def _listed(directory: str) -> list[str]:
         return places.listdir(directory)
     except OSError as error:
         raise cannot_read(directory, error) from error
+
+
+def _listed_with_plain_logs(directory: str) -> list[str]:
+    """The names in a partition directory. Raises UnreadableInput also for a log that is not a regular file: a broker passes over it,
+    and whoever reads what is left would not notice what is missing."""
+    try:
+        with places.scandir(directory) as found:
+            entries = list(found)
+            for entry in entries:
+                if entry.name.endswith(L.LOG_SUFFIX) and not entry.is_file():
+                    raise UnreadableInput(f"cannot read {entry.path}: not a regular file")
+    except OSError as error:
+        raise cannot_read(directory, error) from error
+    return [entry.name for entry in entries]
 
 
 def _is_kafka07(names: Iterable[FileName]) -> bool:

@@ -107,16 +107,33 @@ def test_a_directory_in_the_place_of_a_side_file_is_refused(
     file.unlink()
     file.mkdir()
     assert run(["recover", "--apply", str(partition)]) == 4
-    assert f"{file} is a directory" in capfd.readouterr().err
+    assert f"{file} is not a regular file" in capfd.readouterr().err
 
 
 @pytest.mark.evidence("directory-in-place")
 def test_a_directory_where_nothing_has_to_be_written_is_said(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (partition / f"{400:020}.log").mkdir()
+    (partition / f"{400:020}.txnindex").mkdir()
     assert run(["recover", str(partition)]) == 1
-    assert "is a directory, but a broker needs a file with that name" in capfd.readouterr().out
+    assert "is not a regular file, but a broker needs one with that name" in capfd.readouterr().out
+
+
+@pytest.mark.evidence("directory-in-place")
+def test_nothing_is_repaired_beside_what_is_no_log(
+    partition: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The plan was due, and removed the indexes of the log that is not there."""
+    file = log(partition)
+    content = file.read_bytes()
+    for make in (Path.mkdir, os.mkfifo):
+        file.unlink()
+        make(file)
+        for words in ([], ["--apply"]):
+            assert run(["recover", *words, str(partition)]) == 3
+            assert f"cannot read {file}: not a regular file" in capfd.readouterr().err
+        (file.rmdir if file.is_dir() else file.unlink)()
+        file.write_bytes(content)
 
 
 # --- which batch is valid

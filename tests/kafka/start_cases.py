@@ -329,3 +329,82 @@ def log_start_beyond_the_end(data: Path) -> None:
 @case
 def odd_file_name(data: Path) -> None:
     (data / "fares-0" / "notes.log").write_text("")
+
+
+# --- what is no regular file, and whole directories in disorder
+
+
+def _a_directory(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+@case
+def log_is_a_directory(data: Path) -> None:
+    _a_directory(min((data / "metro-none-0").glob("*.log")))
+
+
+@case
+def last_index_is_a_directory(data: Path) -> None:
+    _a_directory(max((data / "metro-none-0").glob("*.index")))
+
+
+@case
+def old_index_is_a_directory_unclean(data: Path) -> None:
+    """After a clean stop it is mapped on first use."""
+    _a_directory(min((data / "metro-none-0").glob("*.index")))
+    unclean_from_the_start(data)
+
+
+@case
+def time_index_is_a_directory(data: Path) -> None:
+    _a_directory(min((data / "metro-none-0").glob("*.timeindex")))
+
+
+@case
+def leader_epochs_are_a_directory(data: Path) -> None:
+    _a_directory(data / "metro-none-0" / "leader-epoch-checkpoint")
+
+
+@case
+def snapshot_at_the_end_is_a_directory(data: Path) -> None:
+    _a_directory(max((data / "metro-none-0").glob("*.snapshot")))
+
+
+@case
+def recovery_points_are_a_directory(data: Path) -> None:
+    _a_directory(data / "recovery-point-offset-checkpoint")
+
+
+@case
+def second_is_empty(data: Path) -> Path:
+    """A new disk that nobody has formatted."""
+    made = data.parent / "second"
+    made.mkdir()
+    return made
+
+
+@case
+def checkpoints_foreign_unclean(data: Path) -> None:
+    for name in ("recovery-point", "log-start", "replication", "cleaner"):
+        (data / f"{name}-offset-checkpoint").write_bytes(b"\x00" * 64)
+    (data / MARKER).unlink()
+
+
+@case
+def metadata_snapshot_cut(data: Path) -> None:
+    for snapshot in (data / METADATA).glob("*.checkpoint"):
+        os.truncate(snapshot, snapshot.stat().st_size // 2)
+
+
+@case
+def partitions_swapped(data: Path) -> None:
+    """Directories that were restored under each other's name."""
+    (data / "fares-0").rename(data / "kept")
+    (data / "metro-none-0").rename(data / "fares-0")
+    (data / "kept").rename(data / "metro-none-0")
+
+
+@case
+def quorum_state_missing(data: Path) -> None:
+    (data / METADATA / "quorum-state").unlink()

@@ -45,6 +45,13 @@ DISEASES: dict[str, Disease] = {
     "node-of-another": node_of_another,
     "flipped-and-torn": flipped_and_torn,
 }
+LOOKS = ("kseg list ", "kseg dump ", "kseg verify ")
+# What no step on one machine mends, and the words that say so.
+NOT_MENDED = {
+    "metadata_log_gone": "find / -type d -name '__cluster_metadata-0*'",
+    "metadata_cut_without_snapshot": "of another controller or broker",
+    "second_is_empty": "kafka-storage.sh format --ignore-formatted",
+}
 EMPTIED = {"metro-gzip-0"}  # a broker renames an empty directory as stray and creates the partition again
 IN_THE_GATE = (
     "partition_emptied_and_no_meta_properties",
@@ -78,6 +85,8 @@ def follow(log_dirs: list[Path], root: Path, values: dict[str, str]) -> tuple[li
         steps = [row["command"] for row in rows if row["type"] == "step" and (row["due"] or apart)]
         steps = [step for step in steps if not step.startswith("kafka-")]
         gone = [step for step in steps if step.startswith("find ")]  # there is no copy to put back here
+        if all(step.startswith(LOOKS) for step in steps):  # only people can judge what is left
+            return typed, log_dirs
         if not steps or (gone and len(steps) == len(gone) + 1):
             return typed, log_dirs
         for step in steps:
@@ -104,6 +113,10 @@ def test_a_broker_starts_after_the_steps(name: str, capture_small: Path, tmp_pat
     values = {"N": known["node.id"], "ID": known["cluster.id"], "UUID": known["directory.id"]}
     more = DISEASES[name](data)
     log_dirs = [data] if more is None else [data, more]
+    if name in NOT_MENDED:
+        steps = [row for row in doctor(log_dirs) if row["type"] == "step"]
+        assert any(NOT_MENDED[name] in f"{row['why']} {row['command']}" for row in steps), steps
+        return
     typed, left = follow(log_dirs, tmp_path, values)
     seen = observed(tmp_path, left)
     assert (seen.outcome, seen.offline) == ("starts", set()), (typed, seen.log[-3000:])

@@ -1,0 +1,80 @@
+"""The steps for what ends a broker's start by being where it is: a file that a broker cannot read and can do without, a file with a name that
+it cannot parse, a file in the place of a directory, a data directory inside another one, and paths that are no data directories.
+
+Each was observed with 4.3.1: it fails with it, and starts without it (tests/kafka/test_doctor.py).
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+from kseg.cli.doctor.next_step import NextStep
+from kseg.cli.next_command import command_line
+from kseg.cli.request import Request
+from kseg.segment.counted import counted, shown_of
+from kseg.segment.findings import ERROR, Finding
+from kseg.segment.partition.directory import partition_name
+from kseg.segment.partition.names import NAME_BY_ROLE, SEGMENT_ROLES, Role, parse_file_name
+from kseg.segment.storage import places
+from kseg.segment.terminal import shell_word, shown_path
+
+_SHOWN = 5
+_BOOTSTRAP = NAME_BY_ROLE[Role.BOOTSTRAP_SNAPSHOT]
+_BY_ID = {
+    "quorum-state-corrupt": "a broker fails on it, and without it asks the other voters and writes it anew (a voter forgets for whom it has voted in this epoch: let the "
+    "others elect first)",
+    "nested-log-dir": "a broker takes it for a partition: it does not start, or sets it aside as stray with everything in it",
+}
+
+
+def why_in_the_way(finding: Finding) -> str:
+    """Why a broker is better off without what a finding is about; empty if it is not in the way."""
+    name = os.path.basename(finding.path)
+    if name == _BOOTSTRAP and finding.severity == ERROR:
+        return "a broker fails on it, and needs it only as long as there is no metadata log"
+    if finding.id == "bad-file-name":
+        parsed = parse_file_name(name)
+        if parsed.role in SEGMENT_ROLES and parsed.base_offset is None:
+            return "a broker takes its name for an offset, and fails"
+    if finding.id == "unknown-file" and partition_name(name) is not None and not places.isdir(finding.path):
+        return "a broker needs a directory of this name"
+    is_odd = (
+        places.lexists(finding.path) and not places.isfile(finding.path) and not places.islink(finding.path)
+    )
+    if finding.id == "unreadable-file" and is_odd:
+        return "it is in the place of a file, and is none; put back the file where you have it (`kseg recover` makes all but logs anew)"
+    return _BY_ID.get(finding.id, "")
+
+
+def move_obstacles(in_the_way: dict[str, str], move: Callable[[str], str]) -> Iterator[NextStep]:
+    """in_the_way: paths, and why. move: the command that moves a path out of the data directory."""
+    shown = shown_of(len(in_the_way), _SHOWN)
+    for path, why in list(in_the_way.items())[:shown]:
+        yield NextStep(f"Move {shown_path(path)} out of the data directory: {why}.", move(path))
+    if len(in_the_way) > shown:
+        more = list(in_the_way)[shown:]
+        yield NextStep(
+            f"There are {counted(len(more), 'more file')} of this kind.",
+            command_line(
+                "list", {"--verbose": True}, Request(tuple(dict.fromkeys(map(os.path.dirname, more))))
+            ),
+        )
+
+
+def no_data_directories(
+    files: Sequence[str], empty: Sequence[str], request: Request, cluster_id: str | None
+) -> Iterator[NextStep]:
+    """files, empty: paths that were given beside data directories."""
+    left = tuple(path for path in request.paths if path not in files)
+    for path in files:
+        yield NextStep(
+            f"{shown_path(path)} is a file: a broker with it in log.dirs goes on without that directory, or does not start. Take it out of log.dirs, or put the "
+            "directory back that was meant, and look at the rest.",
+            command_line("doctor", {}, Request(left)),
+        )
+    for path in empty:
+        cluster = "CLUSTER-ID" if cluster_id is None else shell_word(cluster_id)
+        yield NextStep(
+            f"{shown_path(path)} is empty: a broker does not start with it in log.dirs before it is formatted (or a disk has not been mounted there: look first). "
+            "This leaves the other directories as they are.",
+            f"kafka-storage.sh format --ignore-formatted --cluster-id {cluster} --config server.properties",
+        )

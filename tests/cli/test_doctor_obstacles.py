@@ -1,0 +1,73 @@
+"""The steps of `kseg doctor` for what is in a broker's way by being where it is. A real broker is started after them in tests/kafka/test_doctor.py."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_doctor import commands, doctor, of_type
+from tests.kafka.start_cases import CASES
+from tests.support import trees
+
+MOVED = {
+    "bootstrap.checkpoint-foreign": "bootstrap.checkpoint",
+    "quorum-state-foreign": "__cluster_metadata-0/quorum-state",
+    "nested": "inner-0",
+    "file_in_place_of_a_partition": "metro-gzip-0",
+    "odd_file_name": "fares-0/notes.log",
+    "log_is_a_directory": f"metro-none-0/{0:020d}.log",
+    "leader_epochs_are_a_directory": "metro-none-0/leader-epoch-checkpoint",
+}
+
+
+@pytest.fixture
+def data(capture_small: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(capture_small / "data", tmp_path / "node" / "data"))
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_it_is_moved_out(name: str, data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It advised to look closer, three times over."""
+    CASES[name](data)
+    with trees.unchanged(data):
+        rows = doctor(capfd, data, status=1)
+    first, *_, again = commands(rows)
+    moved = data / MOVED[name]
+    target = data.parent / f"data-{MOVED[name].replace('/', '-')}"
+    assert shlex.split(first) == ["mv", str(moved), str(target)] and again == f"kseg doctor {data}"
+    assert of_type(rows, "step")[0]["due"]
+    subprocess.run(first, shell=True, check=True)
+    assert target.exists() and not moved.exists()
+
+
+def test_a_file_or_an_empty_directory_is_no_data_directory(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = CASES["second_is_a_file"](data)
+    rows = doctor(capfd, data, file, status=1)
+    assert commands(rows) == [f"kseg doctor {data}"]
+    assert file is not None
+    file.unlink()
+    file.mkdir()
+    rows = doctor(capfd, data, file, status=5)
+    (start,) = of_type(rows, "broker-start")
+    assert (start["outcome"], start["exception"]) == ("does-not-start", "RuntimeException")
+    assert "No `meta.properties` found" in start["message"]
+    (command,) = commands(rows)
+    assert command.startswith(
+        "kafka-storage.sh format --ignore-formatted --cluster-id Mz9XvQe1R0mU7bTq2LkP5w "
+    )
+
+
+def test_a_metadata_log_with_a_gap_is_not_repaired(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """With the damaged batch taken out a broker fails on what refers to it (observed)."""
+    CASES["metadata_cut_without_snapshot"](data)
+    first, again = commands(doctor(capfd, data, status=1))
+    assert first.startswith(f"mv {data}/__cluster_metadata-0 ") and again == f"kseg doctor {data}"
+    CASES["leader_epochs_foreign"](data)
+    told = commands(doctor(capfd, data, status=1))
+    assert told[:2] == [f"kseg recover {data}/fares-0", f"kseg recover --apply {data}/fares-0"]
