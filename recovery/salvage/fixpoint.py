@@ -29,9 +29,10 @@ from kseg.recovery.salvage.unchanged import unchanged_repair
 from kseg.recovery.salvage.working_image import WorkingImage
 from kseg.segment.errors import Refused
 from kseg.segment.findings import INFO, Finding
-from kseg.segment.partition.names import INDEX_ROLES, PartitionName, Role, parse_file_name
+from kseg.segment.partition.names import INDEX_ROLES, NAME_BY_ROLE, PartitionName, Role, parse_file_name
 
 MAX_ROUNDS = 8
+_EPOCHS = NAME_BY_ROLE[Role.LEADER_EPOCHS]
 
 
 def salvaged_to_fixpoint(
@@ -40,7 +41,7 @@ def salvaged_to_fixpoint(
     """A repair that a second salvage would not change. repair: planned by one pass over `working_image`."""
     inputs = tuple(working_image.identities.values())
     for _ in range(MAX_ROUNDS):
-        if not _affects_verdicts(working_image.found, repair.image):
+        if not _affects_verdicts(working_image.found, repair):
             break
         planned = _planned(working_image.directory, inputs, repair, settings)
         with suppress(Refused):
@@ -80,8 +81,12 @@ def _planned(
     return WorkingImage(directory, files, ImageReader(directory, repair.image))
 
 
-def _affects_verdicts(found: DirectoryImage, image: DirectoryImage) -> bool:
+def _affects_verdicts(found: DirectoryImage, repair: Repair) -> bool:
     """Whether anything changes that affects the verdicts on batches."""
+    image = repair.image
+    is_new = _EPOCHS in image and _EPOCHS not in found
+    if is_new and any(finding.id == "leader-epoch-decreases" for finding in repair.findings):
+        return True  # a file that was missing settles which of two epochs is wrong
     for name in found:
         before = found.content(name)
         if name not in image:

@@ -36,7 +36,8 @@ class PlannedSegment:
 
     @property
     def end_offset(self) -> int:
-        return self.valid_runs[-1].last_offset + 1 if self.valid_runs else self.base_offset
+        """A batch may declare a last offset below 0: no batch can come behind it, but snapshots are named by an offset."""
+        return max(0, self.valid_runs[-1].last_offset + 1) if self.valid_runs else self.base_offset
 
     @property
     def size_bytes(self) -> int:

@@ -1,0 +1,55 @@
+"""Salvage of random partition directories, sound and odd ones: it succeeds, and a second salvage has nothing to do.
+
+`KSEG_SALVAGE_DIRECTORIES` says how many (default 60), half of them odd, `KSEG_SALVAGE_DIRECTORIES_SEED` from which seed on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.odd_directories import odd_case
+from tests.kafka.random_directories import Case, random_case
+from tests.support.salvage_helpers import plan, write_repaired
+
+COUNT = int(os.environ.get("KSEG_SALVAGE_DIRECTORIES", "60"))
+FIRST_SEED = int(os.environ.get("KSEG_SALVAGE_DIRECTORIES_SEED", "1000"))
+# snapshots that tell of batches behind their own offset prove each other wrong, one at a time
+FALSE = {"false_snapshot", "crafted_snapshot"}
+
+Maker = Callable[[int, Path], Case]
+
+
+def assert_final(case: Case, place: Path) -> None:
+    repair = plan(case.directory)
+    result = write_repaired(repair, case.directory, place / "result" / case.directory.name)
+    again = plan(result)
+    assert not again.why, again.why
+
+
+@pytest.mark.parametrize("make", [random_case, odd_case])
+def test_a_second_salvage_has_nothing_to_do(make: Maker, tmp_path: Path) -> None:
+    for seed in range(FIRST_SEED, FIRST_SEED + COUNT // 2):
+        place = tmp_path / str(seed)
+        place.mkdir()
+        case = make(seed, place)
+        if FALSE.isdisjoint(case.done):
+            assert_final(case, place)
+
+
+@pytest.mark.parametrize(
+    ("make", "seed"),
+    [
+        (random_case, 145),
+        (random_case, 246),
+        (random_case, 5301),
+        (random_case, 8204),
+        (odd_case, 8921),
+    ],
+)
+def test_directories_that_were_salvaged_wrongly(make: Maker, seed: int, tmp_path: Path) -> None:
+    """Some time indexes of a log of format v0; an epoch that the new leader-epoch checkpoint settles; a log that ends below 0."""
+    assert_final(make(seed, tmp_path), tmp_path)
