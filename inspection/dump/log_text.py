@@ -36,7 +36,7 @@ from kseg.segment.scanning.scan import Scanner
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable
-    from kseg.segment.scanning.decode import Chunk, Decoder
+    from kseg.segment.scanning.decode import Chunk, Decoder, Problem
     from kseg.segment.scanning.header_continuity import HeaderContinuity
 
 # what ends Kafka's own walk with an exception
@@ -204,7 +204,7 @@ class LogText:
                 for at in self.batch_filter.take_records(chunk):
                     yield from self._records(table, chunk, at, at + 1)
                 if chunk.problem is not None:
-                    yield undecodable(self.path, table, chunk.problem)
+                    yield from self._problem(table, chunk.problem)
             if self.batch_filter.exhausted:
                 return
 
@@ -216,7 +216,16 @@ class LogText:
         else:
             yield from self._records(table, chunk, 0, chunk.records.count)
         if chunk.problem is not None:
-            yield undecodable(self.path, table, chunk.problem)
+            yield from self._problem(table, chunk.problem)
+
+    def _problem(self, table: Columns, problem: "Problem") -> Iterator[Event]:
+        """Kafka's tool looks at nothing in a message of an old format of which it prints nothing: its line is empty."""
+        row = problem.row
+        is_message = table.at(C.MAGIC, row) < L.MAGIC_V2 and not table.at(C.ATTRIBUTES, row) & L.CODEC_MASK
+        if is_message and self._flags & (T.SKIP_METADATA | T.CONTENTS) == T.SKIP_METADATA:
+            yield from self._batches(table, row)
+            yield from self._block.append(b"\n")
+        yield undecodable(self.path, table, problem)
 
     def _batches(self, table: Columns, last_row: int) -> Iterator[Event]:
         """Lines of the batches from state[ROW] to `last_row`, without their records."""

@@ -157,7 +157,7 @@ class OddLog(RandomLog):
         rng = self.rng
         producer = rng.choice(self._producers)
         producer.sequence = rng.choice((0, 7, 2**31 - 1, 2**31 - 2, producer.sequence))
-        producer.epoch = rng.choice((producer.epoch, 0, 2**15 - 1, producer.epoch + 1)) % 2**15
+        producer.epoch = rng.choice((producer.epoch, 0, 2**15 - 100, producer.epoch + 1)) % 2**15
         return self._of_producer(producer, rng.random() < 0.5)
 
     def _wide_batch(self) -> bytes:

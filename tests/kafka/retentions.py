@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ from kseg.change.append.partition_writer import PartitionWriter, RollRules
 from kseg.compaction.retention.options import Limits, RetainOptions, RetentionPolicy
 from kseg.segment import layout as L
 from kseg.segment.encoding.batch import encode_batch
+from kseg.segment.errors import KsegError
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.sidecar.checkpoint import CheckpointEntry, encode_offset_checkpoint
+from tests.kafka.odd_logs import OddLog
 from tests.kafka.oracle import Oracle
 from tests.kafka.random_logs import DAY_MS, RandomLog
 
@@ -41,10 +44,12 @@ class _CalmLog(RandomLog):
             self.time_ms = max(self.time_ms, 0)
         return super().batch()
 
-    def timeless(self) -> bytes:
-        self.next_offset += 1
-        record = Record(self.next_offset - 1, L.NO_TIMESTAMP, b"k", self.rng.randbytes(30))
-        return encode_batch(NewBatch(records=(record,), leader_epoch=self.leader_epoch))
+
+def timeless(log: RandomLog) -> bytes:
+    """A batch of one record without a time."""
+    log.next_offset += 1
+    record = Record(log.next_offset - 1, L.NO_TIMESTAMP, b"k", log.rng.randbytes(30))
+    return encode_batch(NewBatch(records=(record,), leader_epoch=log.leader_epoch))
 
 
 @dataclass
@@ -76,13 +81,23 @@ class Retention:
         }
 
 
-def random_retention(seed: int, parent: Path, oracle: Oracle) -> Retention:
-    """Make the case of a number below `parent`."""
+class OddCalmLog(_CalmLog, OddLog):
+    """Times far out, batches that span many offsets, and what else loads and has a time."""
+
+    def __init__(self, rng: random.Random, start_offset: int) -> None:
+        super().__init__(rng, start_offset)
+        self._odd = [self._odd_times, self._odd_times, self._wide_batch, self._odd_sequence]
+
+
+def random_retention(
+    seed: int, parent: Path, oracle: Oracle, kind: type[RandomLog] | None = None
+) -> Retention:
+    """Make the case of a number below `parent`. kind: of log."""
     rng = random.Random(seed)
     log_dir = parent / "data"
     partition = log_dir / NAME
     partition.mkdir(parents=True)
-    end = _write(rng, partition)
+    end = _write(rng, partition, kind or _CalmLog)
     start = rng.choice((0, 0, 0, 0, rng.randint(0, end), rng.choice(_bases(partition))))
     oracle.partition(partition, in_place=True, now=T0, log_start_offset=start, config=INDEX_CONFIG)
     # a second load has its own way with snapshots
@@ -106,21 +121,22 @@ def random_retention(seed: int, parent: Path, oracle: Oracle) -> Retention:
     return case
 
 
-def _write(rng: random.Random, partition: Path) -> int:
+def _write(rng: random.Random, partition: Path, kind: type[RandomLog]) -> int:
     rules = RollRules(
         segment_bytes=rng.choice((400, 800, 1500, 4000)), segment_index_bytes=1200, index_interval_bytes=100
     )
     start = rng.choice((0, 0, 0, 7, 1000))
-    log = _CalmLog(rng, start)
+    log = kind(rng, start)
     with PartitionWriter(partition, start_offset=start, rules=rules) as writer:
         for _ in range(rng.choice((0, 1, 4, 12, 25, 40))):
-            batch = log.timeless() if rng.random() < 0.1 else log.batch()
-            writer.append(batch)
+            batch = timeless(log) if rng.random() < 0.1 else log.batch()
+            with suppress(KsegError):  # an odd batch that no broker would have taken
+                writer.append(batch)
             if rng.random() < 0.12:
                 log.next_offset += rng.choice((0, 0, 3))
                 writer.roll(log.next_offset)
                 while rng.random() < 0.4:  # a segment of nothing but records without a time
-                    writer.append(log.timeless())
+                    writer.append(timeless(log))
         if rng.random() < 0.2:
             writer.roll(log.next_offset)
         return writer.next_offset

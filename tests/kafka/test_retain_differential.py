@@ -1,6 +1,6 @@
 """`retain` compared with UnifiedLog.deleteOldSegments: random directories, several rounds with an advancing clock.
 
-`KSEG_RETENTIONS` says how many (default 100), `KSEG_RETENTIONS_SEED` from which seed on.
+`KSEG_RETENTIONS` says how many (default 100), half of them of odd logs, `KSEG_RETENTIONS_SEED` from which seed on.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, offsets_by_partition
 from tests.kafka.oracle import Oracle
-from tests.kafka.retentions import Retention, kafka_steps, random_retention
+from tests.kafka.random_logs import RandomLog
+from tests.kafka.retentions import OddCalmLog, Retention, kafka_steps, random_retention
 from tests.support.trees import unchanged
 
 pytestmark = pytest.mark.kafka
 COUNT = int(os.environ.get("KSEG_RETENTIONS", "100"))
 FIRST_SEED = int(os.environ.get("KSEG_RETENTIONS_SEED", "1"))
+HALF = (COUNT + 1) // 2
 CHUNK = 20
 
 
@@ -134,13 +136,14 @@ def _shown(data: bytes | None) -> str:
 @pytest.mark.behaviour("T19")
 @pytest.mark.behaviour("T20")
 @pytest.mark.behaviour("T21")
-@pytest.mark.parametrize("chunk", range((COUNT + CHUNK - 1) // CHUNK))
-def test_random_directories(oracle: Oracle, tmp_path: Path, chunk: int) -> None:
+@pytest.mark.parametrize("kind", [None, OddCalmLog])
+@pytest.mark.parametrize("chunk", range((HALF + CHUNK - 1) // CHUNK))
+def test_random_directories(oracle: Oracle, tmp_path: Path, kind: type[RandomLog] | None, chunk: int) -> None:
     failures = []
-    for seed in range(FIRST_SEED + chunk * CHUNK, FIRST_SEED + min(COUNT, (chunk + 1) * CHUNK)):
+    for seed in range(FIRST_SEED + chunk * CHUNK, FIRST_SEED + min(HALF, (chunk + 1) * CHUNK)):
         place = tmp_path / str(seed)
         place.mkdir()
-        case = random_retention(seed, place, oracle)
+        case = random_retention(seed, place, oracle, kind)
         lines = differences(oracle, case)
         if lines:
             told = f"seed {seed} ({case.rounds}, lies: {case.has_lies}, starts at {case.log_start_offset})"
