@@ -114,9 +114,7 @@ class ListReport(Report):
         self._partitions += 1
         self._alone = values
         for suffix in dict.fromkeys(
-            name
-            if name.endswith(("metadata", "checkpoint"))
-            else f"{'an' if name[21] in 'aeiou' else 'a'} {name[20:]}"
+            name if name.endswith(("metadata", "checkpoint")) else _with_article(name.rpartition(".")[2])
             for name in values["missing"]
         ):
             self._missing[suffix] = self._missing.get(suffix, 0) + 1
@@ -165,6 +163,10 @@ class ListReport(Report):
             TextColumn("lag", lags, right=True),
             TextColumn("of group", [visible(entry.group) for entry in entries]),
         ]
+
+
+def _with_article(suffix: str) -> str:
+    return f"{'an' if suffix.startswith(tuple('aeiou')) else 'a'} .{suffix}"
 
 
 def _state_words(values: Values) -> str:

@@ -165,7 +165,9 @@ def _start_before(view: memoryview, start: int, index: OffsetIndexCheck | None) 
 
 
 def _leads_to(view: memoryview, position: int, start: int) -> bool:
-    """Whether a walk over batch lengths from `position` reaches `start`."""
+    """Whether a walk over batch lengths from `position`, of a damaged index perhaps, reaches `start`."""
+    if position < 0:
+        return False
     table = Columns(C.BATCH_WIDTH, 256)
     state = memoryview(array("q", [position, 0]))
     while state[0] < start:

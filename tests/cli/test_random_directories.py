@@ -1,0 +1,90 @@
+"""Commands about random partition directories and data directories, sound, damaged and odd: none of them is a bug in kseg.
+
+`KSEG_COMMANDED` says how many directories (default 40), `KSEG_COMMANDED_SEED` from which seed on; three commands about each.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.main import run
+from kseg.segment.errors import KsegError
+from tests.kafka.odd_directories import odd_case
+from tests.kafka.odd_log_dirs import random_log_dirs
+from tests.kafka.random_directories import random_case
+
+COUNT = int(os.environ.get("KSEG_COMMANDED", "40"))
+FIRST_SEED = int(os.environ.get("KSEG_COMMANDED_SEED", "1"))
+BUG = 70
+COMMANDS = (
+    "verify",
+    "verify --deep",
+    "verify --quick",
+    "list",
+    "list --count",
+    "dump --json",
+    "dump --deep-iteration",
+    "dump --print-data-log",
+    "dump --format table",
+    "lookup --offset 5",
+    "lookup --timestamp 1700000000000",
+    "lookup --key key-1",
+    "recover --apply",
+    "recover --policy kafka --apply",
+    "recover --rebuild",
+    "compact --apply",
+    "compact --damaged skip --apply",
+    "retain --retention-ms 1000",
+    "retain --retention-bytes 1 --apply",
+    "transactions",
+    "doctor",
+    "export --to json --output",
+    "export --to csv --isolation read_committed --output",
+)
+
+
+def _odd(seed: int, place: Path) -> list[Path]:
+    return [odd_case(seed, place).directory]
+
+
+def _random(seed: int, place: Path) -> list[Path]:
+    return [random_case(seed, place).directory]
+
+
+def assert_no_bug(command: str, targets: list[Path], place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = [*command.split(), *([str(place / "out")] if command.startswith("export") else [])]
+    status = run([*words, *map(str, targets)])
+    told = capfd.readouterr().err
+    assert status != BUG and "bug in kseg" not in told, (command, told)
+
+
+@pytest.mark.parametrize("make", [_odd, _random, random_log_dirs])
+def test_no_command_is_a_bug(
+    make: Callable[[int, Path], list[Path]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for seed in range(FIRST_SEED, FIRST_SEED + COUNT // 3 + 1):
+        place = tmp_path / str(seed)
+        place.mkdir()
+        try:
+            targets = make(seed, place)
+        except (KsegError, OSError):
+            continue  # no such directory can be made
+        for command in random.Random(seed).sample(COMMANDS, 3):
+            assert_no_bug(command, targets, place, capfd)
+
+
+@pytest.mark.parametrize(("command", "make", "seed"), [("dump --json", _random, 1827), ("list", _odd, 2746)])
+def test_commands_that_were_a_bug(
+    command: str,
+    make: Callable[[int, Path], list[Path]],
+    seed: int,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """An entry of a damaged index with a negative position; a missing index of a segment whose name is short."""
+    assert_no_bug(command, make(seed, tmp_path), tmp_path, capfd)
