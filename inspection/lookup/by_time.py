@@ -124,6 +124,9 @@ def _search(log: PartitionLog, segment: LogSegment, target: int) -> _Search:
     else:
         end = segment.file.size_bytes
     segment.scanned(start, end)
+    if not search.has_reached and segment.base_offset < start_offset:
+        below = next(segment.walk.find(0, late), None)  # it reaches the time where nobody can read it
+        search.has_reached = below is not None
     return search
 
 

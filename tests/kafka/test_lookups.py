@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import FileTarget
 from tests.kafka.oracle import Oracle
+from tests.kafka.retentions import OddCalmLog, random_retention
 from tests.support.run_commands import ask, fetch
 from tests.support.trees import unchanged
 
@@ -43,8 +45,8 @@ def questions(records: list[dict[str, Any]], seed: int, start: int = 0) -> list[
     chance = random.Random(seed)
     known = sorted({record["timestamp"] for record in records if (record["timestamp"] or -1) >= 0})
     around = [time + by for time in chance.sample(known, min(10, len(known))) for by in (-1, 0, 1)]
-    times = [time for time in (0, 1, 4_000_000_000_000, *around) if time >= 0]
-    end = max((record["offset"] for record in records), default=start) + 3
+    times = [time for time in (0, 1, 4_000_000_000_000, *around) if 0 <= time <= L.INT64_MAX]
+    end = max([start, *(record["offset"] for record in records)]) + 3
     offsets = {start, end - 2, end - 1, *chance.sample(range(start, end), min(end - start, 30))}
     return [
         *({"what": "offset_by_timestamp", "timestamp": time} for time in (*times, *SPECIAL)),
@@ -237,3 +239,29 @@ def test_a_search_begins_where_it_is_told(oracle: Oracle, tmp_path: Path) -> Non
             batch = next(segment.reaching(wish["offset"], wish["position"]), None)
             found = None if batch is None else (batch.base_offset, batch.position, batch.size_bytes)
             assert found == ((line["offset"], line["position"], line["size"]) if line["found"] else None)
+
+
+def _differences_of_a_random_log(
+    oracle: Oracle, seed: int, place: Path
+) -> list[tuple[dict[str, Any], tuple[object, ...], tuple[object, ...]]]:
+    """A log that the real one has loaded and closed, mostly with a log start inside it."""
+    case = random_retention(seed, place, oracle, OddCalmLog if seed % 2 else None)
+    if case.has_lies or case.recovery_point is not None:
+        return []  # a load would make its indexes anew
+    start = case.log_start_offset
+    found = differences(oracle, case.partition, seed, start, log_start_offset=start)
+    return [entry for entry in found if not start or entry[0].get("timestamp") != -3]  # see above
+
+
+def test_random_logs(oracle: Oracle, tmp_path: Path) -> None:
+    """KSEG_LOOKUPS logs from KSEG_LOOKUPS_SEED on."""
+    first = int(os.environ.get("KSEG_LOOKUPS_SEED", "1"))
+    for seed in range(first, first + int(os.environ.get("KSEG_LOOKUPS", "12"))):
+        (tmp_path / str(seed)).mkdir()
+        assert _differences_of_a_random_log(oracle, seed, tmp_path / str(seed)) == [], seed
+
+
+@pytest.mark.parametrize("seed", [93, 108])
+def test_logs_that_were_answered_differently(seed: int, oracle: Oracle, tmp_path: Path) -> None:
+    """Only records below the log start reach the time in the first segment that does: a broker stops there."""
+    assert _differences_of_a_random_log(oracle, seed, tmp_path) == []
