@@ -83,7 +83,10 @@ def list_remote(target: RemoteTarget, options: RemoteOptions) -> Iterator[Event]
         name = PartitionName(partition.name, number)
         if is_selected(name, options.topics, options.partition):
             replicas = [_local_log(target, name) for target in local.get((partition.name, number), ())]
-            yield from _rows((topic_id, number), partition, _of_topic(replicas, topic_id))
+            own = _of_topic(replicas, topic_id)
+            # of a deleted topic brokers delete segment by segment: nothing is left of it, here or there
+            if own is not None or partition.segments or partition.delete_state is not None:
+                yield from _rows((topic_id, number), partition, own)
 
 
 def topic_partitions(directories: BrokerDirectories) -> list[LogTarget]:

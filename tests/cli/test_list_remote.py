@@ -154,3 +154,16 @@ def test_without_the_topic_nothing_can_be_said(tmp_path: Path, capfd: pytest.Cap
     (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(b"")
     assert run(["list", "--remote", str(tmp_path)]) != 0
     assert "__remote_log_metadata" in capfd.readouterr().err
+
+
+def test_a_topic_that_was_deleted_segment_by_segment(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As brokers of 4.3 do it: no record says that the partition is deleted. One half way through is still there."""
+    gone = [update(FARES, SEGMENTS[number], state) for state in (DELETING, DELETED) for number in (4, 5)]
+    uploads = [*finished(FARES, 4, 0, 9, {0: 0}), *finished(FARES, 5, 10, 19, {0: 10})]
+    root = log_dir(tmp_path, *uploads, *gone)
+    assert {row["topic"] for row in rows(capfd, root) if row["type"] != "summary"} == {"orders"}
+    write_remote_log(root / "__remote_log_metadata-7", [*uploads, *gone[:3]])
+    (partition,) = [row for row in rows(capfd, root) if row["type"] == "remote_partition"]
+    assert (partition["topic"], partition["segments"], partition["dangling"]) == ("fares", 1, 1)

@@ -13,8 +13,10 @@ import pytest
 if "CI" not in os.environ:  # there its absence is an error
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
+from confluent_kafka.admin import AdminClient
+
 from kseg.cli.main import run
-from tests.kafka.broker import Broker
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.conftest import require_kafka
 
 pytestmark = pytest.mark.kafka
@@ -52,22 +54,39 @@ def listed(
     return partition, [row for row in rows if row["type"] == "remote_segment"]
 
 
+def remote_topics(data: Path, capfd: pytest.CaptureFixture[str]) -> set[str]:
+    capfd.readouterr()
+    run(["list", "--remote", "--json", str(data)])
+    rows = map(json.loads, capfd.readouterr().out.splitlines())
+    return {row["topic"] for row in rows if row["type"] == "remote_partition"}
+
+
 def test_what_is_local_and_remote(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     require_kafka()
     broker = tiered(tmp_path)
     with broker:
-        broker.create_topic(
-            "orders", remote_storage_enable="true", local_retention_bytes="1", retention_ms="-1"
-        )
+        for topic in ("orders", "deleted"):
+            broker.create_topic(
+                topic, remote_storage_enable="true", local_retention_bytes="1", retention_ms="-1"
+            )
         producer = broker.producer(compression_type="none")
         for number in range(RECORDS):
-            producer.produce("orders", value=b"x" * 500, partition=0, key=str(number))
+            for topic in ("orders", "deleted"):
+                producer.produce(topic, value=b"x" * 500, partition=0, key=str(number))
             if number % 10 == 9:
                 producer.flush()
         producer.flush()
         local = broker.data / "orders-0"
         broker.wait_for("the local log's end", lambda: len([*local.glob("*.log")]) == 1, 60)
         assert [record.offset for record in broker.consume("orders")] == [*range(RECORDS)]
+        uploaded = broker.data / "deleted-0"
+        broker.wait_for("the uploads", lambda: len([*uploaded.glob("*.log")]) == 1, 60)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        for future in admin.delete_topics(["deleted"]).values():
+            future.result(CLIENT_LIMIT_S)
+        # each segment by itself: no record says that the partition is deleted
+        broker.wait_for("the deletion", lambda: remote_topics(broker.data, capfd) == {"orders"}, 60)
+        assert not [*(tmp_path / "store").rglob("deleted-0-*/*.log")]
     data = broker.data
     partition, segments = listed(data, capfd)
     (active,) = sorted((data / "orders-0").glob("*.log"))
