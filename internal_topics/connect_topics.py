@@ -1,4 +1,4 @@
-"""Kafka Connect's three topics: their JSON keys and values, and which values are secrets.
+"""Kafka Connect's three topics, also those of MirrorMaker's workers: their JSON keys and values, and which values are secrets.
 
 Connect writes them with its JsonConverter without schemas (`KafkaOffsetBackingStore`, `KafkaConfigBackingStore`, `KafkaStatusBackingStore`):
 
@@ -29,6 +29,7 @@ from kseg.segment.redaction import REDACTED
 from kseg.segment.values import dataclass
 
 CONNECT_TOPICS: Final = ("connect-offsets", "connect-configs", "connect-status")
+_OF_MIRROR_MAKER = re.compile(r"mm2-(offsets|configs|status)\..+\.internal")  # MirrorMakerConfig.workerConfig
 _SECRET_KEYS: Final = (b"connector-", b"task-", b"session-key")
 _SECRET_NAME = re.compile(
     r"passw|passphrase|pwd|secret|token|credential|jaas|private.?key|api.?key|access.?key|auth.?key|account.?key|"
@@ -87,7 +88,9 @@ class ConnectRows:
         name = own_partition_name(os.path.dirname(path) or os.curdir)
         if name is None:
             return False
-        return name.topic in CONNECT_TOPICS or any(fnmatchcase(name.topic, each) for each in self.names)
+        if name.topic in CONNECT_TOPICS or _OF_MIRROR_MAKER.fullmatch(name.topic):
+            return True
+        return any(fnmatchcase(name.topic, each) for each in self.names)
 
 
 def _amend(row: MutableMapping[str, object], record: Record) -> None:

@@ -188,3 +188,21 @@ def test_other_names_and_other_commands(log_dir: Path, capfd: pytest.CaptureFixt
 )
 def test_names_of_secrets(name: str, is_secret: bool) -> None:
     assert (redacted({"properties": {name: "x"}})["properties"][name] == "(redacted)") is is_secret
+
+
+def test_topics_of_mirror_maker(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A cluster's alias can be anything that a topic name can have. Offset syncs and checkpoints have a format of their own."""
+    task = ("task-MirrorSourceConnector-0", {"properties": {"tasks.max": "1"}})
+    offset = ('["MirrorSourceConnector",{"cluster":"A.b","partition":1,"topic":"orders"}]', {"offset": 25})
+    kinds = {
+        "configs": task,
+        "offsets": offset,
+        "status": ("status-task-MirrorSourceConnector-0", {"state": "RUNNING"}),
+    }
+    for kind, record in kinds.items():
+        partition(tmp_path / f"mm2-{kind}.A.b.internal-0", encoded([record]))
+        (row,) = dumped(capfd, str(tmp_path / f"mm2-{kind}.A.b.internal-0"))
+        assert row["connect"]["connector"] == "MirrorSourceConnector" and row["value"] == record[1]
+    partition(tmp_path / "mm2-offset-syncs.A.internal-0", [(b"\0\1a\0\0\0\0", bytes(16))])
+    (row,) = dumped(capfd, str(tmp_path / "mm2-offset-syncs.A.internal-0"))
+    assert "connect" not in row
