@@ -10,7 +10,7 @@ A schema is prepared before fastavro sees it (`_prepared`):
 4. What is read is a record whose one field is the schema, which adds no byte: fastavro forgets the types that other schemas
    define wherever a schema is no record (`["shop.Order","shop.Refund"]`, the schema of a topic with several kinds of events).
 
-Bytes behind the value mean that it was not written with this schema, or is damaged.
+Bytes behind the value mean that it was not written with this schema, or is damaged, and so does an int beyond 32 bits, which fastavro takes.
 """
 
 import io
@@ -30,6 +30,7 @@ MAX_REFERENCED = 1000
 _NAMED = "__named_schemas"  # fastavro's, in a parsed record
 LOGICAL = "logical"  # the attribute that has the name of a logical type once a schema is prepared
 DECIMAL = "kseg-decimal"
+_INT32 = "kseg-int32"
 _MAX_DECIMAL_BYTES = 1024  # converting is quadratic
 _MAX_SCALE = 10_000
 _NEEDS_CONVERSION = ("bytes", "fixed", "float", "double")
@@ -50,13 +51,14 @@ class AvroDecoder:
 
         for kind in ("bytes", "fixed"):
             LOGICAL_READERS.setdefault(f"{kind}-{DECIMAL}", _decimal)
+        LOGICAL_READERS.setdefault(f"int-{_INT32}", _int32)
         self._read = fastavro.schemaless_reader
         self.named: dict[str, Any] = {}
         sources = _Sources(registered, store)
         try:
             frame = sources.parsed(self.named)
             self.schema = frame["fields"][0]["type"]
-            self._frame = _with_checked_choices(frame)
+            self._frame = _with_checks(frame)
         except FormatError:
             raise
         except RecursionError:
@@ -206,17 +208,22 @@ def _fields(schema: Mapping[str, Any], depth: int) -> list[Any]:
     return list(made.values())
 
 
-def _with_checked_choices(parsed: Any, known: dict[int, Any] | None = None) -> Any:
-    """A copy of a parsed schema whose unions and symbols are dictionaries: their indexes come from the payload, and −1 is not the last.
+def _with_checks(parsed: Any, known: dict[int, Any] | None = None) -> Any:
+    """A copy of a parsed schema for reading. Unions and symbols are dictionaries: their indexes come from the payload, and −1 is not the last.
+    The numbers of an int are checked by a logical type of kseg's own.
 
     known: by identity what was copied, since a type is in several places.
     """
     known = {} if known is None else known
+    if parsed == "int":
+        return {"type": "int", "logicalType": _INT32}
     if not isinstance(parsed, (dict, list)):
         return parsed
+    if isinstance(parsed, dict) and parsed.get("type") == "int":
+        return parsed | {"logicalType": _INT32}
     if id(parsed) not in known:
         if isinstance(parsed, list):
-            branches = enumerate(_with_checked_choices(each, known) for each in parsed)
+            branches = enumerate(_with_checks(each, known) for each in parsed)
             known[id(parsed)] = {"type": "union", **dict(branches)}
         else:
             made = known[id(parsed)] = dict(parsed)
@@ -224,13 +231,11 @@ def _with_checked_choices(parsed: Any, known: dict[int, Any] | None = None) -> A
                 if name == "symbols":
                     made[name] = dict(enumerate(each))
                 elif name == "fields":
-                    made[name] = [
-                        field | {"type": _with_checked_choices(field["type"], known)} for field in each
-                    ]
+                    made[name] = [field | {"type": _with_checks(field["type"], known)} for field in each]
                 elif name == _NAMED:
-                    made[name] = {full: _with_checked_choices(type_, known) for full, type_ in each.items()}
+                    made[name] = {full: _with_checks(type_, known) for full, type_ in each.items()}
                 elif name in ("type", "items", "values"):
-                    made[name] = _with_checked_choices(each, known)
+                    made[name] = _with_checks(each, known)
     return known[id(parsed)]
 
 
@@ -249,6 +254,12 @@ def _is_plain_bytes(schema: Any) -> bool:
     return schema == "bytes" or (
         isinstance(schema, dict) and schema["type"] == "bytes" and LOGICAL not in schema
     )
+
+
+def _int32(value: int, _schema: object = None, _: object = None) -> int:
+    if -INT32_MAX - 1 <= value <= INT32_MAX:
+        return value
+    raise FormatError(f"{value} is not a valid int32")
 
 
 def _decimal(value: bytes, schema: dict[Any, Any] | None = None, _: object = None) -> Decimal:

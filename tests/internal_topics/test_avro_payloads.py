@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -237,3 +238,34 @@ def test_an_index_before_the_first_is_not_the_last(index: bytes) -> None:
 def test_schemas_that_no_parser_takes(schema: Any) -> None:
     with pytest.raises(FormatError, match="its schema has a"):
         decoded(schema, b"\0\0")
+
+
+@pytest.mark.parametrize(
+    ("kind", "around"),
+    [
+        ("int", lambda number: number),
+        ({"type": "int"}, lambda number: number),
+        ({"type": "int", "logicalType": "date"}, lambda number: number),
+        (["null", "int"], lambda number: number),
+        ({"type": "array", "items": "int"}, lambda number: [1, number]),
+        ({"type": "map", "values": {"type": "int"}}, lambda number: {"a": number}),
+    ],
+    ids=["int", "type", "logical", "union", "array", "map"],
+)
+def test_an_int_has_32_bits(kind: Any, around: Callable[[int], Any]) -> None:
+    """Which fastavro does not check: a payload that was written with another schema showed other numbers."""
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "a", "type": kind}, {"name": "b", "type": "long"}],
+    }
+    wide = json.dumps(schema).replace('"int"', '"long"').replace(', "logicalType": "date"', "")
+    for number in (-(2**31), -1, 0, 2**31 - 1, -(2**31) - 1, 2**31, 2**60):
+        written = io.BytesIO()
+        value = {"a": around(number), "b": 2**40}
+        fastavro.schemaless_writer(written, fastavro.parse_schema(json.loads(wide)), value)
+        if -(2**31) <= number < 2**31:
+            assert decoded(schema, written.getvalue()) == value
+        else:
+            with pytest.raises(FormatError, match=f"{number} is not a valid int32"):
+                decoded(schema, written.getvalue())
