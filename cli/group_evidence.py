@@ -1,6 +1,7 @@
 """What `groups` needs to know about a broker besides the records of its groups: topic names, locations of the logs, and which partitions of
 `__consumer_offsets` are available. Determined once, and passed on as plain values."""
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,8 @@ def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None
     from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
     from kseg.internal_topics.groups.groups import GROUP_TOPICS
     from kseg.segment.errors import KsegError
-    from kseg.segment.partition.targets import FileTarget, PartitionTarget
+    from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of
+    from kseg.segment.storage import places
 
     given = {path.rstrip("/") or path for path in paths}
     replicas: dict[tuple[str, int], list[PartitionTarget | FileTarget]] = {}
@@ -63,7 +65,9 @@ def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None
         target for targets in replicas.values() for target in targets if isinstance(target, PartitionTarget)
     ]
     finder = finder_for(directories, metadata)
-    log_dirs = dict.fromkeys(map(log_dir_of, directories))
+    files = [target for targets in replicas.values() for target in targets if isinstance(target, FileTarget)]
+    around = [os.path.dirname(places.abspath(directory_of(target))) for target in files]
+    log_dirs = dict.fromkeys([*map(log_dir_of, directories), *around])
     images = {image.path: image for log_dir in log_dirs if (image := finder.image_for(log_dir)) is not None}
     offsets_partitions = {
         number: any(isinstance(target, PartitionTarget) for target in targets)

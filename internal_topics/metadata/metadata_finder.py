@@ -3,7 +3,7 @@
 1. The one that the user named: a partition directory, a log dir that has one, one snapshot, or one segment.
 2. `__cluster_metadata-0` in the log dir itself.
 3. In another log dir of the same node: among those given and those in server.properties (first the ones beside the log dir), else among the
-   siblings of the log dir, else in directories with similar names (`/data-0/kafka-log0`, `/data-1/kafka-log1`). These may be copies of
+   siblings of the log dir (also where a link leads), else in directories with similar names (`/data-0/kafka-log0`, `/data-1/kafka-log1`). These may be copies of
    the same broker at another time (`/copy-1/d1`, `/copy-2/d1`), so what is nearer comes first, and of several at the same distance the longest.
    meta.properties of both must name the same cluster and the same node; if that of the log dir is lost, the metadata log must place
    its partitions on the node.
@@ -111,6 +111,9 @@ class MetadataFinder:
         yield [each for each in self._given if os.path.dirname(places.abspath(each)) == parent]
         yield self._given
         yield _children(parent)
+        behind_links = os.path.dirname(places.realpath(log_dir))
+        if behind_links != parent:
+            yield _children(behind_links)
         yield [*_alike(log_dir)]
 
     def _find(self, log_dir: str) -> MetadataImage | None:

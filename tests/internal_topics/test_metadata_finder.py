@@ -100,3 +100,13 @@ def test_a_later_copy_is_used_where_there_is_no_other(tmp_path: Path) -> None:
 def test_other_disks_of_a_node_are_not_those_of_its_copies(tmp_path: Path) -> None:
     root = _copies(tmp_path)
     assert MetadataFinder().others_of(str(root / "copy-1" / "d1")) == [str(root / "copy-1" / "d2")]
+
+
+def test_a_log_dir_behind_a_link_has_the_siblings_of_both_places(tmp_path: Path) -> None:
+    root = _copies(tmp_path / "disks")
+    link = tmp_path / "mounted" / "kafka"
+    link.parent.mkdir()
+    link.symlink_to(root / "copy-1" / "d2")
+    image = MetadataFinder().image_for(str(link))
+    assert image is not None
+    assert Path(image.path) == root / "copy-1" / "d1" / "__cluster_metadata-0"
