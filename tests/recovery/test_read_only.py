@@ -100,8 +100,18 @@ def test_what_only_reads_answers_as_ever(
     for root in (disk.root, tmp_path):
         status = run(words(line, root, tmp_path))
         said = capfd.readouterr()
-        answers.append((status, *(each.replace(str(root), "ROOT") for each in said)))
-    assert answers[0] == answers[1]
+        answers.append((status, said.out.replace(str(root), "ROOT"), said.err.replace(str(root), "ROOT")))
+    here, elsewhere = answers
+    if line.startswith("verify"):
+        assert READ_ONLY in here[1] and "once a broker can write there" in here[1]
+        here = (here[0], _but_for_the_mount(here[1]), here[2])
+    assert here == elsewhere
+
+
+def _but_for_the_mount(text: str) -> str:
+    """Without the lines that the forecast of a start has about it; what follows is the line that there would be otherwise."""
+    lines = [line for line in text.splitlines() if READ_ONLY not in line and "read-only" not in line]
+    return "".join(f"{line.removeprefix('  ') if 'a 4.3.1 broker' in line else line}\n" for line in lines)
 
 
 @pytest.mark.parametrize("command", ["recover", "compact --cleanup-policy compact"])
