@@ -83,12 +83,14 @@ class AlteredLeaderEpoch:
 
 @dataclass(frozen=True, slots=True)
 class MissingReplica:
-    """A partition that the metadata log places in a log directory and that is not there."""
+    """A partition that the metadata log places in a log directory and that is not there. set_aside: a directory beside it with a log of the
+    same topic id, which was renamed as stray."""
 
     topic: str
     partition: int
     topic_id: str
     checkpointed_offset: int | None
+    set_aside: str | None = None
 
     def numbers(self) -> Numbers:
         return {

@@ -201,9 +201,16 @@ def _keep_one(situation: Situation) -> Iterator[NextStep]:
 
 def _put_back(situation: Situation) -> Iterator[NextStep]:
     """No repair brings back what is in no file here."""
-    if not situation.missing:
+    strays = list(situation.set_aside.items())
+    for path, stray in strays[: shown_of(len(strays), _LISTED)]:
+        yield NextStep(
+            f"{shown_path(os.path.basename(path))} was set aside as stray, and the metadata log places it here: give it its name back, else a broker makes it "
+            "anew, empty.",
+            f"mv -T {shell_quoted(stray)} {shell_quoted(path)}",
+        )
+    names = [os.path.basename(path) for path in situation.missing if path not in situation.set_aside]
+    if not names:
         return
-    names = [os.path.basename(path) for path in situation.missing]
     it, has, lies = ("it", "it has", "it lies") if len(names) == 1 else ("them", "they have", "they lie")
     shown = names[: shown_of(len(names), _LISTED)]
     wanted = " -o ".join(f"-name {shell_word(each)}" for name in shown for each in (name, f"{name}.*-*"))

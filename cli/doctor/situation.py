@@ -10,6 +10,7 @@ from kseg.cli.next_command import next_command
 from kseg.cli.request import Request
 from kseg.inspection.disk_leftovers import Leftover
 from kseg.inspection.log_dir_host import LogDirHost
+from kseg.recovery.broker_start.snapshot_start import snapshot_fault
 from kseg.recovery.repair.meta_properties_repair import IdentityRepair
 from kseg.segment.diagnosis import MetadataGap, MissingReplica, PartitionTwice
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
@@ -45,7 +46,8 @@ class Situation:
     apart: log dirs that do not belong with others, and why. lost_identities: log dirs without a readable meta.properties. values_needed: by
     log dir, the options of `recover` whose values only the user knows. twice: (partition directory, the same partition in another log dir).
     in_the_way: paths that a broker is better off without, and why. given_files, given_empty: paths of the request that are no data
-    directories, because they are files or empty. missing: directories that should exist, with what only they have. damaged_snapshots: of the metadata log.
+    directories, because they are files or empty. missing: directories that should exist, with what only they have. set_aside: by those, the stray
+    directories that have their logs. damaged_snapshots: of the metadata log, on which a node fails.
     gapped_metadata_logs: directories of those that a repair makes worse, so `advice` leaves them out. lacks_metadata_log: it is in
     none of the directories. undo_bytes: kept for `undo`. unloadable: partitions that a
     broker fails to load before and after a repair.
@@ -62,6 +64,7 @@ class Situation:
     apart: dict[str, str] = field(default_factory=dict)
     twice: list[tuple[str, str]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    set_aside: dict[str, str] = field(default_factory=dict)
     in_the_way: dict[str, str] = field(default_factory=dict)
     given_files: list[str] = field(default_factory=list)
     given_empty: list[str] = field(default_factory=list)
@@ -107,8 +110,10 @@ class Situation:
             return
         if isinstance(finding.diagnosis, MissingReplica) and finding.severity == ERROR:
             self.missing.append(finding.path)
+            if finding.diagnosis.set_aside is not None:
+                self.set_aside[finding.path] = finding.diagnosis.set_aside
             return
-        if finding.severity == ERROR and is_metadata_snapshot(finding.path):
+        if finding.severity == ERROR and is_metadata_snapshot(finding.path) and snapshot_fault(finding.path):
             if finding.path not in self.damaged_snapshots:
                 self.damaged_snapshots.append(finding.path)
             return

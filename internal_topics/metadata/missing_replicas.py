@@ -161,7 +161,12 @@ def _finding(
     for state, entry in there.items():
         if state is not PartitionState.LIVE:
             message += f"; {entry} was set aside"
-    missing = MissingReplica(expected.topic, expected.partition, expected.topic_id, noted)
+    stray = os.path.join(log_dir, there.get(PartitionState.STRAY, ""))
+    is_own = (
+        PartitionState.STRAY in there and _has_segment(stray) and topic_id_of(stray)[1] == expected.topic_id
+    )
+    set_aside = stray if is_own else None
+    missing = MissingReplica(expected.topic, expected.partition, expected.topic_id, noted, set_aside)
     return Finding(kind, path, message, numbers=missing.numbers(), diagnosis=missing)
 
 

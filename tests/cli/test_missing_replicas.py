@@ -12,6 +12,7 @@ import pytest
 from kseg.cli.main import run
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.missing_replicas import missing_replicas
+from kseg.segment.diagnosis import MissingReplica
 from kseg.segment.findings import Finding
 from tests.cli.test_known_topics import LOG, append, data, ids, set_id, told
 from tests.internal_topics.metadata_logs import record, topic, topic_id
@@ -137,6 +138,10 @@ def test_a_future_log_takes_its_place(data: Path) -> None:
     future.rename(stray)
     (finding,) = found_in(data)["replica-missing"]
     assert f"{stray.name} was set aside" in finding.message
+    assert isinstance(finding.diagnosis, MissingReplica) and finding.diagnosis.set_aside == str(stray)
+    (stray / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id(7)}")
+    (finding,) = found_in(data)["replica-missing"]
+    assert isinstance(finding.diagnosis, MissingReplica) and finding.diagnosis.set_aside is None
 
 
 def test_a_directory_with_a_wrong_id_is_there(data: Path, say: Say) -> None:

@@ -18,7 +18,7 @@ if "CI" not in os.environ:  # there its absence is an error
 
 from fixtures.diseases import bad_crc, torn_tail
 from tests.kafka.conftest import require_kafka
-from tests.kafka.start_cases import CASES, IDENTITY, MARKER
+from tests.kafka.start_cases import CASES, IDENTITY, MARKER, SUFFIX
 from tests.kafka.starting import observed
 from tests.support.trees import copy_tree
 
@@ -40,8 +40,16 @@ def flipped_and_torn(data: Path) -> None:
     (data / MARKER).unlink()
 
 
+def set_aside_by_mistake(data: Path) -> None:
+    """As by a start with another metadata log; one directory was made again, and is empty."""
+    for name in ("fares-0", "metro-gzip-0"):
+        (data / name).rename(data / f"{name}.{SUFFIX}-stray")
+    (data / "metro-gzip-0").mkdir()
+
+
 DISEASES: dict[str, Disease] = {
     **CASES,
+    "set-aside-by-mistake": set_aside_by_mistake,
     "node-of-another": node_of_another,
     "flipped-and-torn": flipped_and_torn,
 }
@@ -54,6 +62,7 @@ NOT_MENDED = {
 }
 EMPTIED = {"metro-gzip-0"}  # a broker renames an empty directory as stray and creates the partition again
 IN_THE_GATE = (
+    "set-aside-by-mistake",
     "partition_emptied_and_no_meta_properties",
     "node-of-another",
     "flipped-and-torn",
