@@ -24,7 +24,7 @@ from kseg.recovery.salvage.unchanged import unchanged_repair
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.new_files import write_new_file
 from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.sidecar.snapshot import decode_snapshot, encode_snapshot
+from kseg.segment.sidecar.snapshot import SnapshotCorrupt, decode_snapshot, encode_snapshot
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
 from tests.support.salvage_helpers import SETTINGS
 
@@ -255,7 +255,7 @@ def test_random_damage(sound: Path, tmp_path: Path, part: int) -> None:
         )
         try:
             for damage in done:
-                with suppress(IndexError):  # there is nothing left of its kind
+                with suppress(IndexError, SnapshotCorrupt):  # nothing is left of its kind, or it is damaged
                     damage(partition, chance)
             assert_no_more_is_said(partition, around)
         except AssertionError as error:
