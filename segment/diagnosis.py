@@ -118,6 +118,13 @@ class MetadataGap:
     directory: str
 
 
+@dataclass(frozen=True, slots=True)
+class WrongTopicId:
+    """A partition whose partition.metadata has another id than the topic of its name. topic_id: of that topic."""
+
+    topic_id: str
+
+
 Diagnosis = (
     InvalidBytes
     | UnreadableBytes
@@ -126,4 +133,5 @@ Diagnosis = (
     | MissingReplica
     | PartitionTwice
     | MetadataGap
+    | WrongTopicId
 )

@@ -110,7 +110,9 @@ def location_of(path: str) -> JournalLocation | None:
     """The location for the path of a journal or of the directory around it; None for any other path. Raises Refused for
     a journal elsewhere whose directory is missing."""
     around = os.path.dirname(path) if os.path.basename(path) == JOURNAL_FILE else path
-    if os.path.basename(os.path.dirname(os.path.abspath(around))).startswith("kseg-"):
+    is_inside = os.path.basename(os.path.dirname(os.path.abspath(around))).startswith("kseg-")
+    # a data directory below one that somebody has called kseg-data is none
+    if is_inside and not (os.path.isdir(around) and not os.path.lexists(os.path.join(around, JOURNAL_FILE))):
         return _location_elsewhere(os.path.realpath(around))
     head, tail = os.path.split(path.rstrip(os.sep) or path)
     if tail == JOURNAL_FILE and os.path.basename(os.path.dirname(head or os.curdir)) == KSEG_DIRECTORY:

@@ -57,6 +57,7 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
         *situation.missing,
         *situation.lost_identities,
         *situation.in_the_way,
+        *situation.wrong_ids,
         *situation.gapped_metadata_logs,
     )
     is_due = bool(situation.hints.get(ERROR) or is_in_the_way or situation.damaged_snapshots)
@@ -110,6 +111,7 @@ def _mend_files(situation: Situation) -> Iterator[NextStep]:
         yield from _repair(situation, advice)
     elif advice:
         yield NextStep("Look closer.", advice, is_due=bool(situation.hints.get(ERROR)))
+    yield from _give_ids(situation)
     yield from _put_back(situation)
     yield from snapshot_steps(situation.damaged_snapshots, _move)
     yield from gap_steps(situation.gapped_metadata_logs, _move)
@@ -121,6 +123,7 @@ def _mend_files(situation: Situation) -> Iterator[NextStep]:
         *situation.damaged_snapshots,
         *situation.gapped_metadata_logs,
         *situation.in_the_way,
+        *situation.wrong_ids,
     )
     if is_moved or situation.missing or advice.startswith("kseg recover"):
         yield _again(situation)
@@ -219,6 +222,23 @@ def _put_back(situation: Situation) -> Iterator[NextStep]:
         f"or wherever else {lies} on this machine (`kseg verify` tells which copy is sound). To give up the records that only {has}, start the broker.",
         rf"find / -type d \( {wanted} \) -not -empty",
     )
+
+
+def _give_ids(situation: Situation) -> Iterator[NextStep]:
+    """Whether a directory is of the topic that has its name now, or of one that was deleted, no file says."""
+    shown = shown_of(len(situation.wrong_ids), _LISTED)
+    for path, topic_id in list(situation.wrong_ids.items())[:shown]:
+        yield NextStep(
+            f"A broker does not serve {shown_path(os.path.basename(path))}, because its topic id is not that of the topic. If it is this topic's nevertheless (and not "
+            "that of a deleted one, or of another cluster), give it the id; `kseg undo` takes it back.",
+            f"kseg recover --apply --topic-id {topic_id} {shell_quoted(path)}",
+        )
+    if len(situation.wrong_ids) > shown:
+        more = counted(len(situation.wrong_ids) - shown, "more partition")
+        yield NextStep(
+            f"The same for {more}: the line for each.",
+            command_line("verify", {"--verbose": True}, situation.request),
+        )
 
 
 def _end_offset(partition: str) -> int:

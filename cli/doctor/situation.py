@@ -12,7 +12,7 @@ from kseg.inspection.disk_leftovers import Leftover
 from kseg.inspection.log_dir_host import LogDirHost
 from kseg.recovery.broker_start.snapshot_start import snapshot_fault
 from kseg.recovery.repair.meta_properties_repair import IdentityRepair
-from kseg.segment.diagnosis import MetadataGap, MissingReplica, PartitionTwice
+from kseg.segment.diagnosis import MetadataGap, MissingReplica, PartitionTwice, WrongTopicId
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
@@ -45,9 +45,10 @@ class Situation:
     bootstrap_server: of the cluster; None when the metadata log has no broker. foreign: directories with names on which a broker fails.
     apart: log dirs that do not belong with others, and why. lost_identities: log dirs without a readable meta.properties. values_needed: by
     log dir, the options of `recover` whose values only the user knows. twice: (partition directory, the same partition in another log dir).
-    in_the_way: paths that a broker is better off without, and why. given_files, given_empty: paths of the request that are no data
-    directories, because they are files or empty. missing: directories that should exist, with what only they have. set_aside: by those, the stray
-    directories that have their logs. damaged_snapshots: of the metadata log, on which a node fails.
+    wrong_ids: partitions that only the user can give to the topic of their name, with its id. in_the_way: paths that a broker is better off
+    without, and why. given_files, given_empty: paths of the request that are no data directories, because they are files or empty. missing:
+    directories that should exist, with what only they have. set_aside: by those, the stray directories that have their logs.
+    damaged_snapshots: of the metadata log, on which a node fails.
     gapped_metadata_logs: directories of those that a repair makes worse, so `advice` leaves them out. lacks_metadata_log: it is in
     none of the directories. undo_bytes: kept for `undo`. unloadable: partitions that a
     broker fails to load before and after a repair.
@@ -65,6 +66,7 @@ class Situation:
     twice: list[tuple[str, str]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     set_aside: dict[str, str] = field(default_factory=dict)
+    wrong_ids: dict[str, str] = field(default_factory=dict)
     in_the_way: dict[str, str] = field(default_factory=dict)
     given_files: list[str] = field(default_factory=list)
     given_empty: list[str] = field(default_factory=list)
@@ -103,6 +105,9 @@ class Situation:
             )
         if isinstance(finding.diagnosis, MetadataGap):
             self.gapped_metadata_logs.append(finding.diagnosis.directory)
+        if isinstance(finding.diagnosis, WrongTopicId):
+            self.wrong_ids[finding.path] = finding.diagnosis.topic_id
+            return
         if finding.id in _APART:
             self.apart[os.path.dirname(finding.path)] = _APART[finding.id]
         if isinstance(finding.diagnosis, PartitionTwice):

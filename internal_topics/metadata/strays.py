@@ -12,6 +12,7 @@ of another topic is loaded, and the partition that it is named after is not serv
 """
 
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Topic
+from kseg.segment.diagnosis import WrongTopicId
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import PartitionName, PartitionState
 from kseg.segment.partition.topic_identity import TopicIdentity
@@ -122,4 +123,9 @@ def _finding(kind: str, directory: Directory, message: str, named: Topic | None)
     command = f"kseg recover --apply --topic-id {wanted} {shell_quoted(directory.path)}"
     sure = f"if it is {directory.name.topic}" if named is not None else "when its topic's id is known"
     named_id = None if named is None else named.id
-    return Finding(kind, directory.path, f"{message} ({sure}: {command})", numbers={"topic_id": named_id})
+    is_unknown = (
+        kind == "becomes-stray" and directory.topic_id is not None
+    )  # else another topic has it, or it can be found out
+    wrong = WrongTopicId(named.id) if is_unknown and named is not None else None
+    numbers = {"topic_id": named_id}
+    return Finding(kind, directory.path, f"{message} ({sure}: {command})", numbers=numbers, diagnosis=wrong)

@@ -8,17 +8,21 @@ Where a status is not 0 there is a reason: 1 what was found or is due, 2 no targ
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
+import pkgutil
 import shutil
 import signal
 import socket
 import stat
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+import kseg
 from fixtures.diseases import bad_crc
 from kseg.cli.main import run
 from tests.support.broker_dirs import broker_dir
@@ -129,10 +133,14 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copytree(base, tmp_path / "base")
-    (tmp_path / "lines").write_text('{"type":"record","value":"x"}\n')
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return _furnished(base, tmp_path)
+
+
+def _furnished(base: Path, root: Path) -> Path:
+    shutil.copytree(base, root / "base")
+    (root / "lines").write_text('{"type":"record","value":"x"}\n')
+    return root
 
 
 @contextmanager
@@ -151,7 +159,7 @@ def _limited() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _statuses(root: Path, make: Make) -> dict[str, int]:
+def _statuses(root: Path, make: Make, run: Callable[[list[str]], int] = run) -> dict[str, int]:
     found = {}
     for command, words in COMMANDS.items():
         target = make(root)
@@ -271,6 +279,113 @@ def test_a_pipe_in_the_place_of_a_file_hangs_nothing(name: str, root: Path) -> N
     assert set(found.values()) <= {0, 1, 2, 3, 4, 5}
     if name != ".lock":  # which a broker takes as it is
         assert (found["verify"], found["doctor"]) == (1, 1)
+
+
+# --- what this user may not read or change
+
+NOBODY = 65534
+
+
+def _log_unreadable(data: Path) -> None:
+    (data / PARTITION / f"{FIRST}.log").chmod(0)
+
+
+def _index_unreadable(data: Path) -> None:
+    (data / PARTITION / f"{FIRST}.index").chmod(0)
+
+
+def _checkpoint_unreadable(data: Path) -> None:
+    (data / "recovery-point-offset-checkpoint").chmod(0)
+
+
+def _partition_unlistable(data: Path) -> None:
+    (data / PARTITION).chmod(0)
+
+
+def _read_only(data: Path) -> None:
+    for path in (data, *data.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+
+
+def _closed(data: Path) -> None:
+    data.chmod(0)
+
+
+# The earliest offset, the limits of retention and the end that is appended to are found without the first log.
+_NOT_ITS_CONTENT = {command: SOUND[command] for command in ("lookup", "retain", "append")}
+# An undo might have to go on in a partition that nobody can look into, and so nothing is changed beside it.
+_UNLISTABLE = {
+    **ODD_LOG,
+    "verify": 5,
+    "doctor": 5,
+    "recover --apply": 3,
+    "undo --list": 3,
+    "undo --forget": 3,
+}
+FORBIDDEN: dict[str, tuple[Callable[[Path], None], dict[str, int]]] = {
+    "log unreadable": (_log_unreadable, {**ODD_LOG, **_NOT_ITS_CONTENT}),
+    "index unreadable": (_index_unreadable, ODD[f"{FIRST}.index"]),
+    "checkpoint unreadable": (
+        _checkpoint_unreadable,
+        {**SOUND, "verify": 1, "doctor": 1, "list": 5, "recover": 5, "recover --apply": 5},
+    ),
+    "partition unlistable": (_partition_unlistable, _UNLISTABLE),
+    "read-only": (_read_only, {**SOUND, "recover --apply": 4}),
+    "closed": (_closed, NOT_READABLE | {"undo --list": 3, "undo --forget": 3, "undo": 3, "append": 3}),
+}
+
+
+def _run_as_nobody(words: list[str]) -> int:
+    """The status of a command in a child that has given up root's rights. What it imports has to be there before: it may not be readable."""
+    child = os.fork()
+    if not child:
+        status = 99
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            status = run(words)
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.fixture
+def open_root(base: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The same where others can look into: pytest's directories are closed to them."""
+    with tempfile.TemporaryDirectory(prefix="kseg-test-") as made:
+        made_root = _furnished(base, Path(made))
+        made_root.chmod(0o777)
+        monkeypatch.chdir(made_root)
+        yield made_root
+
+
+@pytest.fixture
+def everything_imported(open_root: Path) -> None:
+    """By kseg, and of the standard library by its commands."""
+    for module in pkgutil.walk_packages(kseg.__path__, "kseg."):
+        if not module.name.startswith(("kseg.spark", "kseg.__main__")):
+            importlib.import_module(module.name)
+    importlib.import_module("multiprocessing")
+    for make in (healthy, damaged, missing):
+        _statuses(open_root, make)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not root: no child can become another user")
+@pytest.mark.parametrize("case", FORBIDDEN)
+def test_the_status_of_what_may_not_be_read_or_changed(
+    case: str, open_root: Path, everything_imported: None
+) -> None:
+    hurt, expected = FORBIDDEN[case]
+
+    def make(root: Path) -> Path:
+        data = healthy(root)
+        for path in (data, *data.rglob("*")):
+            os.chown(path, NOBODY, NOBODY)
+        hurt(data)
+        return data
+
+    assert _statuses(open_root, make, _run_as_nobody) == expected
 
 
 def test_nothing_is_appended_to_what_is_no_partition(root: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -457,3 +457,16 @@ def test_a_change_of_an_immutable_file_is_refused_before_it_begins(
         assert say("undo", "--list", data)[1][0]["half_done"] is False
     finally:
         subprocess.run(["chattr", f"-{flag}", str(log)], check=True)
+
+
+def test_a_data_directory_below_one_of_that_name_is_no_journal(
+    capture_small: Path, tmp_path: Path, say: Say
+) -> None:
+    """`undo` took /mnt/kseg-work/data for the place of a journal, and refused."""
+    data = Path(shutil.copytree(capture_small / "data", tmp_path / "kseg-work" / "data"))
+    several(data)
+    before = tree_state(data)
+    assert say("recover", "--apply", data)[0] == 0
+    assert say("undo", "--list", data)[1][-1]["runs"] == 1
+    assert say("undo", data)[0] == 0
+    assert without_journals(tree_state(data)) == without_journals(before)
