@@ -39,6 +39,14 @@ def broker_state_of(
         return given if given is not None else found or 0
 
     is_clean = options.is_clean
+    if name is not None and name.is_metadata_log:
+        # it is loaded by another part of a node, which ignores marker and checkpoints (Kafka: KafkaRaftLog.createLog)
+        return BrokerState(
+            is_clean=bool(is_clean),
+            recovery_point=options.recovery_point or 0,
+            log_start_offset=options.log_start_offset or 0,
+            log_dir=log_dir,
+        )
     if is_clean is None:
         is_clean = log_dir_state is not None and (log_dir_state.is_clean or log_dir in options.marked)
     return BrokerState(

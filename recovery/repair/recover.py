@@ -25,7 +25,7 @@ from kseg.recovery.repair import rows
 from kseg.recovery.repair.broker_state import broker_state_of
 from kseg.recovery.repair.obstacles import obstacles, refuse_obstructed, with_obstacles
 from kseg.recovery.repair.options import RecoverOptions
-from kseg.recovery.repair.remaining_damage import with_remaining_damage
+from kseg.recovery.repair.remaining_damage import with_metadata_gap, with_remaining_damage
 from kseg.recovery.repair.rows import RecoverResult
 from kseg.recovery.repair.target import RecoveryTarget, recovery_target_of
 from kseg.recovery.salvage.unchanged import unchanged_repair
@@ -103,6 +103,9 @@ def _prepared(
     # `misplaced` reports which topic it belongs to
     remains = [each for each in remains if recovery_target.concerns(each) and each != identity.finding]
     repair = with_remaining_damage(repair, options.policy, remains, recovery_target.directory)
+    name = recovery_target.partition
+    if name is not None and name.is_metadata_log and options.policy is Policy.SALVAGE:
+        repair = with_metadata_gap(repair)
     around_copy = options.copy_of(recovery_target.log_dir)
     return Prepared(
         plan=plan,

@@ -11,9 +11,12 @@ leaves the damage as well.
 import os
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import pairwise
 
 from kseg.recovery.policy import Policy, Repair
+from kseg.segment.counted import offsets_words
 from kseg.segment.findings import ERROR, Finding
+from kseg.segment.partition.names import FileName, Role, parse_file_name
 
 # What a repair cannot fix, by its effect on the partition.
 HARMFUL = {
@@ -24,6 +27,8 @@ HARMFUL = {
     "non-transactional-in-transaction": "a batch that a broker does not load",
     "transaction-collision": "a batch that a broker does not load",
 }
+
+_GAPS = ("offset-gap", "segment-gap")
 
 # Known only from a checkpoint of the data directory if nothing in the partition is changed: an index or a snapshot that
 # extends further is rebuilt.
@@ -57,6 +62,25 @@ def with_remaining_damage(
             words = f"{name}: {finding.kind.sentence} ({finding.id}), and is left as it is"
             return replace(repair, left=words) if policy is Policy.KAFKA else replace(repair, doubt=words)
     return repair
+
+
+def with_metadata_gap(repair: Repair) -> Repair:
+    """The repair of a metadata log, with a doubt if offsets are missing within it that no snapshot covers: a node fails on the
+    first record that refers to one of theirs. A broker cuts the log there."""
+    names = map(parse_file_name, repair.image)
+    covered = max((name.base_offset or 0 for name in names if _is_snapshot(name)), default=0)
+    missing = [(last + 1, first - 1) for (_, last), (first, _) in pairwise(repair.kept) if first > last + 1]
+    found = [finding.first_offset for finding in repair.findings if finding.id in _GAPS]
+    missing += [(first, first) for first in found if first is not None]
+    for first, last in missing:
+        if last >= covered and not repair.doubt:
+            words = f"the metadata log lacks {offsets_words(first, last)}, and a node fails on a record that refers to them: take this directory from another node"
+            return replace(repair, doubt=words)
+    return repair
+
+
+def _is_snapshot(name: FileName) -> bool:
+    return name.role is Role.METADATA_SNAPSHOT and name.is_live and name.is_well_formed
 
 
 def _is_removed(repair: Repair, finding: Finding) -> bool:
