@@ -21,7 +21,7 @@ from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import MappedFile
 from kseg.segment.header_tables import Columns
 from kseg.segment.partition.log_segment import LogSegment
-from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.partition_log import PartitionLog, names_in
 from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, resolve_targets
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import damage_finding
@@ -117,7 +117,9 @@ def read_coordinator_chunks(
     """The same with records in chunks, for callers that do not need each record as an object. Raises UnreadableInput as well."""
     if isinstance(directory, str):
         (directory,) = _targets_of(directory)
-    with PartitionLog(directory) as log:
+    # what is in the place of a log is a problem of that segment
+    names = names_in(directory.path) if isinstance(directory, PartitionTarget) else None
+    with PartitionLog(directory, names=names) as log:
         start = log.start_offset
         for segment in log.segments:
             if segment.next_base_offset is not None and segment.next_base_offset <= start:

@@ -4,12 +4,13 @@ Every partition of a data directory needs the same few files, so they are cached
 size, inode) is unchanged.
 """
 
+import errno
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from functools import lru_cache
 
-from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.errors import FormatError, UnreadableInput, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.partition.names import (
     NAME_BY_ROLE,
@@ -27,6 +28,7 @@ _WATCHED = (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES, Role.CLEAN_SHUTDOWN)
 
 # what a broker has written when it stops cleanly; the cleaner's file is made empty and written once something was cleaned
 _WRITTEN_AT_SHUTDOWN = (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS, Role.LOG_START_OFFSETS)
+_MOUNT_IS_LOST = (errno.ESTALE, errno.ENOTCONN, errno.ENODEV, errno.EIO)
 KRAFT_VERSION = 1  # of meta.properties, which older brokers may lack
 
 Offsets = Mapping[tuple[str, int], int]
@@ -56,7 +58,8 @@ class LogDirState:
 
 
 def read_log_dir_state(log_dir: str) -> LogDirState:
-    """The files beside the partitions of `log_dir`; those that cannot be read count as absent."""
+    """The files beside the partitions of `log_dir`; those that cannot be read count as absent. Raises UnreadableInput where their mount is
+    lost."""
     return _read(log_dir, tuple(map(_identity, _paths(log_dir))))
 
 
@@ -77,9 +80,12 @@ def _decoded(path: str, identity: tuple[int, ...] | None) -> tuple[Offsets, int]
 
 
 def _identity(path: str) -> tuple[int, ...] | None:
+    """None for a file that is not there, or that nobody may ask for. Raises UnreadableInput where its mount is lost."""
     try:
         status = places.stat(path)
-    except OSError:
+    except OSError as error:
+        if error.errno in _MOUNT_IS_LOST:
+            raise cannot_read(path, error) from error
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
 
@@ -96,7 +102,12 @@ def _read(log_dir: str, identities: tuple[tuple[int, ...] | None, ...]) -> LogDi
                 )
                 if not size_bytes and role in _WRITTEN_AT_SHUTDOWN:
                     lost.add(role)
-            except (FormatError, UnreadableInput):
+            except FormatError:
+                lost.add(role)
+            except UnreadableInput as error:
+                # which says nothing of what the file holds
+                if isinstance(error.__cause__, OSError) and error.__cause__.errno in _MOUNT_IS_LOST:
+                    raise
                 lost.add(role)
     version = node_id = None
     if Role.META_PROPERTIES in present:

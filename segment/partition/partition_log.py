@@ -72,7 +72,7 @@ class PartitionLog(Notes):
             of_one = parse_file_name(os.path.basename(target.path))
             if of_one.role not in (Role.LOG, Role.KAFKA07_LOG) or of_one.base_offset is None:
                 raise UnreadableInput(f"{target.path} is not a segment (<offset>.log)")
-            named = {entry: parse_file_name(entry) for entry in _listed(self.directory)}
+            named = {entry: parse_file_name(entry) for entry in names_in(self.directory)}
         prefix = os.path.join(os.path.dirname(target.path) if of_one is not None else target.path, "")
         self.name = own_partition_name(self.directory)
         self._files = {
@@ -268,7 +268,8 @@ class PartitionLog(Notes):
         self.close()
 
 
-def _listed(directory: str) -> list[str]:
+def names_in(directory: str) -> list[str]:
+    """The names in a partition directory, whatever they are of. Raises UnreadableInput."""
     try:
         return places.listdir(directory)
     except OSError as error:

@@ -19,6 +19,8 @@ from kseg.segment import files, opening, probe
 from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.layout import TRANSACTIONAL_BIT
 from kseg.segment.partition.bounds import Bounds
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import PartitionTarget
 from kseg.spark.source import splits
 from kseg.spark.source.options import read_options
 from kseg.spark.source.splits import DataLoss, tasks_of
@@ -271,13 +273,12 @@ def test_a_place_that_several_paths_lead_to_is_read_once(many: Path) -> None:
 
 def test_what_is_not_asked_for_is_not_looked_into(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
-    original = os.listdir
 
-    def note(path: str) -> list[str]:
-        looked.append(os.path.basename(path))
-        return original(path)
+    def note(target: PartitionTarget, **options: Any) -> PartitionLog:
+        looked.append(os.path.basename(target.path))
+        return PartitionLog(target, **options)
 
-    monkeypatch.setattr(os, "listdir", note)
+    monkeypatch.setattr(splits, "PartitionLog", note)
     assert names(pieces(many, assign='{"b":[1]}')) == ["b-1"]
     assert looked == ["b-1"]
 
