@@ -13,6 +13,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from tests.kafka.broker import Broker, free_ports
 pytestmark = pytest.mark.kafka
 
 SECRET = "hunter2"
+REBALANCE_LIMIT_S = 60.0
 CONFIG = {
     "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
     "tasks.max": "1",
@@ -164,13 +166,23 @@ TOPICS = {"offset": "offsets", "config": "configs", "status": "status"}
 def _asked(url: str, body: object = None, method: str | None = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.loads(answer.read() or b"null")
-    except (urllib.error.URLError, ConnectionError, TimeoutError):
-        if body is not None or method is not None:
-            raise
-        return None
+    deadline = time.monotonic() + REBALANCE_LIMIT_S
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.loads(answer.read() or b"null")
+        except urllib.error.HTTPError as error:
+            # a worker refuses every change while its group rebalances
+            if error.code == HTTPStatus.CONFLICT and time.monotonic() < deadline:
+                time.sleep(0.5)
+                continue
+            if body is not None or method is not None:
+                raise
+            return None
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            if body is not None or method is not None:
+                raise
+            return None
 
 
 def _offsets(url: str) -> list[Any]:
