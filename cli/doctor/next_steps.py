@@ -5,12 +5,14 @@
 2. A kseg run that was killed half way blocks everything else: undo it, and check again.
 3. A node id that is not that of the data directory: until it is corrected, everything in it looks stray.
 4. Data directories that a broker does not accept together (of different nodes, or one a copy of the other): check those of one.
-5. Files that end a broker's start, and what is inside a data directory by mistake: move them out. Directories that end a broker's start by their name, or because another data directory has the same partition: move them out of
-   the data directory.
+5. Files that end a broker's start, what is inside a data directory by mistake, directories that end a start by their name, or because
+   another data directory has the same partition: move them out of the data directory.
 6. If the file system is full: free space first, because repairs need some.
 7. Repair: the plan, then the same with --apply. If bytes cannot be read, copy the disk first.
-8. Replicas that are missing: a broker creates them again, empty, so they have to be back before it starts.
-9. A log or a metadata snapshot that a broker fails on, and that no repair changes: move it out of the data directory.
+8. Partitions with another topic id, and replicas that are missing: a broker creates them again, empty, so they have to be right and back
+   before it starts.
+9. A log, a metadata snapshot or a metadata log with a gap that a broker fails on, and that no repair changes: move it out of the data
+   directory.
 10. Check again.
 11. Once the broker runs: abort hanging transactions, and reset groups whose committed offset is outside the log.
 
@@ -51,16 +53,12 @@ _SOURCES_OF_VALUES = (
 
 def next_steps(situation: Situation) -> Iterator[NextStep]:
     """The steps, in order; none if the broker can simply be started."""
-    is_in_the_way = (
-        *situation.foreign,
-        *situation.twice,
-        *situation.missing,
-        *situation.lost_identities,
-        *situation.in_the_way,
-        *situation.wrong_ids,
-        *situation.gapped_metadata_logs,
+    is_due = bool(
+        situation.hints.get(ERROR)
+        or situation.is_obstructed
+        or situation.missing
+        or situation.lost_identities
     )
-    is_due = bool(situation.hints.get(ERROR) or is_in_the_way or situation.damaged_snapshots)
     yield from make_writable(situation)
     if situation.hosts:
         yield from no_data_directories(
@@ -100,9 +98,8 @@ def _mend_files(situation: Situation) -> Iterator[NextStep]:
     yield from _move_out(situation)
     yield from move_obstacles(situation.in_the_way, _move)
     if any(places.isdir(path) for path in situation.in_the_way):
-        yield _again(
-            situation
-        )  # what is said of a data directory inside another one may be of no interest then
+        # what is said of a data directory inside another one may be of no interest then
+        yield _again(situation)
         return
     yield from _keep_one(situation)
     if is_change:
@@ -116,16 +113,8 @@ def _mend_files(situation: Situation) -> Iterator[NextStep]:
     yield from snapshot_steps(situation.damaged_snapshots, _move)
     yield from gap_steps(situation.gapped_metadata_logs, _move)
     yield from map(_set_aside, situation.unloadable)
-    is_moved = (
-        *situation.foreign,
-        *situation.twice,
-        *situation.unloadable,
-        *situation.damaged_snapshots,
-        *situation.gapped_metadata_logs,
-        *situation.in_the_way,
-        *situation.wrong_ids,
-    )
-    if is_moved or situation.missing or advice.startswith("kseg recover"):
+    is_obstructed = situation.is_obstructed or situation.unloadable or situation.missing
+    if is_obstructed or advice.startswith("kseg recover"):
         yield _again(situation)
 
 

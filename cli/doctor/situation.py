@@ -118,15 +118,28 @@ class Situation:
             if finding.diagnosis.set_aside is not None:
                 self.set_aside[finding.path] = finding.diagnosis.set_aside
             return
+        if finding.severity == ERROR and finding.path in self.damaged_snapshots:
+            return
         if finding.severity == ERROR and is_metadata_snapshot(finding.path) and snapshot_fault(finding.path):
-            if finding.path not in self.damaged_snapshots:
-                self.damaged_snapshots.append(finding.path)
+            self.damaged_snapshots.append(finding.path)
             return
         if finding.id == "no-segments" and finding.path in self.missing:
             return
         paths = self.hints.setdefault(finding.severity, {}).setdefault(finding.hint, [])
         if len(paths) < _HINTED_PATHS and finding.path not in paths:
             paths.append(finding.path)
+
+    @property
+    def is_obstructed(self) -> bool:
+        """Whether something has to be moved out of the way of a start, or given its topic id."""
+        return bool(
+            self.foreign
+            or self.twice
+            or self.in_the_way
+            or self.wrong_ids
+            or self.damaged_snapshots
+            or self.gapped_metadata_logs
+        )
 
     @property
     def advice(self) -> str:
