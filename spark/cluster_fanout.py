@@ -1,8 +1,8 @@
 """Run a command's work over many targets on a cluster, and return the events in target order: `kseg.jobs.fanout` on Spark.
 
 1. If one target would delay all others, and its work is `Prevalidatable`, a separate Spark job validates parts of it first.
-2. Shares (`scheduling`) are submitted as Spark jobs of a few consecutive tasks. Jobs overlap, so that no core waits for the slowest
-   task of another job.
+2. Shares (`scheduling`) are submitted as Spark jobs of a few consecutive tasks, in the order of the output. Jobs overlap, so that no
+   core waits for the slowest task of another job.
 3. Results wait here for their turn. A job is submitted only while the buffered results, plus what the running jobs may return (as much
    as the previous ones; at first the maximum), stay below AHEAD_BYTES; at least one job is always running. So memory is bounded, and
    small results keep every core busy.
@@ -15,6 +15,7 @@
 
 import os
 import queue
+import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,6 +43,7 @@ MAX_JOBS = 16  # jobs under way at a time, at most; each costs a thread here
 TASKS_PER_CORE = 4  # tasks under way for each core
 JOB_BYTES_PER_CORE = 512 * 1024 * 1024  # to work on for each core
 AHEAD_BYTES = 512 * 1024 * 1024
+SUBMISSION_PATIENCE_S = 2
 CHUNKS_AT_A_TIME = 16
 
 T = TypeVar("T", bound=Named)
@@ -218,14 +220,28 @@ class _Run(Generic[T, O]):
     def _start(self, job: _ClusterJob) -> None:
         from pyspark import InheritableThread
 
+        job_tag = f"{self._tag}-{uuid.uuid4().hex}"
+
         def run_job() -> None:
             try:
-                job.outcomes = self._outcomes(job.shares)
+                with self._tagged(job_tag):
+                    job.outcomes = self._outcomes(job.shares)
             except Exception as error:  # noqa: BLE001  (Py4J's; it is seen to when its turn comes)
                 job.error = error
             self._done_jobs.put(job)
 
         InheritableThread(target=run_job, daemon=True).start()
+        self._await_submission(job, job_tag)
+
+    def _await_submission(self, job: _ClusterJob, job_tag: str) -> None:
+        """Wait until Spark has queued the job: it runs jobs in the order in which it gets them, and the output needs them in this one."""
+        give_up = time.monotonic() + SUBMISSION_PATIENCE_S
+        with suppress(Exception):  # Py4J's: what is wrong with the cluster, the job says
+            tracker = self._context._jsc.sc().statusTracker()
+            while not job.is_done and time.monotonic() < give_up:
+                if len(tracker.getJobIdsForTag(job_tag)):
+                    return
+                time.sleep(0.005)
 
     def _outcomes(self, shares: Sequence[Share[T, O]]) -> list[Outcome]:
         return require_visible(self._collect(shares, scheduling.run_share))
@@ -235,13 +251,14 @@ class _Run(Generic[T, O]):
             return self._context.parallelize(shares, len(shares)).mapPartitions(main).collect()
 
     @contextmanager
-    def _tagged(self) -> Iterator[None]:
-        """A context in which started jobs belong to this run, and are cancelled with it and no others."""
-        self._context.addJobTag(self._tag)
+    def _tagged(self, tag: str | None = None) -> Iterator[None]:
+        """A context in which started jobs have this tag; by default the run's, with which they are cancelled and no others."""
+        tag = tag or self._tag
+        self._context.addJobTag(tag)
         try:
             yield
         finally:
-            self._context.removeJobTag(self._tag)
+            self._context.removeJobTag(tag)
 
     def _progress(self, job: _ClusterJob) -> Iterator[Event]:
         """Report the progress of a finished job."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kseg.change.apply.lock import lock_holder
 from kseg.change.run.pipeline import TargetGroup
 from kseg.change.run.shared_run import SharedRun
 from kseg.jobs import fanout
@@ -87,11 +89,20 @@ class Stage:
             )
 
         assert self._run(over, shared=SharedRun(RUN)) == self._said
+        _await_unlocked(self._data)
         assert contents(state(self._data)) == self._planned
         if self._changing is not CHANGINGS["retain"]:  # what was purged is gone for good
             undo_all(self._data)
             assert state(self._data) == self._found
         return sorted(path.name for path in notes.iterdir())
+
+
+def _await_unlocked(log_dir: Path) -> None:
+    """Wait for an attempt that works on when another has ended the run."""
+    give_up = time.monotonic() + 120
+    while lock_holder(str(log_dir)) is not None:
+        assert time.monotonic() < give_up, "an attempt goes on"
+        time.sleep(0.05)
 
 
 @pytest.fixture
