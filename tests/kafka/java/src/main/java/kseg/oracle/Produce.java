@@ -5,10 +5,11 @@ import java.io.EOFException;
 import java.util.Properties;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.Metric;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Sends records to partition 0 of topics, with a rest after every few, in which full batches are sent: Produce BOOTSTRAP TOPIC [PROPERTY=VALUE...] [-- TOPIC [PROPERTY=VALUE...]]...
+ * Sends records to partition 0 of topics, none while a full batch is under way, so that what the producer has learnt of the compression does not depend on threads: Produce BOOTSTRAP TOPIC [PROPERTY=VALUE...] [-- TOPIC [PROPERTY=VALUE...]]...
  *
  * <p>Standard input: the number of records, and of each timestamp int64, key length int32, key, value length int32, value.
  */
@@ -40,10 +41,15 @@ public final class Produce {
             }
             at++;
             try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(properties)) {
+                Metric free = producer.metrics().values().stream()
+                        .filter(metric -> metric.metricName().name().equals("buffer-available-bytes"))
+                        .findFirst().orElseThrow();
+                double whole = (double) free.metricValue();
+                double batch = Double.parseDouble(properties.getProperty("batch.size", "16384"));
                 for (int each = 0; each < count; each++) {
                     producer.send(new ProducerRecord<>(topic, 0, times[each], keys[each], values[each]));
-                    if (each % 32 == 31) {
-                        Thread.sleep(4);
+                    while (whole - (double) free.metricValue() > batch) {
+                        Thread.sleep(1);
                     }
                 }
                 producer.flush();
