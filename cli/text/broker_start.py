@@ -37,6 +37,8 @@ def broker_start_words(values: Values) -> Iterator[str]:
     aside = list(_aside(values))
     if aside:
         yield visible(f"  {'; '.join(aside)}")
+    if _may_set_aside(values):
+        yield f"  {_strays_unknown(values)}"
     is_unclean = values["log_dirs_unclean"] or values["outcome"] is None
     if values["bytes_to_scan"] and is_unclean:
         yield f"  it scans {size_words(values['bytes_to_scan'])} of {counted(values['logs_to_scan'], 'log')} first{_time(values)}"
@@ -56,12 +58,22 @@ def _verdict(values: Values) -> str:
         return f"{head} starts without {offline} of {counted(len(values['log_dirs']), 'data directory')}"
     if any(values[name] for name in values if name.startswith("partitions_")):
         return f"{head} starts"
-    logs = f"all of {counted(values['partitions'], 'log')}"
-    if (
-        values["metadata"] == "unknown"
-    ):  # with a metadata log that knows none of the topics it would set all aside
-        return f"{head} starts, and loads {logs}; which of them it then sets aside as stray is not known without a metadata log"
-    return f"{head} starts, and keeps {logs}"
+    verb = "loads" if _may_set_aside(values) else "keeps"
+    return f"{head} starts, and {verb} all of {counted(values['partitions'], 'log')}"
+
+
+def _may_set_aside(values: Values) -> bool:
+    """Whether it may take more of what it loads for stray than is said: with a metadata log that knows none of the topics, all of it."""
+    return bool(values["metadata"] == "unknown" and values["partitions"] and values["outcome"] is not None)
+
+
+def _strays_unknown(values: Values) -> str:
+    if values["from_zookeeper"]:
+        return (
+            "the last broker here used ZooKeeper, which Kafka 4 does not have: in a KRaft cluster that has not taken over its metadata, "
+            "every log is set aside as stray (a broker of the version that ran here keeps them)"
+        )
+    return "which logs it then sets aside as stray is not known without a metadata log"
 
 
 def _lost(values: Values) -> Iterator[str]:

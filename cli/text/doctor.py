@@ -118,6 +118,8 @@ class DoctorReport(Report):
             )
             yield Line(visible(f"{whose} of {cluster}{wrote}{last}"))
         log_dirs = self._rows.get("log_dir", ())
+        if not self._rows.get("node"):
+            yield from map(Line, _identities(log_dirs, self._rows.get("broker-start", ())))
         running = [each for each in log_dirs if each["broker_running"]]
         if running:
             process = next((each["broker_process_id"] for each in running if each["broker_process_id"]), None)
@@ -226,6 +228,23 @@ class DoctorReport(Report):
             by_kind[values["kind"]] = count + values["count"], held + values["bytes"]
         for kind, (count, held) in by_kind.items():
             yield Line(f"{kind}: {count:,}, {size_words(held)}")
+
+
+def _identities(log_dirs: Sequence[Values], starts: Sequence[Values]) -> Iterator[str]:
+    """Which nodes these are by their meta.properties, where no metadata log says more."""
+    known = dict.fromkeys((each["node_id"], each["cluster_id"]) for each in log_dirs)
+    old = {(each["node_id"], each["cluster_id"]) for each in starts if each["from_zookeeper"]}
+    for node_id, cluster_id in [*known][:_NAMED_DIRS]:
+        if node_id is None and cluster_id is None:
+            continue
+        whose = "a node" if node_id is None else f"node {node_id}"
+        cluster = "an unknown cluster" if cluster_id is None else f"cluster {cluster_id}"
+        version = (
+            ", written by a broker with ZooKeeper (Kafka 3.9 or older)"
+            if (node_id, cluster_id) in old
+            else ""
+        )
+        yield visible(f"{whose} of {cluster}{version}")
 
 
 def _section(title: str, lines: Iterator[Line] | Sequence[Line]) -> Iterator[Line]:

@@ -67,7 +67,7 @@ class LogDirStart:
     """What the files of one data directory do to the start.
 
     path: as shown to the user. identity_problem: why meta.properties cannot be used; empty when it can, or is missing (then has_identity is
-    False). metadata_log: whether it is in this directory. prevents: what ends the process before a log is loaded; bad_names: what ends it
+    False). from_zookeeper: whether the last broker here kept its metadata in ZooKeeper. metadata_log: whether it is in this directory. prevents: what ends the process before a log is loaded; bad_names: what ends it
     while logs are loaded; unloadable: likewise, in directories that are marked for deletion. is_directory: False if a file has its name. swallowed: data directories inside it that are named like partitions;
     they are loaded as empty partitions and become stray. removed: directories that were marked for deletion. offline: what takes the
     directory offline. watermarks: likewise, but only if the directory serves a partition. unserved: why no partition in it is served.
@@ -81,6 +81,7 @@ class LogDirStart:
     node_id: int | None = None
     cluster_id: str | None = None
     directory_id: str | None = None
+    from_zookeeper: bool = False
     metadata_log: bool = False
     is_directory: bool = True
     is_clean: bool = False
@@ -176,7 +177,12 @@ def _identity(directory: LogDirectory) -> dict[str, Any]:
         read = decode_meta_properties(read_small(path))
     except (FormatError, UnreadableInput) as error:
         return {"identity_problem": str(error)}
-    return {"node_id": read.node_id, "cluster_id": read.cluster_id, "directory_id": read.directory_id}
+    return {
+        "node_id": read.node_id,
+        "cluster_id": read.cluster_id,
+        "directory_id": read.directory_id,
+        "from_zookeeper": read.is_from_zookeeper,
+    }
 
 
 def _prevents(directory: LogDirectory, errors: Sequence[Finding]) -> Iterator[Thrown]:

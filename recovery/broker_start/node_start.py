@@ -152,6 +152,7 @@ class NodeStart:
                 for path, why in self.offline
             ],
             "metadata": self.metadata,
+            "from_zookeeper": any(start.from_zookeeper for start in starts),
             "partitions": sum(directory.partitions for directory in self.directories),
             "partitions_truncated": [row for each in loaded for row in _truncated(each)],
             "partitions_failed": [row for each in self.directories for row in _failed(each)],

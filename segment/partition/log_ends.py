@@ -8,6 +8,7 @@ UnreadableInput or OSError, and the general way has to go.
 
 import struct
 from array import array
+from collections.abc import Callable
 from functools import lru_cache
 
 from kseg.segment import header_tables as C
@@ -109,20 +110,23 @@ def _last_slot(path: str, width: int) -> bytes | None:
             last = index.read((slots - 1) * width, width)
             if any(last):
                 return last
-            if not index.is_hole_from(_PAGE_BYTES):
-                return _last_before_zeros(index, slots - 1, width)
+            if not index.is_hole_from(_PAGE_BYTES):  # a copy of a sparse file
+                return _last_before_zeros(lambda slot: index.read(slot * width, width), slots - 1)
         head = index.read(0, min(_PAGE_BYTES, slots * width))
-    used = -(-len(head.rstrip(b"\0")) // width) if slots > 1 else 1
-    require(used * width <= len(head))
-    return head[(used - 1) * width : used * width] if used else None
+    last = head[(slots - 1) * width : slots * width]
+    if slots == 1 or any(last):
+        return last
+    used_bytes = len(head.rstrip(b"\0"))
+    require(used_bytes == 0 or -(-used_bytes // width) * width <= len(head))
+    return _last_before_zeros(lambda slot: head[slot * width : (slot + 1) * width], slots - 1)
 
 
-def _last_before_zeros(index: Probe, slots: int, width: int) -> bytes | None:
-    """By bisection, as `sidecar.index` finds it: a copy of a sparse file may have no holes."""
+def _last_before_zeros(slot_at: Callable[[int], bytes], slots: int) -> bytes | None:
+    """By the bisection of `sidecar.index`, which a damaged index leads to the same slot."""
     low, high, last = 0, slots, None
     while low < high:
         middle = (low + high) // 2
-        slot = index.read(middle * width, width)
+        slot = slot_at(middle)
         if any(slot):
             low, last = middle + 1, slot
         else:

@@ -72,6 +72,11 @@ class MetaProperties:
     cluster_id: str | None = None
     directory_id: str | None = None
 
+    @property
+    def is_from_zookeeper(self) -> bool:
+        """Whether a broker wrote it that kept its metadata in ZooKeeper (Kafka 3.9 and older): in KRaft mode every node writes version 1."""
+        return self.version == 0 and self.node_id is not None
+
 
 def decode_meta_properties(data: bytes) -> MetaProperties:
     """Raises FormatError for an unknown version, a required key that is missing, or a value of the wrong kind."""

@@ -62,8 +62,34 @@ def test_without_a_metadata_log_nobody_says_that_all_are_kept(
     made: Make, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A broker whose own metadata log is gone knows no topic, and sets all of them aside."""
-    (line,) = said(capfd, *made("metadata_log_gone"))
-    assert line.startswith("a 4.3.1 broker on node 1 starts, and loads all of 11 logs; which of them")
+    first, second = said(capfd, *made("metadata_log_gone"))
+    assert first == "a 4.3.1 broker on node 1 starts, and loads all of 11 logs"
+    assert second == "  which logs it then sets aside as stray is not known without a metadata log"
+
+
+def test_what_is_known_does_not_hide_that_strays_are_not(
+    made: Make, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (data,) = made("metadata_log_gone")
+    (data / "metro-gzip-0").rename(data / f"metro-gzip-0.{'a' * 32}-delete")
+    lines = said(capfd, data)
+    assert lines[0] == "a 4.3.1 broker on node 1 starts"
+    assert "  which logs it then sets aside as stray is not known without a metadata log" in lines
+
+
+def test_a_directory_of_a_broker_with_zookeeper(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+    """A 4.3.1 node of a new cluster that was started on one of Kafka 2.8.2 had set aside all of its logs."""
+    (data,) = made("metadata_log_gone")
+    (data / "meta.properties").write_text("broker.id=1\nversion=0\ncluster.id=xPh7qyG_RuGAPmZ3MMnC2g\n")
+    (row,) = starts(capfd, data)
+    assert row["from_zookeeper"] is True and row["metadata"] == "unknown"
+    lines = said(capfd, data)
+    assert len(lines) == 2 and "used ZooKeeper, which Kafka 4 does not have" in lines[1]
+    assert run(["doctor", str(data)]) == 0
+    assert (
+        "\n  node 1 of cluster xPh7qyG_RuGAPmZ3MMnC2g, written by a broker with ZooKeeper"
+        in capfd.readouterr().out
+    )
 
 
 @pytest.mark.parametrize("options", [[], ["--quick"], ["--deep"], ["--jobs", "2"]])
