@@ -2,7 +2,7 @@
 `__consumer_offsets` are available. Determined once, and passed on as plain values."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kseg.jobs.events import Event, Row
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class GroupEvidence:
     """chosen: the partitions of group topics to load, the longest of several replicas. offsets_partitions: those of
-    `__consumer_offsets` among them, and whether they are complete. count: how many the cluster has, None when unknown.
+    `__consumer_offsets` among them, and whether they are complete. count: how many the metadata log says that there are, None when unknown.
     passed_over: replicas that were not chosen. findings: about the metadata log."""
 
     chosen: frozenset[str]
@@ -28,6 +28,20 @@ class GroupEvidence:
     replicas: "Replicas"
     passed_over: tuple[str, ...]
     findings: "tuple[Finding, ...]"
+
+    def count_given(self, found: Iterable[str]) -> int | None:
+        """How many partitions `__consumer_offsets` has: from the metadata log, else Kafka's default unless a higher partition or a group
+        contradicts it. found: groups in the partitions that are here. None when unknown."""
+        from kseg.internal_topics.groups.coordinator_partition import DEFAULT_PARTITIONS, partition_for
+
+        if self.count is not None:
+            return self.count
+        here = self.offsets_partitions
+        if max(here, default=0) >= DEFAULT_PARTITIONS or any(
+            partition_for(group) not in here for group in found
+        ):
+            return None
+        return DEFAULT_PARTITIONS
 
 
 def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None = None) -> GroupEvidence:
@@ -78,7 +92,7 @@ def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None
     return GroupEvidence(
         chosen=frozenset(chosen),
         offsets_partitions=offsets_partitions,
-        count=_count(names.partitions.get(CONSUMER_OFFSETS), offsets_partitions),
+        count=names.partitions.get(CONSUMER_OFFSETS),
         names=names,
         replicas=replicas,
         passed_over=tuple(passed_over),
@@ -106,15 +120,6 @@ def _names(images: "Sequence[MetadataImage]", at_ms: int | None) -> "TopicNames"
             ids[topic.name] = topic_id
             partitions[topic.name] = len(topic.partitions)
     return TopicNames(by_id, partitions, ids, frozenset(deleted))
-
-
-def _count(known: int | None, seen: dict[int, bool]) -> int | None:
-    """How many partitions `__consumer_offsets` has: from the metadata log, else Kafka's default unless there is a higher partition number."""
-    from kseg.internal_topics.groups.coordinator_partition import DEFAULT_PARTITIONS
-
-    if known is not None:
-        return known
-    return DEFAULT_PARTITIONS if max(seen, default=0) < DEFAULT_PARTITIONS else None
 
 
 def committed_offsets(paths: Sequence[str]) -> dict[tuple[str, int], list[tuple[str, int]]]:
@@ -170,7 +175,8 @@ class GroupRows:
                 self._note(event.result)
             yield event
         evidence = self._evidence
-        for row in missing_groups(self._asked, self._found, evidence.offsets_partitions, evidence.count):
+        count = evidence.count_given(self._found)
+        for row in missing_groups(self._asked, self._found, evidence.offsets_partitions, count):
             yield Row(row)
         self.is_whole = True
 

@@ -138,10 +138,14 @@ class GroupsReport(Report):
 
     def closing(self, _summary: RunSummary) -> Iterator[Line]:
         evidence = self._evidence
-        if evidence.count is not None and len(evidence.offsets_partitions) < evidence.count:
-            here = len(evidence.offsets_partitions)
+        count, here = evidence.count_given(self._groups), len(evidence.offsets_partitions)
+        if count is None and here:
             yield Line(
-                f"{here:,} of {counted(evidence.count, 'partition')} of __consumer_offsets under PATH: other groups may be in the others"
+                f"{counted(here, 'partition')} of __consumer_offsets under PATH: how many there are is not known without a metadata log, and other groups may be in others"
+            )
+        elif count is not None and here < count:
+            yield Line(
+                f"{here:,} of {counted(count, 'partition')} of __consumer_offsets under PATH: other groups may be in the others"
             )
         if evidence.passed_over:
             others = counted(len(evidence.passed_over), "replica")

@@ -180,6 +180,24 @@ def test_where_a_consumer_would_start(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert "1 offset beyond the log end" in text
 
 
+def test_a_group_in_another_partition_than_with_the_default_number_of_them(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`g` belongs to partition 3 of 50. Found in another one, there are not 50, and `my-group` may be anywhere."""
+    here = tmp_path / f"{CONSUMER_OFFSETS}-1"
+    write_segment(here, batch(0, commit(4, "g")))
+    write_segment(tmp_path / f"{CONSUMER_OFFSETS}-12", batch(0, commit(4, "another")))
+    rows = groups(capfd, "--group", "my-group", "--group", "g", tmp_path)
+    (missing,) = of_type(rows, "missing_group")
+    assert (missing["status"], missing["offsets_partition"], missing["offsets_partitions"]) == (
+        "unknown",
+        None,
+        None,
+    )
+    run(["groups", str(tmp_path)])
+    assert "how many there are is not known without a metadata log" in capfd.readouterr().out
+
+
 def test_a_group_whose_partition_is_elsewhere_is_unknown(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
