@@ -10,10 +10,9 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from kseg.cli.doctor.next_step import NextStep
-from kseg.internal_topics.metadata.metadata_finder import METADATA_DIRECTORY
 from kseg.internal_topics.metadata.metadata_log_files import log_files
 from kseg.segment.partition.log_dir_state import KRAFT_VERSION, read_log_dir_state
-from kseg.segment.partition.names import Role, parse_file_name
+from kseg.segment.partition.names import METADATA_DIRECTORY, Role, parse_file_name
 from kseg.segment.storage import places
 from kseg.segment.terminal import shown_path
 

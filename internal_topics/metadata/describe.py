@@ -13,7 +13,7 @@ from functools import partial
 
 from kseg.internal_topics.broker_directories import BrokerDirectories, BrokerPartition
 from kseg.internal_topics.metadata.directory_status import DirectoryVerdict, missing_from, status_of
-from kseg.internal_topics.metadata.metadata_finder import METADATA_DIRECTORY, MetadataFinder
+from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_history import MetadataHistory
 from kseg.internal_topics.metadata.metadata_image import MetadataImage
 from kseg.internal_topics.metadata.metadata_log import (
@@ -27,7 +27,7 @@ from kseg.internal_topics.metadata.metadata_place import AsOf
 from kseg.internal_topics.metadata.metadata_rows import image_rows, metadata_row
 from kseg.jobs.events import Advance, Event, Row
 from kseg.segment.errors import Refused, UsageError
-from kseg.segment.partition.names import parse_file_name
+from kseg.segment.partition.names import METADATA_DIRECTORY, parse_file_name
 from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass

@@ -19,13 +19,11 @@ from kseg.internal_topics.metadata.metadata_image import MetadataImage, Node
 from kseg.segment.errors import KsegError, Refused, UnreadableInput, UsageError, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
-from kseg.segment.partition.names import METADATA_TOPIC, NAME_BY_ROLE, Role, parse_file_name
+from kseg.segment.partition.names import METADATA_DIRECTORY, NAME_BY_ROLE, Role, parse_file_name
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.sidecar.metadata_files import MetaProperties, decode_meta_properties
 from kseg.segment.storage import places
-
-METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
 
 _MAX_NEIGHBOURS = 1000
 _DIGITS = re.compile(r"\d+")

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from kseg.internal_topics.decoding import decode_framed
-from kseg.internal_topics.metadata.metadata_finder import METADATA_DIRECTORY, MetadataFinder, node_of
+from kseg.internal_topics.metadata.metadata_finder import MetadataFinder, node_of
 from kseg.internal_topics.metadata.metadata_log import METADATA_LOG_ROLES
 from kseg.segment import header_tables as C
 from kseg.segment.errors import FormatError, KsegError
 from kseg.segment.files import MappedFile
 from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.names import METADATA_TOPIC, parse_file_name
+from kseg.segment.partition.names import METADATA_DIRECTORY, METADATA_TOPIC, parse_file_name
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.decode import Decoder
 from kseg.segment.scanning.scan import Scanner

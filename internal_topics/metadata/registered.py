@@ -3,10 +3,10 @@
 import os
 from collections.abc import Iterable, Mapping
 
-from kseg.internal_topics.metadata.metadata_finder import METADATA_DIRECTORY
 from kseg.internal_topics.metadata.metadata_image import MetadataImage
 from kseg.internal_topics.metadata.metadata_log import read_metadata_log
 from kseg.segment.errors import KsegError
+from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.storage import places
 
 

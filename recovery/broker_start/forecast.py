@@ -4,10 +4,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kseg.jobs.events import Event, Failure, Row
-from kseg.recovery.broker_start.log_dir_start import METADATA_DIRECTORY, is_empty_directory, unformatted
+from kseg.recovery.broker_start.log_dir_start import is_empty_directory, unformatted
 from kseg.recovery.broker_start.node_start import LoadedDirectory, node_start
 from kseg.recovery.broker_start.partition_start import PartitionStart
 from kseg.recovery.broker_start.start_check import TargetStart
+from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.storage import places
 
 # (directory of the metadata log, the offset to which a broker truncates it, partition directories) → those that become stray then. None

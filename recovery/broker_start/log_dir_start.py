@@ -23,7 +23,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.java.java_text import INT_BITS, LONG_BITS, parse_integer, read_lines, split_fields
 from kseg.segment.partition.directory import LogDirectory, SubDirectory, is_of_log_directory
 from kseg.segment.partition.names import (
-    METADATA_TOPIC,
+    METADATA_DIRECTORY,
     NAME_BY_ROLE,
     OFFSET_CHECKPOINT_ROLES,
     REMOTE_INDEX_CACHE,
@@ -36,7 +36,6 @@ from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 RUNTIME = "RuntimeException"
-METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
 
 _BOOTSTRAP = NAME_BY_ROLE[Role.BOOTSTRAP_SNAPSHOT]
 _KNOWN_DIRECTORIES = (

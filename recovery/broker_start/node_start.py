@@ -16,9 +16,10 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 
-from kseg.recovery.broker_start.log_dir_start import METADATA_DIRECTORY, RUNTIME, LogDirStart, Thrown
+from kseg.recovery.broker_start.log_dir_start import RUNTIME, LogDirStart, Thrown
 from kseg.recovery.broker_start.partition_start import FILE_SYSTEM, Loading, PartitionStart
 from kseg.recovery.loading.kafka_exceptions import ILLEGAL_STATE, IO, KAFKA, STORAGE
+from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.values import dataclass
 
 STARTS = "starts"

@@ -14,7 +14,7 @@ from kseg.segment.errors import KsegError
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import (
-    METADATA_TOPIC,
+    METADATA_DIRECTORY,
     NAME_BY_ROLE,
     OFFSET_CHECKPOINT_ROLES,
     FileState,
@@ -35,7 +35,7 @@ def why_identity_is_missing(log_dir: str, partitions: Iterable[str]) -> str:
     """What says that a broker that writes meta.properties has used the directory, as a clause; empty when nothing does. partitions: the
     paths of its partition directories."""
     paths = list(partitions)
-    if places.isdir(os.path.join(log_dir, f"{METADATA_TOPIC}-0")):
+    if places.isdir(os.path.join(log_dir, METADATA_DIRECTORY)):
         return "a KRaft node keeps its metadata log here"
     for path in paths:
         for name in _WRITTEN_SINCE:

@@ -29,6 +29,7 @@ MAX_DIRECTORY_NAME = 255
 OFFSET_DIGITS = 20
 EPOCH_DIGITS = 10
 METADATA_TOPIC = "__cluster_metadata"
+METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"  # it has one partition
 CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 SHARE_GROUP_STATE_TOPIC = "__share_group_state"
