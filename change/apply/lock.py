@@ -165,19 +165,28 @@ def _taken(path: str, log_dir: str) -> tuple[int, bool]:
                 f"cannot lock {log_dir}: {path}: {error.strerror}{_READ_ONLY if error.errno == errno.EROFS else ''}"
             ) from error
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(descriptor, log_dir)
             if _is_still(path, descriptor):
                 return descriptor, is_new
         except OSError as error:
             os.close(descriptor)
-            if error.errno in TAKEN:
-                process = lock_holder(log_dir)
-                which = f" (process {process})" if process else ""
-                raise Refused(
-                    f"{log_dir} is in use: a broker is running on it, or another kseg{which}"
-                ) from None
-            raise Refused(f"cannot lock {log_dir}: {error.strerror}") from error
+            raise Refused(f"cannot lock {log_dir}: {path}: {error.strerror}") from error
+        except Refused:
+            os.close(descriptor)
+            raise
         os.close(descriptor)
+
+
+def _lock(descriptor: int, log_dir: str) -> None:
+    """Raises Refused when another process has the lock, OSError when it cannot be had at all."""
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in TAKEN:
+            raise
+        process = lock_holder(log_dir)
+        which = f" (process {process})" if process else ""
+        raise Refused(f"{log_dir} is in use: a broker is running on it, or another kseg{which}") from None
 
 
 def _opened(path: str) -> tuple[int, bool]:
@@ -221,6 +230,8 @@ def claimed(directory: str, *, follow_link: bool = False) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            if error.errno not in TAKEN:
+                raise Refused(f"cannot change {directory}: {error.strerror}") from error
             raise Refused(f"another kseg is changing {directory} ({error.strerror})") from None
         with anchored(directory, descriptor):
             yield

@@ -177,7 +177,8 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
             target for target in targets if isinstance(target, PartitionTarget) and target.log_dir == log_dir
         ]
         for target in inside:  # an unfinished change of this command would block the plan
-            complete_or_refuse(target.path, self.command, self.options)
+            with suppress(UnreadableInput):  # as its plan tells, and the others go on
+                complete_or_refuse(target.path, self.command, self.options)
         changing, doubtful, outcomes = list[RecoverResult](), [], []
         for event in self._over(recover, inside, planned):
             if isinstance(event, Failure):

@@ -26,8 +26,9 @@ import kseg
 from fixtures.diseases import bad_crc
 from kseg.cli.main import run
 from tests.support.broker_dirs import broker_dir
+from tests.support.trees import tree_state
 
-PARTITION, FIRST = "orders.00-1", f"{0:020d}"
+PARTITION, OTHER, FIRST = "orders.00-1", "orders.00-0", f"{0:020d}"
 LIMIT_S = 120  # that only a command that hangs reaches
 COMMANDS: dict[str, tuple[str, ...]] = {
     "verify": (),
@@ -313,12 +314,10 @@ def _closed(data: Path) -> None:
 
 # The earliest offset, the limits of retention and the end that is appended to are found without the first log.
 _NOT_ITS_CONTENT = {command: SOUND[command] for command in ("lookup", "retain", "append")}
-# An undo might have to go on in a partition that nobody can look into, and so nothing is changed beside it.
 _UNLISTABLE = {
     **ODD_LOG,
     "verify": 5,
     "doctor": 5,
-    "recover --apply": 3,
     "undo --list": 3,
     "undo --forget": 3,
 }
@@ -386,6 +385,32 @@ def test_the_status_of_what_may_not_be_read_or_changed(
         return data
 
     assert _statuses(open_root, make, _run_as_nobody) == expected
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not root: no child can become another user")
+def test_a_partition_that_may_not_be_listed_keeps_no_other_from_its_repair(
+    open_root: Path, everything_imported: None
+) -> None:
+    """With a clean-shutdown marker all partitions are planned before anything changes; it is taken away for the repair, and does not come back."""
+    data = healthy(open_root)
+    log = data / PARTITION / f"{FIRST}.log"
+    bad_crc(log)
+    (data / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+    for path in (data, *data.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    before = tree_state(data)
+    (data / OTHER).chmod(0)
+    assert _run_as_nobody(["recover", "--quiet", str(data)]) == 5
+    assert _run_as_nobody(["recover", "--quiet", "--apply", str(data)]) == 5
+    assert not (data / ".kafka_cleanshutdown").exists()
+    assert run(["verify", "--quiet", str(data / PARTITION)]) == 0
+    (data / OTHER).chmod(0o755)
+    assert run(["undo", "--quiet", str(data)]) == 0
+    for path in data.rglob("*.kept"):  # whoever undoes it has not signed the journals
+        path.unlink()
+    assert {name: entry.content for name, entry in tree_state(data).items()} == {
+        name: entry.content for name, entry in before.items()
+    }
 
 
 def test_nothing_is_appended_to_what_is_no_partition(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
