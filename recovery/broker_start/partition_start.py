@@ -316,7 +316,8 @@ def _obstacle(checked: CheckedPartition, noted: _Checkpointed) -> tuple[str, str
     bases = {segment.base_offset for segment in segments}
     for entry in checked.directory.entries:
         role, offset = entry.name.role, entry.name.base_offset
-        if not entry.name.is_live or not places.isdir(entry.path):
+        # the listing has found a problem with every directory
+        if entry.problem is None or not entry.name.is_live or not places.isdir(entry.path):
             continue
         is_opened = (
             (role in (Role.OFFSET_INDEX, Role.TIME_INDEX) and offset in opened)  # else mapped on first use

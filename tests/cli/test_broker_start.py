@@ -14,6 +14,7 @@ from fixtures.diseases import bad_crc
 from kseg.cli.main import run
 from kseg.cli.text.broker_start import broker_start_words
 from kseg.recovery.broker_start.node_start import LoadedDirectory
+from kseg.segment.storage import places
 from tests.kafka.start_cases import CASES
 from tests.support.trees import copy_tree
 
@@ -178,6 +179,22 @@ def test_the_lists_are_short_and_quiet_says_nothing(made: Make, capfd: pytest.Ca
     )
     run(["verify", "--quiet", str(data)])
     assert "4.3.1 broker" not in capfd.readouterr().out
+
+
+def test_no_file_is_examined_again_for_the_forecast(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The listing tells what is a directory in the place of a file."""
+    (data,) = made("leader_epochs_foreign")  # its load is simulated
+    asked: list[str] = []
+
+    def isdir(path: str) -> bool:
+        asked.append(path)
+        return Path(path).is_dir()
+
+    monkeypatch.setattr(places, "isdir", isdir)
+    run(["verify", "--quiet", "--jobs", "1", str(data)])
+    assert asked and not [
+        path for path in asked if Path(path).is_relative_to(data / "fares-0") and Path(path).is_file()
+    ]
 
 
 def test_the_estimate_is_a_range_that_says_what_it_stands_on(
