@@ -239,6 +239,8 @@ class _Screen:
             if again:  # other findings matter less than what was not checked
                 return again
         hints = self._hints[ERROR] or self._hints[WARNING]
+        if self._tally.metadata_gaps:  # a repair of the metadata log alone makes it worse
+            hints = {gap.hint: [gap.path] for gap in self._tally.metadata_gaps}
         if not hints:
             return ""
         return next_command(hints, self._style.command, self._style.request)

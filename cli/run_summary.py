@@ -12,6 +12,7 @@ from typing import Protocol
 
 from kseg.jobs.events import Failure
 from kseg.segment.counted import counted
+from kseg.segment.diagnosis import MetadataGap
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 
 # The time of a change: to write, read back and sync a byte; and for a journal, its syncs and renames. Disks differ by a factor of ten:
@@ -42,6 +43,7 @@ class RunSummary:
         self.finished = 0
         self.severities = {ERROR: 0, WARNING: 0, INFO: 0}
         self.unreadable: list[Finding] = []
+        self.metadata_gaps: list[Finding] = []
         self.failures: list[Failure] = []
         self.sums: dict[str, int] = {}
         self.interrupted = False
@@ -59,6 +61,8 @@ class RunSummary:
         self.severities[finding.severity] += 1
         if finding.id == "unreadable":
             self.unreadable.append(finding)
+        if isinstance(finding.diagnosis, MetadataGap):
+            self.metadata_gaps.append(finding)
 
     def fail(self, failure: Failure) -> None:
         self.failures.append(failure)

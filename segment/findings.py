@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import field, replace
 
-from kseg.segment.diagnosis import Diagnosis
+from kseg.segment.diagnosis import Diagnosis, MetadataGap
 from kseg.segment.values import dataclass
 
 ERROR = "error"
@@ -222,9 +222,10 @@ class Finding:
 
     @property
     def hint(self) -> str:
-        """That of its kind; no repair writes a metadata snapshot anew, and a broker fails on a damaged one."""
+        """That of its kind; no repair writes a metadata snapshot anew or fills a gap in the metadata log, and a broker fails on either."""
         hint = CATALOGUE[self.id].hint
-        return _DOCTOR if hint.startswith(_REPAIR) and self.path.endswith(_SNAPSHOT_SUFFIX) else hint
+        is_beyond_repair = self.path.endswith(_SNAPSHOT_SUFFIX) or isinstance(self.diagnosis, MetadataGap)
+        return _DOCTOR if hint.startswith(_REPAIR) and is_beyond_repair else hint
 
     def with_numbers(self, **more: int | str | bool | None) -> "Finding":
         return replace(self, numbers={**self.numbers, **more})

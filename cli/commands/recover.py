@@ -248,6 +248,8 @@ def command(
         return apply_command("recover", {**plan, **options}, wanted)
 
     def advice(tally: "RunSummary") -> str | None:
+        if tally.metadata_gaps and copy.output is None:
+            return command_line("doctor", {}, request)
         if planned and not report.options_needed:
             return command(_acceptance(tally), None)
         if copy.output is not None:

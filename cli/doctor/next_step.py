@@ -2,6 +2,9 @@
 
 from kseg.segment.values import dataclass
 
+_CHANGING = ("mv", "rmdir", "sed")
+_CHANGING_COMMANDS = ("undo", "recover", "retain")
+
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
@@ -10,3 +13,9 @@ class NextStep:
     why: str
     command: str
     is_due: bool = True
+
+    @property
+    def needs_stopped_broker(self) -> bool:
+        """Whether it changes a data directory, or plans a change of it."""
+        words = self.command.split()
+        return words[0] in _CHANGING or (words[0] == "kseg" and words[1] in _CHANGING_COMMANDS)

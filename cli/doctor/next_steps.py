@@ -64,7 +64,12 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
         yield from no_data_directories(
             situation.given_files, situation.given_empty, situation.request, situation.cluster_id
         )
-    for step in _mend_files(situation):
+    mending = list(_mend_files(situation))
+    if any(host.is_running for host in situation.hosts) and any(
+        step.needs_stopped_broker for step in mending
+    ):
+        mending.insert(0, _stop(situation))
+    for step in mending:
         yield step if is_due else replace(step, is_due=False)
     if not situation.is_half_done:
         yield from end_transactions(situation)
@@ -75,12 +80,6 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
 
 def _mend_files(situation: Situation) -> Iterator[NextStep]:
     advice = situation.advice
-    is_change = advice.split()[1:2] in (["undo"], ["recover"], ["retain"])
-    is_move = bool(
-        situation.other_nodes or situation.unloadable or situation.twice or situation.damaged_snapshots
-    )
-    if (is_change or is_move) and any(host.is_running for host in situation.hosts):
-        yield _stop(situation)
     if situation.is_half_done:
         yield NextStep(
             "Take back what an interrupted change left half done; everything else waits for it.", advice
@@ -102,7 +101,7 @@ def _mend_files(situation: Situation) -> Iterator[NextStep]:
         yield _again(situation)
         return
     yield from _keep_one(situation)
-    if is_change:
+    if advice.split()[1:2] in (["recover"], ["retain"]):
         yield from make_room(situation)
     if advice.startswith("kseg recover"):
         yield from _repair(situation, advice)

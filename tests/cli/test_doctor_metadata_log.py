@@ -13,6 +13,7 @@ from fixtures.diseases import bad_crc
 from kseg.cli.doctor.metadata_log_steps import find_metadata_log, is_metadata_snapshot, snapshot_steps
 from kseg.cli.main import run
 from tests.cli.test_doctor import commands, doctor, of_type, text_of
+from tests.kafka.start_cases import CASES
 from tests.support import trees
 
 METADATA = "__cluster_metadata-0"
@@ -115,6 +116,19 @@ def test_a_damaged_snapshot_is_a_matter_for_doctor(
     bad_crc(data / "fares-0" / f"{0:020d}.log")
     assert run(["verify", str(data)]) == 1
     assert capfd.readouterr().out.splitlines()[-1] == f"next: kseg recover {data}"  # the other damage
+
+
+@pytest.mark.parametrize("command", ["verify", "metadata", "recover", "recover --apply"])
+def test_a_gap_in_the_metadata_log_is_a_matter_for_doctor(
+    command: str, data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`kseg recover`, which was advised, leaves a log that a broker fails on; whatever else is damaged, doctor has the steps."""
+    CASES["metadata_cut_without_snapshot"](data)
+    bad_crc(data / "fares-0" / f"{0:020d}.log")
+    run([*command.split(), str(data)])
+    shown = capfd.readouterr()
+    lines = [line for line in (shown.out + shown.err).splitlines() if line.startswith("next: ")]
+    assert lines == [f"next: kseg doctor {data}"]
 
 
 def test_the_cost_of_a_snapshot_is_that_it_stays_damaged(

@@ -5,13 +5,16 @@ from __future__ import annotations
 import shlex
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from kseg.change.apply.lock import locked
 from tests.cli.test_doctor import commands, doctor, of_type
-from tests.kafka.start_cases import CASES
+from tests.kafka.start_cases import CASES, SUFFIX
 from tests.support import trees
+from tests.support.lock_holders import child
 
 MOVED = {
     "bootstrap.checkpoint-foreign": "bootstrap.checkpoint",
@@ -42,6 +45,47 @@ def test_it_is_moved_out(name: str, data: Path, capfd: pytest.CaptureFixture[str
     assert of_type(rows, "step")[0]["due"]
     subprocess.run(first, shell=True, check=True)
     assert target.exists() and not moved.exists()
+
+
+def _set_aside_by_mistake(data: Path) -> None:
+    (data / "fares-0").rename(data / f"fares-0.{SUFFIX}-stray")
+
+
+@pytest.mark.parametrize(
+    "hurt",
+    [
+        *(CASES[name] for name in ("quorum-state-foreign", "nested", "odd_file_name", "lost_and_found")),
+        CASES["metadata_cut_without_snapshot"],
+        _set_aside_by_mistake,
+    ],
+)
+def test_nothing_is_moved_while_a_broker_runs(
+    hurt: Callable[[Path], object], data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hurt(data)
+
+    def hold(say: Callable[[str], None]) -> None:
+        with locked([str(data)]):
+            say("in")
+
+    with child(hold) as other:
+        assert other.said() == "in"
+        first, *rest = commands(doctor(capfd, data, status=1))
+    assert first == "kafka-server-stop.sh --node-id 1"
+    assert any(command.split()[0] in ("mv", "rmdir") for command in rest)
+
+
+def test_steps_that_only_look_need_no_stopped_broker(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(data / "fares-0")
+
+    def hold(say: Callable[[str], None]) -> None:
+        with locked([str(data)]):
+            say("in")
+
+    with child(hold) as other:
+        assert other.said() == "in"
+        first, *_ = commands(doctor(capfd, data, status=1))
+    assert first.startswith("find / ")
 
 
 def test_a_file_or_an_empty_directory_is_no_data_directory(
