@@ -96,13 +96,17 @@ class OutputFolder:
                 raise Refused(f"{self.target} was created in the meantime; nothing was exported")
             check(self.target, self.mode, disk)
             disk.rename(self.target, self._old_folder)
+        is_there = False
         try:
             disk.rename(self.path, self.target)
+            is_there = True
+            disk.sync_directory(os.path.dirname(self.target))
         except OSError:
+            if is_there:
+                disk.rename(self.target, self.path)
             if replaces:
                 disk.rename(self._old_folder, self.target)
             raise
-        disk.sync_directory(os.path.dirname(self.target))
 
     def _move_out(self, names: Sequence[str], is_complete: bool) -> None:
         disk, touched = self.disk, {self.target}

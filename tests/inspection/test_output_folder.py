@@ -14,7 +14,7 @@ import pytest
 from kseg.change.apply.disk import Disk
 from kseg.inspection.export.output_folder import SUCCESS, Mode, is_taken, new_folder
 from kseg.segment.errors import Refused
-from tests.support.failing_disks import QuickDisk, Stopped, StoppingDisk
+from tests.support.failing_disks import FailingDisk, QuickDisk, Stopped, StoppingDisk
 
 QUICK = QuickDisk()
 NAMES = ("part-a.json", "topic=t/hour=7/part-b.json")
@@ -144,6 +144,33 @@ def test_killed_at_every_change(mode: Mode, tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == [target]
         assert not list(target.glob("_kseg*"))
     assert left > 5
+
+
+@pytest.mark.parametrize("mode", [Mode.ERROR_IF_EXISTS, Mode.APPEND, Mode.OVERWRITE])
+def test_nothing_was_exported_where_it_says_so(mode: Mode, tmp_path: Path) -> None:
+    """Whatever operation fails, also the sync after the last rename: the output is as it was, and the export can be repeated."""
+    target = tmp_path / "out"
+    old = whole("old") if mode is not Mode.ERROR_IF_EXISTS else {}
+    failed = 0
+    for left in itertools.count():
+        shutil.rmtree(tmp_path)
+        tmp_path.mkdir()
+        if old:
+            make(target, Mode.ERROR_IF_EXISTS, "old")
+        disk = FailingDisk(left, errno.EIO)
+        try:
+            make(target, mode, "new", disk)
+        except Refused as error:
+            failed += 1
+            assert "Input/output error" in str(error)
+            assert seen(target) == old, disk.failed
+            make(target, mode, "new")
+        assert seen(target) == dict(sorted(((old if mode is Mode.APPEND else {}) | whole("new")).items())), (
+            disk.failed
+        )
+        if not disk.failed:
+            break
+    assert failed > 5
 
 
 def test_what_came_to_be_meanwhile_stays(tmp_path: Path) -> None:
