@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 ALONE = ("--jobs", "1", "--no-progress", "--now", "1795250600000", "--quiet")
+A4_WIDTH_PX = 1032  # landscape, within the margins
 HOSTILE = "<script>alert(1)<b>x"
 
 
@@ -46,5 +47,14 @@ def test_both_copies_are_drawn(tmp_path: Path, capfd: pytest.CaptureFixture[str]
         assert figures.nth(2).locator(".copy.B rect.missing").count() == 1
         assert figures.nth(2).locator("b script, b b").count() == 0
         assert seen.page.locator("#compared tbody tr").count() == 4
+        frame = seen.page.locator("#compared .wide").bounding_box()
+        head = seen.page.locator("#compared th", has_text="B: damaged").bounding_box()
+        assert frame is not None and head is not None
+        assert (
+            head["x"] + head["width"] <= frame["x"] + frame["width"]
+        )  # what differs is seen without scrolling
+        seen.page.set_viewport_size({"width": A4_WIDTH_PX, "height": 703})
+        seen.page.emulate_media(media="print")
+        assert seen.call("document.documentElement.scrollWidth") == A4_WIDTH_PX
     assert (seen.complaints, seen.requests) == ([], [])
     assert page.stat().st_size < 500_000
