@@ -53,6 +53,14 @@ def has_journal(log_dir: str) -> bool:
     return _holds(log_dir)
 
 
+def may_have_journal(log_dir: str) -> bool:
+    """The same for whoever goes on from there: also where that cannot be told, which reading the journals says."""
+    try:
+        return _is_among(os.listdir(log_dir))
+    except OSError:
+        return True
+
+
 def is_among(names: Sequence[str]) -> bool:
     """The same for a partition directory that has been listed. names: of everything in it."""
     return _is_among(names, KSEG_DIRECTORY)

@@ -35,8 +35,10 @@ TAKEN = (errno.EAGAIN, errno.EACCES)
 
 _FLOCK = struct.Struct("hhqqi4x")  # of Linux: type, whence, start, length, process
 
-# (device, inode) of the locks this process holds: a second POSIX lock would be granted, and its release would end both
-_held: set[tuple[int, int]] = set()
+_Key = tuple[int, int]  # device and inode
+
+# of the locks this process holds: a second POSIX lock would be granted, and its release would end both
+_held: set[_Key] = set()
 os.register_at_fork(after_in_child=_held.clear)
 
 
@@ -82,11 +84,9 @@ def _locked(path: str, part_for: str) -> Iterator[None]:
         return
     folder = os.path.dirname(path) or os.curdir
     before = _mtime_ns(folder)
-    descriptor, is_new = _taken(path, folder)
+    descriptor, key, is_new = _taken(path, folder)
     if is_new:
         _set_mtime(folder, before)  # as if nobody had been here: a journal notes it
-    status = os.fstat(descriptor)
-    key = (status.st_dev, status.st_ino)
     _held.add(key)
     try:
         if part_for:
@@ -151,8 +151,8 @@ def is_held(path: str) -> bool:
     return (status.st_dev, status.st_ino) in _held
 
 
-def _taken(path: str, log_dir: str) -> tuple[int, bool]:
-    """(descriptor that holds the lock, whether the file was created). Tries again if the file was removed meanwhile."""
+def _taken(path: str, log_dir: str) -> tuple[int, _Key, bool]:
+    """(descriptor that holds the lock, device and inode, whether the file was created). Tries again if the file was removed meanwhile."""
     while True:
         try:
             descriptor, is_new = _opened(path)
@@ -166,8 +166,9 @@ def _taken(path: str, log_dir: str) -> tuple[int, bool]:
             ) from error
         try:
             _lock(descriptor, log_dir)
-            if _is_still(path, descriptor):
-                return descriptor, is_new
+            status = os.fstat(descriptor)
+            if _is_still(path, status):
+                return descriptor, (status.st_dev, status.st_ino), is_new
         except OSError as error:
             os.close(descriptor)
             raise Refused(f"cannot lock {log_dir}: {path}: {error.strerror}") from error
@@ -201,12 +202,11 @@ def _opened(path: str) -> tuple[int, bool]:
     return descriptor, True
 
 
-def _is_still(path: str, descriptor: int) -> bool:
+def _is_still(path: str, locked_file: os.stat_result) -> bool:
     try:
-        status = os.lstat(path)
+        return os.path.samestat(os.lstat(path), locked_file)
     except FileNotFoundError:
         return False
-    return os.path.samestat(status, os.fstat(descriptor))
 
 
 def claimed_by_command(directory: str, follow_links: bool) -> AbstractContextManager[None]:

@@ -18,15 +18,13 @@ from kseg.segment.errors import Refused
 def begin_copies(output: str, command: str, run_id: str, disk: Disk = DISK) -> JournalLocation:
     """Before the first copy: remove what an earlier run of the same command left incomplete in `output`, and begin this run's
     journal. Raises Refused when another incomplete change is in the way, or the output is not writable."""
-    from kseg.change.apply.undo import undo
-
     output = os.path.abspath(output)
-    for journal in unfinished_in(output, disk) if disk.status(output) is not None else ():
-        if journal.kind != COPY or journal.command != command:
-            raise Refused(half_done_sentence(journal))
-        undo(journal.location, disk)
     location = JournalLocation(output, run_id, in_log_dir=True)
-    made = missing_parents(output, disk)
+    try:
+        _clear_incomplete(output, command, disk)
+        made = missing_parents(output, disk)
+    except OSError as error:
+        raise _not_written(output, error) from error
     begun = BegunOutput(made[-1] if made else output, location)
     try:
         begun.clear_others(disk)
@@ -57,9 +55,24 @@ def begin_copies(output: str, command: str, run_id: str, disk: Disk = DISK) -> J
             for path in made:
                 with suppress(OSError):
                     disk.remove_directory(at(path))
-        where = output if error.filename is None else error.filename
-        raise Refused(f"cannot write {where}: {error.strerror}; no copy was written") from error
+        raise _not_written(output, error) from error
     return location
+
+
+def _clear_incomplete(output: str, command: str, disk: Disk) -> None:
+    from kseg.change.apply.undo import undo
+
+    if disk.status(output) is None:
+        return
+    for journal in unfinished_in(output, disk):
+        if journal.kind != COPY or journal.command != command:
+            raise Refused(half_done_sentence(journal))
+        undo(journal.location, disk)
+
+
+def _not_written(output: str, error: OSError) -> Refused:
+    where = output if error.filename is None else error.filename
+    return Refused(f"cannot write {where}: {error.strerror}; no copy was written")
 
 
 def end_copies(location: JournalLocation, is_complete: bool, disk: Disk = DISK) -> None:

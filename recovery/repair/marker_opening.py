@@ -5,7 +5,7 @@ The resumed run, or a later one, restores the marker from this journal once it i
 
 import os
 
-from kseg.change.apply.journal_probe import has_journal
+from kseg.change.apply.journal_probe import may_have_journal
 from kseg.recovery.repair.clean_shutdown_marker import MARKER, Marker
 from kseg.recovery.repair.log_dir import COMMAND
 from kseg.segment.values import dataclass
@@ -27,7 +27,7 @@ def opening_of(log_dir: str) -> Opening | None:
     from kseg.change.apply.journal import JournalState
     from kseg.change.apply.journal_scan import journals_in
 
-    if not has_journal(log_dir):
+    if not may_have_journal(log_dir):
         return None
     journals = journals_in(log_dir)
     followed = {journal.header.get("after") for journal in journals}

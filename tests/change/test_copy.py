@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -161,6 +162,19 @@ def test_an_error_of_the_system_is_one_sentence_and_leaves_no_copy(tmp_path: Pat
         if not disk.failed:
             break
     assert plan.command == COMMAND and number > 40
+
+
+def test_an_output_that_cannot_be_examined_is_one_sentence(tmp_path: Path) -> None:
+    for left in itertools.count():
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        disk = FailingDisk(left, errno.EIO)
+        try:
+            end_copies(begin_copies(str(tmp_path / "out"), COMMAND, "x", disk), True)
+        except Refused as error:
+            assert "Input/output error" in str(error), disk.failed
+        if not disk.failed:
+            break
+    assert left > 5
 
 
 @pytest.mark.parametrize("output", ["out", "not/there/out"])

@@ -13,18 +13,21 @@ from kseg.change.apply.lock import claimed, locked
 from kseg.segment.errors import Refused
 
 
+@pytest.mark.parametrize("call", ["lstat", "fstat"])
 def test_a_lock_file_that_cannot_be_examined_is_not_in_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A denied lstat has the errno of a lock that another process holds."""
     (tmp_path / ".lock").touch()
 
-    def denied(path: str) -> os.stat_result:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+    def denied(path: object) -> os.stat_result:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    monkeypatch.setattr(os, "lstat", denied)
-    with pytest.raises(Refused, match=r"^cannot lock .*\.lock: Permission denied$"), locked([str(tmp_path)]):
-        pass
+    with monkeypatch.context() as patched, pytest.raises(Refused) as raised:
+        patched.setattr(os, call, denied)
+        with locked([str(tmp_path)]):
+            pass
+    assert str(raised.value) == f"cannot lock {tmp_path}: {tmp_path}/.lock: Permission denied"
 
 
 @pytest.mark.parametrize(("number", "is_busy"), [(errno.ENOLCK, False), (errno.EAGAIN, True)])

@@ -1,0 +1,27 @@
+"""The journal that has the clean-shutdown marker of a run that was killed."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from kseg.recovery.repair.marker_opening import opening_of
+from kseg.segment.errors import UnreadableInput
+
+
+def test_a_directory_that_cannot_be_listed_may_have_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was taken for one without, and the marker for one that had never been there."""
+    assert opening_of(str(tmp_path)) is None
+
+    def failing(_path: object) -> list[str]:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "listdir", failing)
+        with pytest.raises(UnreadableInput, match="Input/output error"):
+            opening_of(str(tmp_path))
