@@ -105,8 +105,9 @@ def undo(location: JournalLocation, disk: Disk = DISK, watch: Watch = unwatched)
     mtime_ns = None
     if former is not None and is_there(former, disk):
         done += undo(former, disk, watch)
-        status = disk.status(location.directory)
-        mtime_ns = None if status is None else status.st_mtime_ns
+        with suppress(OSError):
+            status = disk.status(location.directory)
+            mtime_ns = None if status is None else status.st_mtime_ns
     with claimed_by_command(location.directory, disk.follow_links), deferring_signals():
         _clear(journal, undo_of, disk)
         if mtime_ns is not None:  # from before the former change, not from between the two

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Iterator
 from kseg.change.apply.copy_journal import clear_begun
 from kseg.change.apply.disk import DISK, disk_for
 from kseg.change.apply.executor import finish
-from kseg.change.apply.journal import Journal, JournalState, former_location, is_there, read_journal
+from kseg.change.apply.journal import (
+    Journal,
+    JournalState,
+    former_location,
+    is_there,
+    last_change_ns,
+    read_journal,
+)
 from kseg.change.apply.journal_lines import COPY
 from kseg.change.apply.journal_location import JournalLocation
 from kseg.change.apply.journal_scan import journals_in, location_of, locations_in
@@ -136,7 +143,7 @@ def _journals_at(path: str) -> list[JournalLocation]:
         journal for journal in journals if journal.location.id not in followed
     ]  # undone behind the other
     if len(journals) > 1:
-        journals.sort(key=_last_change_ns)  # several can have come in one second
+        journals.sort(key=last_change_ns)  # several can have come in one second
         raise Refused(
             f"{path} contains {len(journals)} journals; name one of them, the newest first: {journals[-1].path}"
         )
@@ -153,11 +160,6 @@ def _status(path: str, *, follow: bool) -> os.stat_result | None:
         return None
     except OSError as error:
         raise cannot_read(path, error) from error
-
-
-def _last_change_ns(journal: Journal) -> int:
-    status = DISK.status(journal.path)
-    return 0 if status is None else status.st_mtime_ns
 
 
 def _log_dirs_of(location: JournalLocation) -> list[str]:

@@ -13,7 +13,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 from kseg.change.apply.disk import DISK, Disk
-from kseg.change.apply.journal import Journal, JournalState, has_traces
+from kseg.change.apply.journal import Journal, JournalState, has_traces, last_change_ns
 from kseg.change.apply.journal_scan import journals_in, location_of
 from kseg.change.apply.lock import claimed_by_command, locked
 from kseg.change.apply.recorded_change import abandon, quarantine_open, undo_command
@@ -25,7 +25,7 @@ from kseg.change.apply.undo_command import (
     undo_journal,
 )
 from kseg.jobs.events import Event, Failure, Row
-from kseg.segment.errors import FormatError, KsegError, Refused
+from kseg.segment.errors import FormatError, KsegError, Refused, cannot_read
 from kseg.segment.partition.directory import (
     LogDirectory,
     ParentDirectory,
@@ -60,9 +60,8 @@ class ChangeRun:
 
     @property
     def changed_at_ns(self) -> int:
-        """When its journal was last written."""
-        found = (DISK.status(journal.path) for journal in self.journals)
-        return max((status.st_mtime_ns for status in found if status is not None), default=0)
+        """When its journal was last written. Raises UnreadableInput."""
+        return max(map(last_change_ns, self.journals), default=0)
 
     def held_bytes(self) -> int:
         """The disk space that forgetting the run frees."""
@@ -306,19 +305,25 @@ def list_runs(path: str) -> Iterator[Event]:
 
 
 def all_files(journal: Journal, disk: Disk = DISK) -> list[str]:
-    """All files of a journal, also those elsewhere: the journal itself, and what is kept for an undo."""
-    found = list(journal.location.files(disk))
-    with suppress(FormatError, Refused):
-        elsewhere = journal.elsewhere(disk)
-        with quarantine_open(journal, elsewhere) as is_there:
-            if is_there and elsewhere is not None:
-                found += [os.path.join(elsewhere, name) for name in disk.names(elsewhere)]
+    """All files of a journal, also those elsewhere: the journal itself, and what is kept for an undo. Raises UnreadableInput."""
+    try:
+        found = list(journal.location.files(disk))
+        with suppress(FormatError, Refused):
+            elsewhere = journal.elsewhere(disk)
+            with quarantine_open(journal, elsewhere) as is_there:
+                if is_there and elsewhere is not None:
+                    found += [os.path.join(elsewhere, name) for name in disk.names(elsewhere)]
+    except OSError as error:
+        raise cannot_read(journal.path, error) from error
     return list(dict.fromkeys(found))
 
 
 def _occupied(path: str) -> int:
-    """Disk space that removing this name would free."""
-    status = DISK.status(path)
+    """Disk space that removing this name would free. Raises UnreadableInput."""
+    try:
+        status = DISK.status(path)
+    except OSError as error:
+        raise cannot_read(path, error) from error
     if status is None or not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         return 0
     return min(status.st_size, status.st_blocks * 512)

@@ -470,3 +470,36 @@ def test_a_data_directory_below_one_of_that_name_is_no_journal(
     assert say("undo", "--list", data)[1][-1]["runs"] == 1
     assert say("undo", data)[0] == 0
     assert without_journals(tree_state(data)) == without_journals(before)
+
+
+@pytest.mark.parametrize("words", [("undo",), ("undo", "--list"), ("undo", "--forget", "--apply")])
+def test_what_cannot_be_examined_is_one_sentence(
+    data: Path, words: tuple[str, ...], say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look at a file fails in turn; whatever was done by then, the same command again completes it."""
+    several(data)
+    shutil.copytree(data, tmp_path / "damaged")
+    examined = Disk.status
+    failed = 0
+    for left in range(0, 1 << 20, 7):
+        shutil.rmtree(data)
+        shutil.copytree(tmp_path / "damaged", data)
+        assert say("recover", "--apply", data)[0] == 0
+        calls = 0
+
+        def status(disk: Disk, path: str) -> os.stat_result | None:
+            nonlocal calls
+            calls += 1
+            if calls == left + 1:  # noqa: B023
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            return examined(disk, path)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Disk, "status", status)
+            ended, rows = say(*words, data)
+        sentences = [row["message"] for row in rows if row["type"] == "error"]
+        assert ended in (0, 3, 4, 5) and all("Input/output error" in each for each in sentences), sentences
+        failed += bool(ended)
+        if calls <= left:
+            break
+    assert failed > 2
