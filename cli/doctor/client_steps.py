@@ -9,7 +9,7 @@ from kseg.segment.counted import counted, shown_of
 from kseg.segment.terminal import shell_quoted
 
 _LISTED = 5  # transactions and groups with a step of their own
-_ANY_SERVER = "HOST:PORT"
+ANY_SERVER = "HOST:PORT"
 
 
 def end_transactions(situation: Situation) -> Iterator[NextStep]:
@@ -18,7 +18,7 @@ def end_transactions(situation: Situation) -> Iterator[NextStep]:
         if each.abort_command is not None:
             yield NextStep(
                 f"With the broker running: end the hanging transaction in {each.topic}-{each.partition}.",
-                each.abort_command.replace(_ANY_SERVER, situation.bootstrap_server or _ANY_SERVER),
+                each.abort_command.replace(ANY_SERVER, situation.bootstrap_server or ANY_SERVER),
             )
     if len(situation.hanging) > shown:
         more = counted(len(situation.hanging) - shown, "more transaction")
@@ -33,7 +33,7 @@ def set_groups(situation: Situation) -> Iterator[NextStep]:
     by_topic: dict[tuple[str, str], list[int]] = {}
     for each in situation.stranded:
         by_topic.setdefault((each.group, each.topic), []).append(each.partition)
-    server = situation.bootstrap_server or _ANY_SERVER
+    server = situation.bootstrap_server or ANY_SERVER
     shown = shown_of(len(by_topic), _LISTED)
     for (group, topic), numbers in list(by_topic.items())[:shown]:
         partitions = ",".join(map(str, sorted(numbers)))

@@ -33,7 +33,7 @@ from kseg.segment.diagnosis import MissingReplica
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.names import parse_partition_directory
+from kseg.segment.partition.names import PartitionState, parse_partition_directory
 from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
@@ -82,6 +82,7 @@ class Examination:
     ) -> "tuple[VerifyOptions, Sequence[Event]]":
         """The results before verification: the rows of the data directories and their nodes."""
         self._targets = targets
+        self._situation.topics = _topics(targets)
         self._finder = finder_for(targets, self._metadata)
         self._options, findings = self._verification.look(targets, options, self._finder)
         return self._options, [*self._hosts(), *findings]
@@ -321,6 +322,16 @@ def bootstrap_server(image: "MetadataImage", node_id: int | None) -> str | None:
             host = "localhost" if listener.host in _LOCAL_HOSTS else listener.host
             return f"[{host}]:{listener.port}" if ":" in host else f"{host}:{listener.port}"
     return None
+
+
+def _topics(targets: Sequence[Target]) -> dict[str, int]:
+    """The number of partitions of each topic, as far as directories tell."""
+    topics: dict[str, int] = {}
+    names = (own_partition_name(target.path) for target in targets if isinstance(target, PartitionTarget))
+    for name in names:
+        if name is not None and name.state is PartitionState.LIVE and not name.is_metadata_log:
+            topics[name.topic] = max(topics.get(name.topic, 0), name.partition + 1)
+    return topics
 
 
 def _log_dir(target: Target) -> str | None:

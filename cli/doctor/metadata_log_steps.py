@@ -14,7 +14,7 @@ from kseg.internal_topics.metadata.metadata_log_files import log_files
 from kseg.segment.partition.log_dir_state import KRAFT_VERSION, read_log_dir_state
 from kseg.segment.partition.names import METADATA_DIRECTORY, Role, parse_file_name
 from kseg.segment.storage import places
-from kseg.segment.terminal import shown_path
+from kseg.segment.terminal import shell_quoted, shown_path
 
 
 def is_metadata_snapshot(path: str) -> bool:
@@ -52,12 +52,21 @@ def gap_steps(directories: Sequence[str], move: Callable[[str], str]) -> Iterato
     it fails on the first record that refers to a lost one."""
     for directory in dict.fromkeys(directories):
         yield NextStep(
-            "The metadata log has lost records that no snapshot has, and no repair brings them back (`kseg recover` of it makes a broker fail). Copy "
-            "__cluster_metadata-0 of another controller or broker to this place, or let this node fetch it: with the broker stopped, and only if a majority "
-            "of the other controllers runs, move it out of the data directory. Do not start a node that is the only controller: it cuts the log there, and "
-            "sets aside as stray what was created behind.",
+            "The metadata log has lost records that no snapshot has, and no repair brings them back (`kseg recover` of it makes a broker fail): with the broker "
+            "stopped, move it out of the data directory. Do not start a node that is the only controller: it sets everything aside as stray.",
             move(directory),
         )
+        yield copied_log(os.path.dirname(directory))
+
+
+def copied_log(log_dir: str, is_due: bool = True) -> NextStep:
+    """Its quorum-state is that of the node that it comes from; a node with a wrong one elects or finds the leader in another epoch."""
+    return NextStep(
+        f"Copy {METADATA_DIRECTORY} of another controller or broker, or from a backup, to this place (PATH is where you have it). Where a majority of the other controllers runs, "
+        "the node can be started without one instead: it fetches it.",
+        f"cp -r PATH/{METADATA_DIRECTORY} {shell_quoted(log_dir)}/",
+        is_due,
+    )
 
 
 def _reaches_back(directory: str, damaged: Sequence[str]) -> bool:

@@ -16,7 +16,7 @@
 10. Check again.
 11. Once the broker runs: abort hanging transactions, and reset groups whose committed offset is outside the log.
 
-A metadata log that is in none of the directories is looked for last. If nothing needs repair but something is suspicious, the only step is the command that examines it.
+A metadata log that is in none of the directories is looked for last; one that is lost is copied from another node, or made anew (`new_metadata_log_steps`). If nothing needs repair but something is suspicious, the only step is the command that examines it.
 """
 
 import os
@@ -25,9 +25,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kseg.cli.doctor.client_steps import end_transactions, set_groups
+from kseg.cli.doctor.client_steps import ANY_SERVER, end_transactions, set_groups
 from kseg.cli.doctor.disk_steps import make_room, make_writable
-from kseg.cli.doctor.metadata_log_steps import find_metadata_log, gap_steps, snapshot_steps
+from kseg.cli.doctor.metadata_log_steps import copied_log, find_metadata_log, gap_steps, snapshot_steps
+from kseg.cli.doctor.new_metadata_log_steps import new_log_steps
 from kseg.cli.doctor.next_step import NextStep
 from kseg.cli.doctor.obstacle_steps import move_obstacles, no_data_directories
 from kseg.cli.doctor.situation import OtherNode, Situation
@@ -75,7 +76,10 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
         yield from end_transactions(situation)
         yield from set_groups(situation)
         if situation.lacks_metadata_log:
+            log_dir = situation.hosts[0].path
             yield find_metadata_log()
+            yield copied_log(log_dir, is_due=False)
+            yield from _make_new_log(situation, log_dir)
 
 
 def _mend_files(situation: Situation) -> Iterator[NextStep]:
@@ -111,10 +115,17 @@ def _mend_files(situation: Situation) -> Iterator[NextStep]:
     yield from _put_back(situation)
     yield from snapshot_steps(situation.damaged_snapshots, _move)
     yield from gap_steps(situation.gapped_metadata_logs, _move)
+    for directory in dict.fromkeys(situation.gapped_metadata_logs):
+        yield from _make_new_log(situation, os.path.dirname(directory))
     yield from map(_set_aside, situation.unloadable)
     is_obstructed = situation.is_obstructed or situation.unloadable or situation.missing
     if is_obstructed or advice.startswith("kseg recover"):
         yield _again(situation)
+
+
+def _make_new_log(situation: Situation, log_dir: str) -> Iterator[NextStep]:
+    server = situation.bootstrap_server or ANY_SERVER
+    yield from new_log_steps(log_dir, situation.topics, situation.cluster_id, server, situation.request)
 
 
 def _set_node_id(other: OtherNode) -> NextStep:

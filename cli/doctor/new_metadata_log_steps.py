@@ -1,0 +1,81 @@
+"""The steps for a node whose metadata log is lost everywhere: it is the only controller, and no broker or backup has a copy.
+
+What the log said is gone: topics and their ids, configurations, ACLs, SCRAM credentials. The records are not, and a broker serves them once their topics exist
+again and their directories have the new ids (each step observed with 4.3.1, tests/kafka/test_new_metadata_log.py):
+
+1. A node with another, empty data directory and the same node and cluster id makes a new log; nothing is set aside as stray there.
+2. The topics are created on it again, with as many partitions, and without retention: their configurations are lost.
+3. Its log and its meta.properties, whose directory id the new log knows, are moved into the data directory.
+4. `kseg doctor` has the steps that give each partition the id of its new topic.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+
+from kseg.cli.doctor.next_step import NextStep
+from kseg.cli.next_command import command_line
+from kseg.cli.request import Request
+from kseg.segment.counted import counted, shown_of
+from kseg.segment.partition.names import INTERNAL_TOPICS, METADATA_DIRECTORY, NAME_BY_ROLE, Role
+from kseg.segment.terminal import shell_quoted, shell_word
+
+_LISTED = 5  # topics with a step of their own
+_KEPT = "retention.ms=-1"  # else a broker deletes by its defaults what a topic was configured to keep
+_INTERNAL = "cleanup.policy=compact"
+_PROPERTIES = "new.properties"
+
+
+def new_log_steps(
+    log_dir: str, topics: Mapping[str, int], cluster_id: str | None, server: str, request: Request
+) -> Iterator[NextStep]:
+    """topics: the number of partitions of each, as far as they are here. server: HOST:PORT for clients."""
+    made = f"{os.path.abspath(log_dir)}-new"
+    dirs = shell_quoted(rf"s#^(log\.dirs?|metadata\.log\.dir)=.*#\1={made}#")
+    yield _step(
+        f"If it is lost everywhere and this node is the only controller, make a new one. Configurations, ACLs and credentials are lost then; the records are not. First, the "
+        f"properties of a node with an empty data directory, {made}.",
+        f"sed -E {dirs} server.properties > {_PROPERTIES}",
+    )
+    yield _step(
+        "Format it (with --standalone where controller.quorum.voters is not set).",
+        f"kafka-storage.sh format --cluster-id {'CLUSTER-ID' if cluster_id is None else shell_word(cluster_id)} --config {_PROPERTIES}",
+    )
+    yield _step("Start it.", f"kafka-server-start.sh -daemon {_PROPERTIES}")
+    yield from _topic_steps(topics, server, request)
+    yield _step("Stop it.", "kafka-server-stop.sh")
+    moved = (METADATA_DIRECTORY, NAME_BY_ROLE[Role.META_PROPERTIES])
+    paths = " ".join(shell_quoted(os.path.join(made, name)) for name in moved)
+    yield _step(
+        "Move the new log into the data directory, with the meta.properties whose directory id it knows.",
+        f"mv {paths} {shell_quoted(os.path.join(log_dir, ''))}",
+    )
+    yield _step(
+        "Look again: there are steps then that give the partitions the ids of the new topics, before the node is started with its own server.properties.",
+        command_line("doctor", {}, request),
+    )
+
+
+def _topic_steps(topics: Mapping[str, int], server: str, request: Request) -> Iterator[NextStep]:
+    shown = shown_of(len(topics), _LISTED)
+    first = (
+        "{} with the partitions that are here (there may have been more), and with each --config that it had; until its retention is set again, "
+        f"{_KEPT} keeps its records"
+    )
+    in_order = sorted(topics, key=lambda topic: topic in INTERNAL_TOPICS)
+    for number, topic in enumerate(in_order[:shown]):
+        words = "{}, likewise" if number else first
+        config = _INTERNAL if topic in INTERNAL_TOPICS else _KEPT
+        yield _step(
+            f"Create {words.format(topic)}.",
+            f"kafka-topics.sh --bootstrap-server {server} --create --topic {shell_word(topic)} --partitions {topics[topic]} --replication-factor 1 --config {config}",
+        )
+    if len(topics) > shown:
+        yield _step(
+            f"The same for {counted(len(topics) - shown, 'more topic')}.",
+            command_line("list", {"--partitions": True}, request),
+        )
+
+
+def _step(why: str, command: str) -> NextStep:
+    """Not due, because it is only for a log that no copy can be had of."""
+    return NextStep(why, command, is_due=False)

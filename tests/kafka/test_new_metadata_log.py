@@ -1,0 +1,96 @@
+"""The steps of `kseg doctor` for a node whose metadata log is lost or has a gap, typed in as they are printed: with a copy of another node, and for the
+only controller, of whose log there is none. Then a real broker starts with all records. About a minute: six starts."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from tests.kafka.command_line_tools import environment_for, write_tools
+from tests.kafka.conftest import require_kafka
+from tests.kafka.start_cases import CASES, METADATA
+from tests.kafka.starting import SETTLE_S, PlainBroker, observed
+from tests.kafka.test_doctor import WITHOUT_METADATA_LOG, doctor, follow
+from tests.support.trees import copy_tree
+
+pytestmark = pytest.mark.kafka
+
+RECORDS = {"metro-none": 160, "metro-zstd": 160, "gates-append": 30}  # in partition 0
+
+
+def _steps(data: Path) -> list[str]:
+    return [row["command"] for row in doctor([data]) if row["type"] == "step"]
+
+
+def _typed(root: Path, step: str) -> None:
+    done = subprocess.run(
+        step, shell=True, cwd=root, env=environment_for(root), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, (step, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("name", WITHOUT_METADATA_LOG)
+def test_with_a_copy_of_another_node(name: str, capture_small: Path, tmp_path: Path) -> None:
+    require_kafka()
+    data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
+    CASES[name](data)
+    shutil.copytree(capture_small / "data" / METADATA, tmp_path / "elsewhere" / METADATA)
+    for step in _steps(data):
+        if step.startswith("mv "):
+            _typed(tmp_path, step)
+        elif step.startswith("cp "):
+            _typed(tmp_path, step.replace("PATH/", f"{tmp_path}/elsewhere/"))
+            break
+    seen = observed(tmp_path, [data])
+    assert (seen.outcome, seen.strays, seen.made) == ("starts", set(), set()), seen.log[-3000:]
+
+
+@pytest.mark.parametrize("name", WITHOUT_METADATA_LOG)
+def test_the_only_controller_makes_a_new_one(name: str, capture_small: Path, tmp_path: Path) -> None:
+    require_kafka()
+    data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
+    CASES[name](data)
+    server = write_tools(tmp_path, data, [data])
+    topics = {path.name.rpartition("-")[0] for path in data.iterdir() if path.is_dir()} - {METADATA[:-2]}
+    steps = [step for step in _steps(data) if not step.startswith(("find ", "cp "))]
+    for step in steps[: steps.index(f"kseg doctor {data}", len(steps) // 2)]:
+        if step.startswith(("kseg doctor", "kseg list")):
+            continue
+        words = shlex.split(step)
+        if words[0] == "kafka-topics.sh":
+            words[2] = server  # in the log it is that of the captured node
+            topics.discard(words[words.index("--topic") + 1])
+            step = shlex.join(words)
+        if words[0] == "kafka-server-stop.sh":
+            _create(tmp_path, server, topics, data)  # those that are told in one step
+        _typed(tmp_path, step)
+    typed, _ = follow([data], tmp_path, {})
+    broker = PlainBroker(tmp_path / "broker", data)
+    broker.start(attempts=1)
+    try:
+        time.sleep(SETTLE_S)  # the broker checks retention twice a second
+        found = {topic: len(broker.consume(topic)) for topic in RECORDS}
+        log = broker.log_text()
+    finally:
+        broker.crash()
+    assert found == RECORDS, typed
+    assert "marked stray" not in log
+
+
+def _create(root: Path, server: str, topics: set[str], data: Path) -> None:
+    for topic in topics:
+        partitions = sum(path.name.rpartition("-")[0] == topic for path in data.iterdir())
+        config = "cleanup.policy=compact" if topic.startswith("__") else "retention.ms=-1"
+        _typed(
+            root,
+            f"kafka-topics.sh --bootstrap-server {server} --create --topic {topic} --partitions {partitions} --replication-factor 1 --config {config}",
+        )
