@@ -3,17 +3,19 @@
 1. Every batch from the log start on goes through one replay, for the range of each transaction with data.
 2. The producer state of a broker is the newest readable snapshot and the batches after it: a second replay. Without a snapshot it
    is the first replay, but after a clean shutdown it is empty: a broker does not read the log then. While a broker runs, or after
-   a crash, it includes what is below the log start, too. Producers that were idle for long are kept, since it is unknown when a
-   broker last expired them.
+   a crash, it includes what is below the log start, too; where all records are deleted, only while it runs. Producers that were idle
+   for long are kept, since it is unknown when a broker last expired them.
 3. Damage is skipped, as in every replay, and reported: a lost marker changes the result for its transaction.
 
 A transaction is open if the broker's state says so, and begins where that says. One that is open by the log alone (a snapshot has
 lost it) does not hold back the last stable offset, and is returned separately.
 """
 
+import os
 from collections.abc import Iterator
 from itertools import pairwise
 
+from kseg.change.apply.lock import is_locked
 from kseg.segment import header_tables as C
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import ERROR, Finding
@@ -26,6 +28,7 @@ from kseg.segment.scanning.damage_findings import damage_finding, transaction_en
 from kseg.segment.scanning.decode import Decoder
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.state.transaction_replay import TransactionReplay, UnfinishedTransaction
+from kseg.segment.storage import places
 
 _DECODED_RECORDS = 16  # a marker's batch has one record
 
@@ -41,7 +44,10 @@ class PartitionReplay:
         self.start_offset = log.start_offset
         self.end_offset = log.end_offset
         self.whole = TransactionReplay(self.start_offset)
-        snapshot = snapshot_in_memory(log)
+        is_running = self.start_offset == self.end_offset and is_locked(
+            os.path.dirname(places.abspath(log.directory))
+        )
+        snapshot = snapshot_in_memory(log, is_running=is_running)
         self._state_from = self.start_offset if snapshot is None else snapshot[0]
         self.state = self.whole if snapshot is None else TransactionReplay(*snapshot)
 

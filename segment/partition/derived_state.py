@@ -187,14 +187,32 @@ def loaded_snapshot(log: PartitionLog) -> tuple[int, tuple[ProducerSnapshotEntry
     return newest_snapshot(log)
 
 
-def snapshot_in_memory(log: PartitionLog) -> tuple[int, tuple[ProducerSnapshotEntry, ...]] | None:
-    """(offset, entries) from which on a replay gives the producers that a broker remembers; None for the log start. One that was stopped
-    cleanly is as good as started anew. One that runs or has crashed remembers producers below a log start that was moved into a segment:
-    records are deleted, producers are not, and a recovery goes through whole segments (Kafka: LogLoader.recoverSegment)."""
+def snapshot_in_memory(
+    log: PartitionLog, *, is_running: bool = False
+) -> tuple[int, tuple[ProducerSnapshotEntry, ...]] | None:
+    """(offset, entries) from which on a replay gives the producers that a broker remembers; None for the log start. is_running: a broker uses
+    the data directory at this moment.
+
+    One that was stopped cleanly is as good as started anew. One that runs or has crashed remembers producers below a log start that was moved
+    into a segment: records are deleted, producers are not, and a recovery goes through whole segments (Kafka: LogLoader.recoverSegment).
+    Where the log start is the log end only the running one does: a load deletes the snapshots up to the log start, takes none at it, and has
+    nothing to replay (Kafka: ProducerStateManager.truncateAndReload, takeSnapshot)."""
     loaded = loaded_snapshot(log)
     if loaded is not None or not log.is_directory or _was_stopped_cleanly(log):
         return loaded
+    if log.start_offset == log.end_offset and not (is_running and _has_run_since_last_batch(log)):
+        return log.end_offset, ()
     return _below_start(log)
+
+
+def _has_run_since_last_batch(log: PartitionLog) -> bool:
+    """Whether the leader epoch of the last batch is the newest: a replica that is loaded anew as the only one, or whose leader is, gets another one."""
+    epochs, last = _checkpointed_epochs(log), log.last_batch
+    return (
+        epochs is None
+        or not epochs.entries
+        or (last is not None and epochs.entries[-1].epoch <= last.leader_epoch)
+    )
 
 
 def _below_start(log: PartitionLog) -> tuple[int, tuple[ProducerSnapshotEntry, ...]] | None:

@@ -23,7 +23,7 @@ from kseg.cli.main import run
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from tests.internal_topics.coordinator_logs import data_batch, marker
-from tests.kafka.broker import Broker
+from tests.kafka.broker import Broker, delete_records
 from tests.kafka.conftest import require_kafka
 from tests.kafka.transaction_clients import TransactionClients
 
@@ -111,12 +111,11 @@ def _write(directory: Path, rng: random.Random, now: int) -> list[Row]:
 
 
 def _move_log_starts(data: Path, rng: random.Random) -> dict[int, int]:
-    """As DeleteRecords does it: some partitions begin anywhere in the log. Not at its end: there a broker that runs remembers the producers of the
-    deleted records, one that has loaded the log after a crash does not, and the disks of both are the same."""
+    """As DeleteRecords does it: some partitions begin anywhere in the log, or at its end."""
     starts: dict[int, int] = {}
     for number in range(0, PARTITIONS, 3):
         with PartitionLog(PartitionTarget(str(data / f"{FARES}-{number}"))) as log:
-            starts[number] = rng.randrange(log.end_offset)
+            starts[number] = rng.randrange(log.end_offset + 1)
     lines = "".join(f"{FARES} {number} {start}\n" for number, start in starts.items())
     (data / "log-start-offset-checkpoint").write_text(f"0\n{len(starts)}\n{lines}")
     return starts
@@ -178,3 +177,28 @@ def test_what_a_broker_has_loaded(is_clean: bool, tmp_path: Path, capfd: pytest.
 
 def _sorted(rows: list[Row]) -> list[str]:
     return sorted(json.dumps(row, sort_keys=True) for row in rows)
+
+
+@pytest.mark.behaviour("X21")
+def test_producers_of_deleted_records_while_a_broker_runs(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The broker that has deleted all records remembers who sent them, and forgets them when it is started again."""
+    require_kafka()
+    broker = Broker(tmp_path / "broker", log_flush_start_offset_checkpoint_interval_ms="500")
+    checkpoint = broker.data / "log-start-offset-checkpoint"
+    for is_loaded in (False, True):
+        with broker, TransactionClients(broker.bootstrap) as clients:
+            if not is_loaded:
+                broker.create_topic(FARES)
+                producer = broker.producer(enable_idempotence=True)
+                producer.produce(FARES, b"first")
+                producer.flush()
+                delete_records(broker.bootstrap, FARES, 0, 1)
+            broker.wait_for("the log start", lambda: f"{FARES} 0 1\n" in checkpoint.read_text())
+            truth = clients.ask("describe")["producers"]
+            shown = [row["producer_id"] for row in _shown(capfd, broker.data) if row["type"] == "producer"]
+            assert shown == [row["producer_id"] for row in truth]
+            assert len(truth) == (0 if is_loaded else 1)
+            if not is_loaded:
+                broker.crash()

@@ -27,7 +27,7 @@ from tests.support.log_ends import append_records
 
 pytestmark = pytest.mark.kafka
 
-FARES, STATE, GROUPS = "fares", "__share_group_state", "__consumer_offsets"
+FARES, QUIET, STATE, GROUPS = "fares", "quiet", "__share_group_state", "__consumer_offsets"
 PARTITIONS, RECORDS = 2, 20
 SEED = int(os.environ.get("KSEG_SHARE_SEED", "15"))
 STATES = ("AVAILABLE", "ACQUIRED", "ACKNOWLEDGED", "ARCHIVING", "ARCHIVED")
@@ -90,9 +90,15 @@ def test_states_that_a_share_coordinator_has_loaded(
         producer = broker.producer()
         for number in range(RECORDS):
             producer.produce(FARES, b"value %d" % number, partition=number % PARTITIONS)
+        broker.create_topic(
+            QUIET, PARTITIONS
+        )  # records in one partition only: nothing is acknowledged in the other
+        for _ in range(4):
+            producer.produce(QUIET, b"value", partition=0)
         producer.flush()
         with GroupClients(broker.bootstrap) as clients:
             clients.ask("share", group="real", topic=FARES, records=RECORDS, rejected=[2, 3])
+            clients.ask("share", group="half", topic=QUIET, records=4, rejected=[])
     before = _shown(capfd, broker.data)
     topic_id = before["real", 0]["topic_id"]
     assert {each["delivery_state"] for row in before.values() for each in row["batches"]} >= {"ARCHIVED"}
@@ -108,7 +114,7 @@ def test_states_that_a_share_coordinator_has_loaded(
         listed = {
             (row["group"], row["partition"]): row
             for row in clients.ask("describe")["share_offsets"]
-            if row["group"] == "real"
+            if row["group"] in ("real", "half")
         }
     states = dict.fromkeys(STATES, 0)
     for asked, told in zip(keys, theirs, strict=True):
@@ -123,7 +129,10 @@ def test_states_that_a_share_coordinator_has_loaded(
             batch["delivery_state"] = STATES[batch["delivery_state"]]
             states[batch["delivery_state"]] += 1
         assert {name: _number(ours[name]) for name in told} == told, asked
-    assert all(states[name] > 5 for name in STATES if name != "ACQUIRED") and len(found) < len(keys)
+    assert (
+        all(states[name] > 5 for name in STATES if name != "ACQUIRED") and len(found) < len(keys) + PARTITIONS
+    )
+    assert len(listed) == 2 * PARTITIONS and listed["half", 1]["start_offset"] is None
     for place, row in listed.items():
         assert (found[place]["start_offset"], found[place]["lag"]) == (row["start_offset"], row["lag"])
 

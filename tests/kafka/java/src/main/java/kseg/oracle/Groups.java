@@ -163,9 +163,9 @@ public final class Groups {
                     member.host(), member.assignment().topicPartitions()).put("member_epoch", member.memberEpoch()));
                 admin.listShareGroupOffsets(Map.of(name, new ListShareGroupOffsetsSpec())).partitionsToOffsetInfo(name).get()
                     .forEach((place, info) -> {
-                        if (info != null) { // else the coordinator of its state has none
-                            row(shareOffsets, name, place).put("start_offset", info.startOffset()).put("lag", info.lag().orElse(null));
-                        }
+                        // null: its state has no start offset yet
+                        row(shareOffsets, name, place).put("start_offset", info == null ? null : (Long) info.startOffset())
+                            .put("lag", info == null ? null : info.lag().orElse(null));
                     });
                 continue;
             }
