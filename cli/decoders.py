@@ -66,18 +66,19 @@ def row_decoder(
     show_secrets: bool,
     connect_topics: tuple[str, ...] = (),
 ) -> "TopicRows":
-    """The decoder of rows of Kafka's own topics and of Kafka Connect's.
+    """The decoder of rows of Kafka's own topics, of Kafka Connect's, and of MirrorMaker's.
 
     topics: requested decoders; otherwise logs are recognised, unless `is_plain` or a bytes mode is set. connect_topics: further
     names of Connect's topics.
     """
     from kseg.internal_topics.connect_topics import ConnectRows
+    from kseg.internal_topics.mirror_topics import MirrorRows
     from kseg.internal_topics.topic_names import TOPICS
     from kseg.internal_topics.topic_recognition import TopicRows
 
     topic = TOPICS[topics[0]] if topics else None
     as_bytes = topic is None and (is_plain or bytes_mode != "auto")
-    connect = ConnectRows(connect_topics, as_bytes)
+    connect = ConnectRows(connect_topics, as_bytes, MirrorRows(as_bytes))
     redactor = redactor_for(topics, show_secrets=show_secrets, connect_topics=connect_topics)
     return TopicRows(topic, as_bytes, redactor, connect if topic is None else None)
 
@@ -97,11 +98,13 @@ def redactor_for(
 def with_payloads(rows: "TopicRows", payloads: "RowDecoder") -> "TopicRows":
     """The same, extended by a decoder for the records of all other topics."""
     from kseg.internal_topics.connect_topics import ConnectRows
+    from kseg.internal_topics.mirror_topics import MirrorRows
 
     connect = rows.otherwise
     if not isinstance(connect, ConnectRows):
         return replace(rows, otherwise=payloads)
-    return replace(rows, otherwise=replace(connect, otherwise=payloads))
+    mirror = MirrorRows(connect.as_bytes, payloads)
+    return replace(rows, otherwise=replace(connect, otherwise=mirror))
 
 
 def refuse_classes(key_class: str | None, value_class: str | None) -> None:

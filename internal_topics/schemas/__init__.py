@@ -9,6 +9,9 @@ coordinator's topic, the apiKey elsewhere. Versions are `2`, `0-4`, `1+` or `non
 without a default the value is zero, empty, false or, for a struct, a struct of defaults.
 
 `python -m tests.kafka.message_definitions` writes the file from the definitions in Kafka's jars.
+
+`mirror-maker-4.3.1.json` has the records of MirrorMaker's topics in the same form, key and value without a type; their classes have no definition
+in a jar (Heartbeat, Checkpoint, OffsetSync of connect-mirror).
 """
 
 import json
@@ -19,7 +22,7 @@ from typing import Any, Self
 
 from kseg.segment.values import dataclass
 
-_FILE = "kafka-4.3.1.json"
+_FILE, _MIRROR_MAKER = "kafka-4.3.1.json", "mirror-maker-4.3.1.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +90,17 @@ def message(topic: str, kind: str, type_id: int) -> Message | None:
 @cache
 def messages() -> tuple[Message, ...]:
     """All of them."""
-    data = pkgutil.get_data(
-        __name__, _FILE
-    )  # importlib.resources would import tempfile, shutil, lzma, random
+    return _messages_of(_FILE)
+
+
+@cache
+def mirror_maker_messages() -> Mapping[tuple[str, str], Message]:
+    """Those of MirrorMaker's topics, by topic and kind."""
+    return {(each.topic, each.kind): each for each in _messages_of(_MIRROR_MAKER)}
+
+
+def _messages_of(file: str) -> tuple[Message, ...]:
+    data = pkgutil.get_data(__name__, file)  # importlib.resources would import tempfile, shutil, lzma, random
     assert data is not None, "the schemas are part of the package"
     return tuple(map(_message, json.loads(data)["messages"]))
 
