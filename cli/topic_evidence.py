@@ -15,7 +15,7 @@ from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
-    from kseg.internal_topics.metadata.metadata_image import MetadataImage
+    from kseg.internal_topics.metadata.metadata_image import MetadataImage, Node
     from kseg.internal_topics.topic_configs import Layer, TopicEvidence
     from kseg.segment.findings import Finding
     from kseg.segment.partition.names import PartitionName
@@ -145,17 +145,15 @@ def topic_identities(
         if image is None or name is None:
             continue
         images[image.path] = image
-        identity = _identity(target.path, name, image, finder.node_of(log_dir).node_id)
-        if identity.finding is not None or identity.topic_id is not None:
+        identity = _identity(target.path, name, image, finder.node_of(log_dir))
+        if identity.finding is not None or identity.topic_id is not None or identity.is_promoted:
             found[target.path] = identity
         if image.is_certain:
             found[log_dir] = UNKNOWN_IDENTITY  # checked: a partition without an entry is where it should be
     return found, told_of(images.values())
 
 
-def _identity(
-    path: str, name: "PartitionName", image: "MetadataImage", node_id: int | None
-) -> "TopicIdentity":
+def _identity(path: str, name: "PartitionName", image: "MetadataImage", node: "Node") -> "TopicIdentity":
     from kseg.internal_topics.metadata.strays import Directory, identity_of
     from kseg.recovery.verify.topic_ids import METADATA_FILE
 
@@ -164,13 +162,16 @@ def _identity(
         name=name,
         topic_id=_topic_id(path),
         has_metadata_file=places.lexists(os.path.join(path, METADATA_FILE)),
-        node_id=node_id,
+        node_id=node.node_id,
+        directory_id=node.directory_id,
     )
     return identity_of(directory, image)
 
 
-def strays_after_cut(metadata_log: str, end_offset: int, paths: Sequence[str]) -> "list[str] | None":
-    """Which partition directories become stray once a broker has truncated its metadata log at an offset; None unless this node
+def identities_after_cut(
+    metadata_log: str, end_offset: int, paths: Sequence[str]
+) -> "dict[str, TopicIdentity] | None":
+    """What the metadata log says about partition directories once a broker has truncated it at an offset; None unless this node
     is the only voter of its quorum: others may restore what it has lost."""
     from kseg.internal_topics.metadata.metadata_finder import node_of
     from kseg.internal_topics.metadata.metadata_log import MetadataReading, read_metadata_log
@@ -180,20 +181,16 @@ def strays_after_cut(metadata_log: str, end_offset: int, paths: Sequence[str]) -
     from kseg.segment.partition.names import NAME_BY_ROLE, Role
     from kseg.segment.sidecar.metadata_files import decode_quorum_state
 
-    node_id = node_of(os.path.dirname(metadata_log)).node_id
+    node = node_of(os.path.dirname(metadata_log))
     try:
         quorum = decode_quorum_state(read_small(os.path.join(metadata_log, NAME_BY_ROLE[Role.QUORUM_STATE])))
         image = read_metadata_log(metadata_log, MetadataReading(end_offset=end_offset))
     except KsegError:
         return None
-    if not image.is_certain or quorum.current_voters != (node_id,):
+    if not image.is_certain or quorum.current_voters != (node.node_id,):
         return None
-    strays = []
-    for path in paths:
-        name = own_partition_name(path)
-        if name is not None and _identity(path, name, image, node_id).becomes_stray:
-            strays.append(path)
-    return strays
+    names = {path: own_partition_name(path) for path in paths}
+    return {path: _identity(path, name, image, node) for path, name in names.items() if name is not None}
 
 
 def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "dict[str, tuple[Finding, ...]]":

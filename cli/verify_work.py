@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from kseg.cli.topic_evidence import finder_for, replicas_missing, strays_after_cut, topic_identities
+from kseg.cli.topic_evidence import finder_for, identities_after_cut, replicas_missing, topic_identities
 from kseg.jobs.events import Event
 from kseg.recovery.broker_start.forecast import StartForecast
 from kseg.recovery.broker_start.start_check import VerifyForStart
@@ -51,7 +51,7 @@ class Verification:
 
     def __init__(self, metadata: str | None) -> None:
         self._metadata = metadata
-        self._forecast = StartForecast(strays_after_cut)
+        self._forecast = StartForecast(identities_after_cut)
 
     def look(
         self, targets: Sequence[Target], options: "VerifyOptions", finder: "MetadataFinder | None" = None

@@ -103,7 +103,7 @@ class MissingReplica:
 
 @dataclass(frozen=True, slots=True)
 class PartitionTwice:
-    """A partition that another data directory of the same node has as well. other: its directory there."""
+    """A partition that another directory of the same node has as well. other: that one."""
 
     other: str
 

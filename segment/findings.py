@@ -138,7 +138,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("meta-properties-missing", WARNING, "the data directory has no meta.properties", _RECOVER_DIR),
     ("meta-properties-corrupt", ERROR, "meta.properties cannot be read; a broker rejects the directory", _RECOVER_DIR),
     ("nested-log-dir", ERROR, "a data directory inside another one; a broker takes it for a partition, or does not start", "kseg list {path}"),
-    ("partition-twice", ERROR, "a partition exists in two data directories of one node; a broker does not start", _DOCTOR),
+    ("partition-twice", ERROR, "a partition exists in two directories of one node, or moves within a data directory; a broker does not start", _DOCTOR),
     ("directory-id-twice", ERROR, "two data directories have the same directory.id; a broker does not start with both", _LIST_DIR),
     ("log-dirs-mixed", WARNING, "data directories of different nodes or clusters; no broker starts with both", _LIST_DIR),
     ("quorum-state-corrupt", ERROR, "quorum-state cannot be read", _LIST_DIR),

@@ -44,7 +44,7 @@ class Situation:
 
     bootstrap_server: of the cluster; None when the metadata log has no broker. foreign: directories with names on which a broker fails.
     apart: log dirs that do not belong with others, and why. lost_identities: log dirs without a readable meta.properties. values_needed: by
-    log dir, the options of `recover` whose values only the user knows. twice: (partition directory, the same partition in another log dir).
+    log dir, the options of `recover` whose values only the user knows. twice: (partition directory, another one of the same partition).
     wrong_ids: partitions that only the user can give to the topic of their name, with its id. in_the_way: paths that a broker is better off
     without, and why. given_files, given_empty: paths of the request that are no data directories, because they are files or empty. missing:
     directories that should exist, with what only they have. topics: the number of partitions of each topic, by the directories here. set_aside: by those, the stray directories that have their logs.

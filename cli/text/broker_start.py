@@ -94,6 +94,7 @@ def _aside(values: Values) -> Iterator[str]:
         ("partitions_missing", "it makes anew, empty,"),
         ("partitions_removed", "it deletes"),
         ("partitions_future", "it goes on moving"),
+        ("partitions_promoted", "it makes live what it had moved:"),
         ("partitions_unread", "nothing is known of"),
     ):
         if values[name]:

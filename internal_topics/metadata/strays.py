@@ -22,14 +22,15 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directory:
-    """A partition directory. topic_id: of its partition.metadata, None when that is missing or cannot be read. node_id: of its log
-    dir, None when unknown."""
+    """A partition directory. topic_id: of its partition.metadata, None when that is missing or cannot be read. node_id,
+    directory_id: of its log dir, None when unknown."""
 
     path: str
     name: PartitionName
     topic_id: str | None
     has_metadata_file: bool
     node_id: int | None
+    directory_id: str | None = None
 
 
 def identity_of(directory: Directory, image: MetadataImage) -> TopicIdentity:
@@ -50,7 +51,8 @@ def identity_of(directory: Directory, image: MetadataImage) -> TopicIdentity:
     if finding is None and topic is not None and topic.name != name.topic:
         finding = _of_another(directory, topic, named)
     is_assigned = named is not None and _is_replica(directory, named)
-    return TopicIdentity(finding, named_id=named_id, is_assigned=is_assigned)
+    is_promoted = not why and topic is not None and _is_promoted(directory, topic)
+    return TopicIdentity(finding, named_id=named_id, is_assigned=is_assigned, is_promoted=is_promoted)
 
 
 def _without_id(directory: Directory, image: MetadataImage, named: Topic | None) -> TopicIdentity:
@@ -93,6 +95,18 @@ def _is_replica(directory: Directory, topic: Topic) -> bool:
     """Whether the metadata has a replica of this partition of the topic on the directory's node."""
     partition = topic.partitions.get(directory.name.partition)
     return partition is not None and (directory.node_id is None or directory.node_id in partition.replicas)
+
+
+def _is_promoted(directory: Directory, topic: Topic) -> bool:
+    """By topic id, and not by name (observed with 4.3.1)."""
+    if (
+        directory.name.state is not PartitionState.FUTURE
+        or directory.node_id is None
+        or directory.directory_id is None
+    ):
+        return False
+    partition = topic.partitions[directory.name.partition]
+    return partition.directory_of(directory.node_id) == directory.directory_id
 
 
 def _stray(directory: Directory, why: str, named: Topic | None) -> Finding:

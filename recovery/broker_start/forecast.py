@@ -1,19 +1,22 @@
 """The events of a `verify` run, followed by one `broker-start` row per node: what a broker of that node would do at startup."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.broker_start.log_dir_start import is_empty_directory, unformatted
 from kseg.recovery.broker_start.node_start import LoadedDirectory, node_start
 from kseg.recovery.broker_start.partition_start import PartitionStart
 from kseg.recovery.broker_start.start_check import TargetStart
+from kseg.segment.diagnosis import PartitionTwice
+from kseg.segment.findings import Finding
 from kseg.segment.partition.names import METADATA_DIRECTORY
+from kseg.segment.partition.topic_identity import TopicIdentity
 from kseg.segment.storage import places
 
-# (directory of the metadata log, the offset to which a broker truncates it, partition directories) → those that become stray then. None
-# where this node alone cannot tell: another voter of the quorum may still have what it has lost.
-StraysAfterCut = Callable[[str, int, Sequence[str]], Sequence[str] | None]
+# (directory of the metadata log, the offset to which a broker truncates it, partition directories) → what it says about each of them then.
+# None where this node alone cannot tell: another voter of the quorum may still have what it has lost.
+IdentitiesAfterCut = Callable[[str, int, Sequence[str]], Mapping[str, TopicIdentity] | None]
 
 WHOLE, CUT, UNKNOWN = "whole", "cut", "unknown"
 
@@ -21,10 +24,11 @@ WHOLE, CUT, UNKNOWN = "whole", "cut", "unknown"
 class StartForecast:
     """Collects the rows of all targets. Of a partition that loads unchanged only the name is kept."""
 
-    def __init__(self, strays_after_cut: StraysAfterCut) -> None:
+    def __init__(self, identities_after_cut: IdentitiesAfterCut) -> None:
         self._directories: dict[str, LoadedDirectory] = {}
         self._certain: frozenset[str] = frozenset()
-        self._strays_after_cut = strays_after_cut
+        self._identities_after_cut = identities_after_cut
+        self._twice: list[tuple[str, str]] = []
 
     def add_metadata(self, certain: Iterable[str], missing: Iterable[str]) -> None:
         """Add what the metadata log says.
@@ -48,12 +52,16 @@ class StartForecast:
                 self._directory(event.path).start = unformatted(event.path)
             elif isinstance(event, Failure):
                 self._directory_around(event.path).unread.append(event.path)
+            elif isinstance(event, Finding) and isinstance(event.diagnosis, PartitionTwice):
+                self._twice.append((event.path, event.diagnosis.other))
             yield event
+        for path, other in self._twice:
+            self._add_link(path, other)
         for node in _nodes([each for each in self._directories.values() if _has_something_to_say(each)]):
             yield Row(node_start(node, self._metadata(node)).as_row())
 
     def _metadata(self, node: Sequence[LoadedDirectory]) -> str:
-        """What is known of the metadata log when logs are loaded. Records the partitions that become stray once it is truncated."""
+        """What is known of the metadata log when logs are loaded. Records what it says of the partitions once it is truncated."""
         asked = [each for each in node if each.start is not None and each.is_loaded]
         if all(each.path in self._certain or not each.partitions for each in asked):
             return WHOLE
@@ -61,13 +69,13 @@ class StartForecast:
             metadata_log = each.metadata_log
             if metadata_log is None or metadata_log.log_end_offset is None:
                 continue
-            paths = [os.path.join(other.path, name) for other in node for name in other.live]
+            paths = [os.path.join(other.path, name) for other in node for name in other.identified]
             path = os.path.join(each.path, METADATA_DIRECTORY)
-            strays = self._strays_after_cut(path, metadata_log.log_end_offset, paths)
-            if strays is None:
+            identities = self._identities_after_cut(path, metadata_log.log_end_offset, paths)
+            if identities is None:
                 return UNKNOWN
-            for stray in strays:
-                self._directory_around(stray).set_aside(os.path.basename(stray))
+            for path, identity in identities.items():
+                self._directory_around(path).identify(os.path.basename(path), identity)
             return CUT
         return UNKNOWN
 
@@ -80,6 +88,13 @@ class StartForecast:
             self._directory(folder or os.path.dirname(path) or os.curdir).add(name, start)
         else:
             self._directory(path).start = start
+
+    def _add_link(self, path: str, other: str) -> None:
+        """A directory that a link in another data directory leads to was checked once, and a broker loads it twice."""
+        here, there = self._directory_around(path), self._directory_around(other)
+        partition = there.live.get(os.path.basename(other))
+        if partition is not None and places.realpath(path) == places.realpath(other):
+            here.live[os.path.basename(path)] = partition
 
     def _directory_around(self, partition_path: str) -> LoadedDirectory:
         return self._directory(os.path.dirname(partition_path) or os.curdir)

@@ -2,7 +2,7 @@
 
 The node replays its own metadata log before it loads any other log, and any fault there is fatal: an unreadable quorum-state,
 a newest snapshot with a damaged batch (older ones are not tried), or a log that begins after its snapshots end the
-process (Kafka: FileQuorumStateStore, RecordsSnapshotReader, KafkaRaftLog). A log that ends below the newest snapshot, for example after
+process (Kafka: FileQuorumStateStore, RecordsSnapshotReader, KafkaRaftLog), a damaged batch before the quorum-state. A log that ends below the newest snapshot, for example after
 a truncation, is emptied and continues at the end of the snapshot.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from kseg.recovery.broker_start.partition_start import Loading, PartitionStart
 from kseg.recovery.broker_start.snapshot_start import snapshot_fault
-from kseg.recovery.loading.kafka_exceptions import ILLEGAL_STATE
+from kseg.recovery.loading.kafka_exceptions import CORRUPT, ILLEGAL_STATE, NULL_POINTER
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.partition.directory import Entry, PartitionDirectory
@@ -27,19 +27,17 @@ def with_quorum_files(
     """The start of the metadata log, with the files beside it taken into account. damaged: paths of files with an error in them."""
     if start.exception is not None:
         return start
-    quorum_state = directory.entry(Role.QUORUM_STATE)
-    if quorum_state is not None:
-        try:
-            decode_quorum_state(read_small(quorum_state.path))
-        except (QuorumStateFault, UnreadableInput) as error:
-            exception = error.kafka_exception if isinstance(error, QuorumStateFault) else UNCHECKED_IO
-            message = f"Error while reading the Quorum status from the file {quorum_state.path}: {error}"
-            return _failed(start, exception, message)
     snapshot = newest_snapshot(directory)
     fault = snapshot_fault(snapshot.path) if snapshot is not None and snapshot.path in damaged else None
+    of_snapshot = None
     if snapshot is not None and fault is not None:
         message = f"{snapshot.path} is damaged, and no older snapshot is tried: {fault.why}"
-        return _failed(start, fault.exception, message)
+        of_snapshot = _failed(start, fault.exception, message)
+        if fault.exception in (CORRUPT, NULL_POINTER):
+            return of_snapshot
+    of_quorum = _quorum_fault(start, directory)
+    if of_quorum is not None or of_snapshot is not None:
+        return of_quorum or of_snapshot or start
     end = -1 if snapshot is None else snapshot.name.base_offset or 0
     log_start, log_end = start.log_start_offset or 0, start.log_end_offset or 0
     if log_start > 0 and end < log_start:
@@ -51,6 +49,19 @@ def with_quorum_files(
     if end > log_end:
         return replace(start, outcome=Loading.TRUNCATED, log_start_offset=end, log_end_offset=end)
     return start
+
+
+def _quorum_fault(start: PartitionStart, directory: PartitionDirectory) -> PartitionStart | None:
+    quorum_state = directory.entry(Role.QUORUM_STATE)
+    if quorum_state is None:
+        return None
+    try:
+        decode_quorum_state(read_small(quorum_state.path))
+    except (QuorumStateFault, UnreadableInput) as error:
+        exception = error.kafka_exception if isinstance(error, QuorumStateFault) else UNCHECKED_IO
+        message = f"Error while reading the Quorum status from the file {quorum_state.path}: {error}"
+        return _failed(start, exception, message)
+    return None
 
 
 def newest_snapshot(directory: PartitionDirectory) -> Entry | None:

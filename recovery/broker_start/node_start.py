@@ -19,7 +19,8 @@ from dataclasses import field, replace
 from kseg.recovery.broker_start.log_dir_start import RUNTIME, LogDirStart, Thrown
 from kseg.recovery.broker_start.partition_start import FILE_SYSTEM, Loading, PartitionStart
 from kseg.recovery.loading.kafka_exceptions import ILLEGAL_STATE, IO, KAFKA, STORAGE
-from kseg.segment.partition.names import METADATA_DIRECTORY
+from kseg.segment.partition.names import METADATA_DIRECTORY, PartitionState, parse_partition_directory
+from kseg.segment.partition.topic_identity import TopicIdentity
 from kseg.segment.values import dataclass
 
 STARTS = "starts"
@@ -36,17 +37,22 @@ SECONDS_A_BATCH, SECONDS_A_BATCH_SLOW = 1.4e-6, 4.5e-6
 SECONDS_A_LOG, SECONDS_A_LOG_SLOW = 0.005, 0.030
 
 
+_NOT_LIVE = frozenset(
+    (Loading.BECOMES_STRAY, Loading.STRAY, Loading.REMOVED, Loading.FUTURE, Loading.PROMOTED)
+)
+
+
 @dataclass(slots=True)
 class LoadedDirectory:
     """The partitions of one data directory.
 
-    live: names of those that are served from it. noteworthy: those that a load changes. missing: those that the metadata log
+    live: those that are served from it: names of directories, with the partition that a broker takes each for. noteworthy: those that a load changes. missing: those that the metadata log
     places here and that do not exist. obstructed: those whose name is taken by a file.
     """
 
     path: str
     start: LogDirStart | None = None
-    live: list[str] = field(default_factory=list)
+    live: dict[str, str] = field(default_factory=dict)
     noteworthy: list[tuple[str, PartitionStart]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     obstructed: list[str] = field(default_factory=list)
@@ -62,9 +68,9 @@ class LoadedDirectory:
         self.logs_to_scan += bool(start.bytes_to_scan)
         self.bytes_to_scan += start.bytes_to_scan
         self.batches_to_scan += start.batches_to_scan
-        is_live = directory_name == start.partition and start.outcome is not Loading.BECOMES_STRAY
+        is_live = start.outcome not in _NOT_LIVE and _is_live_name(directory_name, start.partition)
         if is_live and directory_name != METADATA_DIRECTORY:
-            self.live.append(directory_name)
+            self.live[directory_name] = start.partition
         if start.outcome not in (Loading.UNCHANGED, Loading.RECOVERED):
             self.noteworthy.append((directory_name, start))
 
@@ -91,14 +97,24 @@ class LoadedDirectory:
         """Whether a broker that loads logs loads those of this directory."""
         return self.start is None or not self.start.identity_problem
 
-    def set_aside(self, directory_name: str) -> None:
-        """Mark a partition as stray. Only the node as a whole can tell."""
-        self.live.remove(directory_name)
-        known = dict(self.noteworthy).get(
-            directory_name, PartitionStart(partition=directory_name, outcome=Loading.UNCHANGED)
-        )
+    @property
+    def identified(self) -> list[str]:
+        """The directories of which the metadata log has something to say: live ones, and replicas that move."""
+        return [*self.live, *(name for name, _ in self.of(Loading.FUTURE, Loading.PROMOTED))]
+
+    def identify(self, directory_name: str, identity: TopicIdentity) -> None:
+        """What the metadata log says about one of these. Only the node as a whole can tell."""
+        known = dict(self.noteworthy).get(directory_name)
+        if identity.becomes_stray:
+            outcome = Loading.BECOMES_STRAY
+            self.live.pop(directory_name, None)
+        elif directory_name in self.live:
+            return
+        else:
+            outcome = Loading.PROMOTED if identity.is_promoted else Loading.FUTURE
+        known = known or PartitionStart(partition=directory_name, outcome=outcome)
         self.noteworthy = [each for each in self.noteworthy if each[0] != directory_name]
-        self.noteworthy.append((directory_name, replace(known, outcome=Loading.BECOMES_STRAY)))
+        self.noteworthy.append((directory_name, replace(known, outcome=outcome)))
 
     def of(self, *outcomes: Loading) -> Iterator[tuple[str, PartitionStart]]:
         return ((name, start) for name, start in self.noteworthy if start.outcome in outcomes)
@@ -110,6 +126,13 @@ class LoadedDirectory:
     def metadata_log(self) -> PartitionStart | None:
         """What a load does with the metadata log, if that is more than to recover it."""
         return next((start for name, start in self.noteworthy if name == METADATA_DIRECTORY), None)
+
+
+def _is_live_name(directory_name: str, partition: str) -> bool:
+    """Whether a directory is named like a live partition; nearly all are named exactly like the partition."""
+    return (
+        directory_name == partition or parse_partition_directory(directory_name).state is PartitionState.LIVE
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,11 +182,15 @@ class NodeStart:
             "partitions_failed": [row for each in self.directories for row in _failed(each)],
             "partitions_stray": [name for each in loaded for name in _strays(each)],
             "partitions_offline": [
-                *(name for each in come_to if each.path in lost for name in each.live),
+                *(name for each in come_to if each.path in lost for name in each.live.values()),
                 *self.unserved,
             ],
-            "partitions_removed": [name for each in loaded for name in _removed(each)],
+            "partitions_removed": [
+                *(name for each in loaded for name in _removed(each)),
+                *(name for each in loaded for name in _replaced(each, loaded)),
+            ],
             "partitions_future": [name for each in loaded for name in each.named(Loading.FUTURE)],
+            "partitions_promoted": [name for each in loaded for name in each.named(Loading.PROMOTED)],
             "partitions_missing": [name for each in loaded for name in each.missing],
             "partitions_unread": [path for each in self.directories for path in each.unread],
             "logs_to_scan": sum(each.logs_to_scan for each in loaded),
@@ -201,6 +228,18 @@ def _removed(directory: LoadedDirectory) -> Sequence[str]:
     return directory.named(Loading.REMOVED) if directory.start is None else directory.start.removed
 
 
+def _replaced(directory: LoadedDirectory, loaded: Sequence[LoadedDirectory]) -> Iterator[str]:
+    """Live partitions of a directory to whose place a replica in another one is promoted; they are deleted (Kafka:
+    LogManager.replaceCurrentWithFutureLog)."""
+    promoted = {
+        start.partition
+        for other in loaded
+        if other is not directory
+        for _, start in other.of(Loading.PROMOTED)
+    }
+    return (name for name, partition in directory.live.items() if partition in promoted)
+
+
 def _failed(directory: LoadedDirectory) -> Iterator[dict[str, object]]:
     for name, start in directory.of(Loading.FAILS):
         yield {
@@ -235,7 +274,7 @@ def _node_start(dirs: tuple[LoadedDirectory, ...]) -> NodeStart:
     if all(each.start is None for each in dirs):
         return NodeStart(directories=dirs, outcome=None if thrown is None else DOES_NOT_START, thrown=thrown)
     unserved = tuple(
-        name for each in dirs if each.start is not None and each.start.unserved for name in each.live
+        name for each in dirs if each.start is not None and each.start.unserved for name in each.live.values()
     )
     if thrown is not None:
         return NodeStart(directories=dirs, outcome=DOES_NOT_START, thrown=thrown, offline=offline)
@@ -337,18 +376,30 @@ def _while_loading(dirs: Sequence[LoadedDirectory]) -> Iterator[Thrown]:
         for _, start in each.of(Loading.FAILS):
             if not start.takes_directory_offline:
                 yield Thrown(start.exception or "", start.message or "")
-    seen: dict[str, str] = {}
+    yield from _twice(dirs)
+    for each in dirs:
+        for _, start in each.of(Loading.PROMOTED):
+            if start.partition in each.live:
+                message = f"Error while renaming dir for {start.partition} in log dir {each.path}"
+                yield Thrown(STORAGE, message)
+
+
+def _twice(dirs: Sequence[LoadedDirectory]) -> Iterator[Thrown]:
+    """A partition that is loaded twice, live or as a replica that moves (Kafka: LogManager.loadLog). The name of a directory can have a
+    number with leading zeros."""
+    live: dict[str, str] = {}
+    moving: dict[str, str] = {}
     for each in dirs:
         unloaded = each.named(Loading.FAILS)
-        for name in each.live:
-            if name in unloaded:
-                continue
-            other = seen.setdefault(name, each.path)
-            if other != each.path:
-                places = " and ".join(os.path.join(place, name) for place in (each.path, other))
-                yield Thrown(
-                    ILLEGAL_STATE, f"Duplicate log directories for {name} are found in both {places}."
-                )
+        for name, partition in each.live.items():
+            path = os.path.join(each.path, name)
+            if name not in unloaded and (other := live.setdefault(partition, path)) != path:
+                message = f"Duplicate log directories for {partition} are found in both {path} and {other}."
+                yield Thrown(ILLEGAL_STATE, message)
+        for name, start in each.of(Loading.FUTURE, Loading.PROMOTED):
+            path = os.path.join(each.path, name)
+            if (other := moving.setdefault(start.partition, path)) != path:
+                yield Thrown(ILLEGAL_STATE, f"Duplicate log directories found: {path}, {other}!")
 
 
 def _takes_offline(directory: LoadedDirectory) -> Iterator[Thrown]:

@@ -16,7 +16,7 @@ from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.totals import CheckedPartition
 from kseg.segment import layout as L
 from kseg.segment import unreadable
-from kseg.segment.errors import Refused, UnreadableInput
+from kseg.segment.errors import Refused, UnreadableInput, cannot_read
 from kseg.segment.kernel import bad_pages
 from kseg.segment.partition.directory import list_partition, own_partition_name
 from kseg.segment.partition.log_dir_state import LogDirState
@@ -67,6 +67,7 @@ class Loading(StrEnum):
     STRAY = "stray"  # was renamed as stray before, and stays so
     REMOVED = "removed"  # was marked -delete before
     FUTURE = "future"  # continues as a future replica
+    PROMOTED = "promoted"  # was a future replica, and becomes the live one
 
 
 _BY_STATE = {
@@ -160,7 +161,7 @@ def partition_start(
     if unchanged is not None:
         return unchanged
     noted = _checkpointed(name, around)
-    outcome = Loading.BECOMES_STRAY if _becomes_stray(checked, options) else _BY_STATE.get(name.state)
+    outcome = _set_outcome(checked, name, options)
     if outcome is Loading.REMOVED:
         return PartitionStart(partition=name.text, outcome=outcome)
     offline = around.path if not name.is_metadata_log and _is_offline(around) else None
@@ -174,6 +175,15 @@ def partition_start(
         bytes_to_scan=_bytes_to_scan(checked, noted),
         batches_to_scan=_batches_to_scan(checked, noted),
     )
+
+
+def _set_outcome(checked: CheckedPartition, name: PartitionName, options: VerifyOptions) -> Loading | None:
+    """The outcome that does not depend on the load; None where it does."""
+    if _becomes_stray(checked, options):
+        return Loading.BECOMES_STRAY
+    if options.identity_of(checked.directory.path).is_promoted:
+        return Loading.PROMOTED
+    return _BY_STATE.get(name.state)
 
 
 def _is_offline(around: LogDirState) -> bool:
@@ -296,7 +306,9 @@ def _load(
     if fault is not None:
         return _failed(name, INTERNAL_ERROR, f"{_FAULT} ({fault} cannot be read)")
     try:
-        repair = load_as_broker(path, inputs_of(path), broker_state, LoadSettings(now_ms=now_ms))
+        repair = load_as_broker(
+            path, inputs_of(path), broker_state, LoadSettings(now_ms=now_ms), folders=_folders(path)
+        )
     except Refused:  # files that are links: a broker follows them, an image of the directory cannot
         return None
     except UnreadableInput as error:
@@ -305,6 +317,14 @@ def _load(
         failure = repair.load_failure
         return _failed(name, failure.logged or failure.kafka_exception, failure.sentence)
     return repair
+
+
+def _folders(path: str) -> list[str]:
+    try:
+        with places.scandir(path) as entries:
+            return [entry.name for entry in entries if entry.is_dir()]
+    except OSError as error:
+        raise cannot_read(path, error) from error
 
 
 def _obstacle(checked: CheckedPartition, noted: _Checkpointed) -> tuple[str, str] | None:

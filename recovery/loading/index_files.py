@@ -58,7 +58,7 @@ class IndexFile(Generic[I]):
 
     @property
     def exists(self) -> bool:
-        return self.name in self._load_state.image
+        return self.name in self._load_state.image or self.name in self._load_state.folders
 
     @property
     def reader(self) -> I:
@@ -73,7 +73,7 @@ class IndexFile(Generic[I]):
         if self._is_open:
             return
         self._is_open = True
-        if not self.exists:
+        if self.name not in self._load_state.image:
             self._length_bytes = self._full_bytes
             self._load_state.write(self.name, _zeros(self._full_bytes), "created because it was missing")
             return
@@ -87,7 +87,8 @@ class IndexFile(Generic[I]):
     def open_if_visible(self) -> None:
         """Open the file if it is missing or its length is not a whole number of slots; opening any
         other file has no visible effect."""
-        if not self.exists or self._load_state.size_bytes(self.name) % self._slot_bytes:
+        is_file = self.name in self._load_state.image
+        if not self.exists or (is_file and self._load_state.size_bytes(self.name) % self._slot_bytes):
             self.open()
 
     def reset(self) -> None:

@@ -5,7 +5,7 @@ are; nothing on disk changes.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Self
 
 from kseg.change.plan.content import Fresh, Piece, Span
@@ -28,8 +28,9 @@ class LoadState:
     """The partition directory during the load. directory: as shown to the user. image: its current simulated state. findings,
     removed, why: as in a Repair."""
 
-    def __init__(self, directory: str, inputs: Iterable[FileIdentity]) -> None:
+    def __init__(self, directory: str, inputs: Iterable[FileIdentity], folders: Collection[str] = ()) -> None:
         self.directory = directory
+        self.folders = folders
         self.found = DirectoryImage.of(inputs)
         self.image = self.found.copy()
         self.why: dict[str, str] = {}

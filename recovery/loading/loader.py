@@ -18,7 +18,7 @@ which snapshot is loaded when, on an index that is trusted, on a file that is cr
 result is then the directory as it was found, and the exception.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TypeVar
 
@@ -53,13 +53,15 @@ def load_as_broker(
     settings: LoadSettings,
     *,
     rebuild: bool = False,
+    folders: Collection[str] = (),
 ) -> Repair:
-    """What a broker's load of `directory` and a clean shutdown leave. inputs: its files (`plan.inputs.inputs_of`).
+    """What a broker's load of `directory` and a clean shutdown leave. inputs: its files (`plan.inputs.inputs_of`). folders: its directories; one
+    in the place of an index exists for a broker, until it opens it.
 
     rebuild: as if all side files were missing and the shutdown had not been clean, with recovery point 0. If the load would
     throw, `load_failure` of the result says so. Raises UnreadableInput when a file cannot be read.
     """
-    with LoadState(directory, inputs) as load_state:
+    with LoadState(directory, inputs, folders) as load_state:
         if rebuild:
             broker_state = _forget_side_files(load_state, broker_state)
         try:

@@ -42,9 +42,10 @@ def verify_log_dir(target: LogDirTarget, options: VerifyOptions, totals: Totals)
         yield from _orphans(directory)
         yield from _topic_ids(directory, options)
     yield from _shutdown(directory)
-    if target.before:
-        from kseg.recovery.verify.side_by_side import against_others
+    from kseg.recovery.verify.side_by_side import against_others, within
 
+    yield from within(directory.partitions)
+    if target.before:
         yield from against_others(target.path, target.before)
 
 

@@ -6,8 +6,11 @@ partition are expected then, and the finding says whose directories these are (M
 meta.properties a directory is compared only with directories of the same run that have one.
 
     one directory.id twice      "Duplicate directory ID": one is a copy of the other, and so are their partitions
-    a live partition twice      "Duplicate log directories" (LogManager.loadLog). The -future log of a partition that moves
-                                between data directories does not count, nor does a stray or deleted one.
+    a live partition twice      "Duplicate log directories" (LogManager.loadLog), also within one data directory, where the number of one has
+                                leading zeros. Likewise a `-future` log twice; beside the live one in another data directory it is a
+                                partition that moves. A stray or deleted one does not count.
+    both in one data directory  no broker moves a partition within a data directory. One that finds both where the replica is assigned to ends
+                                with "Error while renaming dir" (LogManager.recoverAbandonedFutureLogs).
 """
 
 import os
@@ -18,18 +21,20 @@ from kseg.segment.diagnosis import PartitionTwice
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import SubDirectory
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role, parse_partition_directory
 from kseg.segment.sidecar.metadata_files import MetaProperties, decode_meta_properties
 from kseg.segment.storage import places
 
 _META_PROPERTIES = NAME_BY_ROLE[Role.META_PROPERTIES]
 _UNKNOWN = MetaProperties(version=-1)
+_LOADED = (PartitionState.LIVE, PartitionState.FUTURE)
 
 
 def against_others(log_dir: str, others: Sequence[str]) -> Iterator[Finding]:
     """Findings between a data directory and each of the others."""
     own = _identity(log_dir)
-    live: set[str] | None = None
+    loaded: dict[tuple[str, PartitionState], str] | None = None
     is_reported = False  # of several directories of another node the first will do
     for other in others:
         other_identity = _identity(other)
@@ -50,16 +55,31 @@ def against_others(log_dir: str, others: Sequence[str]) -> Iterator[Finding]:
             )
             yield Finding("log-dirs-mixed", path, message, numbers={"other": other})
         elif own.node_id is not None and not difference and other_identity.node_id is not None:
-            live = _live_in(log_dir) if live is None else live
-            for name in sorted(live & _live_in(other)):
-                other_path = os.path.join(other, name)
-                message = (
-                    f"{name} is also in {other_path}; a broker does not start with both: keep one, after comparing them "
-                    "with `kseg diff`"
-                )
-                twice = PartitionTwice(other_path)
-                path = os.path.join(log_dir, name)
-                yield Finding("partition-twice", path, message, numbers=twice.numbers(), diagnosis=twice)
+            loaded = _loaded_in(log_dir) if loaded is None else loaded
+            theirs = _loaded_in(other)
+            for key in sorted(loaded.keys() & theirs.keys(), key=lambda each: (each[0], each[1].value)):
+                yield _twice(os.path.join(log_dir, loaded[key]), os.path.join(other, theirs[key]))
+
+
+def within(partitions: Sequence[SubDirectory]) -> Iterator[Finding]:
+    """Findings between the partition directories of one data directory."""
+    first: dict[str, SubDirectory] = {}
+    for child in partitions:
+        name = child.partition
+        if name is None or name.state not in _LOADED:
+            continue
+        other = first.setdefault(name.text, child)
+        if other is not child:
+            yield _twice(child.path, other.path)
+
+
+def _twice(path: str, other_path: str) -> Finding:
+    message = (
+        f"{os.path.basename(path)} is also in {other_path}; a broker does not start with both: keep one, after comparing them "
+        "with `kseg diff`"
+    )
+    twice = PartitionTwice(other_path)
+    return Finding("partition-twice", path, message, numbers=twice.numbers(), diagnosis=twice)
 
 
 def _identity(log_dir: str) -> MetaProperties:
@@ -86,13 +106,13 @@ def _described(identity: MetaProperties) -> str:
     return f"node {identity.node_id}{of_cluster}"
 
 
-def _live_in(log_dir: str) -> set[str]:
-    """Names of the directories of live partitions."""
-    found = set()
+def _loaded_in(log_dir: str) -> dict[tuple[str, PartitionState], str]:
+    """Names of the directories of partitions that a broker loads and keeps, by partition and state."""
+    found = {}
     with suppress(OSError), places.scandir(log_dir) as entries:
         for entry in entries:
             with suppress(FormatError, OSError):
-                is_live = parse_partition_directory(entry.name).state is PartitionState.LIVE
-                if is_live and entry.is_dir():
-                    found.add(entry.name)
+                name = parse_partition_directory(entry.name)
+                if name.state in _LOADED and entry.is_dir():
+                    found[name.text, name.state] = entry.name
     return found

@@ -117,10 +117,66 @@ def repeat_a_partition(node: Node) -> None:
         return
     names = (path.name, path.name, f"{path.name}.{SUFFIX}-future", "nobody-0", "nobody-x", "-0")
     target = node.a_log_dir() / node.rng.choice(names)
-    # no broker moves a log within a data directory
-    is_beside_itself = target.parent == path.parent and target.name.startswith(path.name)
-    if not target.exists() and not is_beside_itself:
+    if not target.exists():
         shutil.copytree(path, target)
+
+
+def leave_a_move(node: Node) -> None:
+    """As a broker that is killed while it moves a replica, and somebody who tidies up after it: future replicas beside live ones and instead of
+    them, where the metadata log assigns them and elsewhere."""
+    path = node.a_partition()
+    if path is None or "." in path.name:
+        return
+    for _ in range(node.rng.choice((1, 1, 1, 2))):
+        other = "%032x" % node.rng.randrange(1 << 128)
+        target = node.a_log_dir() / f"{path.name}.{other}-future"
+        shutil.copytree(path, target)
+        if node.rng.random() < 0.2:
+            (target / "partition.metadata").unlink(missing_ok=True)
+        if node.rng.random() < 0.3:
+            _hurt(node, target)
+    match node.rng.randrange(4):
+        case 0:
+            shutil.rmtree(path)
+        case 1:
+            target = node.a_log_dir() / path.name
+            if not target.exists():
+                path.rename(target)
+
+
+def rename_oddly(node: Node) -> None:
+    """A number that Java reads as the same one, a link in the place of a directory."""
+    path = node.a_partition()
+    if path is None or "." in path.name:
+        return
+    topic, _, number = path.name.rpartition("-")
+    match node.rng.randrange(4):
+        case 0:
+            path.rename(path.with_name(f"{topic}-0{number}"))
+        case 1:
+            path.rename(path.with_name(f"{topic}-+{number}"))
+        case 2:
+            target = node.a_log_dir() / f"{topic}-00{number}"
+            if not target.exists():
+                shutil.copytree(path, target)
+        case _:
+            # beside the data directories, not in another one
+            target = path.parent.parent / "elsewhere" / path.name
+            if not target.exists():
+                target.parent.mkdir(exist_ok=True)
+                path.rename(target)
+                path.symlink_to(target)
+
+
+def put_directories_in_place_of_files(node: Node) -> None:
+    path = node.a_partition()
+    if path is None:
+        return
+    for file in node.rng.sample(sorted(path.iterdir()), min(2, len(list(path.iterdir())))):
+        if file.is_file() and node.rng.random() < 0.7:
+            node.done.append(f"{path.name}/{file.name}")
+            file.unlink()
+            file.mkdir()
 
 
 def move_a_partition(node: Node) -> None:
@@ -265,6 +321,9 @@ CHANGES: list[tuple[Callable[[Node], None], int]] = [
     (set_a_partition_aside, 4),
     (remove_a_partition, 3),
     (repeat_a_partition, 4),
+    (leave_a_move, 4),
+    (rename_oddly, 3),
+    (put_directories_in_place_of_files, 2),
     (move_a_partition, 2),
     (change_an_identity, 3),
     (change_a_checkpoint, 8),

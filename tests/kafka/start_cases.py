@@ -243,6 +243,13 @@ def metadata_snapshot_foreign(data: Path) -> None:
 
 
 @case
+def metadata_snapshot_and_quorum_state_foreign(data: Path) -> None:
+    """A node meets the snapshot first."""
+    metadata_snapshot_foreign(data)
+    (data / METADATA / "quorum-state").write_bytes(b"")
+
+
+@case
 def metadata_log_gone(data: Path) -> None:
     shutil.rmtree(data / METADATA)
 

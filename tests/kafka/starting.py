@@ -27,7 +27,8 @@ _LOADED = re.compile(
 _METADATA_END = re.compile(
     r"(?:LogLoader|UnifiedLog) partition=__cluster_metadata-0, .*Loading producer state till offset (-?\d+)"
 )
-_STRAY = re.compile(r"Log in (\S+) marked stray")
+_STRAY = re.compile(r"Log in (\S+) marked stray and renamed to (\S+)")
+_PROMOTED = re.compile(r"Attempting to recover abandoned future log for \S+ at Log\(dir=(\S+),")
 _OFFLINE = re.compile(r"Stopping serving logs in dir (\S+)|Failed to create or validate data directory (\S+)")
 _SCANNED = re.compile(r"LogLoader partition=(\S+), dir=(\S+)\] Recovering unflushed segment (\d+)")
 _NOT_SERVED = re.compile(r"Unable to start fetching (\S+) with topic ID \S+ due to (?:Number|Illegal)")
@@ -58,6 +59,7 @@ class Observed:
     log: str
     ends: dict[Path, tuple[int, int]] = field(default_factory=dict)
     strays: set[str] = field(default_factory=set)
+    promoted: set[str] = field(default_factory=set)
     offline: set[str] = field(default_factory=set)
     unserved: set[str] = field(default_factory=set)
     made: set[str] = field(default_factory=set)
@@ -113,12 +115,12 @@ def _read(log: str, sizes: Mapping[Path, int], no_index: Sequence[Segment], live
     offline = {one or other for one, other in _OFFLINE.findall(log)}
     outcome = "starts-with-offline-log-dirs" if offline else "starts"
     seen = Observed(outcome if lives else "does-not-start", log, offline=offline)
-    for place, topic, partition, start, end in _LOADED.findall(log):
-        directory = Path(place)
-        if directory.name.endswith("-stray") and f"marked stray and renamed to {place}" in log:
-            directory = directory.with_name(f"{topic}-{partition}")
+    former = {new: old for old, new in _STRAY.findall(log)}
+    for place, _, _, start, end in _LOADED.findall(log):
+        directory = Path(former.get(place, place))
         seen.ends[directory] = int(start), int(end)
-    seen.strays = {Path(place).name for place in _STRAY.findall(log)}
+    seen.strays = {Path(place).name for place in former.values()}
+    seen.promoted = {Path(place).name for place in _PROMOTED.findall(log)}
     seen.unserved = set(_NOT_SERVED.findall(log))
     seen.made = set(_MADE.findall(log))
     scanned = [(place, name, int(base)) for name, place, base in _SCANNED.findall(log)]
@@ -146,7 +148,9 @@ def _written_bytes(log: Path) -> int:
 
 def _segment(log: Path) -> Segment:
     """Log dir, partition as the broker calls it whatever the directory's suffix, and base offset."""
-    return str(log.parent.parent), log.parent.name.partition(".")[0], int(log.stem)
+    topic, _, number = log.parent.name.partition(".")[0].rpartition("-")
+    name = f"{topic}-{int(number)}" if number.lstrip("+").isdigit() else log.parent.name
+    return str(log.parent.parent), name, int(log.stem)
 
 
 def assert_as_foretold(told: Foretold, seen: Observed) -> None:
@@ -163,7 +167,7 @@ def assert_as_foretold(told: Foretold, seen: Observed) -> None:
     for place in node["log_dirs_offline"]:
         assert place["exception"] in seen.log, (place, seen.log[-4000:])
     for path, ends in seen.ends.items():
-        row = told.partitions.get(path)
+        row = told.partitions.get(path) or told.partitions.get(path.resolve())
         if row is None:  # marked for deletion, or a data directory within, which is no partition to kseg
             assert path.name in (*node["partitions_stray"], *node["partitions_removed"])
         else:
@@ -184,6 +188,7 @@ def assert_as_foretold(told: Foretold, seen: Observed) -> None:
     }
     if node["metadata"] != "unknown":
         assert seen.strays == set(node["partitions_stray"])
+        assert seen.promoted == set(node["partitions_promoted"])
         assert seen.made <= {*node["partitions_missing"], *node["partitions_stray"]}
     assert set(node["partitions_missing"]) <= seen.made
     if seen.unserved:

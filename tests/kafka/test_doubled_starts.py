@@ -1,0 +1,113 @@
+"""One partition in several directories of a node: moves that were broken off, numbers with leading zeros, links. What a real broker does at its start is
+what `verify` foretold, and where it ends the start a finding names the two directories."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from kseg.cli.main import run
+from tests.kafka.conftest import require_kafka
+from tests.kafka.starting import assert_as_foretold, foretold, observed
+from tests.kafka.test_broker_start import ALL, disks
+from tests.support.trees import copy_tree
+
+__all__ = ["disks"]
+
+pytestmark = pytest.mark.kafka
+
+FUTURE, ANOTHER = f"{'0b' * 16}-future", f"{'0c' * 16}-future"
+FOREIGN = "version: 0\ntopic_id: Zm9yZWlnbi10b3BpYy1pZA"
+Double = Callable[[Path, Path], None]
+
+
+def _one(log_dir: Path) -> Path:
+    return min(path for path in log_dir.glob("many-*") if "." not in path.name)
+
+
+def moving_within(own: Path, _: Path) -> None:
+    shutil.copytree(_one(own), own / f"{_one(own).name}.{FUTURE}")
+
+
+def moving_twice(own: Path, other: Path) -> None:
+    partition = _one(own)
+    shutil.copytree(partition, own / f"{partition.name}.{FUTURE}")
+    shutil.copytree(partition, other / f"{partition.name}.{ANOTHER}")
+
+
+def moved_but_for_the_name(own: Path, other: Path) -> None:
+    """The metadata log assigns it already to where the future replica is."""
+    partition = _one(own)
+    shutil.copytree(partition, other / partition.name)
+    partition.rename(own / f"{partition.name}.{FUTURE}")
+
+
+def moved_and_gone(own: Path, _: Path) -> None:
+    _one(own).rename(own / f"{_one(own).name}.{FUTURE}")
+
+
+def moving_with_the_id_of_another(own: Path, other: Path) -> None:
+    partition = _one(own)
+    shutil.copytree(partition, other / f"{partition.name}.{FUTURE}")
+    (other / f"{partition.name}.{FUTURE}" / "partition.metadata").write_text(FOREIGN)
+
+
+def with_a_zero(own: Path, _: Path) -> None:
+    topic, dash, number = _one(own).name.rpartition("-")
+    shutil.copytree(_one(own), own / f"{topic}{dash}0{number}")
+
+
+def with_a_zero_alone(own: Path, _: Path) -> None:
+    topic, dash, number = _one(own).name.rpartition("-")
+    _one(own).rename(own / f"{topic}{dash}0{number}")
+
+
+def linked(own: Path, other: Path) -> None:
+    (other / _one(own).name).symlink_to(_one(own))
+
+
+# (what is done, whether a finding says that the broker does not start with both)
+CASES: tuple[tuple[Double, bool], ...] = (
+    (moving_within, True),
+    (moving_twice, True),
+    (moved_but_for_the_name, False),
+    (moved_and_gone, False),
+    (moving_with_the_id_of_another, False),
+    (with_a_zero, True),
+    (with_a_zero_alone, False),
+    (linked, True),
+)
+IN_THE_GATE = (moving_within, moving_twice, moved_but_for_the_name, with_a_zero)
+
+
+@pytest.mark.evidence("broker-start", "partition-twice")
+@pytest.mark.parametrize(
+    ("double", "is_fatal"),
+    [case for case in CASES if ALL or case[0] in IN_THE_GATE],
+    ids=lambda each: each.__name__ if callable(each) else "",
+)
+def test_a_start_with_a_partition_in_several_directories(
+    double: Double, is_fatal: bool, disks: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    require_kafka()
+    copy_tree(disks, tmp_path / "node")
+    own, other = tmp_path / "node" / "0", tmp_path / "node" / "1"
+    double(own, other)
+    told = foretold([own, other])
+    capfd.readouterr()
+    run(["verify", "--json", "--quick", str(own), str(other)])
+    found = {json.loads(line).get("id") for line in capfd.readouterr().out.splitlines()}
+    assert ("partition-twice" in found) == is_fatal
+    assert told.node["outcome"] == ("does-not-start" if is_fatal else "starts")
+    assert_as_foretold(told, observed(tmp_path, [own, other]))
+    if double is moved_but_for_the_name:
+        assert told.node["partitions_removed"] == [_one(own).name]
+        assert next(path.name for path in other.glob("many-*-delete")).startswith(f"{_one(own).name}.")
