@@ -24,8 +24,10 @@ cpdef int move_slots(long long[::1] slots, long long slot_count, long long[::1] 
 @cython.locals(table=cython.p_const_longlong, packed=cython.p_longlong, room=cython.Py_ssize_t, at=cython.Py_ssize_t, to=cython.Py_ssize_t)
 cpdef Py_ssize_t pack_slots(const long long[::1] slots, Py_ssize_t slot_count, long long[::1] out) except -1
 
-@cython.locals(total=cython.longlong, at=cython.Py_ssize_t, place=cython.Py_ssize_t)
-cdef int put_pending(const long long* pending, Py_ssize_t count, long long* slots, long long slot_count, long long limit, long long* state) noexcept
+@cython.locals(place=cython.Py_ssize_t)
+cdef inline int put_one(const long long* pending, Py_ssize_t at, long long* slots, long long slot_count, long long limit, long long* state) noexcept
 
-@cython.locals(source=cython.p_const_uchar, table=cython.p_longlong, waiting=cython.p_longlong, at_work=cython.p_longlong, count=cython.Py_ssize_t, p=cython.Py_ssize_t, end=cython.longlong, records=cython.longlong, base=cython.longlong, is_bad=cython.bint, is_packed=cython.bint, start=cython.longlong, packed=cython.longlong, after=cython.Py_ssize_t, offset=cython.longlong, length=cython.longlong)
+cdef int put_pending(const long long* pending, Py_ssize_t first, Py_ssize_t count, long long* slots, long long slot_count, long long limit, long long* state) noexcept
+
+@cython.locals(source=cython.p_const_uchar, table=cython.p_longlong, waiting=cython.p_longlong, at_work=cython.p_longlong, count=cython.Py_ssize_t, done=cython.Py_ssize_t, at=cython.Py_ssize_t, p=cython.Py_ssize_t, end=cython.longlong, records=cython.longlong, base=cython.longlong, is_bad=cython.bint, is_packed=cython.bint, start=cython.longlong, packed=cython.longlong, after=cython.Py_ssize_t, offset=cython.longlong, length=cython.longlong)
 cpdef int map_rows(const unsigned char[::1] body, const long long[::1] bounds, Py_ssize_t first_row, Py_ssize_t row, Py_ssize_t stop, const long long[::1] batches, Py_ssize_t capacity, long long start_offset, unsigned long long first, unsigned long long second, long long[::1] slots, long long slot_count, long long limit, long long[::1] pending, long long[::1] state) except -1

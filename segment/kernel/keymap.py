@@ -222,32 +222,32 @@ def pack_slots(slots: Readable, slot_count: int, out: Writable) -> int:
     return to // 3
 
 
+def put_one(pending: Readable, at: int, slots: Writable, slot_count: int, limit: int, state: Writable) -> int:
+    # hash, hash, offset, row; 1 when it meets a full map
+    if state[0] >= limit:
+        state[4] = pending[at + 3]
+        return 1
+    place = keymap_probe.find_slot(slots, slot_count, pending[at], pending[at + 1])
+    if slots[place + 2] == 0:
+        slots[place] = pending[at]
+        slots[place + 1] = pending[at + 1]
+        state[0] = state[0] + 1
+    slots[place + 2] = pending[at + 2] + 1
+    if pending[at + 2] <= state[1]:
+        state[5] = state[5] + 1
+    state[1] = pending[at + 2]
+    state[2] = pending[at + 3]
+    return 0
+
+
 def put_pending(
-    pending: Readable, count: int, slots: Writable, slot_count: int, limit: int, state: Writable
+    pending: Readable, first: int, count: int, slots: Writable, slot_count: int, limit: int, state: Writable
 ) -> int:
-    # hash, hash, offset, row of each; 1 when one met a full map
-    total = 0
-    at = 0
-    while at < count:
-        total = total ^ slots[3 * keymap_probe.home_of(pending[4 * at], slot_count) + 2]
-        at = at + 1
-    state[3] = total
-    at = 0
-    while at < count:
-        if state[0] >= limit:
-            state[4] = pending[4 * at + 3]
+    # those that wait, in the order in which they came; 1 when one met a full map
+    while first < count:
+        if put_one(pending, 4 * (first & 31), slots, slot_count, limit, state):
             return 1
-        place = keymap_probe.find_slot(slots, slot_count, pending[4 * at], pending[4 * at + 1])
-        if slots[place + 2] == 0:
-            slots[place] = pending[4 * at]
-            slots[place + 1] = pending[4 * at + 1]
-            state[0] = state[0] + 1
-        slots[place + 2] = pending[4 * at + 2] + 1
-        if pending[4 * at + 2] <= state[1]:
-            state[5] = state[5] + 1
-        state[1] = pending[4 * at + 2]
-        state[2] = pending[4 * at + 3]
-        at = at + 1
+        first = first + 1
     return 0
 
 
@@ -293,6 +293,7 @@ def map_rows(
     waiting = buffer_access.table_in(pending)
     at_work = buffer_access.table_in(state)
     count = 0
+    done = 0
     while row < stop:
         if is_packed:
             start = bounds[2 * (row - first_row)]
@@ -330,22 +331,24 @@ def map_rows(
                 is_bad = True
                 break
             if length >= 0 and offset >= start_offset:
-                hash_key(source, p, p + length, first, second, waiting, 4 * count)
-                waiting[4 * count + 2] = offset
-                waiting[4 * count + 3] = row
-                count = count + 1
-                if count == 32:
-                    if put_pending(waiting, count, table, slot_count, limit, at_work):
+                at = 4 * (count & 31)
+                if count - done == 32:
+                    if put_one(waiting, at, table, slot_count, limit, at_work):
                         return FULL
-                    count = 0
+                    done = done + 1
+                hash_key(source, p, p + length, first, second, waiting, at)
+                waiting[at + 2] = offset
+                waiting[at + 3] = row
+                keymap_probe.wanted(table, 3 * keymap_probe.home_of(waiting[at], slot_count))
+                count = count + 1
             p = after
             records = records - 1
         if is_bad or (batches[5 * capacity + row] > 0 and p != end):
-            if put_pending(waiting, count, table, slot_count, limit, at_work):
+            if put_pending(waiting, done, count, table, slot_count, limit, at_work):
                 return FULL
             state[4] = row
             return BAD
         row = row + 1
-    if put_pending(waiting, count, table, slot_count, limit, at_work):
+    if put_pending(waiting, done, count, table, slot_count, limit, at_work):
         return FULL
     return MAPPED

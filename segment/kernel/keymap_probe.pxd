@@ -1,3 +1,14 @@
+cdef extern from *:
+    """
+    #ifdef __GNUC__
+    /* a slot of 24 bytes may lie in two lines of the cache */
+    #define KSEG_SLOT_WANTED(slots, at) (__builtin_prefetch((slots) + (at)), __builtin_prefetch((slots) + (at) + 2))
+    #else
+    #define KSEG_SLOT_WANTED(slots, at) ((void) 0)
+    #endif
+    """
+    void wanted "KSEG_SLOT_WANTED" (const long long* slots, Py_ssize_t at) noexcept
+
 cdef inline Py_ssize_t home_of(long long word, long long slot_count) noexcept:
     cdef long long low
     # the upper 32 bits say where, as a fraction of the map

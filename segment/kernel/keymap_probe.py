@@ -18,6 +18,11 @@ def home_of(word: int, slot_count: int) -> int:
     return (((word >> 32) & low) * slot_count) >> 32
 
 
+def wanted(slots: Readable, at: int) -> None:
+    # the processor may begin to load this slot
+    return None
+
+
 def find_slot(slots: Readable, slot_count: int, first: int, second: int) -> int:
     # where the key is, or the empty slot where it would be; one slot at least is always empty
     at = 3 * home_of(first, slot_count)
