@@ -28,7 +28,7 @@ from kseg.compaction.cleaner.passes import LocalPasses, MakePasses
 from kseg.compaction.cleaner.rounds import Cleaned, Rounds
 from kseg.compaction.cleaner.rows import COMMAND, CompactResult
 from kseg.compaction.cleaner.segment_reader import DamagedSegment, survey
-from kseg.compaction.cleaner.segments import between
+from kseg.compaction.cleaner.segments import between, kept_open
 from kseg.compaction.cleaner.settings_file import configured
 from kseg.compaction.cleaner.swapping import swap_steps
 from kseg.compaction.known_settings import as_config, settings_for, unknown_policy
@@ -155,8 +155,10 @@ def _planned(
     result = rows.compact_result(_name(target), target.path, evidence, range_, known)
     cleaned = None
     is_due = range_.is_due(options.settings, _is_overdue(evidence, range_, options))
-    if is_due and (yield from _is_in_order(target, evidence, range_, options)):
-        cleaned = _cleaned(target, evidence, range_, options, passes)
+    with kept_open(evidence.segments if is_due else ()):
+        if is_due and (yield from _is_in_order(target, evidence, range_, options)):
+            cleaned = _cleaned(target, evidence, range_, options, passes)
+    if cleaned is not None:
         yield from _findings(target, cleaned)
         result = rows.with_cleaned(result, cleaned)
         for row in rows.detail_rows(_name(target), cleaned, options.settings.now_ms):

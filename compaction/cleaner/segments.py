@@ -8,7 +8,7 @@ modification time, the greatest timestamp, and the entries of its transaction in
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import field, fields
 
 from kseg.change.apply.scratch_file import ScratchFile
 from kseg.segment import layout as L
@@ -16,6 +16,8 @@ from kseg.segment.files import MappedFile, read_small
 from kseg.segment.partition.names import segment_file_name
 from kseg.segment.sidecar.txn_index import AbortedTxn, collect_aborted
 from kseg.segment.values import dataclass
+
+_MAX_OPEN = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class CleanerSegment:
     joins_previous: bool = False
     index_paths: tuple[str | None, str | None, str | None] = (None, None, None)
     file: MappedFile | None = field(default=None, compare=False)  # while it is open
+    stays_open: bool = field(default=False, compare=False)
 
     @contextmanager
     def opened(self) -> Iterator[memoryview]:
@@ -72,12 +75,25 @@ class CleanerSegment:
         if self.log is not None:
             yield self.log.view
             return
-        with MappedFile(self.path) as self.file:
-            try:
-                with self.file.view[: self.size_bytes] as view:
-                    yield view
-            finally:
-                self.file = None
+        if self.file is None:
+            self.file = MappedFile(self.path)
+        try:
+            with self.file.view[: self.size_bytes] as view:
+                yield view
+        finally:
+            if not self.stays_open:
+                self.close()
+
+    def close(self) -> None:
+        """Close the file of a log that was found on disk."""
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+    def __getstate__(self) -> object:
+        """For another process, which opens the file itself."""
+        state = {each.name: getattr(self, each.name) for each in fields(self)}
+        return None, state | {"file": None, "stays_open": False}
 
     @property
     def name(self) -> str:
@@ -96,6 +112,20 @@ class CleanerSegment:
             read_small(time_index),
             b"" if txn_index is None else read_small(txn_index),
         )
+
+
+@contextmanager
+def kept_open(segments: Sequence[CleanerSegment]) -> Iterator[None]:
+    """Map the file of each of these segments once and not anew for each pass, as far as descriptors suffice for that."""
+    kept = segments[:_MAX_OPEN]
+    for segment in kept:
+        segment.stays_open = True
+    try:
+        yield
+    finally:
+        for segment in kept:
+            segment.stays_open = False
+            segment.close()
 
 
 def _base_offset(segment: CleanerSegment) -> int:

@@ -1,8 +1,11 @@
 """Segments by offset (row I20; Kafka: LogSegments)."""
 
+import pickle
+from pathlib import Path
+
 import pytest
 
-from kseg.compaction.cleaner.segments import CleanerSegment, between, floor_at
+from kseg.compaction.cleaner.segments import CleanerSegment, between, floor_at, kept_open
 
 
 def segment(base: int) -> CleanerSegment:
@@ -50,3 +53,23 @@ def test_the_floor(offset: int, floor: int) -> None:
 def test_range(from_offset: int, to_offset: int, bases: list[int]) -> None:
     assert [found.base_offset for found in between(SEGMENTS, from_offset, to_offset)] == bases
     assert not between((), from_offset, to_offset)
+
+
+def test_passes_share_one_map_of_each_file(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(bytes(100))
+    found = segment(0)
+    found.path, found.size_bytes = str(path), 100
+    with kept_open([found]):
+        with found.opened() as view:
+            assert len(view) == 100
+        file = found.file
+        assert file is not None
+        with found.opened():
+            assert found.file is file
+        sent = pickle.loads(pickle.dumps(found))
+        assert sent == found and sent.file is None and not sent.stays_open
+    assert found.file is None
+    with found.opened():
+        assert found.file is not file
+    assert found.file is None
