@@ -22,7 +22,7 @@ from kseg.change.apply.scratch_file import ScratchFile
 from kseg.compaction.cleaner.cleaner_totals import PassTotals
 from kseg.compaction.cleaner.first_pass import OffsetMapBuilder, start_position
 from kseg.compaction.cleaner.latest_offsets import LatestOffsets, fastest_lookup
-from kseg.compaction.cleaner.log_cuts import Cut, middle, parts, within
+from kseg.compaction.cleaner.log_cuts import FIRST_PASS_SHARE, Cut, middle, parts, within
 from kseg.compaction.cleaner.new_log import NewLog, RowNotes, WrittenPart
 from kseg.compaction.cleaner.passes import (
     LocalPasses,
@@ -102,7 +102,7 @@ class ForkedPasses(LocalPasses):
         """Raises one of _NOT_SHARED."""
         with dirty[0].opened() as view:
             first_position = start_position(dirty[0], view, start_offset)
-        cut = middle(dirty, first_position)
+        cut = middle(dirty, first_position, share=FIRST_PASS_SHARE)
         if cut is None:
             raise _Alone
         builder = OffsetMapBuilder(log.segments, self._map, log.start_offset, None)
@@ -133,8 +133,11 @@ class ForkedPasses(LocalPasses):
             if builder.fill(None, cut):
                 return self._map.latest_offset + 1
             learned = helper.answer()
-        is_ordered = self._map.is_ordered and learned.is_ordered and self._map.last_offset <= learned.boundary
-        if not is_ordered or learned.keys is None or not self._map.join(room, learned.keys):
+            is_ordered = self._map.is_ordered and learned.is_ordered
+            is_ordered = is_ordered and self._map.last_offset <= learned.boundary
+            # while the helper ends, which takes a while with a large map
+            is_joined = is_ordered and learned.keys is not None and self._map.join(room, learned.keys)
+        if not is_joined:
             builder.fill(cut, None)
             return self._map.latest_offset + 1
         for first_offset, last_offset in learned.skipped_ranges:
@@ -147,11 +150,12 @@ class ForkedPasses(LocalPasses):
 
     def second(self, log: LogBeingCleaned, request: SecondPassRequest) -> SecondPassResult:
         segments = request.segments(log)
-        cut = middle(segments) if segments else None
-        if cut is not None and can_share() and not any(segment.is_damaged for segment in segments):
+        if can_share() and not any(segment.is_damaged for segment in segments):
             key_lookup = fastest_lookup(self._map, log.segments[0].base_offset)
             try:
-                return self._shared(log, request, cut, key_lookup)
+                cut = request.cut(log, key_lookup)
+                if cut is not None:
+                    return self._shared(log, request, cut, key_lookup)
             except _NOT_SHARED:
                 _forget_damage(segments)
             finally:

@@ -11,6 +11,8 @@ ascending order, if they are too sparse, or if the map is so small that scanning
 
 from array import array
 from bisect import bisect_left
+from functools import cached_property
+from itertools import accumulate
 
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
@@ -20,6 +22,7 @@ from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk
 from kseg.segment.state.offset_map import KeyLookup, OffsetMap
 
 _MAX_BITMAP_BYTES = 32 << 20
+_COUNTED_BYTES = 4096
 _MIN_SHARE = 16  # at least one in this many slots must be in use
 
 
@@ -69,6 +72,22 @@ class LatestOffsets:
     def _is_skipped(self, first_offset: int, last_offset: int) -> bool:
         at = bisect_left(self._skipped, first_offset)
         return at < len(self._skipped) and self._map.skipped_ranges[at][0] <= last_offset
+
+    def kept_below(self, offset: int) -> int:
+        """How many latest records of their keys the map has below an offset."""
+        bits = max(0, min(8 * len(self._memory.view), offset - self._base))
+        blocks, rest = divmod(bits, 8 * _COUNTED_BYTES)
+        start = blocks * _COUNTED_BYTES
+        last = int.from_bytes(self._memory.view[start : start + _COUNTED_BYTES], "little") & ((1 << rest) - 1)
+        return self._kept_before[blocks] + rest - last.bit_count()
+
+    @cached_property
+    def _kept_before(self) -> list[int]:
+        """Those before each block of the bitmap."""
+        view = self._memory.view
+        blocks = (view[at : at + _COUNTED_BYTES] for at in range(0, len(view), _COUNTED_BYTES))
+        kept = (8 * len(block) - int.from_bytes(block, "little").bit_count() for block in blocks)
+        return [0, *accumulate(kept)]
 
     def close(self) -> None:
         """Free the memory."""

@@ -1,22 +1,32 @@
 """Cut a range of segments in two at the start of a batch, so that two processes can share a pass.
 
-The cut depends only on sizes and offset indexes, never on the number of processes. An index entry is only provisional: the
-process that reads up to a cut checks that a batch ends there.
+The cut depends only on sizes, offset indexes and what the map says, never on the number of processes. An index entry is only
+provisional: the process that reads up to a cut checks that a batch ends there.
+
+In a second pass a record that stays costs more than one that goes (it is encoded, compressed and written), and most of those that
+stay are at the end of the log. So the range is cut where half of the work is done, not where half of the bytes are.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from itertools import accumulate, pairwise
+from typing import NamedTuple, Protocol
 
 from kseg.compaction.cleaner.segments import CleanerSegment
+from kseg.segment import layout as L
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import MappedFile
 from kseg.segment.sidecar.index import OffsetIndex
 
 # for a smaller range a second process costs more than it saves
 MIN_BYTES = 16 << 20
-# share of the range before the cut: the process behind it first has to read the headers before it
-_FIRST_SHARE = 0.52
+# shares of the work before the cut: the process behind it also has to read the headers before it and, in a first pass, to hand over
+# its map
+FIRST_PASS_SHARE = 0.56
+_SHARE = 0.53
 _LEAST_SHARE = 0.25
+# what it takes to keep a record, in units of reading one: measured with and without compression
+_COST_OF_KEPT = 1.5
 
 
 class Cut(NamedTuple):
@@ -52,41 +62,96 @@ def within(cut: Cut | None, first: int, count: int) -> Cut | None:
     return Cut(cut.number - first, cut.position)
 
 
-def middle(segments: Sequence[CleanerSegment], first_position: int = 0) -> Cut | None:
-    """Where to cut a range of segments that is read from `first_position` of the first one on. None if it stays whole: it is
-    small, or no index names a batch near the middle."""
-    total_bytes = sum(segment.size_bytes for segment in segments) - first_position
-    if total_bytes < MIN_BYTES:
+class KeptRecords(Protocol):
+    """How many records of a range of offsets a second pass keeps."""
+
+    def kept_below(self, offset: int) -> int:
+        """The number of them below this offset."""
+
+
+class _Work:
+    """The work of reading the segments up to an entry of an offset index, in bytes."""
+
+    def __init__(self, segments: Sequence[CleanerSegment], kept: KeptRecords | None) -> None:
+        self._segments = segments
+        self._kept = kept
+        self._cost_of_kept = 0.0 if kept is None else _COST_OF_KEPT * _bytes_per_offset(segments)
+        self._bytes_before = [0, *accumulate(segment.size_bytes for segment in segments)]
+
+    def before(self, number: int, position: int, offset: int) -> float:
+        """What is to be done before the position of a segment at which a batch from `offset` on starts."""
+        work = float(self._bytes_before[number] + position)
+        if self._kept is not None:
+            work += self._cost_of_kept * self._kept.kept_below(offset)
+        return work
+
+    def before_segment(self, number: int) -> float:
+        """What is to be done before a segment, or before the end of the last one."""
+        is_end = number == len(self._segments)
+        return self.before(number, 0, L.INT64_MAX if is_end else self._segments[number].base_offset)
+
+
+def _bytes_per_offset(segments: Sequence[CleanerSegment]) -> float:
+    """The greatest of all segments but the last: those that were cleaned before lack most of their offsets."""
+    return max(
+        (
+            segment.size_bytes / max(1, following.base_offset - segment.base_offset)
+            for segment, following in pairwise(segments)
+        ),
+        default=0.0,
+    )
+
+
+def middle(
+    segments: Sequence[CleanerSegment],
+    first_position: int = 0,
+    *,
+    kept: KeptRecords | None = None,
+    share: float = _SHARE,
+) -> Cut | None:
+    """Where to cut a range of segments that is read from `first_position` of the first one on. kept: for a second pass. None if it stays
+    whole: it is small, or no index names a batch near the middle."""
+    if sum(segment.size_bytes for segment in segments) - first_position < MIN_BYTES:
         return None
-    wanted, before, number = first_position + int(total_bytes * _FIRST_SHARE), 0, 0
-    while wanted >= before + segments[number].size_bytes:
-        before += segments[number].size_bytes
-        number += 1
-    segment = segments[number]
-    position = _batch_start(segment, wanted - before)
-    if not 0 < position < segment.size_bytes:
-        is_nearer_to_end = 2 * (wanted - before) > segment.size_bytes
-        number, position = number + is_nearer_to_end, 0
-        before += segment.size_bytes if is_nearer_to_end else 0
-    share = (before + position - first_position) / total_bytes
-    return Cut(number, position) if _LEAST_SHARE <= share <= 1 - _LEAST_SHARE else None
+    work = _Work(segments, kept)
+    last = len(segments)
+    total = work.before_segment(last) - first_position
+    wanted = float(first_position + int(total * share))
+    number = bisect_right(range(1, last), wanted, key=work.before_segment)
+    position, reached = _batch_start(segments[number], number, work, wanted)
+    if not 0 < position < segments[number].size_bytes:
+        start, end = work.before_segment(number), work.before_segment(number + 1)
+        is_nearer_to_end = 2 * wanted > start + end
+        number, position, reached = number + is_nearer_to_end, 0, end if is_nearer_to_end else start
+    return (
+        Cut(number, position)
+        if _LEAST_SHARE <= (reached - first_position) / total <= 1 - _LEAST_SHARE
+        else None
+    )
 
 
-def _batch_start(segment: CleanerSegment, wanted: int) -> int:
-    """The first position at or behind `wanted` that the offset index has an entry for; 0 when there is none."""
+def _batch_start(segment: CleanerSegment, number: int, work: _Work, wanted: float) -> tuple[int, float]:
+    """The first position with an entry in the offset index before which `wanted` is done, and what is done there; 0 when there is none."""
     if segment.side_files is not None:
-        return _entry_position(memoryview(segment.side_files.offset_index), wanted)
+        return _entry_position(memoryview(segment.side_files.offset_index), segment, number, work, wanted)
     path = segment.index_paths[0]
     if path is None:
-        return 0
+        return 0, 0.0
     try:
         with MappedFile(path) as file:
-            return _entry_position(file.view, wanted)
+            return _entry_position(file.view, segment, number, work, wanted)
     except UnreadableInput:
-        return 0
+        return 0, 0.0
 
 
-def _entry_position(view: memoryview, wanted: int) -> int:
-    index = OffsetIndex(view, 0)
-    slot = index.slot_at(wanted)
-    return index.entry(slot).position if slot < len(index) else 0
+def _entry_position(
+    view: memoryview, segment: CleanerSegment, number: int, work: _Work, wanted: float
+) -> tuple[int, float]:
+    index = OffsetIndex(view, segment.base_offset)
+
+    def before(slot: int) -> float:
+        entry = index.entry(slot)
+        return work.before(number, entry.position, entry.offset)
+
+    slot = bisect_left(range(len(index)), wanted, key=before)
+    return (index.entry(slot).position, before(slot)) if slot < len(index) else (0, 0.0)

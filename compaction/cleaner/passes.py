@@ -65,6 +65,11 @@ class SecondPassRequest:
         """The segments to clean, in groups; each becomes one segment."""
         return groups(self.segments(log), log.settings, self.upper_offset)
 
+    def cut(self, log: LogBeingCleaned, key_lookup: KeyLookup) -> Cut | None:
+        """Where two processes divide the segments to clean."""
+        kept = key_lookup if isinstance(key_lookup, LatestOffsets) else None
+        return middle(self.segments(log), kept=kept)
+
     def cleaner(self, log: LogBeingCleaned, key_lookup: KeyLookup) -> SegmentCleaner:
         """What rewrites the segments, or some of them, in their order."""
         return SegmentCleaner(
@@ -136,8 +141,8 @@ class LocalPasses:
 
     def second(self, log: LogBeingCleaned, request: SecondPassRequest) -> SecondPassResult:
         # one sketch for each side of the cut, as when two processes share the pass, so that both name the same keys
-        cut = middle(request.segments(log)) if request.top_keys else None
         key_lookup = fastest_lookup(self._map, log.segments[0].base_offset)
+        cut = request.cut(log, key_lookup) if request.top_keys else None
         try:
             try:
                 return self._second(log, request, key_lookup, cut)

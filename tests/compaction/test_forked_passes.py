@@ -192,6 +192,24 @@ def test_a_cut_lies_between_segments_where_no_index_is() -> None:
     assert middle(sized(100, 10, 10), first_position=90) == Cut(1, 0)
 
 
+class Kept:
+    """Offsets of which every record is kept."""
+
+    def __init__(self, *offsets: int) -> None:
+        self._offsets = offsets
+
+    def kept_below(self, offset: int) -> int:
+        return sum(kept < offset for kept in self._offsets)
+
+
+def test_half_of_the_work_lies_behind_a_cut() -> None:
+    segments = sized(10, 10, 10, 10, 10, 10)
+    assert middle(segments, kept=Kept()) == Cut(3, 0)
+    assert middle(segments, kept=Kept(4, 5)) == Cut(4, 0)
+    assert middle(segments, kept=Kept(0, 1)) == Cut(2, 0)
+    assert middle(segments, kept=Kept(*range(6))) == Cut(3, 0)
+
+
 def test_parts_on_both_sides_of_a_cut_are_the_whole() -> None:
     segments = sized(10, 10, 10)
     assert list(parts(segments, None, Cut(1, 4))) == [SegmentPart(0, 0, None), SegmentPart(1, 0, 4)]

@@ -118,6 +118,12 @@ def test_bits_answer_as_the_map_does(seed: int) -> None:
     bits = fastest_lookup(offset_map, 0)
     if isinstance(bits, LatestOffsets):
         assert stays(bits, keys) == stays(offset_map, keys)
+        mapped = (
+            (offset, key) for offset, key in enumerate(keys) if offset // PIECE * PIECE not in skipped_ranges
+        )
+        latest = {key: offset for offset, key in mapped if key is not None}
+        for bound in (-1, 0, 1, count // 3, count, L.INT64_MAX):
+            assert bits.kept_below(bound) == sum(offset < bound for offset in latest.values())
         bits.close()
     else:
         assert offset_map.size * 16 < offset_map.slot_count
