@@ -128,7 +128,7 @@ def leave_a_move(node: Node) -> None:
     if path is None or "." in path.name:
         return
     for _ in range(node.rng.choice((1, 1, 1, 2))):
-        other = "%032x" % node.rng.randrange(1 << 128)
+        other = f"{node.rng.randrange(1 << 128):032x}"
         target = node.a_log_dir() / f"{path.name}.{other}-future"
         shutil.copytree(path, target)
         if node.rng.random() < 0.2:
