@@ -153,6 +153,7 @@ class Examination:
 
     def _note_node(self, image: "MetadataImage", node_id: int | None) -> None:
         self._situation.node_id = node_id
+        self._situation.has_dynamic_quorum |= any(voter.directory_id is not None for voter in image.voters)
         self._situation.bootstrap_server = bootstrap_server(image, node_id)
 
     # --- the verification

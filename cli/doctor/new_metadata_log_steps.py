@@ -26,9 +26,9 @@ _PROPERTIES = "new.properties"
 
 
 def new_log_steps(
-    log_dir: str, topics: Mapping[str, int], cluster_id: str | None, server: str, request: Request
+    log_dir: str, topics: Mapping[str, int], cluster_id: str | None, server: str, flags: str, request: Request
 ) -> Iterator[NextStep]:
-    """topics: the number of partitions of each, as far as they are here. server: HOST:PORT for clients."""
+    """topics: the number of partitions of each, as far as they are here. server: HOST:PORT for clients. flags: for the quorum."""
     made = f"{os.path.abspath(log_dir)}-new"
     dirs = shell_quoted(rf"s#^(log\.dirs?|metadata\.log\.dir)=.*#\1={made}#")
     yield _step(
@@ -37,8 +37,8 @@ def new_log_steps(
         f"sed -E {dirs} server.properties > {_PROPERTIES}",
     )
     yield _step(
-        "Format it (with --standalone where controller.quorum.voters is not set).",
-        f"kafka-storage.sh format --cluster-id {'CLUSTER-ID' if cluster_id is None else shell_word(cluster_id)} --config {_PROPERTIES}",
+        f"Format it{'' if flags else ' (with --standalone where controller.quorum.voters is not set)'}.",
+        format_command(cluster_id, _PROPERTIES, flags),
     )
     yield _step("Start it.", f"kafka-server-start.sh -daemon {_PROPERTIES}")
     yield from _topic_steps(topics, server, request)
@@ -53,6 +53,13 @@ def new_log_steps(
         "Look again: there are steps then that give the partitions the ids of the new topics, before the node is started with its own server.properties.",
         command_line("doctor", {}, request),
     )
+
+
+def format_command(cluster_id: str | None, properties: str, *flags: str) -> str:
+    """cluster_id: None where the user has to look it up."""
+    cluster = "CLUSTER-ID" if cluster_id is None else shell_word(cluster_id)
+    words = ("kafka-storage.sh format", *filter(None, flags), f"--cluster-id {cluster} --config {properties}")
+    return " ".join(words)
 
 
 def _topic_steps(topics: Mapping[str, int], server: str, request: Request) -> Iterator[NextStep]:

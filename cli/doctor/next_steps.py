@@ -63,7 +63,11 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
     yield from make_writable(situation)
     if situation.hosts:
         yield from no_data_directories(
-            situation.given_files, situation.given_empty, situation.request, situation.cluster_id
+            situation.given_files,
+            situation.given_empty,
+            situation.request,
+            situation.cluster_id,
+            "--no-initial-controllers" if situation.has_dynamic_quorum else "",
         )
     mending = list(_mend_files(situation))
     if any(host.is_running for host in situation.hosts) and any(
@@ -125,7 +129,14 @@ def _mend_files(situation: Situation) -> Iterator[NextStep]:
 
 def _make_new_log(situation: Situation, log_dir: str) -> Iterator[NextStep]:
     server = situation.bootstrap_server or ANY_SERVER
-    yield from new_log_steps(log_dir, situation.topics, situation.cluster_id, server, situation.request)
+    yield from new_log_steps(
+        log_dir,
+        situation.topics,
+        situation.cluster_id,
+        server,
+        "--standalone" if situation.has_dynamic_quorum else "",
+        situation.request,
+    )
 
 
 def _set_node_id(other: OtherNode) -> NextStep:

@@ -7,6 +7,7 @@ Each was observed with 4.3.1: it fails with it, and starts without it (tests/kaf
 import os
 from collections.abc import Callable, Iterator, Sequence
 
+from kseg.cli.doctor.new_metadata_log_steps import format_command
 from kseg.cli.doctor.next_step import NextStep
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
@@ -15,7 +16,7 @@ from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.directory import partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, SEGMENT_ROLES, Role, parse_file_name
 from kseg.segment.storage import places
-from kseg.segment.terminal import shell_word, shown_path
+from kseg.segment.terminal import shown_path
 
 _SHOWN = 5
 _BOOTSTRAP = NAME_BY_ROLE[Role.BOOTSTRAP_SNAPSHOT]
@@ -61,9 +62,9 @@ def move_obstacles(in_the_way: dict[str, str], move: Callable[[str], str]) -> It
 
 
 def no_data_directories(
-    files: Sequence[str], empty: Sequence[str], request: Request, cluster_id: str | None
+    files: Sequence[str], empty: Sequence[str], request: Request, cluster_id: str | None, flags: str
 ) -> Iterator[NextStep]:
-    """files, empty: paths that were given beside data directories."""
+    """files, empty: paths that were given beside data directories. flags: of the format of one, for the quorum."""
     left = tuple(path for path in request.paths if path not in files)
     for path in files:
         yield NextStep(
@@ -72,9 +73,8 @@ def no_data_directories(
             command_line("doctor", {}, Request(left)),
         )
     for path in empty:
-        cluster = "CLUSTER-ID" if cluster_id is None else shell_word(cluster_id)
         yield NextStep(
             f"{shown_path(path)} is empty: a broker does not start with it in log.dirs before it is formatted (or a disk has not been mounted there: look first). "
             "This leaves the other directories as they are.",
-            f"kafka-storage.sh format --ignore-formatted --cluster-id {cluster} --config server.properties",
+            format_command(cluster_id, "server.properties", "--ignore-formatted", flags),
         )

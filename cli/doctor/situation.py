@@ -47,7 +47,8 @@ class Situation:
     log dir, the options of `recover` whose values only the user knows. twice: (partition directory, another one of the same partition).
     wrong_ids: partitions that only the user can give to the topic of their name, with its id. in_the_way: paths that a broker is better off
     without, and why. given_files, given_empty: paths of the request that are no data directories, because they are files or empty. missing:
-    directories that should exist, with what only they have. topics: the number of partitions of each topic, by the directories here. set_aside: by those, the stray directories that have their logs.
+    directories that should exist, with what only they have. has_dynamic_quorum: voters are in the metadata log, not in
+    controller.quorum.voters. topics: the number of partitions of each topic, by the directories here. set_aside: by those, the stray directories that have their logs.
     damaged_snapshots: of the metadata log, on which a node fails.
     gapped_metadata_logs: directories of those that a repair makes worse, so `advice` leaves them out. lacks_metadata_log: it is in
     none of the directories. undo_bytes: kept for `undo`. unloadable: partitions that a
@@ -71,6 +72,7 @@ class Situation:
     given_files: list[str] = field(default_factory=list)
     given_empty: list[str] = field(default_factory=list)
     cluster_id: str | None = None
+    has_dynamic_quorum: bool = False
     topics: dict[str, int] = field(default_factory=dict)
     damaged_snapshots: list[str] = field(default_factory=list)
     gapped_metadata_logs: list[str] = field(default_factory=list)

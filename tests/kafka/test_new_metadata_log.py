@@ -94,3 +94,25 @@ def _create(root: Path, server: str, topics: set[str], data: Path) -> None:
             root,
             f"kafka-topics.sh --bootstrap-server {server} --create --topic {topic} --partitions {partitions} --replication-factor 1 --config {config}",
         )
+
+
+def test_an_empty_directory_of_a_dynamic_quorum(tmp_path: Path) -> None:
+    """Its controllers are in the metadata log, and the tool asks for a flag that says that they are not to be made anew."""
+    require_kafka()
+    first, second = tmp_path / "first", tmp_path / "second"
+    write_tools(tmp_path, first, [first, second])
+    properties = tmp_path / "server.properties"
+    properties.write_text(
+        properties.read_text().replace("controller.quorum.voters=1@", "controller.quorum.bootstrap.servers=")
+    )
+    cluster = "--cluster-id Mz9XvQe1R0mU7bTq2LkP5w --config server.properties"
+    _typed(tmp_path, f"kafka-storage.sh format --standalone {cluster}")
+    shutil.rmtree(second)
+    second.mkdir()
+    (step,) = [
+        row["command"] for row in doctor([first, second]) if "kafka-storage.sh" in str(row.get("command"))
+    ]
+    assert step == f"kafka-storage.sh format --ignore-formatted --no-initial-controllers {cluster}"
+    _typed(tmp_path, step)
+    _typed(tmp_path, "kafka-server-start.sh -daemon server.properties")
+    _typed(tmp_path, "kafka-server-stop.sh")
