@@ -5,17 +5,18 @@
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from kseg.change.apply.journal_probe import is_among, is_known_to_kseg
-from kseg.change.plan.steps import Plan
+from kseg.change.plan.steps import FileIdentity, Plan
 from kseg.change.run.options import ChangeOptions
 from kseg.change.run.results import ChangeOutcome
 from kseg.segment.counted import counted
 from kseg.segment.diagnosis import UnreadableBytes
-from kseg.segment.errors import Refused
+from kseg.segment.errors import KsegError, Refused
 from kseg.segment.findings import Finding
 from kseg.segment.unreadable import findings_in
 
@@ -77,6 +78,22 @@ def complete_or_refuse(
         return bool(complete_unfinished(directory, command, disk_for(options.follow_links)))
     refuse_half_done(directory)
     return False
+
+
+@contextmanager
+def planning(directory: str, inputs: Sequence[FileIdentity]) -> Iterator[None]:
+    """Around what reads a directory for a plan. Files that somebody writes meanwhile contradict each other, and whatever fails because of that is no
+    bug: raises Refused with the names of those that have changed. inputs: the files before they were read."""
+    try:
+        yield
+    except KsegError:
+        raise
+    except Exception:
+        from kseg.change.apply.disk import DISK
+        from kseg.change.apply.staging import check_inputs
+
+        check_inputs(directory, inputs, DISK)
+        raise
 
 
 def refuse_unreadable(directory: str, found: Sequence[Finding]) -> None:

@@ -17,7 +17,7 @@ from itertools import pairwise
 from kseg.change.plan.inputs import inputs_of
 from kseg.change.plan.steps import Plan, step_rows
 from kseg.change.run.pipeline import LogTarget, TargetGroup, work_together
-from kseg.change.run.prepared import Prepared, carried_out, complete_or_refuse, copy_path
+from kseg.change.run.prepared import Prepared, carried_out, complete_or_refuse, copy_path, planning
 from kseg.compaction.cleaner import rows
 from kseg.compaction.cleaner.cleanable import Cleanable, cleanable, is_overdue
 from kseg.compaction.cleaner.cleaning_evidence import CleaningEvidence, first_timestamps, gather, open_log
@@ -86,7 +86,7 @@ def prepare(
     complete_or_refuse(target.path, COMMAND, options)
     inputs = inputs_of(target.path)
     log, dir_state = open_log(target, options)
-    with log:
+    with log, planning(target.path, inputs):
         if not log.segments:
             yield Finding("not-compacted", target.path, "the partition has no segments")
             return None

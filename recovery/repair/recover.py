@@ -18,7 +18,7 @@ from dataclasses import replace
 from kseg.change.plan.directory_image import DirectoryImage, steps_between
 from kseg.change.plan.steps import Plan, step_rows
 from kseg.change.run.pipeline import TargetGroup, work_together
-from kseg.change.run.prepared import Prepared, carried_out, complete_or_refuse, copy_path
+from kseg.change.run.prepared import Prepared, carried_out, complete_or_refuse, copy_path, planning
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.policy import BrokerState, Policy, Repair
 from kseg.recovery.repair import rows
@@ -56,7 +56,8 @@ def prepare(
     complete_or_refuse(directory_of(target), COMMAND, options)
     recovery_target = recovery_target_of(target)
     try:
-        return (yield from _prepared(recovery_target, options))
+        with planning(recovery_target.directory, recovery_target.found):
+            return (yield from _prepared(recovery_target, options))
     finally:
         if options.drop_cache:
             _drop_cached(recovery_target)
