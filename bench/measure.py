@@ -57,11 +57,11 @@ def run(
         start = time.perf_counter()
         process = subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, env=environment)
         memory = _Memory(process.pid) if watch_memory else None
-        output, said = process.communicate()
+        output, printed = process.communicate()
         seconds = time.perf_counter() - start
     peak = memory.stop() if memory else 0
     if process.returncode not in statuses:
-        last = said.decode(errors="replace").strip().splitlines()[-1:]
+        last = printed.decode(errors="replace").strip().splitlines()[-1:]
         raise Failed(f"{' '.join(map(str, command))} ended with {process.returncode}: {''.join(last)}")
     return Run(seconds, output or b"", peak)
 

@@ -233,8 +233,8 @@ def _break_evens(costs: Costs) -> list[str]:
     for words, disk in (("disks of 0.5 GB/s", 0.5e9), ("disks of 3 GB/s", 3e9), ("page cache", math.inf)):
         for operation in costs.bytes_per_s:
             size = break_even_bytes(costs, operation, Node(16, disk), 10)
-            told = "never" if size is None else f"{size / GIB:,.1f} GiB"
-            lines.append(f"  {words:18} {operation:24} from {told}")
+            reported = "never" if size is None else f"{size / GIB:,.1f} GiB"
+            lines.append(f"  {words:18} {operation:24} from {reported}")
     return lines
 
 

@@ -29,7 +29,7 @@ def source_rows(tools: Tools, fight: Fight | None = None) -> Iterator[Row]:
     yield Row(
         "source",
         job,
-        lambda: duel.told(source_turn.OWN, again=True),
+        lambda: duel.reported(source_turn.OWN, again=True),
         judged_by=SECONDS,
         at_least=RECORDS / LEAST_RATE,
         aim=RECORDS / AIM_RATE,
@@ -41,10 +41,10 @@ def source_rows(tools: Tools, fight: Fight | None = None) -> Iterator[Row]:
         yield Row(
             name,
             f"{job}, {words}",
-            lambda own=own: duel.told(own, again=True),  # type: ignore[misc]
+            lambda own=own: duel.reported(own, again=True),  # type: ignore[misc]
             judged_by=TIMES,
             rival="Spark's Kafka source, broker",
-            rival_turn=lambda: duel.told(source_turn.RIVAL, again=False),
+            rival_turn=lambda: duel.reported(source_turn.RIVAL, again=False),
             at_least=1,
             aim=2,
         )
@@ -57,7 +57,7 @@ class _Duel:
         self._fight = fight
         self._runs: Runs = {}
 
-    def told(self, contestant: str, *, again: bool) -> Sample:
+    def reported(self, contestant: str, *, again: bool) -> Sample:
         """The second run of the contestant. again: of a new duel."""
         if again or not self._runs:
             self._runs = self._fight()
@@ -73,8 +73,8 @@ def fought(tools: Tools) -> Runs:
     directory = tools.segment("plain-100").parent
     measure.warm(*directory.glob("0*"))
     command = [sys.executable, "-m", "bench.source_turn", str(directory), str(scratch)]
-    told = json.loads(measure.run(command, environment=clean_environment(), keep=True).output)
-    if told["records"] != RECORDS:
-        raise measure.Failed(f"the duel was about {told['records']} records instead of {RECORDS}")
-    runs: Runs = told["runs"]
+    reported = json.loads(measure.run(command, environment=clean_environment(), keep=True).output)
+    if reported["records"] != RECORDS:
+        raise measure.Failed(f"the duel was about {reported['records']} records instead of {RECORDS}")
+    runs: Runs = reported["runs"]
     return runs

@@ -105,10 +105,10 @@ def main() -> None:
             for contestant, taken in runs.items():
                 taken.append(read(spark, contestant, broker))
         counts = spark.read.format("kafka-log").schema("offset BIGINT").load(str(broker.data / f"{TOPIC}-*"))
-        told = {"records": counts.count(), "runs": runs}
+        reported = {"records": counts.count(), "runs": runs}
     finally:
         broker.stop()
-    os.write(1, json.dumps(told).encode() + b"\n")
+    os.write(1, json.dumps(reported).encode() + b"\n")
 
 
 if __name__ == "__main__":

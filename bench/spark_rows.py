@@ -47,9 +47,11 @@ def spark_rows(tools: Tools) -> Iterator[Row]:
 def _spark_turn(*words: str) -> Turn:
     def turn() -> Sample:
         command = [sys.executable, "-m", "bench.spark_turn", *words]
-        said = measure.run(command, environment=clean_environment(), keep=True).output
-        told = json.loads(said.splitlines()[-1])  # after the output of verify
-        return Sample(told["work_s"], {"session_s": told["session_s"], "again_s": told["again_s"]})
+        printed = measure.run(command, environment=clean_environment(), keep=True).output
+        reported = json.loads(printed.splitlines()[-1])  # after the output of verify
+        return Sample(
+            reported["work_s"], {"session_s": reported["session_s"], "again_s": reported["again_s"]}
+        )
 
     return turn
 

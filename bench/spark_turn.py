@@ -34,8 +34,8 @@ def main() -> None:
         if status:
             sys.exit(status)
     session_s, work_s, again_s = (after - before for before, after in pairwise(marks))
-    told = json.dumps({"session_s": session_s, "work_s": work_s, "again_s": again_s})
-    os.write(1, told.encode() + b"\n")
+    reported = json.dumps({"session_s": session_s, "work_s": work_s, "again_s": again_s})
+    os.write(1, reported.encode() + b"\n")
 
 
 if __name__ == "__main__":

@@ -186,7 +186,7 @@ def _told(command: str) -> str:
     if program != "kseg":
         done = subprocess.run(shlex.split(command), check=True, capture_output=True, text=True)
         return f"$ {command}\n{done.stdout}"
-    head, *lines, status = transcripts.told(rest).splitlines()
+    head, *lines, status = transcripts.reported(rest).splitlines()
     if len(lines) > LONGEST:
         lines = [*lines[: LONGEST - 4], f"… {len(lines) - LONGEST + 2} more lines", *lines[-2:]]
     return "\n".join([head, *lines, status, ""])

@@ -28,7 +28,7 @@ def drawn() -> str:
         "picture", cookbook.INCIDENTS["flipped-byte"].make, (), columns=COLUMNS
     )
     with transcripts.stage(on_terminal.make):
-        shown = transcripts.told(COMMAND, on_terminal)
+        shown = transcripts.reported(COMMAND, on_terminal)
     session = (
         shown.replace("N GiB of N GiB free (N %); FILE SYSTEM at MOUNT (OPTIONS)", DISK)
         .replace("<ESC>", "\x1b")

@@ -28,9 +28,9 @@ def test_it_has_thirteen_incidents_and_each_all_parts() -> None:
 
 def test_an_incident_of_a_start_has_the_lines_of_a_broker() -> None:
     """Which `tests/kafka/test_cookbook.py` looks for, and for that of a coordinator."""
-    told = {section.name for section in SECTIONS.values() if section.blocks("log")}
+    reported = {section.name for section in SECTIONS.values() if section.blocks("log")}
     starts = {name for name, incident in cookbook.INCIDENTS.items() if incident.log_dirs}
-    assert told == {*starts, "group-went-back"}
+    assert reported == {*starts, "group-went-back"}
 
 
 @pytest.mark.parametrize("section", SECTIONS.values(), ids=SECTIONS)

@@ -85,7 +85,7 @@ def test_the_stage_has_every_type_of_file(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("part", range(min(PARTS, FILES)))
-def test_hurt_files(part: int, stage: Stage) -> None:
+def test_damaged_files(part: int, stage: Stage) -> None:
     count = FILES // PARTS + (part < FILES % PARTS)
     first = FIRST_SEED + part * (FILES // PARTS + 1)
     print(f"seeds {first} to {first + count - 1}")
@@ -104,7 +104,7 @@ def test_hurt_files(part: int, stage: Stage) -> None:
     stage.check_nothing_was_added()
 
 
-def test_no_hurt_file_takes_much_memory(stage: Stage) -> None:
+def test_no_damaged_file_takes_much_memory(stage: Stage) -> None:
     """The largest files here have 40 kB; what they claim to hold may be terabytes."""
     for seed in range(FIRST_SEED + 10**6, FIRST_SEED + 10**6 + min(60, FILES)):
         tracemalloc.start()

@@ -74,8 +74,8 @@ def test_the_page_is_true(capture_small: Path, tmp_path: Path, monkeypatch: pyte
         PAGE.read_text(encoding="utf-8").replace("```", ""), {}, "library", str(PAGE), 0
     )
     assert len(test.examples) >= 7
-    told: list[str] = []
-    assert doctest.DocTestRunner().run(test, out=told.append).failed == 0, "".join(told)
+    reported: list[str] = []
+    assert doctest.DocTestRunner().run(test, out=reported.append).failed == 0, "".join(reported)
 
 
 @pytest.mark.parametrize("command", ["offsets", "committed"])

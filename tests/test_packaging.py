@@ -25,9 +25,9 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(enco
 @pytest.fixture(scope="module")
 def setup_arguments() -> dict[str, Any]:
     """What setup.py tells setuptools."""
-    told: dict[str, Any] = {}
-    run_setup(lambda **arguments: told.update(arguments))
-    return told
+    reported: dict[str, Any] = {}
+    run_setup(lambda **arguments: reported.update(arguments))
+    return reported
 
 
 def run_setup(setup: Callable[..., None] = lambda **_: None) -> dict[str, Any]:

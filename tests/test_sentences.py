@@ -55,10 +55,10 @@ def test_times_are_dates() -> None:
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_sentence_of_the_sources_has_epoch_milliseconds(room: str) -> None:
     files = sorted((ROOT / room).rglob("*.py"))
-    said = [
+    output = [
         (path.name, sentence) for path in files for _, kind, sentence in said_in(path) if kind == "finding"
     ]
-    assert not [each for each in said if _MILLISECONDS.search(each[1])]
+    assert not [each for each in output if _MILLISECONDS.search(each[1])]
 
 
 def test_the_checks_find_what_they_are_for() -> None:

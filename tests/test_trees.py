@@ -35,7 +35,7 @@ def _touch(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "output"),
     [
         (_grow, "changed: a ("),
         (_same_size, "changed: a (content)"),
@@ -44,13 +44,13 @@ def _touch(path: Path) -> None:
         (lambda path: path.joinpath("a").unlink(), "vanished: a"),
     ],
 )
-def test_unchanged_notices(tmp_path: Path, change: Callable[[Path], None], said: str) -> None:
+def test_unchanged_notices(tmp_path: Path, change: Callable[[Path], None], output: str) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()
     (tree / "a").write_bytes(b"1")
     with pytest.raises(AssertionError) as failure, unchanged(tree):
         change(tree)
-    assert said in str(failure.value)
+    assert output in str(failure.value)
 
 
 def test_reading_is_no_change(tmp_path: Path) -> None:

@@ -520,10 +520,10 @@ def transcript(incident: Incident) -> str:
     with stage(incident.make), pytest.MonkeyPatch.context() as patch:
         if incident.disk is not None:
             incident.disk(patch)
-        return "\n".join(told(line, incident) for line in incident.commands)
+        return "\n".join(reported(line, incident) for line in incident.commands)
 
 
-def told(line: str | Callable[[], None], incident: Incident | None = None) -> str:
+def reported(line: str | Callable[[], None], incident: Incident | None = None) -> str:
     """The output of a command and its exit status, with variable parts replaced. incident: if it needs a terminal."""
     if not isinstance(line, str):
         line()

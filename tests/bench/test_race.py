@@ -54,14 +54,14 @@ def test_the_best_of_the_rounds_judges_and_the_median_stands_beside() -> None:
     assert (result.passes(), report.verdict(result)) == (True, "yes")
 
 
-@pytest.mark.parametrize(("rival", "said"), [(9.9, "NO"), (10.0, "yes"), (20.0, "aim")])
-def test_ratio_against_its_target(rival: float, said: str) -> None:
-    assert report.verdict(race(row(turns(1.0), rival=turns(rival), at_least=10, aim=20), 1)) == said
+@pytest.mark.parametrize(("rival", "printed"), [(9.9, "NO"), (10.0, "yes"), (20.0, "aim")])
+def test_ratio_against_its_target(rival: float, printed: str) -> None:
+    assert report.verdict(race(row(turns(1.0), rival=turns(rival), at_least=10, aim=20), 1)) == printed
 
 
-@pytest.mark.parametrize(("own", "said"), [(0.13, "NO"), (0.12, "yes"), (0.05, "aim")])
-def test_seconds_against_their_target(own: float, said: str) -> None:
-    assert report.verdict(race(row(turns(own), SECONDS, at_least=0.12, aim=0.08), 1)) == said
+@pytest.mark.parametrize(("own", "printed"), [(0.13, "NO"), (0.12, "yes"), (0.05, "aim")])
+def test_seconds_against_their_target(own: float, printed: str) -> None:
+    assert report.verdict(race(row(turns(own), SECONDS, at_least=0.12, aim=0.08), 1)) == printed
 
 
 def test_start_up_is_taken_off_kseg_alone() -> None:

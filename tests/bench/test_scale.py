@@ -59,8 +59,8 @@ def test_the_break_even_lies_where_both_take_as_long() -> None:
 
 
 def test_the_report_names_what_was_measured_and_what_follows() -> None:
-    said = report(COSTS, Machine(2, 24 << 30, "a processor", "Linux 6 x86_64"))
-    assert "a processor" in said
-    assert "1.00 ms of the driver, 10.00 ms of a core" in said
-    assert "10.00 us of the driver" in said
-    assert all(name in said for name in COSTS.bytes_per_s)
+    output = report(COSTS, Machine(2, 24 << 30, "a processor", "Linux 6 x86_64"))
+    assert "a processor" in output
+    assert "1.00 ms of the driver, 10.00 ms of a core" in output
+    assert "10.00 us of the driver" in output
+    assert all(name in output for name in COSTS.bytes_per_s)

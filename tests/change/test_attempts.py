@@ -69,10 +69,10 @@ def journals(data: Path) -> list[str]:
 def test_an_attempt_killed_at_any_change_is_followed_by_one_that_says_the_same(
     changing: Changing, stage: Stage
 ) -> None:
-    said = timeless(stage.deferring_signals(apply=True, run_id=RUN))
-    planned, told = contents(state(stage.data)), journals(stage.data)
+    printed = timeless(stage.deferring_signals(apply=True, run_id=RUN))
+    planned, reported = contents(state(stage.data)), journals(stage.data)
     assert planned != contents(stage.found)
-    assert not any(isinstance(event, Failure) for event in said)
+    assert not any(isinstance(event, Failure) for event in printed)
     rounds = 0
     for number in itertools.count(random.randrange(STRIDE), STRIDE):
         stage.set()
@@ -80,9 +80,9 @@ def test_an_attempt_killed_at_any_change_is_followed_by_one_that_says_the_same(
         over = partial(killed_first, kill_at=number, was_killed=was_killed)
         shared = SharedRun(RUN)
         again = changing.events(stage.data, over, apply=True, run_id=RUN, shared=shared)
-        assert timeless(again) == said, number
+        assert timeless(again) == printed, number
         assert contents(state(stage.data)) == planned
-        assert journals(stage.data) == told
+        assert journals(stage.data) == reported
         if changing is not CHANGINGS["retain"]:  # what was purged is gone for good
             undo_all(stage.data)
             assert state(stage.data) == stage.found
@@ -93,20 +93,20 @@ def test_an_attempt_killed_at_any_change_is_followed_by_one_that_says_the_same(
 
 
 def test_two_attempts_at_the_same_time_make_one_change(changing: Changing, stage: Stage) -> None:
-    said = timeless(stage.deferring_signals(apply=True, run_id=RUN))
-    planned, told = contents(state(stage.data)), journals(stage.data)
+    printed = timeless(stage.deferring_signals(apply=True, run_id=RUN))
+    planned, reported = contents(state(stage.data)), journals(stage.data)
     for _ in range(3):
         stage.set()
         shared = SharedRun(RUN)
         again = changing.events(stage.data, both_at_once, apply=True, run_id=RUN, shared=shared)
-        assert timeless(again) == said
+        assert timeless(again) == printed
         assert contents(state(stage.data)) == planned
-        assert journals(stage.data) == told
+        assert journals(stage.data) == reported
 
 
 def test_a_plan_needs_no_seat(changing: Changing, stage: Stage) -> None:
-    said = timeless(stage.deferring_signals())
-    assert timeless(changing.events(stage.data, both_at_once, shared=SharedRun(RUN))) == said
+    printed = timeless(stage.deferring_signals())
+    assert timeless(changing.events(stage.data, both_at_once, shared=SharedRun(RUN))) == printed
     assert state(stage.data) == stage.found
 
 
@@ -121,14 +121,14 @@ def test_copies_are_made_once(name: str, capture_small: Path, tmp_path: Path) ->
     changing = CHANGINGS[name]
     stage = Stage(changing, capture_small, tmp_path)
     output = tmp_path / "copies"
-    said = stage.deferring_signals(output=str(output), run_id=RUN)
+    printed = stage.deferring_signals(output=str(output), run_id=RUN)
     planned = copies_below(output)
-    assert any(isinstance(event, Row) and event.values.get("output") for event in said)
+    assert any(isinstance(event, Row) and event.values.get("output") for event in printed)
     shared = SharedRun(RUN, output=str(output))
 
     def copied(over: object) -> None:
         shutil.rmtree(output)
-        assert changing.events(stage.data, over, output=str(output), run_id=RUN, shared=shared) == said  # type: ignore[arg-type]
+        assert changing.events(stage.data, over, output=str(output), run_id=RUN, shared=shared) == printed  # type: ignore[arg-type]
         assert copies_below(output) == planned
         assert state(stage.data) == stage.found
 
@@ -165,11 +165,11 @@ def test_a_partition_that_lies_in_no_data_directory(capture_small: Path, tmp_pat
         shutil.copytree(stage.data / "metro-zstd-0", alone / "metro-zstd-0")
         return alone / "metro-zstd-0"
 
-    said = changing.events(lay(), fanout.run, apply=True, run_id=RUN)
+    printed = changing.events(lay(), fanout.run, apply=True, run_id=RUN)
     planned = contents(state(alone))
     shared = SharedRun(RUN)
     for number in (0, 3, 9, 1 << 60):
         over = partial(killed_first, kill_at=number, was_killed=[])
-        assert changing.events(lay(), over, apply=True, run_id=RUN, shared=shared) == said
+        assert changing.events(lay(), over, apply=True, run_id=RUN, shared=shared) == printed
         assert contents(state(alone)) == planned
         assert [path.name for path in alone.iterdir()] == ["metro-zstd-0"]

@@ -187,8 +187,8 @@ def test_what_a_run_that_was_killed_at_its_start_has_left_is_cleared_away(
     begun = tmp_path / f".{top}.kseg-20260101T120000Z-7f59ab8c-begun" / output.partition("/")[2]
     begun.mkdir(parents=True)
     (begun / "kseg-journal-20260101T120000Z-7f59ab8c.jsonl").touch()
-    (told,) = undo_journal(str(tmp_path / output), UndoOptions())
-    assert isinstance(told, Row) and told.values["state"] == "undone"
+    (reported,) = undo_journal(str(tmp_path / output), UndoOptions())
+    assert isinstance(reported, Row) and reported.values["state"] == "undone"
     assert [path.name for path in tmp_path.iterdir()] == ["other"]
     (again,) = undo_journal(str(tmp_path / output), UndoOptions())
     assert isinstance(again, Failure) and again.exit_status == 3

@@ -227,7 +227,7 @@ def test_a_half_done_change_that_somebody_meddled_with_is_left_alone(
 
 
 @pytest.mark.parametrize(
-    ("steps", "said"),
+    ("steps", "output"),
     [
         ((Remove("nothing", "why"),), "there is no nothing"),
         ((Truncate(LOG, 1000, "why"),), "fewer than 1000"),
@@ -237,12 +237,12 @@ def test_a_half_done_change_that_somebody_meddled_with_is_left_alone(
     ],
 )
 def test_a_plan_that_contradicts_itself_is_the_callers_mistake(
-    steps: tuple[Step, ...], said: str, tmp_path: Path
+    steps: tuple[Step, ...], output: str, tmp_path: Path
 ) -> None:
     case = with_steps(*steps)
     directory = case.lay(tmp_path)
     start = held(directory)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=output):
         carry_out(case, directory)
     assert held(directory) == start and not (directory / ".kseg").exists()
 

@@ -36,30 +36,30 @@ def log_dir(tmp_path: Path) -> Path:
 
 def test_one_attempt_at_a_time_has_a_seat(log_dir: Path) -> None:
     with locked_files([lock_path(str(log_dir))], part_for=RUN), child(attempt(log_dir)) as first:
-        assert first.said() == "in"
+        assert first.output() == "in"
         with child(attempt(log_dir)) as second, child(attempt(log_dir, name="orders-1")) as third:
-            assert third.said() == "in", "another directory has another seat"
+            assert third.output() == "in", "another directory has another seat"
             assert second.is_silent()
             first.leave()
-            assert first.said() == "out"
-            assert second.said() == "in"
+            assert first.output() == "out"
+            assert second.output() == "in"
 
 
 def test_a_killed_attempt_leaves_its_seat(log_dir: Path) -> None:
     with locked_files([lock_path(str(log_dir))], part_for=RUN), child(attempt(log_dir)) as first:
-        assert first.said() == "in"
+        assert first.output() == "in"
         with child(attempt(log_dir)) as second:
             assert second.is_silent()
             first.kill()
-            assert second.said() == "in"
+            assert second.output() == "in"
 
 
 def test_a_broker_stays_out_as_long_as_anything_of_the_run_lives(log_dir: Path) -> None:
     with child(run(log_dir)) as called:
-        assert called.said() == "in"
+        assert called.output() == "in"
         assert not broker_gets_in(log_dir)
         with child(attempt(log_dir)) as one, child(attempt(log_dir, name="orders-1")) as other:
-            assert one.said() == other.said() == "in"
+            assert one.output() == other.output() == "in"
             called.kill()
             assert not broker_gets_in(log_dir)
             one.kill()
@@ -67,7 +67,7 @@ def test_a_broker_stays_out_as_long_as_anything_of_the_run_lives(log_dir: Path) 
             with pytest.raises(Refused, match="in use"), locked([str(log_dir)]):
                 pass
             other.leave()
-            assert other.said() == "out"
+            assert other.output() == "out"
             assert broker_gets_in(log_dir)
             with locked([str(log_dir)]):
                 pass
@@ -76,18 +76,18 @@ def test_a_broker_stays_out_as_long_as_anything_of_the_run_lives(log_dir: Path) 
 def test_a_late_attempt_is_refused_when_its_run_is_over(log_dir: Path) -> None:
     over = "not locked by the run of this task"
     with child(attempt(log_dir)) as late:
-        assert over in late.said()
+        assert over in late.output()
     with child(run(log_dir)) as called:
-        assert called.said() == "in"
+        assert called.output() == "in"
         with child(attempt(log_dir)) as first:
-            assert first.said() == "in"
+            assert first.output() == "in"
             with child(attempt(log_dir)) as waiting:
                 assert waiting.is_silent()
                 called.kill()
-                assert over in waiting.said(), "whoever waits looks whether the run is still there"
+                assert over in waiting.output(), "whoever waits looks whether the run is still there"
     (log_dir / ".lock").unlink()
     with child(attempt(log_dir)) as late:
-        assert "is not locked" in late.said()
+        assert "is not locked" in late.output()
     assert not (log_dir / ".lock").exists(), "an attempt makes no lock"
 
 
@@ -99,9 +99,9 @@ def test_an_attempt_of_another_run_is_refused(log_dir: Path, whole: bool) -> Non
             say("in")
 
     with child(broker if whole else run(log_dir, OTHER)) as there:
-        assert there.said() == "in"
+        assert there.output() == "in"
         with child(attempt(log_dir)) as late:
-            assert "in use by a broker or another kseg" in late.said()
+            assert "in use by a broker or another kseg" in late.output()
 
 
 def test_seats_of_one_process_do_not_end_each_other(log_dir: Path) -> None:
@@ -114,10 +114,10 @@ def test_seats_of_one_process_do_not_end_each_other(log_dir: Path) -> None:
             say("in")
 
     with locked_files([lock_path(str(log_dir))], part_for=RUN), child(two) as first:
-        assert first.said() == "in"
+        assert first.output() == "in"
         with child(attempt(log_dir)) as second, child(attempt(log_dir, name="orders-1")) as third:
             assert second.is_silent()
-            assert third.said() == "in"
+            assert third.output() == "in"
 
 
 def test_the_part_of_a_run_is_within_what_every_file_system_can_lock() -> None:
@@ -129,8 +129,8 @@ def test_the_part_of_a_run_is_within_what_every_file_system_can_lock() -> None:
 def test_a_lock_that_was_made_for_the_run_goes_with_it(tmp_path: Path) -> None:
     before = tmp_path.stat().st_mtime_ns
     with locked_files([lock_path(str(tmp_path))], part_for=RUN), child(attempt(tmp_path)) as first:
-        assert first.said() == "in"
+        assert first.output() == "in"
         first.leave()
-        assert first.said() == "out"
+        assert first.output() == "out"
     assert list(tmp_path.iterdir()) == []
     assert tmp_path.stat().st_mtime_ns == before

@@ -92,14 +92,14 @@ def test_a_bad_line_is_status_2_and_nothing_is_written(
 
 
 def test_refusals_and_missing_input(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    hurt = healthy.partition(tmp_path / "hurt-0")
-    log = max(hurt.glob("*.log"))
+    damaged = healthy.partition(tmp_path / "damaged-0")
+    log = max(damaged.glob("*.log"))
     log.write_bytes(log.read_bytes()[:-1])
     lines = tmp_path / "lines.jsonl"
     lines.write_text('{"value":"a"}\n')
-    with trees.unchanged(hurt):
-        assert run(["append", "--from", str(lines), str(hurt)]) == 4
-    assert f"kseg recover {hurt}" in capfd.readouterr().err
+    with trees.unchanged(damaged):
+        assert run(["append", "--from", str(lines), str(damaged)]) == 4
+    assert f"kseg recover {damaged}" in capfd.readouterr().err
     assert run(["append", "--from", str(tmp_path / "missing"), str(tmp_path / "own-0")]) == 3
     assert not (tmp_path / "own-0").exists()
 
@@ -189,8 +189,13 @@ def test_a_pipe_that_cannot_be_kept_is_refused_with_the_way_out(
         assert done.returncode == 1, "a plan keeps nothing"
         done = fed(lines, "--apply", target)
     assert done.returncode == 4, done.stderr
-    said = done.stderr.decode()
-    assert "File too large" in said and "set TMPDIR" in said and "--from" in said and "standard input" in said
+    output = done.stderr.decode()
+    assert (
+        "File too large" in output
+        and "set TMPDIR" in output
+        and "--from" in output
+        and "standard input" in output
+    )
 
 
 def test_a_pipe_does_not_wait_in_memory(tmp_path: Path) -> None:
@@ -272,10 +277,10 @@ def test_a_new_partition_without_a_topic_id_is_told_to_become_stray(
 
 
 def test_a_damaged_segment_sends_to_the_partition(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    hurt = healthy.partition(tmp_path / "hurt-0")
-    index = max(hurt.glob("*.index"))
+    damaged = healthy.partition(tmp_path / "damaged-0")
+    index = max(damaged.glob("*.index"))
     index.write_bytes(index.read_bytes() + b"\1")
     lines = tmp_path / "lines.jsonl"
     lines.write_text('{"value":"a"}\n')
-    assert run(["append", "--from", str(lines), str(hurt)]) == 4
-    assert f"(kseg recover {hurt} says what to do)" in capfd.readouterr().err
+    assert run(["append", "--from", str(lines), str(damaged)]) == 4
+    assert f"(kseg recover {damaged} says what to do)" in capfd.readouterr().err

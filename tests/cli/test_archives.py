@@ -77,11 +77,11 @@ def test_an_archive_answers_as_the_directory_does(
     expected = capfd.readouterr()
     with unchanged(backups[name]):
         assert run([*command, f"{backups[name]}/data"]) == status
-    told = capfd.readouterr()
+    reported = capfd.readouterr()
 
     shown = f"{backups[name]}/data", str(backups["data"])
-    assert told.out.replace(*shown) == expected.out
-    assert _without_next_command(told.err.replace(*shown)) == _without_next_command(expected.err)
+    assert reported.out.replace(*shown) == expected.out
+    assert _without_next_command(reported.err.replace(*shown)) == _without_next_command(expected.err)
 
 
 def _without_next_command(text: str) -> list[str]:
@@ -152,9 +152,11 @@ def test_commands_that_change_directories_refuse_archives(
     path = f"{backups['b.tar']}/data/fares-0"
     with unchanged(*backups.values()):
         assert run([*command, path]) == 4
-    told = capfd.readouterr()
-    assert told.out == ""
-    assert told.err.startswith(f"kseg: kseg {command[0]} works on directories on disk only, and {path} is in")
+    reported = capfd.readouterr()
+    assert reported.out == ""
+    assert reported.err.startswith(
+        f"kseg: kseg {command[0]} works on directories on disk only, and {path} is in"
+    )
 
 
 @pytest.mark.parametrize(

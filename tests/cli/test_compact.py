@@ -23,8 +23,8 @@ def say(capfd: pytest.CaptureFixture[str]) -> Say:
     def call(*words: str | Path) -> tuple[int, str, str]:
         policy = () if "--config" in words else POLICY  # these directories have no metadata log that knows it
         status = run(["compact", *policy, *map(str, words)])
-        said = capfd.readouterr()
-        return status, said.out, said.err
+        printed = capfd.readouterr()
+        return status, printed.out, printed.err
 
     return call
 

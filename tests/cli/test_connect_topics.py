@@ -128,9 +128,9 @@ def test_no_way_to_show_bytes_shows_secrets(
     log_dir: Path, words: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     place = str(log_dir / "connect-configs-0")
-    said = json.dumps(dumped(capfd, *words, place))
-    assert "hunter2" not in said and b"hunter2".hex() not in said and "aHVudGVyMg" not in said
-    assert "(redacted)" in said
+    output = json.dumps(dumped(capfd, *words, place))
+    assert "hunter2" not in output and b"hunter2".hex() not in output and "aHVudGVyMg" not in output
+    assert "(redacted)" in output
     assert "tasks" in json.dumps(dumped(capfd, place))
 
 

@@ -36,7 +36,7 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
     return made
 
 
-def said(*words: str | Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, Any]]]:
+def printed(*words: str | Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, Any]]]:
     status = run([*map(str, words), "--json", "--no-progress", "--jobs", "1"])
     return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
@@ -75,7 +75,7 @@ def test_a_copy_brings_its_checkpoints(
         "whole": [data],
     }[narrowed]  # type: ignore[assignment]
     with unchanged(data):
-        status, rows = said(*words, "--output", output, *given, capfd=capfd)
+        status, rows = printed(*words, "--output", output, *given, capfd=capfd)
     assert status == 0, rows
     expected = of(*PARTITIONS) if narrowed == "whole" else of("metro-none-0")
     found = carried(output)
@@ -84,18 +84,18 @@ def test_a_copy_brings_its_checkpoints(
         assert found[dirty] == own_row(rows)["next_dirty_offsets"]
         found.pop(dirty), expected.pop(dirty)
     assert found == expected
-    told = own_row(rows)["checkpoints"]
-    assert all(told.get(name, {}) == offsets for name, offsets in expected.items())
+    reported = own_row(rows)["checkpoints"]
+    assert all(reported.get(name, {}) == offsets for name, offsets in expected.items())
     # the log starts there as in the original
     for place in (data, output):
-        _, (answer, *_) = said("lookup", "--earliest", place / "metro-none-0", capfd=capfd)
+        _, (answer, *_) = printed("lookup", "--earliest", place / "metro-none-0", capfd=capfd)
         assert answer["offset"] == 30
 
 
 def test_a_second_copy_joins_the_first(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "out"
     for name in ("metro-none-0", "fares-0"):
-        assert said("recover", "--output", output, data / name, capfd=capfd)[0] == 0
+        assert printed("recover", "--output", output, data / name, capfd=capfd)[0] == 0
     assert carried(output) == of("metro-none-0", "fares-0")
 
 
@@ -104,7 +104,7 @@ def test_the_checkpoints_of_a_copy_are_those_of_the_repaired_log(
 ) -> None:
     log = max((data / "metro-none-0").glob("*.log"))
     log.write_bytes(log.read_bytes()[:100])
-    _, rows = said("recover", "--output", tmp_path / "out", data / "metro-none-0", capfd=capfd)
+    _, rows = printed("recover", "--output", tmp_path / "out", data / "metro-none-0", capfd=capfd)
     end = next(row["log_end_offset"] for row in rows if row["type"] == "result" and "partition" in row)
     assert end < 150
     found = carried(tmp_path / "out")
@@ -120,7 +120,7 @@ def test_a_segment_alone_brings_those_of_its_partition(
     data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = data / "metro-none-0" / f"{FIRST}.log"
-    assert said("recover", "--output", tmp_path / "out", log, capfd=capfd)[0] == 0
+    assert printed("recover", "--output", tmp_path / "out", log, capfd=capfd)[0] == 0
     assert carried(tmp_path / "out") == of("metro-none-0")
 
 
@@ -138,7 +138,7 @@ def test_a_copy_of_no_data_directory_brings_none(
 ) -> None:
     alone = tmp_path / "alone" / "metro-none-0"
     shutil.copytree(data / "metro-none-0", alone)
-    assert said("recover", "--output", tmp_path / "out", alone, capfd=capfd)[0] == 0
+    assert printed("recover", "--output", tmp_path / "out", alone, capfd=capfd)[0] == 0
     assert [path.name for path in (tmp_path / "out").iterdir() if path.is_dir()] == ["metro-none-0"]
     assert not any((tmp_path / "out" / name).exists() for name in FILES)
 
@@ -151,15 +151,15 @@ def test_undo_takes_back_the_checkpoints_of_a_copy_too(
 ) -> None:
     """Of two copies that lie side by side the second goes first, and the lines of the first stay as they were."""
     output = tmp_path / "out"
-    assert said(*words, "--output", output, data / "metro-none-0", capfd=capfd)[0] == 0
+    assert printed(*words, "--output", output, data / "metro-none-0", capfd=capfd)[0] == 0
     first = next(output.glob("kseg-journal-*.jsonl"))
     before = tree_state(output)
-    assert said(*words, "--output", output, data / "fares-0", capfd=capfd)[0] == 0
+    assert printed(*words, "--output", output, data / "fares-0", capfd=capfd)[0] == 0
     (second,) = set(output.glob("kseg-journal-*.jsonl")) - {first}
     after = tree_state(output)
-    assert said("undo", first, capfd=capfd)[0] == 4  # the second wrote over its checkpoints
+    assert printed("undo", first, capfd=capfd)[0] == 4  # the second wrote over its checkpoints
     assert tree_state(output) == after
-    assert said("undo", second, capfd=capfd)[0] == 0
+    assert printed("undo", second, capfd=capfd)[0] == 0
     assert tree_state(output) == before
-    assert said("undo", output, capfd=capfd)[0] == 0
+    assert printed("undo", output, capfd=capfd)[0] == 0
     assert not output.exists()

@@ -81,14 +81,14 @@ def test_of_a_sound_directory_nothing_is_to_be_done(
     assert not of_type(rows, "step") and not of_type(rows, "damage")
 
 
-def _hurt(data: Path) -> None:
+def _damaged(data: Path) -> None:
     bad_crc(data / "orders.01-2" / FIRST)
     torn_tail(data / "orders.00-1" / ACTIVE)
 
 
 def test_it_says_what_verify_and_recover_say(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = broker_dir(tmp_path / "data", 2, 3)
-    _hurt(data)
+    _damaged(data)
     with trees.unchanged(data):
         rows = doctor(capfd, data, status=1)
         verified = rows_of(capfd, "verify", "--json", *NOW, data, status=1)
@@ -107,7 +107,7 @@ def test_whoever_follows_its_steps_ends_with_nothing_to_do(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = broker_dir(tmp_path / "a data dir", 2, 3)
-    _hurt(data)
+    _damaged(data)
     steps = commands(doctor(capfd, data, status=1))
     assert [shlex.split(step)[:3] for step in steps] == [
         ["kseg", "recover", str(data)],
@@ -129,7 +129,7 @@ def test_while_a_broker_runs_it_is_to_be_stopped_first(
 
     with child(hold) as other:
         process_id = other.pid
-        assert other.said() == "in"
+        assert other.output() == "in"
         rows = doctor(capfd, data, status=1)
         text = "\n".join(text_of(capfd, data))
     assert rows[0]["broker_running"] is True and rows[0]["broker_process_id"] == process_id
@@ -376,8 +376,10 @@ def test_a_read_only_mount_comes_first(
     assert start["read_only"] == [str(data)] and start["once_writable"]["outcome"] == "starts"
     assert [command.split()[0] for command in commands(rows)] == ["dmesg", "mount"]
     bad_crc(data / "orders.00-1" / FIRST)
-    told = commands(doctor(capfd, data, status=1))
-    assert told[1] == f"kseg recover {data} --output repaired" and told[2].startswith("mount -o remount,rw /")
+    reported = commands(doctor(capfd, data, status=1))
+    assert reported[1] == f"kseg recover {data} --output repaired" and reported[2].startswith(
+        "mount -o remount,rw /"
+    )
     assert run(["verify", str(data)]) == 1
     out = capfd.readouterr().out
     assert (

@@ -52,7 +52,7 @@ def _set_aside_by_mistake(data: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "hurt",
+    "damage",
     [
         *(CASES[name] for name in ("quorum-state-foreign", "nested", "odd_file_name", "lost_and_found")),
         CASES["metadata_cut_without_snapshot"],
@@ -60,16 +60,16 @@ def _set_aside_by_mistake(data: Path) -> None:
     ],
 )
 def test_nothing_is_moved_while_a_broker_runs(
-    hurt: Callable[[Path], object], data: Path, capfd: pytest.CaptureFixture[str]
+    damage: Callable[[Path], object], data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    hurt(data)
+    damage(data)
 
     def hold(say: Callable[[str], None]) -> None:
         with locked([str(data)]):
             say("in")
 
     with child(hold) as other:
-        assert other.said() == "in"
+        assert other.output() == "in"
         first, *rest = commands(doctor(capfd, data, status=1))
     assert first == "kafka-server-stop.sh --node-id 1"
     assert any(command.split()[0] in ("mv", "rmdir") for command in rest)
@@ -83,7 +83,7 @@ def test_steps_that_only_look_need_no_stopped_broker(data: Path, capfd: pytest.C
             say("in")
 
     with child(hold) as other:
-        assert other.said() == "in"
+        assert other.output() == "in"
         first, *_ = commands(doctor(capfd, data, status=1))
     assert first.startswith("find / ")
 
@@ -115,5 +115,5 @@ def test_a_metadata_log_with_a_gap_is_not_repaired(data: Path, capfd: pytest.Cap
     assert first.startswith(f"mv {data}/__cluster_metadata-0 ") and again == f"kseg doctor {data}"
     assert copy == f"cp -r PATH/__cluster_metadata-0 {data}/"
     CASES["leader_epochs_foreign"](data)
-    told = commands(doctor(capfd, data, status=1))
-    assert told[:2] == [f"kseg recover {data}/fares-0", f"kseg recover --apply {data}/fares-0"]
+    reported = commands(doctor(capfd, data, status=1))
+    assert reported[:2] == [f"kseg recover {data}/fares-0", f"kseg recover --apply {data}/fares-0"]

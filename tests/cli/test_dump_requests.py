@@ -18,9 +18,9 @@ def metro(capture_small: Path) -> Path:
 @pytest.mark.behaviour("D09")
 def test_no_path_is_a_wrong_request(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert run(["dump"]) == 2
-    said = capfdbinary.readouterr()
-    assert said.out == b""
-    assert b"needs at least one PATH" in said.err
+    output = capfdbinary.readouterr()
+    assert output.out == b""
+    assert b"needs at least one PATH" in output.err
 
 
 @pytest.mark.behaviour("D09")
@@ -33,9 +33,9 @@ def test_a_path_that_cannot_be_read_is_named(
     # among others it costs only itself
     with trees.unchanged(metro.parent):
         assert run(["dump", "--no-progress", "--jobs", "1", str(missing), str(metro)]) == 5
-    said = capfdbinary.readouterr()
-    assert str(missing).encode() in said.err
-    assert b"baseOffset: 0 " in said.out
+    output = capfdbinary.readouterr()
+    assert str(missing).encode() in output.err
+    assert b"baseOffset: 0 " in output.out
 
 
 @pytest.mark.behaviour("D09")

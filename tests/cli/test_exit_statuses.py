@@ -375,13 +375,13 @@ def everything_imported(open_root: Path) -> None:
 def test_the_status_of_what_may_not_be_read_or_changed(
     case: str, open_root: Path, everything_imported: None
 ) -> None:
-    hurt, expected = FORBIDDEN[case]
+    damage, expected = FORBIDDEN[case]
 
     def make(root: Path) -> Path:
         data = healthy(root)
         for path in (data, *data.rglob("*")):
             os.chown(path, NOBODY, NOBODY)
-        hurt(data)
+        damage(data)
         return data
 
     assert _statuses(open_root, make, _run_as_nobody) == expected

@@ -270,8 +270,8 @@ def _told(output: Path) -> list[tuple[str, int]]:
     return sorted(rows)
 
 
-def _of(told: list[Any]) -> list[tuple[str, int]]:
-    return [(f"{row[0]}-{row[1]}", row[2]) for row in told]
+def _of(reported: list[Any]) -> list[tuple[str, int]]:
+    return [(f"{row[0]}-{row[1]}", row[2]) for row in reported]
 
 
 def test_killed_at_any_time(data: Path, tmp_path: Path) -> None:

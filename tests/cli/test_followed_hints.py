@@ -27,7 +27,7 @@ from tests.internal_topics.metadata_logs import topic_id
 from tests.recovery.verify.test_verify_side_diseases import SIDE_DISEASES
 from tests.support.damaged_dirs import ID, INNER
 
-Hurt = Callable[[Path], object]
+Inflict = Callable[[Path], object]
 NOW = ("--now", "1800000000000")
 OUTPUT = "exported"  # beside the data directory
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -53,9 +53,9 @@ def in_log(disease: Callable[[Path], object], data: Path) -> None:
     disease(data / f"{INNER}.log")
 
 
-CASES: dict[str, Hurt] = {
+CASES: dict[str, Inflict] = {
     **{disease.__name__: partial(in_log, disease) for disease in diseases.LOG_DISEASES},
-    **{name: hurt for name, hurt, _ in SIDE_DISEASES},
+    **{name: damage for name, damage, _ in SIDE_DISEASES},
     "stray": lambda data: S.stray_directory(data / "metro-1"),
     "deleted": lambda data: S.deleted_directory(data / "metro-1"),
     "future": lambda data: S.future_directory(data / "metro-1"),
@@ -125,10 +125,10 @@ def test_what_came_from_a_pipe_is_asked_for_again(data: Path, capfd: pytest.Capt
     lines.write_text('{"type":"record","value":"b"}\n', encoding="utf-8")
     head = "next, with the same lines on standard input: "
     assert with_input(lines, ["append", "--from", "-", str(data / "metro-0")]) == 1
-    said = "".join(capfd.readouterr())
-    (told,) = [line.removeprefix(head) for line in said.splitlines() if line.startswith(head)]
-    assert "next: " not in said
-    assert with_input(lines, shlex.split(told)[1:]) == 0
+    output = "".join(capfd.readouterr())
+    (reported,) = [line.removeprefix(head) for line in output.splitlines() if line.startswith(head)]
+    assert "next: " not in output
+    assert with_input(lines, shlex.split(reported)[1:]) == 0
     assert "1 record in 1 batch" in capfd.readouterr().out
 
 
@@ -161,9 +161,9 @@ def test_a_run_is_forgotten_as_the_plan_says(data: Path, shell: Shell) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hurt", CASES.values(), ids=CASES.keys())
-def test_every_hint_of_every_command_works(data: Path, hurt: Hurt, shell: Shell, tmp_path: Path) -> None:
-    hurt(data)
+@pytest.mark.parametrize("damage", CASES.values(), ids=CASES.keys())
+def test_every_hint_of_every_command_works(data: Path, damage: Inflict, shell: Shell, tmp_path: Path) -> None:
+    damage(data)
     for command, options in COMMANDS.items():
         status, words = shell.type(command, *options, data)
         assert status not in (2, 70)
@@ -176,9 +176,9 @@ def test_every_hint_of_every_command_works(data: Path, hurt: Hurt, shell: Shell,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hurt", CASES.values(), ids=CASES.keys())
-def test_the_hints_lead_to_a_repair(data: Path, hurt: Hurt, shell: Shell) -> None:
-    hurt(data)
+@pytest.mark.parametrize("damage", CASES.values(), ids=CASES.keys())
+def test_the_hints_lead_to_a_repair(data: Path, damage: Inflict, shell: Shell) -> None:
+    damage(data)
     words, typed = ["verify", *NOW, str(data)], 0
     while words and words[0] in ("verify", "recover"):
         typed += 1
@@ -254,9 +254,9 @@ def test_what_is_marked_for_deletion_is_no_damage(
     data: Path, marked: Path, command: str, shell: Shell, capfd: pytest.CaptureFixture[str]
 ) -> None:
     status = run([command, *COMMANDS[command], str(data)])
-    said = "".join(capfd.readouterr())
-    assert "marked for deletion; the broker removes it at its next start" in said
-    assert "bad-crc" not in said and f"recover {marked}" not in said
+    output = "".join(capfd.readouterr())
+    assert "marked for deletion; the broker removes it at its next start" in output
+    assert "bad-crc" not in output and f"recover {marked}" not in output
     if command in ("verify", "recover", "list"):
         assert status == 0
 
@@ -303,9 +303,9 @@ class TypedShell:
             ["bash", "-c", line], cwd=self._folder, env=self._environment, capture_output=True, check=False
         )
         printed = (done.stdout + done.stderr).decode().splitlines()  # all of it UTF-8
-        told = [each.partition(mark)[2] for each in printed if each.lstrip().startswith(mark)]
-        assert len(told) <= 1 and done.returncode not in (2, 70), printed
-        return done.returncode, told[0] if told else ""
+        reported = [each.partition(mark)[2] for each in printed if each.lstrip().startswith(mark)]
+        assert len(reported) <= 1 and done.returncode not in (2, 70), printed
+        return done.returncode, reported[0] if reported else ""
 
 
 @pytest.fixture
@@ -319,7 +319,7 @@ def test_a_shell_repairs_it_with_the_printed_lines(typed: TypedShell, tmp_path: 
     data = tmp_path / ODD / "data"
     before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
     diseases.bad_crc(data / f"{INNER}.log")
-    hurt = (data / f"{INNER}.log").read_bytes()
+    damaged = (data / f"{INNER}.log").read_bytes()
     status, line = typed.type(f"kseg verify --now {NOW[1]} {shell_quoted(f'{ODD}/data')}")
     assert status == 1 and line.startswith("kseg recover ")
     status, line = typed.type(line)
@@ -327,7 +327,7 @@ def test_a_shell_repairs_it_with_the_printed_lines(typed: TypedShell, tmp_path: 
     status, line = typed.type(line, "undo with: ")
     assert status == 0 and line.startswith("kseg undo ")
     assert typed.type(line)[0] == 0
-    assert {path: path.read_bytes() for path in before} == before | {data / f"{INNER}.log": hurt}
+    assert {path: path.read_bytes() for path in before} == before | {data / f"{INNER}.log": damaged}
 
 
 @pytest.mark.parametrize(
@@ -340,10 +340,10 @@ def test_a_shell_repairs_it_with_the_printed_lines(typed: TypedShell, tmp_path: 
 )
 def test_a_shell_carries_out_and_takes_back_a_plan(typed: TypedShell, command: str, status: int) -> None:
     folder = shell_quoted(ODD)
-    told, line = typed.type(f"kseg {command.format(folder=folder)} --now {NOW[1]}")
-    assert told == status and " --apply " in line
-    told, line = typed.type(line, "undo with: ")
-    assert told == 0 and line.startswith("kseg undo ")
+    reported, line = typed.type(f"kseg {command.format(folder=folder)} --now {NOW[1]}")
+    assert reported == status and " --apply " in line
+    reported, line = typed.type(line, "undo with: ")
+    assert reported == 0 and line.startswith("kseg undo ")
     assert typed.type(line)[0] == 0
 
 

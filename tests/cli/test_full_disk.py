@@ -142,8 +142,8 @@ def test_what_is_chosen_goes_without_a_free_byte_and_without_marks(
         str(data),
     ]
     assert run([*command, "--apply"]) == 0
-    said = capfd.readouterr()
-    assert "No space" not in said.err
+    output = capfd.readouterr()
+    assert "No space" not in output.err
     assert not list(data.glob("*/*.deleted"))
     gone = before - len(list(data.glob("*/*.log")))
     assert 10 <= gone < before and _free_bytes(disk) >= 200 * 1024
@@ -166,10 +166,10 @@ def test_what_needs_room_says_how_much_and_touches_nothing(
         short = [room for room in rooms if not room["fits"]]
         assert all(room["free"] == 0 < room["needed"] for room in short)
         assert run([*words, "--apply", "--jobs", "1", str(data)]) in (4, 5)
-        said = capfd.readouterr().err
-        assert re.search(r"[1-9][\d,]* bytes (or more )?are needed .* and 0 are free", said), said
-        assert "kseg retain --purge --apply" in said and "--free SIZE" in said
-        assert command == "compact" or "--journal DIR" in said
+        output = capfd.readouterr().err
+        assert re.search(r"[1-9][\d,]* bytes (or more )?are needed .* and 0 are free", output), output
+        assert "kseg retain --purge --apply" in output and "--free SIZE" in output
+        assert command == "compact" or "--journal DIR" in output
 
 
 @pytest.mark.parametrize("spare", [0, 3, 40])
@@ -194,13 +194,13 @@ def test_without_inodes_it_says_so_and_touches_nothing_or_all(
             assert all(room["free_files"] == spare < room["needed_files"] for room in short)
             assert short or spare == 40 or command == "compact"
             status = run([*words, "--apply", "--jobs", "1", str(data)])
-            said = capfd.readouterr().err
+            output = capfd.readouterr().err
             assert status in (0, 1, 4, 5)
             if spare < 40:
                 assert re.search(
-                    r"inodes for \d+ new files? or more are needed .*, and \d+ are free", said
-                ), said
-            assert not re.search(r"\d bytes (or more )?are needed", said), said
+                    r"inodes for \d+ new files? or more are needed .*, and \d+ are free", output
+                ), output
+            assert not re.search(r"\d bytes (or more )?are needed", output), output
             assert run(["undo", str(data)]) in (0, 3)
 
 
@@ -259,12 +259,12 @@ def test_append_asks_for_room_before_it_writes(
     os.truncate(disk / "others", (disk / "others").stat().st_size - (200 << 10))
     with trees.unchanged(disk):
         assert run([*words, "--from", str(lines), str(target)]) == 4
-    said = capfd.readouterr().err
+    output = capfd.readouterr().err
     assert re.search(
         r": [0-9,]+ bytes are needed on the file system of .*, and [0-9,]+ are free; nothing was changed; ",
-        said,
+        output,
     )
-    assert "--journal DIR" in said and "kseg retain --free SIZE" in said
+    assert "--journal DIR" in output and "kseg retain --free SIZE" in output
     assert run([*words, "--from", str(few), str(target)]) == 0
 
 
@@ -278,7 +278,7 @@ def test_holes_are_read_where_no_page_is_left(
     os.truncate(log, whole + (64 << 20))  # zeros that were allocated and never written
     words = [["verify"], ["dump"], ["list"], ["recover"], ["lookup", "--offset", "3"]]
 
-    def told() -> list[tuple[int, list[str]]]:
+    def reported() -> list[tuple[int, list[str]]]:
         found = []
         for each in words:
             capfd.readouterr()
@@ -287,9 +287,9 @@ def test_holes_are_read_where_no_page_is_left(
             found.append((status, [row for row in rows if '"room"' not in row]))  # of which there is less
         return found
 
-    before = told()
+    before = reported()
     _fill_up(disk)
-    assert told() == before
+    assert reported() == before
     assert not any('"unreadable"' in row for _, rows in before for row in rows)
 
 
@@ -310,8 +310,10 @@ def test_a_copy_of_a_member_of_an_archive_has_no_room(
         capfd.readouterr()
         with nothing_attached():
             assert run(["verify", f"{archive}/large-0"]) == 3
-        told = capfd.readouterr()
-        assert f"cannot read {archive}/large-0/{log.name}: a local copy takes " in told.err
-        assert f", and {disk} has " in told.err and "set TMPDIR to a folder with more room" in told.err
-        assert "DAMAGED" not in told.out
+        reported = capfd.readouterr()
+        assert f"cannot read {archive}/large-0/{log.name}: a local copy takes " in reported.err
+        assert (
+            f", and {disk} has " in reported.err and "set TMPDIR to a folder with more room" in reported.err
+        )
+        assert "DAMAGED" not in reported.out
         assert sorted(disk.iterdir()) == before

@@ -99,7 +99,9 @@ def test_a_quarantine_that_cannot_be_is_refused_and_leaves_nothing_in_the_way(
     start = all_held(data)
     words = [*CHANGINGS["recover"].words, "--apply", "--quarantine", str(file / "kept"), str(data)]
     assert run(words) == 4
-    said = capfd.readouterr().err
-    assert f"{file / 'kept'} cannot hold a quarantine: {file} is not a directory; nothing was changed" in said
+    output = capfd.readouterr().err
+    assert (
+        f"{file / 'kept'} cannot hold a quarantine: {file} is not a directory; nothing was changed" in output
+    )
     assert run(["undo", str(data)]) == 0
     assert all_held(data) == start

@@ -41,7 +41,7 @@ def append(data: Path, *made: bytes) -> None:
         log.write(encode_batch(NewBatch(records=records, leader_epoch=2)))
 
 
-def told(rows: Rows, kind: str) -> dict[str, str]:
+def reported(rows: Rows, kind: str) -> dict[str, str]:
     return {Path(row["path"]).name: row["message"] for row in rows if row.get("id") == kind}
 
 
@@ -104,17 +104,19 @@ STRAYS = (
 WITH_THE_RIGHT_ID = (unknown_partition, moved_to_another_node)
 
 
-def advice_of(hurt: Callable[[Path], str]) -> str:
+def advice_of(damage: Callable[[Path], str]) -> str:
     """An id that is right already would only be written once more."""
-    if hurt in WITH_THE_RIGHT_ID:
+    if damage in WITH_THE_RIGHT_ID:
         return "its topic id is right, so no repair changes that"
     return "kseg recover --apply --topic-id "
 
 
-@pytest.mark.parametrize("hurt", WITH_THE_RIGHT_ID)
-def test_the_id_that_is_right_already_helps_nobody(data: Path, say: Say, hurt: Callable[[Path], str]) -> None:
+@pytest.mark.parametrize("damage", WITH_THE_RIGHT_ID)
+def test_the_id_that_is_right_already_helps_nobody(
+    data: Path, say: Say, damage: Callable[[Path], str]
+) -> None:
     """Why it is not advised: written once more, it leaves the directory as stray as before, and recover reports that."""
-    name = hurt(data)
+    name = damage(data)
     wanted = ids(data)[name.rpartition("-")[0]]
     for _ in range(2):
         status, rows = say("recover", "--apply", "--topic-id", wanted, data / name)
@@ -122,48 +124,48 @@ def test_the_id_that_is_right_already_helps_nobody(data: Path, say: Say, hurt: C
         (result,) = (row for row in rows if row["type"] == "result" and row.get("partition") == name)
         assert "renamed as stray" in result["doubt"]
         assert wanted in (data / name / FILE).read_text()
-    assert "--topic-id" not in told(say("verify", data)[1], "becomes-stray")[name]
+    assert "--topic-id" not in reported(say("verify", data)[1], "becomes-stray")[name]
 
 
-@pytest.mark.parametrize("hurt", WITH_THE_RIGHT_ID)
+@pytest.mark.parametrize("damage", WITH_THE_RIGHT_ID)
 def test_a_missing_id_does_not_help_where_the_partition_is_not_assigned(
-    data: Path, say: Say, hurt: Callable[[Path], str]
+    data: Path, say: Say, damage: Callable[[Path], str]
 ) -> None:
-    name = hurt(data)
+    name = damage(data)
     wanted = ids(data)[name.rpartition("-")[0]]
     (data / name / FILE).unlink()
     assert say("recover", "--apply", "--topic-id", wanted, data / name)[0] == 1
     assert wanted in (data / name / FILE).read_text()
-    assert set(told(say("verify", data)[1], "becomes-stray")) == {name}
+    assert set(reported(say("verify", data)[1], "becomes-stray")) == {name}
 
 
 def test_an_intact_directory_has_none(data: Path, say: Say) -> None:
     status, rows = say("verify", data)
-    assert status == 0 and not told(rows, "becomes-stray") and not told(rows, "topic-id-conflict")
+    assert status == 0 and not reported(rows, "becomes-stray") and not reported(rows, "topic-id-conflict")
 
 
 @pytest.mark.evidence("topic-id-known")
-@pytest.mark.parametrize("hurt", STRAYS)
+@pytest.mark.parametrize("damage", STRAYS)
 @pytest.mark.parametrize("level", [(), ("--quick",)])
 def test_what_becomes_stray_is_an_error(
-    data: Path, say: Say, hurt: Callable[[Path], str], level: tuple[str, ...]
+    data: Path, say: Say, damage: Callable[[Path], str], level: tuple[str, ...]
 ) -> None:
     """Which these are a real broker says in tests/kafka/test_strays.py. Its own directory asks the log dir too."""
-    name = hurt(data)
+    name = damage(data)
     with unchanged(data):
         for target in (data, data / name):
             status, rows = say("verify", *level, target)
-            assert (status, set(told(rows, "becomes-stray"))) == (1, {name})
-            message = told(rows, "becomes-stray")[name]
+            assert (status, set(reported(rows, "becomes-stray"))) == (1, {name})
+            message = reported(rows, "becomes-stray")[name]
             plain = name.partition(".")[0]
             assert f"renames the directory to {plain}.…-stray" in message
-            assert advice_of(hurt) in message
+            assert advice_of(damage) in message
 
 
 def test_the_message_names_the_id_and_says_what_is_served_then(data: Path, say: Say) -> None:
     lose_file(data), unknown_topic(data)
     _, rows = say("verify", data)
-    found = told(rows, "becomes-stray")
+    found = reported(rows, "becomes-stray")
     wanted = ids(data)["metro-none"]
     assert "and makes metro-none-0 anew, empty" in found["metro-none-0"]
     assert f"kseg recover --apply --topic-id {wanted} {data / 'metro-none-0'}" in found["metro-none-0"]
@@ -212,14 +214,14 @@ def test_the_copy_has_it_too(data: Path, say: Say, tmp_path: Path) -> None:
     assert ids(data)["metro-none"] in (tmp_path / "copy" / name / FILE).read_text()
 
 
-@pytest.mark.parametrize("hurt", [each for each in STRAYS if each is not lose_file])
-def test_recover_does_not_guess(data: Path, say: Say, hurt: Callable[[Path], str]) -> None:
+@pytest.mark.parametrize("damage", [each for each in STRAYS if each is not lose_file])
+def test_recover_does_not_guess(data: Path, say: Say, damage: Callable[[Path], str]) -> None:
     """An id of another topic may well be right: exit 1, and the whole command is printed. The clean-shutdown marker stays true."""
-    name = hurt(data)
+    name = damage(data)
     before = (data / name / FILE).read_bytes()
     status, rows = say("recover", "--apply", data)
     assert status == 1
-    assert advice_of(hurt) in told(rows, "becomes-stray")[name]
+    assert advice_of(damage) in reported(rows, "becomes-stray")[name]
     result = next(row for row in rows if row["type"] == "result" and row.get("directory", "").endswith(name))
     assert (result["doubt"], result["misplaced"]) == (
         "is renamed as stray by a broker on its next start",
@@ -245,7 +247,7 @@ def test_a_name_that_was_anothers_too(data: Path, say: Say) -> None:
     (data / "stations-0" / FILE).unlink()
     status, rows = say("recover", "--apply", data / "stations-0")
     assert status == 1 and not (data / "stations-0" / FILE).exists()
-    assert "the name was that of a deleted topic too" in told(rows, "becomes-stray")["stations-0"]
+    assert "the name was that of a deleted topic too" in reported(rows, "becomes-stray")["stations-0"]
     assert say("recover", "--apply", "--topic-id", topic_id(6), data / "stations-0")[0] == 0
 
 
@@ -254,9 +256,9 @@ def test_the_id_of_another_topic(data: Path, say: Say) -> None:
     """A broker does not serve it (InconsistentTopicIdException); it sets nothing aside."""
     set_id(data / "fares-0", ids(data)["metro-gzip"])
     status, rows = say("verify", data)
-    assert status == 1 and not told(rows, "becomes-stray")
-    assert set(told(rows, "topic-id-conflict")) == {"fares-0"}
-    assert "InconsistentTopicIdException" in told(rows, "topic-id-conflict")["fares-0"]
+    assert status == 1 and not reported(rows, "becomes-stray")
+    assert set(reported(rows, "topic-id-conflict")) == {"fares-0"}
+    assert "InconsistentTopicIdException" in reported(rows, "topic-id-conflict")["fares-0"]
     assert say("recover", "--apply", data / "fares-0")[0] == 1
     wanted = ids(data)["fares"]
     assert say("recover", "--apply", "--topic-id", wanted, data / "fares-0")[0] == 0
@@ -266,17 +268,17 @@ def test_the_id_of_another_topic(data: Path, say: Say) -> None:
 # --- no false alarm
 
 
-@pytest.mark.parametrize("hurt", [lose_file, unknown_id, unknown_topic, unknown_partition])
+@pytest.mark.parametrize("damage", [lose_file, unknown_id, unknown_topic, unknown_partition])
 def test_without_a_metadata_log_nobody_is_alarmed(
-    data: Path, say: Say, tmp_path: Path, hurt: Callable[[Path], str]
+    data: Path, say: Say, tmp_path: Path, damage: Callable[[Path], str]
 ) -> None:
-    name = hurt(data)
+    name = damage(data)
     alone = tmp_path / "alone" / name
     shutil.copytree(data / name, alone)
     shutil.rmtree(data / LOG)
     for target in (data, data / name, alone):
         status, rows = say("verify", target)
-        assert status == 0 and not told(rows, "becomes-stray")
+        assert status == 0 and not reported(rows, "becomes-stray")
 
 
 def test_a_lone_copy_may_name_the_metadata_log(data: Path, say: Say, tmp_path: Path) -> None:
@@ -296,7 +298,7 @@ def test_a_metadata_log_that_is_not_whole_accuses_nobody(data: Path, say: Say, c
     log = data / LOG / f"{0:020}.log"
     log.write_bytes(log.read_bytes()[:-cut])
     _, rows = say("verify", data)
-    assert not told(rows, "becomes-stray") and told(rows, "metadata-log-doubtful")
+    assert not reported(rows, "becomes-stray") and reported(rows, "metadata-log-doubtful")
 
 
 def test_a_deleted_topic_stays_deleted(data: Path, say: Say) -> None:
@@ -304,15 +306,15 @@ def test_a_deleted_topic_stays_deleted(data: Path, say: Say) -> None:
     with (data / LOG / f"{0:020}.log").open("ab") as log:
         log.write(b"\x01" * 30)
     _, rows = say("verify", data)
-    assert set(told(rows, "becomes-stray")) == {name}
+    assert set(reported(rows, "becomes-stray")) == {name}
 
 
 def test_old_directories_and_set_aside_ones(legacy_small: Path, data: Path, say: Say) -> None:
     for version in ("0.9.0.1/2-compacted", "1.1.1/4-compacted", "0.7/1-written"):
         _, rows = say("verify", "--quick", legacy_small / "data" / version)
-        assert not told(rows, "becomes-stray")
+        assert not reported(rows, "becomes-stray")
     for suffix in ("stray", "delete"):
         (data / "metro-none-0").rename(data / f"metro-none-0.{'b' * 32}-{suffix}")
         _, rows = say("verify", data)
-        assert not told(rows, "becomes-stray")
+        assert not reported(rows, "becomes-stray")
         (data / f"metro-none-0.{'b' * 32}-{suffix}").rename(data / "metro-none-0")

@@ -61,7 +61,7 @@ def disk(capture_small: Path, tmp_path: Path) -> Callable[..., Path]:
 Disk = Callable[..., Path]
 
 
-def said(capfd: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, list[dict[str, Any]]]:
+def output(capfd: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, list[dict[str, Any]]]:
     status = run([*map(str, words), "--json", "--no-progress"])
     return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
@@ -93,10 +93,10 @@ def test_damage_is_found_wherever_the_data_directory_lies(
         *(PartitionTarget(str(made / name), str(made)) for name in PARTITIONS),
     ]
     assert resolve_targets([str(given)], expand=Expansion.VERIFY) == targets
-    status, rows = said(capfd, "verify", given)
+    status, rows = output(capfd, "verify", given)
     assert status == 1 and ("bad-crc", str(made / PARTITIONS[0] / FIRST)) in findings(rows)
     # as many as where the directory is named itself
-    assert findings(said(capfd, "verify", made)[1]) == findings(rows)
+    assert findings(output(capfd, "verify", made)[1]) == findings(rows)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -106,22 +106,22 @@ def test_every_command_finds_the_partitions(
     given, below = (tmp_path / part for part in LAYOUTS[layout])
     made = disk(str(below.relative_to(tmp_path)), *PARTITIONS)
     paths = {str(made / name) for name in PARTITIONS}
-    _, listed = said(capfd, "list", given)
+    _, listed = output(capfd, "list", given)
     assert paths <= {row.get("directory") for row in listed}
-    _, dumped = said(capfd, "dump", given)
+    _, dumped = output(capfd, "dump", given)
     dirs = {os.path.dirname(row["file"]) for row in dumped if row["type"] == "batch"}
     assert dirs - {str(made)} == paths  # bootstrap.checkpoint is the data directory's
     compact = ["compact", "--cleanup-policy", "compact", "--first-dirty-offset", "0"]
     retain = ["retain", "--cleanup-policy", "delete", "--retention-ms", "1"]
     for words in (["recover"], compact, retain):
-        _, rows = said(capfd, *words, given)
+        _, rows = output(capfd, *words, given)
         assert paths == {
             row["directory"] for row in rows if row["type"] == "result" and "partition" in row
         }, words
-    _, answers = said(capfd, "lookup", "--latest", given)
+    _, answers = output(capfd, "lookup", "--latest", given)
     assert {row["partition"] for row in answers if row["type"] == "lookup"} == set(PARTITIONS)
     out = tmp_path.parent / f"{tmp_path.name}-out"
-    assert said(capfd, "export", "--to", "json", "--output", out, given)[0] == 0
+    assert output(capfd, "export", "--to", "json", "--output", out, given)[0] == 0
     lines = [json.loads(line) for file in out.rglob("*.json*") for line in file.read_text().splitlines()]
     assert {f"{line['topic']}-{line['partition']}" for line in lines} == set(PARTITIONS)
 
@@ -134,7 +134,7 @@ def test_several_disks_of_one_node_are_all_read(
     disk("data-1/kafka-log0", "metro-zstd-0", damaged=True, directory=OTHER_DIRECTORY_ID)
     (tmp_path / "data-0" / "lost+found").mkdir(mode=0)
     (tmp_path / "data-2").mkdir()
-    status, rows = said(capfd, "verify", tmp_path)
+    status, rows = output(capfd, "verify", tmp_path)
     assert status == 1
     assert ("bad-crc", f"{tmp_path}/data-1/kafka-log0/metro-zstd-0/{FIRST}") in findings(rows)
     assert [row["path"] for row in rows if row["type"] == "verified"] == [
@@ -162,7 +162,7 @@ def test_a_stray_segment_file_hides_no_partition(disk: Disk, capfd: pytest.Captu
     made = disk("kafka", *PARTITIONS, damaged=True)
     shutil.copy(made / "fares-0" / "partition.metadata", made)
     shutil.copy(made / "gates-append-0" / FIRST, made)
-    status, rows = said(capfd, "verify", made)
+    status, rows = output(capfd, "verify", made)
     assert status == 1 and ("bad-crc", str(made / PARTITIONS[0] / FIRST)) in findings(rows)
     assert {("unknown-file", str(made / FIRST)), ("unknown-file", str(made / "partition.metadata"))} <= set(
         findings(rows)
@@ -178,7 +178,7 @@ def test_a_data_directory_inside_another_is_named_and_judged(
     `data-0.<id>-stray`; with another name it does not start."""
     outer = disk("kafka", "fares-0")
     inner = disk(f"kafka/{name}", "metro-zstd-0", damaged=True, directory=OTHER_DIRECTORY_ID)
-    _, rows = said(capfd, "verify", outer)
+    _, rows = output(capfd, "verify", outer)
     assert ("nested-log-dir", str(inner)) in findings(rows)
     assert ("bad-crc", str(inner / "metro-zstd-0" / FIRST)) in findings(rows)
     assert "no-segments" not in [kind for kind, _ in findings(rows)]
@@ -197,7 +197,7 @@ def test_loops_of_links_end(disk: Disk, tmp_path: Path, capfd: pytest.CaptureFix
     targets = [LogDirTarget(str(made)), PartitionTarget(str(made / "fares-0"), str(made))]
     assert resolve_targets([str(tmp_path / "srv")], expand=Expansion.VERIFY) == targets
     assert resolve_targets([str(tmp_path / "srv" / "0")])[0].path == str(tmp_path / "srv" / "0" / "fares-0")
-    status, rows = said(capfd, "verify", tmp_path / "srv")
+    status, rows = output(capfd, "verify", tmp_path / "srv")
     assert status == 1 and ("nested-log-dir", str(made / "loop-0")) in findings(rows)
 
 
@@ -215,7 +215,7 @@ def test_a_directory_that_may_not_be_listed_is_named(
 ) -> None:
     disk("kafka", "fares-0")
     (tmp_path / "private").mkdir(mode=0)
-    status, rows = said(capfd, "verify", tmp_path)
+    status, rows = output(capfd, "verify", tmp_path)
     assert status == 5 and str(tmp_path / "private") in [
         row["path"] for row in rows if row["type"] == "error"
     ]
@@ -231,7 +231,7 @@ def test_a_partition_in_two_data_directories_of_a_node(
     disk("a", "fares-0", "gates-append-0")
     disk("b", "fares-0", f"gates-append-0.{MARK}-future", directory=OTHER_DIRECTORY_ID)
     for given in ([tmp_path], [tmp_path / "a", tmp_path / "b"]):
-        status, rows = said(capfd, "verify", *given)
+        status, rows = output(capfd, "verify", *given)
         twice = [row for row in rows if row.get("id") == "partition-twice"]
         assert status == 1
         assert [(row["path"], row["other"]) for row in twice] == [
@@ -240,11 +240,11 @@ def test_a_partition_in_two_data_directories_of_a_node(
     for command in ("verify", "recover"):  # which repairs nothing of it
         run([command, str(tmp_path / "a"), str(tmp_path / "b")])
         assert f"next: kseg doctor {tmp_path}/a {tmp_path}/b\n" in capfd.readouterr().out
-    _, rows = said(capfd, "doctor", tmp_path / "a", tmp_path / "b")
+    _, rows = output(capfd, "doctor", tmp_path / "a", tmp_path / "b")
     step = next(row for row in rows if row["type"] == "step")
     assert (step["command"], step["due"]) == (f"kseg diff {tmp_path}/a/fares-0 {tmp_path}/b/fares-0", True)
     (tmp_path / "b" / "fares-0").rename(tmp_path / "moved-0")
-    status, rows = said(capfd, "doctor", tmp_path / "a", tmp_path / "b")
+    status, rows = output(capfd, "doctor", tmp_path / "a", tmp_path / "b")
     assert "partition-twice" not in {row.get("id") for row in rows}
 
 
@@ -254,7 +254,7 @@ def test_a_copy_beside_the_original_is_told_once(
 ) -> None:
     disk("kafka", *PARTITIONS)
     disk("kafka.bak", *PARTITIONS)
-    status, rows = said(capfd, "verify", tmp_path)
+    status, rows = output(capfd, "verify", tmp_path)
     beside = [found for found in findings(rows) if found[0] in ("directory-id-twice", "partition-twice")]
     assert status == 1 and beside == [("directory-id-twice", f"{tmp_path}/kafka.bak/meta.properties")]
 
@@ -270,7 +270,7 @@ def test_disks_of_several_nodes_are_no_damage(
     disk("a", "fares-0")
     disk("b", "fares-0", directory=OTHER_DIRECTORY_ID, **identity)
     disk("c", "metro-zstd-0", directory="BsCu_Qd6HlJL_AROE7wUxg", **identity)
-    status, rows = said(capfd, "verify", tmp_path)
+    status, rows = output(capfd, "verify", tmp_path)
     mixed = [row for row in rows if row["type"] == "finding" and row["severity"] != "info"]
     assert status == 0
     assert [(row["id"], row["path"]) for row in mixed] == [

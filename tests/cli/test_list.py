@@ -86,14 +86,14 @@ def test_a_topic_is_a_line(capture_small: Path, capfd: pytest.CaptureFixture[str
 def test_estimates_and_counts(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Offsets of transaction markers and of records that were compacted away are no records."""
     data = capture_small / "data"
-    said = {}
+    output = {}
     for words in (["--no-count"], ["--count"]):
         assert run(["list", "--partitions", *words, str(data)]) == 0
-        said[words[0]] = {line.split()[0]: line.split() for line in capfd.readouterr().out.splitlines()}
+        output[words[0]] = {line.split()[0]: line.split() for line in capfd.readouterr().out.splitlines()}
     assert run(["list", "--json", str(data)]) == 0
     rows = map(json.loads, capfd.readouterr().out.splitlines())
     for row in (row for row in rows if row["type"] == "partition"):
-        counted, estimated = said["--count"][row["partition"]], said["--no-count"][row["partition"]]
+        counted, estimated = output["--count"][row["partition"]], output["--no-count"][row["partition"]]
         assert counted[4] == str(row["records"]) and estimated[4] == f"~{row['records_estimated']}"
         assert row["records_estimated"] == row["log_end_offset"] - row["log_start_offset"]
         assert counted[5] == estimated[5] == f"{row['log_start_offset']}-{row['log_end_offset']}"
@@ -198,7 +198,7 @@ def test_directories_with_a_suffix_are_named_by_their_topic_ids(
     (cut / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id(1)}")
     assert run(["list", "--json", str(tmp_path)]) == 0
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    told = {row["directory"]: row["topic_name"] for row in rows if row["type"] == "partition"}
-    assert told == {str(tmp_path / "__cluster_metadata-0"): None, str(cut): whole}
+    reported = {row["directory"]: row["topic_name"] for row in rows if row["type"] == "partition"}
+    assert reported == {str(tmp_path / "__cluster_metadata-0"): None, str(cut): whole}
     assert run(["list", str(tmp_path)]) == 0
     assert f"(topic {whole})" in capfd.readouterr().out

@@ -186,8 +186,8 @@ def test_a_hit_of_a_huge_record_is_a_few_lines(tmp_path: Path, capfd: pytest.Cap
     run(["append", "--quiet", "--apply", "--from", str(tmp_path / "lines"), str(log)])
     capfd.readouterr()
     assert run(["lookup", "--key", "k", str(log)]) == 0
-    told = capfd.readouterr().out
-    assert len(told) < 2000 and "… (100,002 characters, --verbose shows all)" in told
+    reported = capfd.readouterr().out
+    assert len(reported) < 2000 and "… (100,002 characters, --verbose shows all)" in reported
     for words in (["--verbose"], ["--json"]):
         assert run(["lookup", *words, "--key", "k", str(log)]) == 0
         assert capfd.readouterr().out.count(huge) == 2

@@ -26,7 +26,7 @@ def bare(capture_small: Path, tmp_path: Path) -> Path:
     return data
 
 
-def said(capfd: pytest.CaptureFixture[str], *words: str | Path) -> list[dict[str, Any]]:
+def output(capfd: pytest.CaptureFixture[str], *words: str | Path) -> list[dict[str, Any]]:
     capfd.readouterr()
     run([str(words[0]), "--json", *map(str, words[1:])])
     return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
@@ -34,7 +34,7 @@ def said(capfd: pytest.CaptureFixture[str], *words: str | Path) -> list[dict[str
 
 def messages(capfd: pytest.CaptureFixture[str], data: Path) -> list[str]:
     found = [
-        [row["message"] for row in said(capfd, command, data) if row.get("id") == KIND]
+        [row["message"] for row in output(capfd, command, data) if row.get("id") == KIND]
         for command in ("verify", "recover")
     ]
     assert found[0] == found[1], "verify and recover agree"

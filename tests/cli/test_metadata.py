@@ -126,9 +126,18 @@ def test_a_row_for_each_thing(tmp_path: Path, capfd: pytest.CaptureFixture[str])
         [record("ProducerIdsRecord", brokerId=1, brokerEpoch=9, nextProducerId=2000)],
     )
     found = rows(capfd, tmp_path / LOG)
-    told = one(found, "metadata")
-    assert (told["offset"], told["epoch"], told["timestamp"], told["cluster_id"]) == (14, 1, T0, CLUSTER)
-    assert (told["metadata_version"], told["next_producer_id"], told["certain"]) == ("4.3-IV0", 2000, True)
+    reported = one(found, "metadata")
+    assert (reported["offset"], reported["epoch"], reported["timestamp"], reported["cluster_id"]) == (
+        14,
+        1,
+        T0,
+        CLUSTER,
+    )
+    assert (reported["metadata_version"], reported["next_producer_id"], reported["certain"]) == (
+        "4.3-IV0",
+        2000,
+        True,
+    )
     broker = one(found, "broker")
     assert (broker["broker_id"], broker["epoch"], broker["rack"], broker["fenced"]) == (1, 9, "r", False)
     assert broker["listeners"] == [{"name": "PLAINTEXT", "host": "h", "port": 9092}]
@@ -285,8 +294,10 @@ def test_a_time_at_the_end_of_the_log_is_not_behind_it(
 def test_before_the_first_record(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_log(tmp_path / LOG, topic("orders", topic_id(1)))
     found = rows(capfd, "--at", T0 - 1, tmp_path / LOG)
-    told = one(found, "metadata")
-    assert told["offset"] is told["epoch"] is told["timestamp"] is None and of(found, "topic") == []
+    reported = one(found, "metadata")
+    assert (
+        reported["offset"] is reported["epoch"] is reported["timestamp"] is None and of(found, "topic") == []
+    )
     assert len(of(rows(capfd, "--at", T0, tmp_path / LOG), "topic")) == 1
 
 
@@ -314,8 +325,8 @@ def test_as_of_a_time_where_the_clock_went_back(
     assert at(T0 + 900) == (["ahead", "back", "first"], 5, T0 + 100)
     assert at(T0 + 901) == (["ahead", "back", "first", "later"], 7, T0 + 901)
     assert run(["metadata", "--at", str(T0 + 100), str(log)]) == 0
-    told = capfd.readouterr()
-    assert "the clock went back: offsets 2 to 3" in told.out + told.err
+    reported = capfd.readouterr()
+    assert "the clock went back: offsets 2 to 3" in reported.out + reported.err
 
 
 def test_a_snapshot_with_a_later_batch_that_the_log_has_lost(
@@ -375,8 +386,8 @@ def test_directories(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     partition_dir(tmp_path, "nameless-0", None)
     found = of(rows(capfd, tmp_path, status=1), "directory")
     assert all(row["path"].startswith(f"{tmp_path}/") for row in found)
-    told = {Path(row["path"]).name.partition(".")[0]: (row["status"], row["topic"]) for row in found}
-    assert told == {
+    reported = {Path(row["path"]).name.partition(".")[0]: (row["status"], row["topic"]) for row in found}
+    assert reported == {
         LOG: ("known", "__cluster_metadata"),
         "cut-0": ("deleted", "gone"),
         "orders-1": ("future", "orders"),
@@ -463,8 +474,8 @@ def test_secrets_are_shown_when_asked_for_only(tmp_path: Path, capfd: pytest.Cap
     ):
         capfd.readouterr()
         assert run(["metadata", *words, str(tmp_path / LOG)]) == 0
-        said = "".join(capfd.readouterr())
-        assert "hidden" not in said and "c2FsdA" not in said and "c3RvcmVk" not in said
+        output = "".join(capfd.readouterr())
+        assert "hidden" not in output and "c2FsdA" not in output and "c3RvcmVk" not in output
     found = rows(capfd, tmp_path / LOG)
     assert {row["value"] for row in of(found, "config")} == {"(redacted)", "shown-1", "shown-2"}
     found = rows(capfd, "--show-secrets", tmp_path / LOG)
@@ -591,8 +602,8 @@ def test_mutated_and_truncated_logs(tmp_path: Path, capfd: pytest.CaptureFixture
             path.write_bytes(mutated(draw, path.read_bytes()))
         for words in (("--json",), ("--history",), ("--offset", str(draw.randrange(len(made)))), ("-v",)):
             assert run(["metadata", *words, str(log)]) in (0, 1, 3), (SEED, number, words)
-            said = capfd.readouterr()
-            assert "Traceback" not in said.err and "bug in kseg" not in said.err, (SEED, number, words)
+            output = capfd.readouterr()
+            assert "Traceback" not in output.err and "bug in kseg" not in output.err, (SEED, number, words)
         shutil.rmtree(log.parent)
         if number == 3:
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

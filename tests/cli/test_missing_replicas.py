@@ -14,7 +14,7 @@ from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.missing_replicas import missing_replicas
 from kseg.segment.diagnosis import MissingReplica
 from kseg.segment.findings import Finding
-from tests.cli.test_known_topics import LOG, append, data, ids, set_id, told
+from tests.cli.test_known_topics import LOG, append, data, ids, reported, set_id
 from tests.internal_topics.metadata_logs import record, topic, topic_id
 from tests.support.command_lines import Say
 from tests.support.trees import unchanged
@@ -55,7 +55,7 @@ def test_a_directory_that_is_gone_is_an_error(data: Path, say: Say, gone: list[s
     with unchanged(data):
         for command in (("verify",), ("verify", "--quick"), ("list",)):
             status, rows = say(*command, data)
-            assert (status, sorted(told(rows, "replica-missing"))) == (1, gone)
+            assert (status, sorted(reported(rows, "replica-missing"))) == (1, gone)
     row = next(row for row in rows if row.get("id") == "replica-missing")
     assert row["severity"] == "error" and "makes it anew, empty" in row["message"]
     assert row["topic_id"] == ids(data)[row["topic"]]
@@ -81,8 +81,8 @@ def test_a_directory_that_was_emptied_is_as_good_as_gone(
     with unchanged(data):
         for command in ("verify", "recover", "doctor"):
             status, rows = say(command, data)
-            assert (status, set(told(rows, "replica-missing"))) == (1, {"fares-0"})
-            assert start in told(rows, "replica-missing")["fares-0"]
+            assert (status, set(reported(rows, "replica-missing"))) == (1, {"fares-0"})
+            assert start in reported(rows, "replica-missing")["fares-0"]
     steps = [row["command"] for row in rows if row["type"] == "step"]
     assert any(step.startswith("find / -type d") and "fares-0" in step for step in steps)
     assert not any(step.startswith("kseg list") for step in steps)
@@ -93,7 +93,7 @@ def test_a_directory_that_was_emptied_is_as_good_as_gone(
 def test_nothing_is_missing_where_all_is_there(data: Path, say: Say) -> None:
     for command in ("verify", "list"):
         status, rows = say(command, data)
-        assert status == 0 and not any(told(rows, kind) for kind in KINDS)
+        assert status == 0 and not any(reported(rows, kind) for kind in KINDS)
 
 
 def test_a_part_of_the_directory_is_not_asked(data: Path, say: Say) -> None:
@@ -101,7 +101,7 @@ def test_a_part_of_the_directory_is_not_asked(data: Path, say: Say) -> None:
     shutil.rmtree(data / "fares-0")
     for words in ((data / "stations-0",), ("--topic", "stations", data)):
         status, rows = say("verify", *words)
-        assert status == 0 and not told(rows, "replica-missing")
+        assert status == 0 and not reported(rows, "replica-missing")
 
 
 def test_other_replicas_may_have_it(data: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_directory_with_a_wrong_id_is_there(data: Path, say: Say) -> None:
     """That it becomes stray is another finding."""
     set_id(data / "fares-0", topic_id(9))
     assert found_in(data) == {}
-    assert set(told(say("verify", "--quick", data)[1], "becomes-stray")) == {"fares-0"}
+    assert set(reported(say("verify", "--quick", data)[1], "becomes-stray")) == {"fares-0"}
 
 
 @pytest.mark.parametrize("directories", [[topic_id(5)], ["AAAAAAAAAAAAAAAAAAAAAg"]])
@@ -176,7 +176,7 @@ def test_several_log_dirs_of_a_node(data: Path, say: Say) -> None:
     change(data, "stations", directories=[topic_id(5)])
     for targets in ((data,), (other,), (data, other), (data.parent,)):
         _, rows = say("verify", "--quick", *targets)
-        assert not any(told(rows, kind) for kind in KINDS), targets
+        assert not any(reported(rows, kind) for kind in KINDS), targets
     shutil.rmtree(other / "stations-0")
     assert found_in(data) == {} and names(found_in(other)) == ["stations-0"]
     change(data, "stations", directories=["AAAAAAAAAAAAAAAAAAAAAA"])
@@ -251,13 +251,13 @@ def test_a_lost_meta_properties_hides_no_missing_replica(
 ) -> None:
     """The metadata log says which node and directory the partitions are of that are still there."""
     lose(data)
-    before = [told(say(command, data)[1], kind) for command in ("verify", "recover") for kind in KINDS]
+    before = [reported(say(command, data)[1], kind) for command in ("verify", "recover") for kind in KINDS]
     assert not any(before)
     for name in missing:
         shutil.rmtree(data / name)
     for command in ("verify", "recover"):
         status, rows = say(command, data)
-        assert (status, sorted(told(rows, "replica-missing"))) == (1, missing)
+        assert (status, sorted(reported(rows, "replica-missing"))) == (1, missing)
     status, rows = say("metadata", data)
     named = sorted(Path(str(row["path"])).name for row in rows if row.get("status") == "missing")
     assert (status, named) == (1, missing)
@@ -350,7 +350,7 @@ def test_recover_says_it_as_long_as_one_is_missing(
     for name in gone:
         shutil.move(data / name, tmp_path / name)
     status, rows = say("recover", *way, data)
-    assert (status, sorted(told(rows, "replica-missing"))) == (1, gone)
+    assert (status, sorted(reported(rows, "replica-missing"))) == (1, gone)
     wanted = [{"partition": name, "finding": "replica-missing"} for name in gone]
     assert sorted(own_row(rows)["replicas_missing"], key=str) == sorted(wanted, key=str)
     for name in gone:
@@ -380,7 +380,7 @@ def test_recover_is_asked_for_a_part_only(data: Path, say: Say) -> None:
     shutil.rmtree(data / "fares-0")
     for words in ((data / "stations-0",), ("--topic", "stations", data)):
         status, rows = say("recover", *words)
-        assert status == 0 and not told(rows, "replica-missing")
+        assert status == 0 and not reported(rows, "replica-missing")
 
 
 @pytest.mark.evidence("marker-without-epoch")

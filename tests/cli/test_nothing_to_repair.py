@@ -30,7 +30,7 @@ def partition(sound: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(sound, tmp_path / "data")) / "metro-0"
 
 
-def hurt_anything(rng: random.Random, partition: Path) -> None:
+def damage_anything(rng: random.Random, partition: Path) -> None:
     file = rng.choice(sorted(path for path in partition.iterdir() if path.is_file()))
     data = bytearray(file.read_bytes())
     match rng.randrange(7):
@@ -57,7 +57,7 @@ def hurt_anything(rng: random.Random, partition: Path) -> None:
 def test_an_error_of_verify_is_never_nothing_to_repair(partition: Path, case: int, policy: str) -> None:
     rng = random.Random(f"{SEED}-{case}")
     for _ in range(rng.randint(1, 2)):
-        hurt_anything(rng, partition)
+        damage_anything(rng, partition)
     verified = run(["verify", str(partition)])
     planned = run(["recover", "--policy", policy, str(partition)])
     assert {verified, planned} <= {0, 1, 4, 5}
@@ -78,7 +78,7 @@ def test_a_repair_ends_as_the_same_command_given_again(partition: Path, case: in
     if rng.randrange(2):
         (log_dir / ".kafka_cleanshutdown").write_bytes(b"")
     for _ in range(rng.randint(1, 4)):
-        hurt_anything(rng, log_dir / rng.choice(("metro-0", "metro-1")))
+        damage_anything(rng, log_dir / rng.choice(("metro-0", "metro-1")))
     words = ["recover", "--quiet", "--policy", policy, "--now", "2030-01-01", str(log_dir)]
     marker = log_dir / ".kafka_cleanshutdown"
     was_clean = marker.exists()

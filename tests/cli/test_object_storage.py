@@ -80,9 +80,9 @@ def test_one_object_and_one_partition_can_be_named(server: S3Server, data: Path)
         "fares-0/00000000000000000000.log",
         "fares-0/00000000000000000000.index",
     ):
-        told = server.kseg("dump", f"{URL}/{path}")
-        assert told.returncode == 0, told.stderr
-        assert told.stdout
+        reported = server.kseg("dump", f"{URL}/{path}")
+        assert reported.returncode == 0, reported.stderr
+        assert reported.stdout
 
 
 @pytest.mark.parametrize("name", ["b.tar", "b.tar.zst"])
@@ -114,8 +114,8 @@ def test_export_reads_a_bucket(server: S3Server, data: Path, tmp_path: Path, job
             "--partition-by",
             "topic",
         ]
-        told = server.kseg(*command, "--output", output, path)
-        assert told.returncode == 1, told.stderr  # one log is damaged
+        reported = server.kseg(*command, "--output", output, path)
+        assert reported.returncode == 1, reported.stderr  # one log is damaged
         written.append({file.parent.name: file.read_bytes() for file in Path(output).rglob("*.csv")})
     assert len(written[0]) == 5
     assert written[0] == written[1]
@@ -136,27 +136,28 @@ def test_what_a_tiered_storage_plugin_has_uploaded(
     )
     assert there.returncode == here.returncode == 0, there.stderr
     assert there.stdout.replace(url, str(data / "metro-zstd-0")) == here.stdout
-    told = server.kseg("verify", "--jobs", "2", url)
-    assert told.returncode == 0, told.stderr
+    reported = server.kseg("verify", "--jobs", "2", url)
+    assert reported.returncode == 0, reported.stderr
 
 
 # --- what is wrong with a bucket
 
 
 def test_a_bucket_or_an_object_that_is_missing(server: S3Server, data: Path) -> None:
-    told = server.kseg("list", "s3://no-such-bucket/kafka")
-    assert (told.returncode, told.stdout) == (3, "")
+    reported = server.kseg("list", "s3://no-such-bucket/kafka")
+    assert (reported.returncode, reported.stdout) == (3, "")
     assert (
-        told.stderr == "kseg: cannot read s3://no-such-bucket/kafka: there is no bucket s3://no-such-bucket\n"
+        reported.stderr
+        == "kseg: cannot read s3://no-such-bucket/kafka: there is no bucket s3://no-such-bucket\n"
     )
-    told = server.kseg("list", f"s3://{BUCKET}/nothing")
-    assert told.returncode == 3
-    assert told.stderr == f"kseg: cannot read s3://{BUCKET}/nothing: No such file or directory\n"
+    reported = server.kseg("list", f"s3://{BUCKET}/nothing")
+    assert reported.returncode == 3
+    assert reported.stderr == f"kseg: cannot read s3://{BUCKET}/nothing: No such file or directory\n"
 
 
 def test_no_credentials(server: S3Server) -> None:
     environment = {name: value for name, value in server.environment.items() if "KEY" not in name}
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-m", "kseg", "list", URL],
         cwd=ROOT,
         env=environment,
@@ -164,27 +165,29 @@ def test_no_credentials(server: S3Server) -> None:
         text=True,
         check=False,
     )
-    assert told.returncode == 3
-    assert told.stderr.startswith(f"kseg: cannot read {URL}: no credentials for s3://{BUCKET} were found (")
-    assert told.stderr.count("\n") == 1
+    assert reported.returncode == 3
+    assert reported.stderr.startswith(
+        f"kseg: cannot read {URL}: no credentials for s3://{BUCKET} were found ("
+    )
+    assert reported.stderr.count("\n") == 1
 
 
 def test_nobody_answers(server: S3Server) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # and nobody listens
         endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        told = server.kseg("list", URL, AWS_ENDPOINT_URL=endpoint)
-    assert told.returncode == 3
-    assert told.stderr.startswith(f"kseg: cannot read {URL}: s3://{BUCKET} cannot be reached (")
-    assert told.stderr.count("\n") == 1
+        reported = server.kseg("list", URL, AWS_ENDPOINT_URL=endpoint)
+    assert reported.returncode == 3
+    assert reported.stderr.startswith(f"kseg: cannot read {URL}: s3://{BUCKET} cannot be reached (")
+    assert reported.stderr.count("\n") == 1
 
 
 def test_a_scheme_that_nobody_reads_and_one_whose_package_is_missing(server: S3Server) -> None:
-    told = server.kseg("list", "nope://bucket/kafka")
-    assert (told.returncode, told.stderr.count("\n")) == (2, 1)
-    assert told.stderr.startswith("kseg: nope://bucket cannot be read: Protocol not known: nope")
-    told = server.kseg("list", "s3://a/b::simplecache://c")
-    assert told.returncode == 2 and "chained URLs are not supported" in told.stderr
+    reported = server.kseg("list", "nope://bucket/kafka")
+    assert (reported.returncode, reported.stderr.count("\n")) == (2, 1)
+    assert reported.stderr.startswith("kseg: nope://bucket cannot be read: Protocol not known: nope")
+    reported = server.kseg("list", "s3://a/b::simplecache://c")
+    assert reported.returncode == 2 and "chained URLs are not supported" in reported.stderr
 
 
 def test_without_the_extra_one_sentence_says_what_to_install(server: S3Server, tmp_path: Path) -> None:
@@ -192,10 +195,10 @@ def test_without_the_extra_one_sentence_says_what_to_install(server: S3Server, t
         hidden = tmp_path / missing
         hidden.mkdir()
         (hidden / f"{missing}.py").write_text(f'raise ImportError("No module named {missing}")')
-        told = server.kseg("list", URL, PYTHONPATH=str(hidden))
-        assert told.returncode == 3
-        assert "pip install 'kseg[remote]'" in told.stderr
-        assert told.stderr.count("\n") == 1
+        reported = server.kseg("list", URL, PYTHONPATH=str(hidden))
+        assert reported.returncode == 3
+        assert "pip install 'kseg[remote]'" in reported.stderr
+        assert reported.stderr.count("\n") == 1
 
 
 REFUSALS = {
@@ -216,44 +219,45 @@ def test_an_object_that_the_store_does_not_give_is_not_damaged(
     log = "fares-0/00000000000000000068.log"
     sentence = f"kseg: cannot read {URL}/{log}: {REFUSALS[kind]}"
     with server.fault(kind, f"/kafka/{log}"):
-        told = server.kseg("verify", "--json", "--topic", "fares", "--topic", "metro-zstd", URL)
-        assert told.returncode == 5
-        rows = [json.loads(line) for line in told.stdout.splitlines()]
+        reported = server.kseg("verify", "--json", "--topic", "fares", "--topic", "metro-zstd", URL)
+        assert reported.returncode == 5
+        rows = [json.loads(line) for line in reported.stdout.splitlines()]
         (failure,) = (row for row in rows if row["type"] == "error")
         assert failure["message"].startswith(sentence.removeprefix("kseg: "))
         assert [row["id"] for row in rows if row["type"] == "finding" and row["severity"] == "error"] == []
-        assert told.stderr.startswith(sentence) and "Traceback" not in told.stderr
+        assert reported.stderr.startswith(sentence) and "Traceback" not in reported.stderr
 
-        told = server.kseg("verify", "--topic", "fares", "--topic", "metro-zstd", URL)
-        assert told.stderr.count("cannot read") == 1
+        reported = server.kseg("verify", "--topic", "fares", "--topic", "metro-zstd", URL)
+        assert reported.stderr.count("cannot read") == 1
         assert (
-            f"next: kseg verify --topic fares --topic metro-zstd {URL}/fares-0" in told.stdout + told.stderr
+            f"next: kseg verify --topic fares --topic metro-zstd {URL}/fares-0"
+            in reported.stdout + reported.stderr
         )
 
-        told = server.kseg("verify", URL)  # the forecast of the start met the same object
-        assert told.stderr.count(sentence) == 1
+        reported = server.kseg("verify", URL)  # the forecast of the start met the same object
+        assert reported.stderr.count(sentence) == 1
 
-        told = server.kseg("dump", "--topic", "fares", URL)  # so did the indexes of the log
-        assert told.returncode == 5 and told.stderr.count(sentence) == 1
-        assert f"next: kseg dump --topic fares {URL}/fares-0" in told.stderr + told.stdout
+        reported = server.kseg("dump", "--topic", "fares", URL)  # so did the indexes of the log
+        assert reported.returncode == 5 and reported.stderr.count(sentence) == 1
+        assert f"next: kseg dump --topic fares {URL}/fares-0" in reported.stderr + reported.stdout
 
         output = tmp_path / "out"
-        told = server.kseg("export", "--to", "json", "--topic", "fares", "--topic", "metro-zstd", "--output", str(output), URL)  # fmt: skip
-        assert told.returncode == 5 and told.stderr.startswith(sentence)
+        reported = server.kseg("export", "--to", "json", "--topic", "fares", "--topic", "metro-zstd", "--output", str(output), URL)  # fmt: skip
+        assert reported.returncode == 5 and reported.stderr.startswith(sentence)
         (written,) = output.rglob("*.json*")
         assert len(written.read_text().splitlines()) == 160  # all of metro-zstd, and nothing half
 
-        told = server.kseg("lookup", "--offset", "70", f"{URL}/fares-0")
-        assert (told.returncode, told.stdout) == (3, "") and told.stderr.startswith(sentence)
+        reported = server.kseg("lookup", "--offset", "70", f"{URL}/fares-0")
+        assert (reported.returncode, reported.stdout) == (3, "") and reported.stderr.startswith(sentence)
 
 
 @pytest.mark.parametrize("kind", sorted({*REFUSALS} - {"gone"}))
 def test_a_store_that_refuses_everything(server: S3Server, data: Path, kind: str) -> None:
     with server.fault(kind, ""):
-        told = server.kseg("verify", URL)
-    assert (told.returncode, told.stdout) == (3, "")
-    assert told.stderr.startswith(f"kseg: cannot read {URL}: {REFUSALS[kind]}")
-    assert told.stderr.count("\n") == 1
+        reported = server.kseg("verify", URL)
+    assert (reported.returncode, reported.stdout) == (3, "")
+    assert reported.stderr.startswith(f"kseg: cannot read {URL}: {REFUSALS[kind]}")
+    assert reported.stderr.count("\n") == 1
 
 
 _REPLACED = """
@@ -277,10 +281,10 @@ def test_an_object_that_is_replaced_while_it_is_read(server: S3Server, tmp_path:
     server.put("changing/00000000000000000000.log", tmp_path / "log")
     url = f"s3://{BUCKET}/changing/00000000000000000000.log"
     command = [sys.executable, "-c", _REPLACED, url, BUCKET, "changing/00000000000000000000.log"]
-    told = subprocess.run(
+    reported = subprocess.run(
         command, cwd=ROOT, env=server.environment, capture_output=True, text=True, check=False
     )
-    assert told.stderr.splitlines()[-1].startswith(
+    assert reported.stderr.splitlines()[-1].startswith(
         f"kseg.segment.errors.OutOfReach: cannot read {url}: the object was replaced while it was read"
     )
 
@@ -290,9 +294,9 @@ def test_an_object_that_is_replaced_while_it_is_read(server: S3Server, tmp_path:
 )
 def test_commands_that_change_directories_refuse_a_bucket(server: S3Server, command: list[str]) -> None:
     before = len(server.answers())
-    told = server.kseg(*command, URL)
-    assert (told.returncode, told.stdout) == (4, "")
-    assert told.stderr.startswith(
+    reported = server.kseg(*command, URL)
+    assert (reported.returncode, reported.stdout) == (4, "")
+    assert reported.stderr.startswith(
         f"kseg: kseg {command[0]} works on directories on disk only, and {URL} is in"
     )
     assert len(server.answers()) == before  # nobody was asked
@@ -357,21 +361,21 @@ def test_a_lookup_in_an_object_of_1_gib_reads_at_most_2_mib(server: S3Server, la
     }
     for option, (value, offset) in asked.items():
         before = len(server.answers())
-        told = server.kseg("lookup", option, str(value), "--json", url)
-        assert told.returncode == 0, told.stderr
-        (row,) = (json.loads(line) for line in told.stdout.splitlines())
+        reported = server.kseg("lookup", option, str(value), "--json", url)
+        assert reported.returncode == 0, reported.stderr
+        (row,) = (json.loads(line) for line in reported.stdout.splitlines())
         assert row["offset"] == offset
         answers = server.answers()[before:]
         assert sum(size for _, _, size in answers) <= 2 << 20, answers
         assert len(answers) <= 40  # one behind the other, each a round trip
         here = json.loads(server.kseg("lookup", option, str(value), "--json", str(large)).stdout)
-        there = json.loads(told.stdout.replace(url, str(large)))
+        there = json.loads(reported.stdout.replace(url, str(large)))
         looked_at = there.pop("bytes_read"), here.pop("bytes_read")  # of headers that were fetched along
         assert there == here
         assert max(looked_at) < 1 << 20
     before = len(server.answers())
-    told = server.kseg("lookup", "--latest", "--json", url)
-    assert json.loads(told.stdout)["offset"] == 10 * _BATCHES
+    reported = server.kseg("lookup", "--latest", "--json", url)
+    assert json.loads(reported.stdout)["offset"] == 10 * _BATCHES
     assert sum(size for _, _, size in server.answers()[before:]) <= 2 << 20
 
 
@@ -379,6 +383,6 @@ def test_nothing_is_left_in_the_folder_for_temporary_files(
     server: S3Server, data: Path, tmp_path: Path
 ) -> None:
     assert data.exists()
-    told = server.kseg("verify", f"{URL}/fares-0", TMPDIR=os.fspath(tmp_path))
-    assert told.returncode == 0, told.stderr
+    reported = server.kseg("verify", f"{URL}/fares-0", TMPDIR=os.fspath(tmp_path))
+    assert reported.returncode == 0, reported.stderr
     assert list(tmp_path.iterdir()) == []

@@ -104,9 +104,9 @@ def told_by_all(partition: Path, capfd: pytest.CaptureFixture[str]) -> set[Answe
             for offset in _asked_for(answer, (answer[4], answer[6]), logs)[:1]:
                 assert answer in altered(rows(capfd, "lookup", "--offset", offset, partition))
     run(["dump", *map(str, logs)])
-    said = capfd.readouterr().err
+    output = capfd.readouterr().err
     for _, _, position, length, *_ in verified:
-        assert f"no valid batch in the {counted(length, 'byte')} at position {position}" in said
+        assert f"no valid batch in the {counted(length, 'byte')} at position {position}" in output
     planned = rows(capfd, "recover", partition)
     assert answers(planned) == verified
     (result,) = (row for row in planned if row["type"] == "result")
@@ -161,18 +161,18 @@ def test_a_damaged_compacted_batch_is_two_records_everywhere(
     cleaned: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Its header tells which offsets it reached over, and how many records it held; a gap before it is no loss."""
-    hurt, before = None, -1
+    damage, before = None, -1
     for path in sorted(cleaned.glob("*.log")):
         data = path.read_bytes()
         for position, size in batch_spans(path):
             first = int.from_bytes(data[position : position + 8], "big")
             last = first + int.from_bytes(data[position + 23 : position + 27], "big")
             count = int.from_bytes(data[position + 57 : position + 61], "big")
-            if 0 < count < last - first + 1 and first > before + 1 >= 1 and hurt is None:
-                hurt = path, position, size, first, last, count
+            if 0 < count < last - first + 1 and first > before + 1 >= 1 and damage is None:
+                damage = path, position, size, first, last, count
             before = last
-    assert hurt is not None
-    path, position, size, first, last, count = hurt
+    assert damage is not None
+    path, position, size, first, last, count = damage
     broken = bytearray(path.read_bytes())
     broken[position + size - 2] ^= 4
     path.write_bytes(bytes(broken))
@@ -195,7 +195,7 @@ def test_an_altered_offset_behind_damage_takes_no_offsets_with_it(
     path.write_bytes(bytes(data))
     (answer,) = told_by_all(plain, capfd)
     assert answer == ("foreign-bytes", path.name, position, 100, None, None, 0)
-    assert [said[:2] for said in altered(rows(capfd, "verify", plain))] == [
+    assert [output[:2] for output in altered(rows(capfd, "verify", plain))] == [
         ("altered-base-offset", path.name)
     ]
     costs = next(row for row in rows(capfd, "recover", plain) if row["type"] == "result")["costs"]
@@ -223,13 +223,13 @@ def test_an_offset_that_is_too_high_does_not_move_the_range_of_damage_behind_it(
     """Directly in front of the damage, or a few batches before it."""
     path = min(plain.glob("*.log"))
     spans = list(batch_spans(path))
-    hurt, size = spans[15]
-    put(path, (spans[15 - before][0] + 4, b"\x10"), (hurt + size - 3, b"\xee\xee\xee"))
+    damage, size = spans[15]
+    put(path, (spans[15 - before][0] + 4, b"\x10"), (damage + size - 3, b"\xee\xee\xee"))
     (answer,) = told_by_all(plain, capfd)
-    assert answer == ("bad-crc", path.name, hurt, size, 51, 54, 4)
+    assert answer == ("bad-crc", path.name, damage, size, 51, 54, 4)
     (other,) = altered(rows(capfd, "verify", plain))
     assert other[2] == spans[15 - before][0]
-    assert ("bad-crc", hurt, size, 51, 54, 4) in removed_from(plain, capfd)
+    assert ("bad-crc", damage, size, 51, 54, 4) in removed_from(plain, capfd)
 
 
 @pytest.mark.evidence("damage-offsets")
@@ -239,13 +239,13 @@ def test_the_only_batch_before_damage_is_altered_and_the_one_behind_it_is_not(
     """Nothing of the damaged headers is left."""
     path = sorted(cleaned.glob("*.log"))[1]
     spans = list(batch_spans(path))
-    hurt, end = spans[1][0], spans[4][0]
-    put(path, (2, b"\x01"), (hurt, b"\x55" * (end - hurt)))
+    damage, end = spans[1][0], spans[4][0]
+    put(path, (2, b"\x01"), (damage, b"\x55" * (end - damage)))
     first = int.from_bytes(path.read_bytes()[end : end + 8], "big")
     assert told_by_all(cleaned, capfd) == {
-        ("foreign-bytes", path.name, hurt, end - hurt, 66, first - 1, None)
+        ("foreign-bytes", path.name, damage, end - damage, 66, first - 1, None)
     }
-    assert [said[2:6] for said in altered(rows(capfd, "verify", cleaned))] == [(0, 8, 60, 65)]
+    assert [output[2:6] for output in altered(rows(capfd, "verify", cleaned))] == [(0, 8, 60, 65)]
 
 
 @pytest.mark.evidence("damage-offsets")
@@ -259,7 +259,7 @@ def test_offsets_that_the_segment_cannot_hold_prove_no_other_batch_wrong(
     one, other = spans[4][0], spans[6][0]
     put(path, (0, b"\x55" * one), (one + 7, bytes([data[one + 7] ^ 64])), (other + 6, b"\x01"))
     told_by_all(cleaned, capfd)
-    assert [said[2:6] for said in sorted(altered(rows(capfd, "verify", cleaned)))] == [
+    assert [output[2:6] for output in sorted(altered(rows(capfd, "verify", cleaned)))] == [
         (one, 8, 30, 35),
         (other, 8, 48, 53),
     ]
@@ -273,16 +273,16 @@ def test_a_batch_whose_offset_was_zeroed_with_what_lies_before_it_keeps_its_plac
     path = min(plain.glob("*.log"))
     spans = list(batch_spans(path))
     zeroed, width = spans[15]
-    hurt, size = spans[14]
-    put(path, (spans[0][0] + 70, b"\x55" * 20), (hurt + size - 20, bytes(28)))
-    told = told_by_all(plain, capfd)
-    assert ("bad-crc", path.name, hurt, size, 47, 50, 4) in told
-    assert [(*said[:3], said[4]) for said in altered(rows(capfd, "verify", plain))] == [
+    damage, size = spans[14]
+    put(path, (spans[0][0] + 70, b"\x55" * 20), (damage + size - 20, bytes(28)))
+    reported = told_by_all(plain, capfd)
+    assert ("bad-crc", path.name, damage, size, 47, 50, 4) in reported
+    assert [(*output[:3], output[4]) for output in altered(rows(capfd, "verify", plain))] == [
         ("altered-base-offset", path.name, zeroed, 51)
     ]
     assert removed_from(plain, capfd) == [
         ("bad-crc", 0, spans[0][1], 0, 3, 4),
-        ("bad-crc", hurt, size, 47, 50, 4),
+        ("bad-crc", damage, size, 47, 50, 4),
     ]
     sound = path.read_bytes()[zeroed + 8 : zeroed + width]
     assert run(["recover", "--apply", "--quiet", str(plain)]) == 0
@@ -316,8 +316,8 @@ def test_a_dump_names_an_overlap_in_a_log_whose_batches_hold_fewer_records_than_
     position, _ = list(batch_spans(path))[-1]
     data = path.read_bytes()
     put(path, (position + 7, bytes([data[position + 7] ^ 2])))
-    (said,) = altered(rows(capfd, "dump", path))
-    assert said == ("altered-base-offset", path.name, position, 8, 327, 329, 325)
+    (output,) = altered(rows(capfd, "dump", path))
+    assert output == ("altered-base-offset", path.name, position, 8, 327, 329, 325)
 
 
 @pytest.mark.evidence("damage-offsets")
@@ -330,11 +330,11 @@ def test_the_four_commands_agree_on_any_damage(
     partition = tmp_path / source.name
     shutil.copytree(source, partition)
     for _ in range(rng.randint(1, 3)):
-        hurt_a_log(rng, partition)
+        damage_a_log(rng, partition)
     told_by_all(partition, capfd)
 
 
-def hurt_a_log(rng: random.Random, partition: Path) -> None:
+def damage_a_log(rng: random.Random, partition: Path) -> None:
     path = rng.choice(sorted(file for file in partition.glob("*.log") if file.stat().st_size))
     data = bytearray(path.read_bytes())
     first = rng.randrange(len(data))
@@ -372,7 +372,7 @@ def test_the_four_commands_agree_on_damage_beside_altered_offsets(
     for _ in range(rng.randint(1, 2)):
         alter_an_offset(rng, partition)
     for _ in range(rng.randint(1, 2)):
-        hurt_a_log(rng, partition)
+        damage_a_log(rng, partition)
     told_by_all(partition, capfd)
 
 

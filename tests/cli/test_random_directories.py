@@ -59,8 +59,8 @@ def _random(seed: int, place: Path) -> list[Path]:
 def assert_no_bug(command: str, targets: list[Path], place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = [*command.split(), *([str(place / "out")] if command.startswith("export") else [])]
     status = run([*words, *map(str, targets)])
-    told = capfd.readouterr().err
-    assert status != BUG and "bug in kseg" not in told, (command, told)
+    reported = capfd.readouterr().err
+    assert status != BUG and "bug in kseg" not in reported, (command, reported)
 
 
 @pytest.mark.parametrize("make", [_odd, _random, random_log_dirs])

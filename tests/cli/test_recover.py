@@ -33,7 +33,7 @@ def log_dir(capture_small: Path, tmp_path: Path) -> Path:
     return made
 
 
-def hurt(log: Path, at: int = 600) -> None:
+def damage(log: Path, at: int = 600) -> None:
     data = bytearray(log.read_bytes())
     data[at] ^= 0x55
     log.write_bytes(data)
@@ -64,7 +64,7 @@ def test_a_plan_changes_nothing_and_says_what_both_policies_cost(
     log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
 ) -> None:
     partition = log_dir / "metro-zstd-0"
-    hurt(partition / FIRST)
+    damage(partition / FIRST)
     with unchanged(log_dir):
         status, rows = json_run(
             "recover", partition, "--unclean-shutdown", "--recovery-point", "0", capfd=capfd
@@ -98,7 +98,7 @@ def test_applied_it_is_sound_and_a_second_time_nothing_is_due(
     log_dir: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     partition = log_dir / "metro-zstd-0"
-    hurt(partition / FIRST)
+    damage(partition / FIRST)
     before = files_of(partition)
     status, rows = json_run("recover", "--apply", partition, capfd=capfd)
     assert status == 0
@@ -134,7 +134,7 @@ def test_where_only_files_of_the_data_directory_are_repaired_the_verdict_says_so
 
 def test_a_data_directory_is_undone_by_one_journal(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for name in ("metro-zstd-0", "metro-none-0"):
-        hurt(log_dir / name / FIRST)
+        damage(log_dir / name / FIRST)
     before = {name: files_of(log_dir / name) for name in os.listdir(log_dir) if (log_dir / name).is_dir()}
     own = files_of(log_dir)
     status, rows = json_run("recover", "--apply", "--jobs", "2", log_dir, capfd=capfd)
@@ -156,7 +156,7 @@ def test_undoing_one_partition_of_a_run_names_the_whole(
 ) -> None:
     (log_dir / ".kafka_cleanshutdown").unlink()
     for name in ("metro-zstd-0", "metro-none-0"):
-        hurt(log_dir / name / FIRST)
+        damage(log_dir / name / FIRST)
     _, rows = json_run("recover", "--apply", log_dir, capfd=capfd)
     results = [row for row in rows if row["type"] == "result"]
     (whole,) = [row["journal"] for row in results if "log_dir" in row]
@@ -170,7 +170,7 @@ def test_undoing_one_partition_of_a_run_names_the_whole(
 def test_a_copy_is_repaired_and_the_input_stays(
     log_dir: Path, tmp_path: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    hurt(log_dir / "metro-zstd-0" / FIRST)
+    damage(log_dir / "metro-zstd-0" / FIRST)
     (log_dir / ".lock").touch()  # as a broker that was killed leaves it
     (log_dir / "empty-0.0123456789abcdef0123456789abcdef-stray").mkdir()
     copy = tmp_path / "copy"
@@ -204,7 +204,7 @@ def test_copies_of_several_data_directories_lie_side_by_side(
     log_dir: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(log_dir, log_dir.parent / "other")
-    hurt(log_dir.parent / "other" / "fares-0" / FIRST)
+    damage(log_dir.parent / "other" / "fares-0" / FIRST)
     meta = log_dir.parent / "other" / "meta.properties"  # of another node: no two directories are the same
     meta.write_text(
         meta.read_text().replace("node.id=1", "node.id=2").replace("directory.id=U", "directory.id=A")
@@ -234,7 +234,7 @@ def test_where_a_broker_dies_policy_kafka_refuses(
 
 def test_one_segment_alone(log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]) -> None:
     partition = log_dir / "metro-zstd-0"
-    hurt(partition / FIRST)
+    damage(partition / FIRST)
     others = {name: data for name, data in files_of(partition).items() if not name.startswith(FIRST[:20])}
     status, rows = json_run("recover", "--apply", partition / FIRST, capfd=capfd)
     assert status == 0 and result_of(rows)["removed"][0]["length"] == 575
@@ -287,7 +287,7 @@ def test_the_next_command_carries_out_the_plan_that_was_shown(
     log_dir: Path, words: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("metro-none-0", "metro-zstd-0"):
-        hurt(log_dir / name / FIRST)
+        damage(log_dir / name / FIRST)
     assert run(["recover", "--json", *words, str(log_dir)]) == 1
     out, err = capfd.readouterr()
     (advice,) = [line.removeprefix("next: kseg ") for line in err.splitlines() if line.startswith("next: ")]
@@ -302,7 +302,7 @@ def test_the_page_cache_is_left_to_a_broker(
     log_dir: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], is_asked: bool
 ) -> None:
     """Cached pages are dropped when both policies are done, for a valid partition as for a damaged one."""
-    hurt(log_dir / "fares-0" / FIRST)
+    damage(log_dir / "fares-0" / FIRST)
     dropped = set()
 
     def note(descriptor: int, start: int, length: int, advice: int) -> None:

@@ -63,19 +63,19 @@ def test_batches_out_of_order_behind_a_cut(
     file = log(partition, NEXT)
     content = parts(file)
     firsts = sorted(content)
-    hurt, inside, gone, later = firsts[4:8]
-    broken = bytearray(content[hurt])
+    damaged, inside, gone, later = firsts[4:8]
+    broken = bytearray(content[damaged])
     broken[-1] ^= 1
-    content[hurt] = bytes(broken)
-    order = [*firsts[:4], hurt, firsts[1], later, inside, *firsts[8:]]
+    content[damaged] = bytes(broken)
+    order = [*firsts[:4], damaged, firsts[1], later, inside, *firsts[8:]]
     file.write_bytes(b"".join(content[at] for at in order))
     found = costs(capfd, partition, "--policy", policy, *UNCLEAN)
     # the header of the damaged batch has its count; a batch without a trace is no cost of a policy
-    assert found["salvage"]["offsets"] == width(content[hurt])
+    assert found["salvage"]["offsets"] == width(content[damaged])
     assert found["salvage"]["batches"] == 1  # the copy
     behind = len(order) - 5 + len(batch_spans(log(partition, LAST)))
     assert found["kafka"]["batches"] == behind
-    assert found["kafka"]["offsets"] == 330 - hurt - width(content[gone])
+    assert found["kafka"]["offsets"] == 330 - damaged - width(content[gone])
     sizes = sum(len(content[at]) for at in firsts[:4])
     assert found["kafka"]["bytes"] == file.stat().st_size - sizes + log(partition, LAST).stat().st_size
 

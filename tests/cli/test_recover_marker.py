@@ -18,7 +18,7 @@ MARKER = ".kafka_cleanshutdown"
 FIRST = f"{0:020}"
 PARTITIONS = ("fares-0", "metro-none-0", "metro-zstd-0")
 
-Hurt = Callable[[Path], None]
+Inflict = Callable[[Path], None]
 
 
 @pytest.fixture
@@ -59,11 +59,11 @@ def tear(partition: Path) -> None:
     log.write_bytes(log.read_bytes()[:-7])
 
 
-SIDE_FILES: list[Hurt] = [lose_index, break_time_index, lose_snapshots]
-LOGS: list[Hurt] = [break_batch, tear]
+SIDE_FILES: list[Inflict] = [lose_index, break_time_index, lose_snapshots]
+LOGS: list[Inflict] = [break_batch, tear]
 
 
-def said(capfd: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, list[dict[str, Any]]]:
+def output(capfd: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, list[dict[str, Any]]]:
     status = run(["recover", "--json", *map(str, words)])
     return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
@@ -73,14 +73,14 @@ def marker_steps(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.evidence("marker-kept")
-@pytest.mark.parametrize("hurt", SIDE_FILES)
+@pytest.mark.parametrize("damage", SIDE_FILES)
 @pytest.mark.parametrize("narrowed", ["path", "topic", "segment", "whole"])
 def test_it_stays_where_no_byte_leaves_a_log(
-    data: Path, hurt: Hurt, narrowed: str, capfd: pytest.CaptureFixture[str]
+    data: Path, damage: Inflict, narrowed: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    if narrowed == "segment" and hurt is lose_snapshots:
+    if narrowed == "segment" and damage is lose_snapshots:
         pytest.skip("a snapshot is no part of a segment")
-    hurt(data / "fares-0")
+    damage(data / "fares-0")
     before = (data / MARKER).read_bytes()
     words: dict[str, list[str | Path]] = {
         "path": [data / "fares-0"],
@@ -88,26 +88,26 @@ def test_it_stays_where_no_byte_leaves_a_log(
         "segment": [data / "fares-0" / f"{FIRST}.log"],
         "whole": [data],
     }
-    status, planned = said(capfd, *words[narrowed])
+    status, planned = output(capfd, *words[narrowed])
     assert status == 1 and not marker_steps(planned)
-    assert said(capfd, "--apply", *words[narrowed])[0] == 0
+    assert output(capfd, "--apply", *words[narrowed])[0] == 0
     assert (data / MARKER).read_bytes() == before == b'{"version":0,"brokerEpoch":103}'
     assert run(["verify", "--json", str(data)]) == 0
 
 
 @pytest.mark.evidence("marker-goes")
-@pytest.mark.parametrize("hurt", LOGS)
+@pytest.mark.parametrize("damage", LOGS)
 @pytest.mark.parametrize("narrowed", [True, False])
 def test_it_goes_where_bytes_leave_a_log(
-    data: Path, hurt: Hurt, narrowed: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    data: Path, damage: Inflict, narrowed: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    hurt(data / "metro-zstd-0")
+    damage(data / "metro-zstd-0")
     found = copy_tree(data, tmp_path / "found")
     path = data / "metro-zstd-0" if narrowed else data
-    _, planned = said(capfd, path)
+    _, planned = output(capfd, path)
     (step,) = marker_steps(planned)
     assert step["do"] == "remove" and "metro-zstd-0" in step["why"]
-    status, done = said(capfd, "--apply", path)
+    status, done = output(capfd, "--apply", path)
     assert status == 0 and marker_steps(done) == [step]
     assert not (data / MARKER).exists()
     assert run(["verify", "--json", str(data)]) == 0
@@ -122,7 +122,7 @@ def test_it_goes_where_a_partition_that_was_not_looked_at_gives_it_the_lie(
 ) -> None:
     lose_index(data / "metro-zstd-0")
     tear(data / "fares-0")
-    _, done = said(capfd, "--apply", data / "metro-zstd-0")
+    _, done = output(capfd, "--apply", data / "metro-zstd-0")
     (step,) = marker_steps(done)
     assert step["do"] == "remove" and "fares-0 does not end with a complete batch" in step["why"]
     assert not (data / MARKER).exists()
@@ -138,26 +138,26 @@ def test_each_data_directory_has_its_own(
     )
     break_batch(data / "fares-0")
     lose_index(other / "fares-0")
-    assert said(capfd, "--apply", data, other)[0] == 0
+    assert output(capfd, "--apply", data, other)[0] == 0
     assert not (data / MARKER).exists() and (other / MARKER).exists()
 
 
-@pytest.mark.parametrize("hurt", [*SIDE_FILES, *LOGS])
+@pytest.mark.parametrize("damage", [*SIDE_FILES, *LOGS])
 @pytest.mark.parametrize("narrowed", [True, False])
 def test_where_there_was_none_there_is_none(
-    data: Path, hurt: Hurt, narrowed: bool, capfd: pytest.CaptureFixture[str]
+    data: Path, damage: Inflict, narrowed: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (data / MARKER).unlink()
-    hurt(data / "metro-zstd-0")
-    assert said(capfd, "--apply", data / "metro-zstd-0" if narrowed else data)[0] == 0
+    damage(data / "metro-zstd-0")
+    assert output(capfd, "--apply", data / "metro-zstd-0" if narrowed else data)[0] == 0
     assert not (data / MARKER).exists()
 
 
 def test_a_marker_without_any_repair_is_not_even_read(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with unchanged(data):
         before = (data / MARKER).stat()
-        assert said(capfd, "--apply", data)[0] == 0
-        assert said(capfd, "--apply", data / "fares-0")[0] == 0
+        assert output(capfd, "--apply", data)[0] == 0
+        assert output(capfd, "--apply", data / "fares-0")[0] == 0
         assert (data / MARKER).stat() == before
 
 
@@ -165,14 +165,17 @@ def test_a_marker_without_any_repair_is_not_even_read(data: Path, capfd: pytest.
 
 
 @pytest.mark.parametrize(
-    ("hurt", "content"),
-    [*((hurt, b'{"version":0,"brokerEpoch":103}') for hurt in SIDE_FILES), *((hurt, b"") for hurt in LOGS)],
+    ("damage", "content"),
+    [
+        *((damage, b'{"version":0,"brokerEpoch":103}') for damage in SIDE_FILES),
+        *((damage, b"") for damage in LOGS),
+    ],
 )
 def test_mark_clean_keeps_the_epoch_that_is_still_true(
-    data: Path, hurt: Hurt, content: bytes, capfd: pytest.CaptureFixture[str]
+    data: Path, damage: Inflict, content: bytes, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    hurt(data / "fares-0")
-    assert said(capfd, "--apply", "--mark-clean", data)[0] == 0
+    damage(data / "fares-0")
+    assert output(capfd, "--apply", "--mark-clean", data)[0] == 0
     assert (data / MARKER).read_bytes() == content
 
 
@@ -182,7 +185,7 @@ def test_mark_clean_writes_one_over_an_empty_partition_too(
     """A partition that was created and never written to is looked at as well."""
     (data / MARKER).unlink()
     (data / "new-0").mkdir()
-    assert said(capfd, "--apply", "--mark-clean", data)[0] == 0
+    assert output(capfd, "--apply", "--mark-clean", data)[0] == 0
     assert (data / MARKER).read_bytes() == b""
 
 
@@ -190,19 +193,19 @@ def test_mark_clean_is_refused_for_a_part(data: Path, capfd: pytest.CaptureFixtu
     (data / MARKER).unlink()
     for words in ([data / "fares-0"], ["--topic", "fares", data]):
         with unchanged(data):
-            assert said(capfd, "--apply", "--mark-clean", *words)[0] == 4
+            assert output(capfd, "--apply", "--mark-clean", *words)[0] == 4
 
 
 # --- copies
 
 
-@pytest.mark.parametrize(("hurt", "is_marked"), [(lose_index, True), (break_batch, False)])
+@pytest.mark.parametrize(("damage", "is_marked"), [(lose_index, True), (break_batch, False)])
 def test_a_copy_is_marked_while_that_is_true(
-    data: Path, hurt: Hurt, is_marked: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    data: Path, damage: Inflict, is_marked: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    hurt(data / "fares-0")
+    damage(data / "fares-0")
     with unchanged(data):
-        assert said(capfd, "--output", tmp_path / "copy", data)[0] == 0
+        assert output(capfd, "--output", tmp_path / "copy", data)[0] == 0
     assert (tmp_path / "copy" / MARKER).exists() is is_marked
     if is_marked:
         assert (tmp_path / "copy" / MARKER).read_bytes() == (data / MARKER).read_bytes()

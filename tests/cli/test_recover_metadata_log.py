@@ -38,7 +38,7 @@ def flip(data: Path, offset: int) -> int:
     return position
 
 
-def told(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, dict[str, Any]]:
+def reported(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, dict[str, Any]]:
     """The exit status, and the result for the metadata log."""
     status = run([*map(str, words), "--json"])
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
@@ -54,7 +54,7 @@ def test_a_clean_stop_does_not_spare_it(data: Path, capfd: pytest.CaptureFixture
     position = flip(data, 100)
     log = data / "__cluster_metadata-0" / LOG
     kept = log.read_bytes()[:position]
-    _, result = told(capfd, "recover", "--policy", "kafka", "--apply", data)
+    _, result = reported(capfd, "recover", "--policy", "kafka", "--apply", data)
     assert log.read_bytes() == kept and result["log_end_offset"] < 140
     assert run(["verify", "--quiet", str(log.parent)]) == 0
 
@@ -68,7 +68,7 @@ def test_a_gap_is_no_repair(
     partition = data / "__cluster_metadata-0"
     doubts = []
     for words in (["recover"], ["recover", "--apply"], ["recover"]):
-        status, result = told(capfd, *words, partition)
+        status, result = reported(capfd, *words, partition)
         assert is_covered or status == 1
         doubts.append(result["doubt"])
     assert len(set(doubts)) == 1 and (doubts[0] is None) == is_covered
@@ -78,5 +78,5 @@ def test_a_gap_is_no_repair(
 def test_a_torn_end_is_no_gap(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log = data / "__cluster_metadata-0" / LOG
     log.write_bytes(log.read_bytes()[:-5])
-    status, result = told(capfd, "recover", "--apply", log.parent)
+    status, result = reported(capfd, "recover", "--apply", log.parent)
     assert (status, result["doubt"]) == (0, None)

@@ -75,13 +75,14 @@ def test_verbose_has_every_finding_that_json_has(flipped: Path, say: Say) -> Non
     _, lines = say("verify", "--json", *NOW, flipped)
     rows = [json.loads(line) for line in lines]
     findings = [row for row in rows if row["type"] == "finding"]
-    _, told = say("verify", "-v", *NOW, flipped)
+    _, reported = say("verify", "-v", *NOW, flipped)
     for each in findings:
         assert any(
-            f"{each['path']}: {each['severity']}: {each['message']} ({each['id']}" in line for line in told
+            f"{each['path']}: {each['severity']}: {each['message']} ({each['id']}" in line
+            for line in reported
         )
     by_kind = Counter(each["id"] for each in findings)
-    assert by_kind["index-preallocated"] == 50 and len(told) > len(findings)
+    assert by_kind["index-preallocated"] == 50 and len(reported) > len(findings)
     assert rows[-1]["type"] == "summary" and rows[-1]["errors"] == 1
     assert {row["kind"] for row in rows if row["type"] == "verified"} == {"partition", "log-dir"}
 
@@ -103,8 +104,8 @@ def test_one_partition_is_told_in_full(flipped: Path, say: Say) -> None:
     assert sum(line.startswith("  write ") for line in lines) >= 3
     _, folded = say("recover", *NOW, flipped)
     assert not any(line.startswith("  write ") for line in folded)
-    _, told = say("recover", "--verbose", *NOW, flipped)
-    assert sum(line.startswith("  write ") for line in told) > 60
+    _, reported = say("recover", "--verbose", *NOW, flipped)
+    assert sum(line.startswith("  write ") for line in reported) > 60
 
 
 @pytest.mark.parametrize("command", ["recover", "retain", "compact"])
@@ -183,14 +184,14 @@ def test_however_much_is_broken_it_fits_a_screen(
     words: tuple[str, ...], at_most: int, broken: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*words, *NOW, "--jobs", "1", str(broken)]) in (1, 5)
-    told = "".join(capfd.readouterr()).splitlines()
-    assert len(told) <= at_most
-    assert any(": error: " in line for line in told[:10]) or words[0] in ("compact", "retain", "doctor")
-    assert any("--verbose shows all" in line for line in told) or words[0] == "retain"
+    reported = "".join(capfd.readouterr()).splitlines()
+    assert len(reported) <= at_most
+    assert any(": error: " in line for line in reported[:10]) or words[0] in ("compact", "retain", "doctor")
+    assert any("--verbose shows all" in line for line in reported) or words[0] == "retain"
     run([*words, "--json", *NOW, "--jobs", "1", str(broken)])
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     kinds = {row["id"] for row in rows if row["type"] == "finding" and row["severity"] != "info"}
-    text = "\n".join(told)
+    text = "\n".join(reported)
     assert not {kind for kind in kinds if kind not in text}, "each kind is there, by its number at least"
 
 
@@ -205,8 +206,8 @@ def test_with_many_kinds_the_first_of_each_has_a_line_and_the_others_their_numbe
     assert [kind for kind in CATALOGUE if f"({kind})" not in text and f"42 × {kind}" not in text] == []
 
 
-@pytest.mark.parametrize(("count", "told", "more"), [(9, 3, "6"), (4, 4, ""), (5, 3, "2")])
-def test_no_line_says_that_there_is_one_more(count: int, told: int, more: str) -> None:
+@pytest.mark.parametrize(("count", "reported", "more"), [(9, 3, "6"), (4, 4, ""), (5, 3, "2")])
+def test_no_line_says_that_there_is_one_more(count: int, reported: int, more: str) -> None:
     """It would take the room of the finding itself. With those of the other kind there are too many for all to be shown."""
     groups = FindingGroups()
     if count < 9:
@@ -216,7 +217,7 @@ def test_no_line_says_that_there_is_one_more(count: int, told: int, more: str) -
         groups.add(Finding("index-missing", f"data/t-{number}", "it is so"))
     texts = [line.text for line in groups.lines(WARNING)]
     own = [text for text in texts if "(index-missing" in text or "more index-missing" in text]
-    assert len(own) == told + bool(more)
+    assert len(own) == reported + bool(more)
     assert not more or own[-1].startswith(f"  … and {more} more ")
 
 
@@ -248,14 +249,14 @@ def test_the_last_of_many_is_told_itself(number: int) -> None:
         plan.row({"type": "step", "words": f"step {each}"})
     plan.row({"type": "result", "partition": "p-0", "steps": number, "policy": "salvage", "costs": {}})
     folded = FoldedRows(lambda row: [str(row["path"])], "file", lambda _count, _summary: "")
-    for told in (
+    for reported in (
         [listed(names, 5)],
         [listed(names[:6], 5, "partition", number)],
         _streamed(LookupReport(False, True), map(_hit, numbers)),
         _streamed(folded, ({"type": "result", "path": name} for name in names)),
         [line.text for line in plan.opening(RunSummary(1))],
     ):
-        text = "\n".join(told)
+        text = "\n".join(reported)
         more = sum(int(each) for each in re.findall(r"and (\d+) more", text))
         assert more != 1
         shown = [name for name in names if re.search(rf"\b{name}\b", text)] or re.findall(r"step \d+", text)
@@ -313,5 +314,5 @@ def test_failures_at_different_files_of_their_targets_are_alike(capfd: pytest.Ca
     tally = RunSummary(len(failures))
     style = Style(command="compact", report=CompactReport(), findings_are_result=True)
     show(iter(failures), style, [], tally)
-    told = capfd.readouterr().err.splitlines()
-    assert len(told) == FAILURES_ALIKE_SHOWN + 1 and "37 more targets failed" in told[-1]
+    reported = capfd.readouterr().err.splitlines()
+    assert len(reported) == FAILURES_ALIKE_SHOWN + 1 and "37 more targets failed" in reported[-1]

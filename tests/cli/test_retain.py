@@ -58,11 +58,11 @@ def test_a_plan_leaves_everything_alone(
     lines = out.splitlines()
     assert lines[0] == "metro-none-0: 1 segment of 5,358 bytes to be deleted; offsets 72 to 160"
     assert lines[1] == "  by cleanup.policy delete (option), retention.ms 20s (option)"
-    told = next(number for number, line in enumerate(lines) if line.startswith("  0000"))
-    assert lines[told] == (
+    reported = next(number for number, line in enumerate(lines) if line.startswith("  0000"))
+    assert lines[reported] == (
         "  00000000000000000000  delete          5,358  it is 1 min 28 s old, which is more than 20 s (retention.ms)"
     )
-    assert lines[told + 1] == (
+    assert lines[reported + 1] == (
         "  00000000000000000072  keep            5,549  its greatest timestamp 2025-06-15T15:09:03.000Z at offset 143 is 16 s old, "
         "the limit is 20 s (retention.ms)"
     )

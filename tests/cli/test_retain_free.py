@@ -161,8 +161,8 @@ def test_what_cannot_be_freed_is_said_and_nothing_is_changed(
             sum(path.stat().st_size for path in files), abs=1_500
         )
         assert run(["retain", "--free", "1GiB", "--apply", *NOW, str(data)]) == 4
-        said = capfd.readouterr()
-        assert f"(--free {free['freeable_bytes']}); nothing was changed" in said.err
+        output = capfd.readouterr()
+        assert f"(--free {free['freeable_bytes']}); nothing was changed" in output.err
         assert run(["retain", "--free", "1GiB", *NOW, str(data)]) == 1
         out = capfd.readouterr().out
         assert out.splitlines()[-1].startswith(f"next: kseg retain --apply --free {free['freeable_bytes']} ")

@@ -99,7 +99,7 @@ def place_elsewhere(data: Path, *names: str) -> None:
     append(data, *made)
 
 
-def said(*words: str | Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, Any]]]:
+def output(*words: str | Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, Any]]]:
     status = run([*map(str, words), "--json", "--no-progress", "--jobs", "1"])
     return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
@@ -186,7 +186,7 @@ def test_verify_and_recover_agree(
     data = copy_tree(stopped, tmp_path / "data")
     for name in names:
         DISEASES[name][0](data)
-    status, rows = said("verify", data, capfd=capfd)
+    status, rows = output("verify", data, capfd=capfd)
     found = doubts(rows)
     if len(names) == 1:
         expected = DISEASES[names[0]][1]
@@ -194,13 +194,13 @@ def test_verify_and_recover_agree(
     assert status == (1 if any(CATALOGUE[kind].severity == "error" for kind in found) else 0)
     to_recover = {kind for kind in found if CATALOGUE[kind].hint.startswith("kseg recover")}
     identity = IDENTITY if "meta-properties-corrupt" in found else ()
-    status, planned = said("recover", *identity, data, capfd=capfd)
+    status, planned = output("recover", *identity, data, capfd=capfd)
     assert status == (1 if to_recover or identity else status)
     assert any(row["type"] == "step" for row in planned) or not (to_recover or identity)
-    assert said("recover", "--apply", *identity, data, capfd=capfd)[0] == 0
-    status, rows = said("verify", data, capfd=capfd)
+    assert output("recover", "--apply", *identity, data, capfd=capfd)[0] == 0
+    status, rows = output("verify", data, capfd=capfd)
     assert (status, doubts(rows)) == (0, set())
-    assert said("recover", data, capfd=capfd)[0] == 0
+    assert output("recover", data, capfd=capfd)[0] == 0
 
 
 def test_without_words_the_identity_is_not_invented(
@@ -209,7 +209,7 @@ def test_without_words_the_identity_is_not_invented(
     data = copy_tree(stopped, tmp_path / "data")
     empty(data / META)
     for words in ([], ["--apply"]):
-        status, rows = said("recover", *words, data, capfd=capfd)
+        status, rows = output("recover", *words, data, capfd=capfd)
         (row,) = [row for row in rows if row["type"] == "result" and "log_dir" in row]
         assert status == 1 and "--node-id N --cluster-id ID --directory-id UUID" in row["doubt"]
     assert (data / META).read_bytes() == b""
@@ -229,7 +229,7 @@ def test_the_identity_comes_from_the_other_data_directories(
     # the one of the two that the metadata log knows is the harmed one's
     (first / META).write_text((first / META).read_text().replace(DIRECTORY_ID, "AsCu_Qd6HlJL_AROE7wUxg"))
     harm(second / META)
-    assert said("recover", "--apply", tmp_path, capfd=capfd)[0] == 0
+    assert output("recover", "--apply", tmp_path, capfd=capfd)[0] == 0
     identity = decode_meta_properties((second / META).read_bytes())
     assert (identity.node_id, identity.cluster_id) == (1, "Mz9XvQe1R0mU7bTq2LkP5w")
     assert identity.directory_id == DIRECTORY_ID
@@ -241,7 +241,7 @@ def test_what_can_still_be_read_of_the_identity_is_kept(
     data = copy_tree(stopped, tmp_path / "data")
     meta = (data / META).read_text()
     (data / META).write_text(meta.replace("version=1\n", "version=?\n"))
-    assert said("recover", "--apply", data, capfd=capfd)[0] == 0
+    assert output("recover", "--apply", data, capfd=capfd)[0] == 0
     assert decode_meta_properties((data / META).read_bytes()) == decode_meta_properties(meta.encode())
 
 
@@ -252,7 +252,7 @@ def test_what_comes_back_is_what_was_there(
     data = copy_tree(stopped, tmp_path / "data")
     for disease in ("snapshots gone", "epochs empty", "log starts empty", "recovery points empty"):
         DISEASES[disease][0](data)
-    assert said("recover", "--apply", data, capfd=capfd)[0] == 0
+    assert output("recover", "--apply", data, capfd=capfd)[0] == 0
     end = max((data / "fares-0").glob("*.snapshot"))
     assert decode_snapshot(end.read_bytes()) == decode_snapshot((stopped / "fares-0" / end.name).read_bytes())
     assert {entry.epoch for entry in decode_leader_epochs((data / "fares-0" / EPOCHS).read_bytes())} == {0}
@@ -269,7 +269,7 @@ def test_a_lost_log_start_is_found_by_a_repair_of_another_partition(
 ) -> None:
     data = copy_tree(stopped, tmp_path / "data")
     empty(data / LOG_STARTS)
-    assert said("recover", "--apply", data / "fares-0", capfd=capfd)[0] == 0
+    assert output("recover", "--apply", data / "fares-0", capfd=capfd)[0] == 0
     assert (data / LOG_STARTS).read_text() == f"0\n1\nmetro-none 0 {START}\n"
 
 
@@ -278,15 +278,15 @@ def test_a_log_start_that_may_be_one_is_said_and_not_believed(
 ) -> None:
     data = copy_tree(stopped, tmp_path / "data")
     without_entries(data / LOG_STARTS)
-    status, rows = said("verify", data, capfd=capfd)
+    status, rows = output("verify", data, capfd=capfd)
     (doubtful,) = [row for row in rows if row.get("id") == "log-start-doubtful"]
     assert status == 0 and f"--log-start-offset {START}" in doubtful["message"]
-    assert said("recover", "--apply", data, capfd=capfd)[0] == 0
+    assert output("recover", "--apply", data, capfd=capfd)[0] == 0
     assert (data / LOG_STARTS).read_text() == "0\n0\n"
     one = data / "metro-none-0"
-    assert said("recover", "--log-start-offset", str(START), "--apply", one, capfd=capfd)[0] == 0
+    assert output("recover", "--log-start-offset", str(START), "--apply", one, capfd=capfd)[0] == 0
     assert (data / LOG_STARTS).read_text() == f"0\n1\nmetro-none 0 {START}\n"
-    assert doubts(said("verify", data, capfd=capfd)[1]) == set()
+    assert doubts(output("verify", data, capfd=capfd)[1]) == set()
 
 
 def test_a_directory_that_was_not_stopped_may_lack_them(
@@ -301,7 +301,7 @@ def test_a_directory_that_was_not_stopped_may_lack_them(
     for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
         empty(data / name)
     on("*/*.snapshot", gone)(data)
-    status, rows = said("verify", data, capfd=capfd)
+    status, rows = output("verify", data, capfd=capfd)
     assert (status, doubts(rows)) == (0, set())
     assert "snapshot-unwritten" in {row["id"] for row in rows if row["type"] == "finding"}
 
@@ -315,13 +315,13 @@ def test_list_and_lookup_know_a_lost_log_start(
     data = copy_tree(stopped, tmp_path / "data")
 
     def looked_up(*words: str) -> object:
-        rows = said("lookup", data / "metro-none-0", *words, capfd=capfd)[1]
+        rows = output("lookup", data / "metro-none-0", *words, capfd=capfd)[1]
         return next(row["offset"] for row in rows if row["type"] not in ("finding", "summary"))
 
     below = ("--offset", str(START - 1))
     assert (looked_up("--earliest"), looked_up(*below)) == (START, None)
     lose(data / LOG_STARTS)
     assert (looked_up("--earliest"), looked_up(*below)) == (START, None)
-    rows = said("list", data, capfd=capfd)[1]
+    rows = output("list", data, capfd=capfd)[1]
     starts = {row["partition"]: row["log_start_offset"] for row in rows if row["type"] == "partition"}
     assert starts["metro-none-0"] == START and starts["fares-0"] == 0

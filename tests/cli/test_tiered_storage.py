@@ -59,8 +59,8 @@ def test_it_answers_as_the_partition_did(
         status = run(here)
         expected = capfd.readouterr()
         assert run(there) == status == 0
-        told = capfd.readouterr()
-        ours, theirs = told.out.replace(path, str(partition)), expected.out
+        reported = capfd.readouterr()
+        ours, theirs = reported.out.replace(path, str(partition)), expected.out
         if (
             command[0] == "lookup"
         ):  # how much was looked at, and where the log start is written down, are others
@@ -108,8 +108,11 @@ def test_verify_reads_every_chunk_and_names_a_damaged_one(
     content[:8] = bytes(8)
     log.write_bytes(content)
     assert run(["verify", f"tiered:{tmp_path}/tiered/metro-zstd-0"]) != 0
-    told = capfd.readouterr()
-    assert "chunk 0 of " in told.out + told.err and "cannot be decompressed" in told.out + told.err
+    reported = capfd.readouterr()
+    assert (
+        "chunk 0 of " in reported.out + reported.err
+        and "cannot be decompressed" in reported.out + reported.err
+    )
 
 
 def test_an_archive_of_uploaded_segments(
@@ -165,13 +168,13 @@ def test_what_the_plugin_has_uploaded_lacks_nothing_of_a_data_directory(
 ) -> None:
     root = f"tiered:{tiered_small}/compressed/kafka"
     assert run(["verify", "--deep", root]) == 0
-    told = capfd.readouterr()
-    assert told.out.splitlines()[0] == "SOUND: no errors in 2 partitions"
-    assert len(told.out.splitlines()) == 2 and told.err == ""  # no word about a broker's start
+    reported = capfd.readouterr()
+    assert reported.out.splitlines()[0] == "SOUND: no errors in 2 partitions"
+    assert len(reported.out.splitlines()) == 2 and reported.err == ""  # no word about a broker's start
     assert run(["list", root]) == 0
-    told = capfd.readouterr()
-    assert "uploaded by a tiered-storage plugin" in told.out
-    assert "missing" not in told.out and "partition.metadata" not in told.out
+    reported = capfd.readouterr()
+    assert "uploaded by a tiered-storage plugin" in reported.out
+    assert "missing" not in reported.out and "partition.metadata" not in reported.out
 
 
 def test_what_the_plugin_has_encrypted_is_not_called_damaged(
@@ -179,9 +182,9 @@ def test_what_the_plugin_has_encrypted_is_not_called_damaged(
 ) -> None:
     for name in ("fares-0", "metro-gzip-0"):
         assert run(["verify", f"tiered:{tiered_small}/encrypted/{name}"]) == 3
-        told = capfd.readouterr()
-        assert "DAMAGED" not in told.out
-        assert "the tiered-storage plugin has encrypted it, and kseg does not decrypt" in told.err
+        reported = capfd.readouterr()
+        assert "DAMAGED" not in reported.out
+        assert "the tiered-storage plugin has encrypted it, and kseg does not decrypt" in reported.err
 
 
 def test_two_topics_of_one_name_are_told_apart(

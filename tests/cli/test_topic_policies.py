@@ -76,8 +76,8 @@ def test_compact_leaves_topics_alone_that_are_deleted(
     """A whole directory of a real broker: before, every topic with keys was compacted."""
     status, rows = say("compact", "--apply", *words, *ON_THE_CLOCK, data)
     assert status == 0
-    told = {row["partition"] for row in rows if row["type"] == "result" and "partition" in row}
-    assert told == {"stations-0", "__consumer_offsets-0", "__transaction_state-0"}
+    reported = {row["partition"] for row in rows if row["type"] == "result" and "partition" in row}
+    assert reported == {"stations-0", "__consumer_offsets-0", "__transaction_state-0"}
     for path in (capture_small / "data").glob("[fgm]*-[0-9]"):
         assert {file.name: file.read_bytes() for file in path.iterdir()} == {
             file.name: file.read_bytes() for file in (data / path.name).iterdir()
@@ -142,8 +142,8 @@ def test_a_topic_that_nobody_knows_is_named_once(data: Path, say: Say) -> None:
     shutil.rmtree(data / LOG)
     for words in (["compact"], ["retain", "--retention-ms", "1"]):
         status, rows = say(*words, *ON_THE_CLOCK, "--topic", "gates-append", data)
-        told = [row for row in rows if row.get("id") == "policy-unknown"]
-        assert (status, [Path(row["path"]).name for row in told]) == (4, ["gates-append-0"])
+        reported = [row for row in rows if row.get("id") == "policy-unknown"]
+        assert (status, [Path(row["path"]).name for row in reported]) == (4, ["gates-append-0"])
         (failure,) = (row for row in rows if row["type"] == "error")
         assert "2 partitions were skipped" in failure["message"] and "gates-append" in failure["message"]
 

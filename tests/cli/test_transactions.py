@@ -324,11 +324,11 @@ def test_producers_below_a_log_start_that_was_moved(
     assert [row["start_offset"] for row in rows["transaction"]] == [4 if is_clean else 0]
     for words in (["list", "--count"], ["lookup", "--latest", "--isolation", "read_committed"]):
         assert run([*words, "--json", str(data / "fares-0")]) == 0
-        told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-        assert [row["last_stable_offset"] for row in told if row["type"] == "partition"] == [4] * (
+        reported = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        assert [row["last_stable_offset"] for row in reported if row["type"] == "partition"] == [4] * (
             words[0] == "list"
         )
-        assert [row["offset"] for row in told if row["type"] == "lookup"] == [4] * (words[0] == "lookup")
+        assert [row["offset"] for row in reported if row["type"] == "lookup"] == [4] * (words[0] == "lookup")
 
 
 def test_a_replica_that_lags_behind(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -381,8 +381,8 @@ def test_records_that_a_coordinator_cannot_load(tmp_path: Path, capfd: pytest.Ca
     _orders(tmp_path, data_batch(0, PID, 0))
     found = _rows(capfd, *AS_OF, str(tmp_path), status=1)
     assert [row["transactional_id"] for row in found["transactional_id"]] == ["till"]
-    told = {(row["id"], row["first_offset"]) for row in found["finding"]}
-    assert told == {
+    reported = {(row["id"], row["first_offset"]) for row in found["finding"]}
+    assert reported == {
         ("coordinator-load-fails", 1),
         ("coordinator-load-fails", 2),
         ("coordinator-record-unknown", 3),

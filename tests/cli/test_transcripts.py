@@ -81,9 +81,9 @@ def test_what_writes_wrote_there_or_tried_to(situation: str) -> None:
 
 def test_a_thousand_partitions_fit_a_screen() -> None:
     """The figures of the issue: a sound directory 60 lines; with one error 70, the error within the first ten; no other command more."""
-    sound, *others, flipped, page, plan, _, _, _ = told = _told("running-1050-partitions")
+    sound, *others, flipped, page, plan, _, _, _ = reported = _told("running-1050-partitions")
     assert len(sound) <= 60
-    assert len(others) >= 8 and all(len(lines) <= 70 for lines in told)
+    assert len(others) >= 8 and all(len(lines) <= 70 for lines in reported)
     for lines in (flipped, plan):
         assert len(lines) <= 70 and any("error:" in line for line in lines[:10])
     assert len(page) <= 60 and page[0].startswith("DAMAGED: 1 error") and "       kseg recover data" in page

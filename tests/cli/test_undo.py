@@ -122,9 +122,9 @@ def test_undo_refuses_a_changed_file_and_does_the_others(
     first, second = change(data / "fares-0"), change(data / "metro-lz4-0")
     (data / "fares-0" / LOG).write_bytes(b"since")
     assert run(["undo", first.journal, second.journal]) == 5
-    said = capfd.readouterr()
-    assert f"{data}/fares-0/{LOG} changed since recover was here" in said.err
-    assert "metro-lz4-0: as it was before recover" in said.out
+    output = capfd.readouterr()
+    assert f"{data}/fares-0/{LOG} changed since recover was here" in output.err
+    assert "metro-lz4-0: as it was before recover" in output.out
     assert run(["undo", first.journal]) == 4
 
 
@@ -209,12 +209,12 @@ def test_every_reading_command_speaks_of_a_half_done_change(
     assert "half-done-journal" not in "".join(capfd.readouterr())
     journal = stop_half_way(partition)
     status = run([command, *more, str(partition)])
-    said = capfd.readouterr()
-    (line,) = [line for line in (said.out + said.err).splitlines() if "(half-done-journal)" in line]
+    output = capfd.readouterr()
+    (line,) = [line for line in (output.out + output.err).splitlines() if "(half-done-journal)" in line]
     assert line.startswith(
         f"{journal}: error: recover was interrupted; `kseg undo --finish {journal}` finishes it"
     )
-    assert (line in said.out.splitlines()) == (command == "verify")
+    assert (line in output.out.splitlines()) == (command == "verify")
     assert status == 1
 
 

@@ -51,15 +51,15 @@ def without_marker(data: Path) -> None:
     (data / MARKER).unlink()
 
 
-HURTS = (one, several, none_and_checkpoint, without_marker)
+DAMAGES = (one, several, none_and_checkpoint, without_marker)
 
 
-@pytest.mark.parametrize("hurt", HURTS)
+@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("way", [(), ("--mark-clean",), ("--policy", "kafka")])
 def test_it_is_taken_back_with_the_path_that_was_given(
-    data: Path, hurt: Callable[[Path], None], way: tuple[str, ...], say: Say
+    data: Path, damage: Callable[[Path], None], way: tuple[str, ...], say: Say
 ) -> None:
-    hurt(data)
+    damage(data)
     before = tree_state(data)
     assert say("recover", "--apply", *way, data)[0] in (0, 1)  # policy kafka leaves some damage
     assert tree_state(data) != before
@@ -110,13 +110,13 @@ def test_a_run_over_two_partitions_is_taken_back_with_their_paths(
     paths = [f"gates-append-{number}{end}" for number in range(2)]
     for path in paths:
         tear(data, path.rstrip("/"))
-    hurt = tree_state(data)
-    assert hurt != before
+    damaged = tree_state(data)
+    assert damaged != before
     assert say("recover", "--apply", *paths)[0] == 0
     assert any(data.glob("kseg-journal-*"))
     status, rows = say("undo", *paths)
     assert status == 0 and not any("whole_run" in row for row in rows)
-    assert tree_state(data) == hurt
+    assert tree_state(data) == damaged
 
 
 def test_what_a_later_run_set_in_the_data_directory_stays(data: Path, say: Say) -> None:
@@ -144,11 +144,11 @@ def test_what_stays_is_named_as_the_partition_was(
     assert run(["recover", "--apply", "--quiet", *names]) == 0
     capfd.readouterr()
     assert run(["undo", *names[:2]]) == 0
-    told = capfd.readouterr().out
-    assert told.splitlines()[-1].startswith(
+    reported = capfd.readouterr().out
+    assert reported.splitlines()[-1].startswith(
         "2 directories: as they were before; the data directory's own files stay as that run set them; "
     )
-    (command,) = {line.partition("take them back with: kseg ")[2] for line in told.splitlines()} - {""}
+    (command,) = {line.partition("take them back with: kseg ")[2] for line in reported.splitlines()} - {""}
     assert command.startswith(f"undo {data.name}/kseg-journal-")
     assert run(command.split()) == 0
     assert not [*data.glob("kseg-journal-*"), *data.glob("*/.kseg")]
@@ -204,12 +204,12 @@ def journals(data: Path) -> list[Path]:
     return [*data.rglob("kseg-journal-*"), *data.rglob(".kseg")]
 
 
-@pytest.mark.parametrize("hurt", HURTS)
+@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("elsewhere", ["", "journal", "quarantine", "both"])
 def test_forgetting_frees_the_room(
-    data: Path, hurt: Callable[[Path], None], elsewhere: str, say: Say, tmp_path: Path
+    data: Path, damage: Callable[[Path], None], elsewhere: str, say: Say, tmp_path: Path
 ) -> None:
-    hurt(data)
+    damage(data)
     side = tmp_path / "side"
     words = {
         "": [],
@@ -238,9 +238,9 @@ def test_the_plan_says_what_to_type(data: Path, capfd: pytest.CaptureFixture[str
     run(["recover", "--apply", "--quiet", str(data)])
     capfd.readouterr()
     assert run(["undo", "--forget", str(data)]) == 1
-    said = capfd.readouterr()
-    assert "to be forgotten" in said.out
-    assert (said.out + said.err).splitlines()[-1] == f"next: kseg undo --apply --forget {data}"
+    output = capfd.readouterr()
+    assert "to be forgotten" in output.out
+    assert (output.out + output.err).splitlines()[-1] == f"next: kseg undo --apply --forget {data}"
     assert run(["undo", "--apply", "--forget", str(data)]) == 0
     assert "cannot be taken back any more" in capfd.readouterr().out
 
@@ -338,7 +338,7 @@ def test_a_broker_on_one_of_them_keeps_all(both: tuple[Path, Path], say: Say, fo
             tell("in")
 
     with child(hold) as holder:
-        assert holder.said() == "in"
+        assert holder.output() == "in"
         assert say("undo", *given(both, form))[0] == 4
     (both[at] / ".lock").unlink(missing_ok=True)
     assert without_journals(tree_state(both[0].parent)).keys() == without_journals(repaired).keys()

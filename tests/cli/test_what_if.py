@@ -24,8 +24,8 @@ def lines(capfd: pytest.CaptureFixture[str], *words: object, status: int | None 
     return [json.loads(line) for line in shown.out.splitlines()]
 
 
-def settings(told: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    return [line for line in told if line["type"] == "setting" and line["kind"] == kind]
+def settings(reported: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [line for line in reported if line["type"] == "setting" and line["kind"] == kind]
 
 
 def test_limits_keep_what_retain_leaves(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -65,13 +65,13 @@ def test_compaction_keeps_what_compact_leaves(capture_small: Path, capfd: pytest
 def test_the_lines_of_a_topic(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for number in range(3):
         write_log(tmp_path / f"orders-{number}", number, 300 * (number + 1))
-    told = lines(capfd, "what-if", "--sample", "400KiB", tmp_path)
-    (topic,) = [line for line in told if line["type"] == "topic"]
+    reported = lines(capfd, "what-if", "--sample", "400KiB", tmp_path)
+    (topic,) = [line for line in reported if line["type"] == "topic"]
     held = sum(log.stat().st_size for log in tmp_path.rglob("*.log"))
     assert (topic["topic"], topic["partitions"], topic["bytes"]) == ("orders", 3, held)
     assert not topic["is_all"]
     assert topic["codecs"] == {"none": 1.0}
-    codecs = settings(told, "codec")
+    codecs = settings(reported, "codec")
     assert [(line["codec"], line["level"]) for line in codecs] == [
         *(("none", None), ("gzip", None), ("snappy", None), ("lz4", None)),
         *(("zstd", 1), ("zstd", 3), ("zstd", 9)),
@@ -82,12 +82,12 @@ def test_the_lines_of_a_topic(tmp_path: Path, capfd: pytest.CaptureFixture[str])
         assert line["cpu_s_per_gib"] > 0
     zstd = codecs[-1]
     assert zstd["properties"] == {"compression.type": "zstd", "compression.zstd.level": "9"}
-    batching = settings(told, "batching")
+    batching = settings(reported, "batching")
     assert [(line["batch_size"], line["linger_ms"], line["codec"]) for line in batching] == [
         *((65536, 20, None), (65536, 20, "zstd"), (262144, 100, None), (262144, 100, "zstd")),
     ]
     assert all(line["where"] == "producer" for line in batching)
-    assert told[-1]["type"] == "summary"
+    assert reported[-1]["type"] == "summary"
 
 
 def test_the_verdict_comes_first(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -103,17 +103,17 @@ def test_the_verdict_comes_first(tmp_path: Path, capfd: pytest.CaptureFixture[st
 
 
 def test_internal_topics_have_no_producers(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    told = lines(capfd, "what-if", "--topic", "__consumer_offsets", capture_small / "data")
-    assert settings(told, "codec")
-    assert settings(told, "batching") == []
+    reported = lines(capfd, "what-if", "--topic", "__consumer_offsets", capture_small / "data")
+    assert settings(reported, "codec")
+    assert settings(reported, "batching") == []
 
 
 def test_many_processes_say_the_same(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def without_cpu(jobs: str) -> list[dict[str, Any]]:
         capfd.readouterr()
         assert run(["what-if", "--jobs", jobs, "--json", "--now", NOW, str(capture_small / "data")]) == 0
-        told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-        return [{name: value for name, value in line.items() if name != "cpu_s_per_gib"} for line in told]
+        reported = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        return [{name: value for name, value in line.items() if name != "cpu_s_per_gib"} for line in reported]
 
     assert without_cpu("1") == without_cpu("2")
 
@@ -126,9 +126,9 @@ def test_what_cannot_be_read_is_said(
     log = max((data / "fares-0").glob("*.log"))
     log.unlink()
     log.mkdir()
-    told = lines(capfd, "what-if", data, status=5)
-    assert [Path(line["path"]).name for line in told if line["type"] == "error"] == ["fares-0"]
-    assert {line["topic"] for line in settings(told, "codec")} >= {"metro-gzip", "stations"}
+    reported = lines(capfd, "what-if", data, status=5)
+    assert [Path(line["path"]).name for line in reported if line["type"] == "error"] == ["fares-0"]
+    assert {line["topic"] for line in settings(reported, "codec")} >= {"metro-gzip", "stations"}
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def accounts(root: Path) -> Path:
     return topic.close()
 
 
-def hurt(path: Path, position: int, bits: int = 1) -> None:
+def damage(path: Path, position: int, bits: int = 1) -> None:
     data = bytearray(path.read_bytes())
     data[position] ^= bits
     path.write_bytes(bytes(data))
@@ -94,17 +94,17 @@ def test_an_active_segment_with_damage_is_not_rolled(tmp_path: Path, extent: str
     match extent:
         case "all":
             for position in at:
-                hurt(active, position + 70)
+                damage(active, position + 70)
         case "first":
-            hurt(active, 70)
+            damage(active, 70)
         case "last":
-            hurt(active, at[-1] + 70)
+            damage(active, at[-1] + 70)
         case "torn":
             active.write_bytes(sound[:-9])
         case "zeros":
             active.write_bytes(sound + bytes(512))
         case "offset":
-            hurt(active, at[4] + 1, 0x40)
+            damage(active, at[4] + 1, 0x40)
     before = active.read_bytes()
     end = log_end(directory, is_clean=True)
     if damaged is Damaged.REFUSE:
@@ -122,7 +122,7 @@ def test_an_active_segment_with_damage_is_not_rolled(tmp_path: Path, extent: str
 
 def test_damage_in_the_active_segment_is_no_matter_when_it_stays(tmp_path: Path) -> None:
     directory = accounts(tmp_path)
-    hurt(log(directory, 120), 70)
+    damage(log(directory, 120), 70)
     before = log(directory, 120).read_bytes()
     outcome = clean(directory, now_ms=T0)
     assert not outcome.failures
@@ -138,7 +138,7 @@ def test_an_altered_base_offset_supersedes_nothing(tmp_path: Path, batch: int, b
     """An offset that is too high would be the newest of all keys in its batch."""
     directory = accounts(tmp_path)
     path = log(directory, 40)
-    hurt(path, starts(path.read_bytes(), 40)[batch] + byte, 0x40)
+    damage(path, starts(path.read_bytes(), 40)[batch] + byte, 0x40)
     with unchanged(directory):
         refused = clean(directory, now_ms=T0)
     assert [failure.exit_status for failure in refused.failures] == [4]
@@ -153,7 +153,7 @@ def test_an_altered_base_offset_supersedes_nothing(tmp_path: Path, batch: int, b
 def test_an_altered_leader_epoch_is_damage(tmp_path: Path, batch: int) -> None:
     directory = accounts(tmp_path)
     path = log(directory, 0)
-    hurt(path, starts(path.read_bytes(), 0)[batch] + 15, 0x40)
+    damage(path, starts(path.read_bytes(), 0)[batch] + 15, 0x40)
     refused = clean(directory, now_ms=T0)
     if batch == 9:  # the last one of its segment: a higher epoch may be true
         return

@@ -61,8 +61,8 @@ def content(partition: Path) -> dict[str, tuple[bytes, int]]:
 def test_a_plan_alone_changes_nothing(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5)])
     with unchanged(tmp_path):
-        said = run(partition, OLD, purge=True, what_if=True)
-    assert said.result["applied"] is False and said.result["deleted"] == [0, 5]
+        output = run(partition, OLD, purge=True, what_if=True)
+    assert output.result["applied"] is False and output.result["deleted"] == [0, 5]
 
 
 def test_a_reader_goes_on_reading_what_it_mapped(tmp_path: Path) -> None:
@@ -84,11 +84,11 @@ def test_marking_holds_no_space_and_undo_brings_everything_back(tmp_path: Path) 
     partition = lay(tmp_path, [Part(5), Part(5)])
     checkpoint(partition, Role.LOG_START_OFFSETS, 3)
     before = tree_state(partition.parent)
-    said = run(partition, OLD, apply=True)
+    output = run(partition, OLD, apply=True)
     for name in marked(partition):
         assert (partition / name).stat().st_nlink == 1
     (data,) = journals_in(str(partition.parent))
-    assert data.path == said.others[0]["journal"]
+    assert data.path == output.others[0]["journal"]
     undo(data.location)
     # the lock that was made and removed leaves its time on the data directory
     assert differences(before, tree_state(partition.parent)) in ([], ["changed: . (mtime_ns)"])
@@ -198,8 +198,8 @@ def test_an_unreadable_checkpoint_is_not_written_over(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
     path = partition.parent / "log-start-offset-checkpoint"
     path.write_bytes(b"nonsense\n")
-    said = run(partition, OLD, apply=True)
-    assert [failure.exit_status for failure in said.failures] == [4]
+    output = run(partition, OLD, apply=True)
+    assert [failure.exit_status for failure in output.failures] == [4]
     assert path.read_bytes() == b"nonsense\n"
 
 
@@ -210,8 +210,8 @@ def test_logs_that_retention_leaves_alone(tmp_path: Path, name: str) -> None:
     partition = lay(tmp_path, [Part(5), Part(5)])
     other = partition.rename(partition.parent / name)
     with unchanged(other.parent):
-        said = run(other, OLD, apply=True)
-    assert [finding.id for finding in said.findings] == ["not-retained"] and said.result == {}
+        output = run(other, OLD, apply=True)
+    assert [finding.id for finding in output.findings] == ["not-retained"] and output.result == {}
 
 
 def test_a_log_on_the_move_is_retained_like_any(tmp_path: Path) -> None:
@@ -231,23 +231,23 @@ def test_only_old_marks_are_purged(tmp_path: Path) -> None:
     run(partition, OLD, apply=True)
     files = marked(partition)
     now_ms = int(max((partition / name).stat().st_ctime for name in files) * 1000)
-    said = run(partition, apply=True, purge=True, now_ms=now_ms + 30_000)
-    assert said.result["purged"] == [] and marked(partition) == files
-    assert {row["verdict"] for row in said.marks} == {"wait"}
+    output = run(partition, apply=True, purge=True, now_ms=now_ms + 30_000)
+    assert output.result["purged"] == [] and marked(partition) == files
+    assert {row["verdict"] for row in output.marks} == {"wait"}
     with unchanged(partition.parent):
-        said = run(partition, purge=True, now_ms=now_ms + 61_000)
-    assert said.result["purged"] == files and said.result["applied"] is False
+        output = run(partition, purge=True, now_ms=now_ms + 61_000)
+    assert output.result["purged"] == files and output.result["applied"] is False
     size = sum((partition / name).stat().st_size for name in files)
-    said = run(partition, apply=True, purge=True, now_ms=now_ms + 61_000)
-    assert (said.result["purged"], said.result["bytes_purged"]) == (files, size)
+    output = run(partition, apply=True, purge=True, now_ms=now_ms + 61_000)
+    assert (output.result["purged"], output.result["bytes_purged"]) == (files, size)
     assert marked(partition) == []
     assert not list(partition.rglob("*.deleted")) and bases(partition) == [5]
 
 
 def test_without_a_delay_what_was_just_marked_is_purged(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
-    said = run(partition, OLD, apply=True, purge=True, file_delete_delay_ms=0)
-    assert said.result["deleted"] == [0] and len(said.result["purged"]) == 3
+    output = run(partition, OLD, apply=True, purge=True, file_delete_delay_ms=0)
+    assert output.result["deleted"] == [0] and len(output.result["purged"]) == 3
     assert marked(partition) == []
 
 
@@ -296,16 +296,18 @@ def test_marks_are_taken_back(tmp_path: Path, last_age_ms: int) -> None:
     assert marked(partition)
     with unchanged(partition.parent):
         planned = run(partition, unmark=True)
-    said = run(partition, unmark=True, apply=True)
+    output = run(partition, unmark=True, apply=True)
     assert (
-        said.result["unmarked"] == planned.result["unmarked"] == ([0, 5] if last_age_ms == 0 else [0, 5, 10])
+        output.result["unmarked"]
+        == planned.result["unmarked"]
+        == ([0, 5] if last_age_ms == 0 else [0, 5, 10])
     )
-    assert {row["verdict"] for row in said.marks} == {"unmark"}
+    assert {row["verdict"] for row in output.marks} == {"unmark"}
     after = content(partition)
     epochs_file = "leader-epoch-checkpoint"
     assert after.pop(epochs_file)[0] == before.pop(epochs_file)[0]
     assert {name: file for name, file in after.items() if name in before} == before
-    assert noted(partition, Role.LOG_START_OFFSETS) is None and said.result["log_start_offset"] == 0
+    assert noted(partition, Role.LOG_START_OFFSETS) is None and output.result["log_start_offset"] == 0
     with PartitionLog(target(partition)) as log:
         assert (log.start_offset, log.end_offset) == (0, 15)
 
@@ -313,8 +315,8 @@ def test_marks_are_taken_back(tmp_path: Path, last_age_ms: int) -> None:
 def test_a_log_can_start_later_than_what_comes_back(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
     run(partition, OLD, apply=True)
-    said = run(partition, unmark=True, apply=True, log_start_offset=2)
-    assert said.result["log_start_offset"] == 2 and noted(partition, Role.LOG_START_OFFSETS) == 2
+    output = run(partition, unmark=True, apply=True, log_start_offset=2)
+    assert output.result["log_start_offset"] == 2 and noted(partition, Role.LOG_START_OFFSETS) == 2
 
 
 def test_what_the_cleaner_marked_stays_marked(tmp_path: Path) -> None:
@@ -322,8 +324,8 @@ def test_what_the_cleaner_marked_stays_marked(tmp_path: Path) -> None:
     replaced = partition / f"{5:020}.log.deleted"
     (partition / f"{5:020}.log").rename(replaced)
     with unchanged(partition):
-        said = run(partition, unmark=True, apply=True)
-    assert said.result["unmarked"] == [] and "so retention did not mark it" in said.marks[0]["reason"]
+        output = run(partition, unmark=True, apply=True)
+    assert output.result["unmarked"] == [] and "so retention did not mark it" in output.marks[0]["reason"]
 
 
 def test_a_marked_segment_that_overlaps_stays_marked(tmp_path: Path) -> None:
@@ -331,9 +333,11 @@ def test_a_marked_segment_that_overlaps_stays_marked(tmp_path: Path) -> None:
     run(partition, OLD, apply=True)
     for path in partition.glob(f"{5:020}.*"):
         path.rename(path.with_name(path.name.replace(f"{5:020}", f"{3:020}")))
-    said = run(partition, unmark=True, apply=True)
-    assert said.result["unmarked"] == []
-    assert any("it ends at 5, but the log already has offsets from 3" in row["reason"] for row in said.marks)
+    output = run(partition, unmark=True, apply=True)
+    assert output.result["unmarked"] == []
+    assert any(
+        "it ends at 5, but the log already has offsets from 3" in row["reason"] for row in output.marks
+    )
 
 
 def test_purged_is_purged(tmp_path: Path) -> None:

@@ -29,9 +29,9 @@ def files(partition: Path) -> list[Path]:
 def test_by_age(taps: Path) -> None:
     numbers = [int(path.stem) for path in files(taps)]
     with unchanged(taps):
-        said = run(taps, Limits(retention_ms=3 * DAY_MS))
-    assert said.result["deleted"] == numbers[:4]
-    assert said.segments[4]["held_by"]["kind"] == "file-time"
+        output = run(taps, Limits(retention_ms=3 * DAY_MS))
+    assert output.result["deleted"] == numbers[:4]
+    assert output.segments[4]["held_by"]["kind"] == "file-time"
     run(taps, Limits(retention_ms=3 * DAY_MS), apply=True)
     assert [int(path.stem) for path in files(taps)] == numbers[4:]
     assert [path.name for path in sorted(taps.glob("*.deleted"))] == [
@@ -41,9 +41,9 @@ def test_by_age(taps: Path) -> None:
 
 def test_the_youngest_holds_those_behind_it(taps: Path) -> None:
     give_mtime(files(taps)[2], 0)
-    said = run(taps, Limits(retention_ms=3 * DAY_MS))
-    assert [rule for _, _, rule in said.verdicts[:4]] == ["retention.ms"] * 3 + ["order"]
-    assert len(said.result["deleted"]) == 2
+    output = run(taps, Limits(retention_ms=3 * DAY_MS))
+    assert [rule for _, _, rule in output.verdicts[:4]] == ["retention.ms"] * 3 + ["order"]
+    assert len(output.result["deleted"]) == 2
 
 
 def test_by_size_behind_age(taps: Path) -> None:
@@ -51,8 +51,8 @@ def test_by_size_behind_age(taps: Path) -> None:
     last_three = sum(sizes[-3:])
     assert len(run(taps, Limits(retention_bytes=last_three)).result["deleted"]) == 5
     assert len(run(taps, Limits(retention_bytes=last_three + 1)).result["deleted"]) == 4
-    said = run(taps, Limits(retention_ms=6 * DAY_MS, retention_bytes=last_three))
-    assert [rule for _, verdict, rule in said.verdicts if verdict == "delete"] == [
+    output = run(taps, Limits(retention_ms=6 * DAY_MS, retention_bytes=last_three))
+    assert [rule for _, verdict, rule in output.verdicts if verdict == "delete"] == [
         "retention.ms",
         *["retention.bytes"] * 4,
     ]
@@ -60,8 +60,8 @@ def test_by_size_behind_age(taps: Path) -> None:
 
 def test_everything_leaves_an_empty_file_at_the_end(taps: Path) -> None:
     end = int(files(taps)[-1].stem) + files(taps)[-1].stat().st_size
-    said = run(taps, Limits(retention_bytes=0), apply=True)
-    assert said.result["rolled"] is True and said.result["log_end_offset"] == end
+    output = run(taps, Limits(retention_bytes=0), apply=True)
+    assert output.result["rolled"] is True and output.result["log_end_offset"] == end
     (left,) = files(taps)
     assert (left.name, left.stat().st_size) == (f"{end:020}.kafka", 0)
     with unchanged(taps):
@@ -79,8 +79,8 @@ def test_marks_are_taken_back_as_long_as_they_join(taps: Path) -> None:
     before = {path.name: path.read_bytes() for path in files(taps)}
     run(taps, Limits(retention_ms=3 * DAY_MS), apply=True)
     (taps / f"{3013:020}.kafka.deleted").unlink()
-    said = run(taps, unmark=True, apply=True)
-    assert said.result["unmarked"] == [6393, 9453]
+    output = run(taps, unmark=True, apply=True)
+    assert output.result["unmarked"] == [6393, 9453]
     assert {path.name: path.read_bytes() for path in files(taps)} == {
         name: data for name, data in before.items() if int(name[:20]) >= 6393
     }

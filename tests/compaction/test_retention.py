@@ -53,10 +53,10 @@ def gone(log_to_retain: LogToRetain, limits: Limits) -> int:
 def test_size_takes_the_oldest_down_to_the_limit(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5), Part(5)])
     size = (partition / f"{0:020}.log").stat().st_size
-    said = run(partition, Limits(retention_bytes=2 * size), apply=True)
-    assert said.result["deleted"] == [0] and bases(partition) == [5, 10]
-    assert said.result["bytes_freed"] == size
-    assert said.verdicts[0] == (0, "delete", "retention.bytes")
+    output = run(partition, Limits(retention_bytes=2 * size), apply=True)
+    assert output.result["deleted"] == [0] and bases(partition) == [5, 10]
+    assert output.result["bytes_freed"] == size
+    assert output.verdicts[0] == (0, "delete", "retention.bytes")
 
 
 @pytest.mark.behaviour("T02")
@@ -82,21 +82,21 @@ def test_a_segment_goes_only_when_the_rest_still_reaches_the_limit() -> None:
 def test_all_expired_leaves_a_new_empty_segment(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5), Part(5)])
     assert run(partition, Limits(retention_ms=DAY_MS), apply=True).result["deleted"] == []
-    said = run(partition, Limits(retention_ms=DAY_MS - 1), apply=True)
-    assert said.result["deleted"] == [0, 5, 10] and said.result["rolled"] is True
+    output = run(partition, Limits(retention_ms=DAY_MS - 1), apply=True)
+    assert output.result["deleted"] == [0, 5, 10] and output.result["rolled"] is True
     live = {path.name for path in partition.iterdir() if path.is_file() and path.suffix != ".deleted"}
     new = {f"{15:020}{suffix}" for suffix in (".log", ".index", ".timeindex", ".snapshot")}
     assert live == new | {"leader-epoch-checkpoint"}
     assert all((partition / name).stat().st_size == 0 for name in new if not name.endswith(".snapshot"))
-    assert (said.result["log_start_offset"], said.result["log_end_offset"]) == (15, 15)
+    assert (output.result["log_start_offset"], output.result["log_end_offset"]) == (15, 15)
 
 
 @pytest.mark.behaviour("T04")
 def test_none_expired_leaves_everything(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5, age_ms=0), Part(5, age_ms=0)])
     with unchanged(partition.parent):
-        said = run(partition, Limits(retention_ms=10_000), apply=True)
-    assert said.result["deleted"] == []
+        output = run(partition, Limits(retention_ms=10_000), apply=True)
+    assert output.result["deleted"] == []
 
 
 def test_strictly_older() -> None:
@@ -109,11 +109,15 @@ def test_strictly_older() -> None:
 @pytest.mark.behaviour("T11")
 def test_a_younger_segment_protects_the_older_one_behind_it(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5, age_ms=0), Part(5, age_ms=9 * DAY_MS), Part(5, age_ms=0)])
-    said = run(partition, Limits(retention_ms=DAY_MS))
-    assert said.verdicts == [(0, "keep", "retention.ms"), (5, "keep", "order"), (10, "keep", "retention.ms")]
-    assert said.segments[1]["reason"] == "it would be deleted, but segment 0 before it is kept"
-    assert said.segments[0]["held_by"] == {"kind": "record", "offset": 0, "timestamp": NOW}
-    assert said.segments[1]["held_by"] == said.segments[0]["held_by"]
+    output = run(partition, Limits(retention_ms=DAY_MS))
+    assert output.verdicts == [
+        (0, "keep", "retention.ms"),
+        (5, "keep", "order"),
+        (10, "keep", "retention.ms"),
+    ]
+    assert output.segments[1]["reason"] == "it would be deleted, but segment 0 before it is kept"
+    assert output.segments[0]["held_by"] == {"kind": "record", "offset": 0, "timestamp": NOW}
+    assert output.segments[1]["held_by"] == output.segments[0]["held_by"]
 
 
 @pytest.mark.behaviour("T11")
@@ -121,8 +125,8 @@ def test_a_younger_segment_protects_the_older_one_behind_it(tmp_path: Path) -> N
 def test_the_log_start_frees_the_way_for_time_in_the_same_run(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5, age_ms=0), Part(5, age_ms=9 * DAY_MS), Part(5, age_ms=0)])
     limits = Limits(retention_ms=DAY_MS)
-    said = run(partition, limits, log_start_offset=5, apply=True)
-    assert [rule for _, verdict, rule in said.verdicts if verdict == "delete"] == [
+    output = run(partition, limits, log_start_offset=5, apply=True)
+    assert [rule for _, verdict, rule in output.verdicts if verdict == "delete"] == [
         "log-start-offset",
         "retention.ms",
     ]
@@ -134,14 +138,14 @@ def test_the_log_start_frees_the_way_for_time_in_the_same_run(tmp_path: Path) ->
 @pytest.mark.evidence("record-times")
 def test_a_record_of_the_future_holds_everything(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(3, age_ms=DAY_MS), Part(5, age_ms=-DAY_MS), Part(5)])
-    said = run(partition, Limits(retention_ms=1000))
-    assert said.verdicts == [
+    output = run(partition, Limits(retention_ms=1000))
+    assert output.verdicts == [
         (0, "delete", "retention.ms"),
         (3, "keep", "future-timestamp"),
         (8, "keep", "order"),
     ]
-    assert said.segments[1]["held_by"] == {"kind": "record", "offset": 3, "timestamp": NOW + DAY_MS}
-    assert "1 d in the future" in said.segments[1]["reason"]
+    assert output.segments[1]["held_by"] == {"kind": "record", "offset": 3, "timestamp": NOW + DAY_MS}
+    assert "1 d in the future" in output.segments[1]["reason"]
 
 
 @pytest.mark.evidence("record-times")
@@ -151,10 +155,10 @@ def test_without_timestamps_the_modification_time_decides(tmp_path: Path, part: 
     partition = lay(tmp_path, [part, part])
     for path, age_ms in zip(sorted(partition.glob("*.log")), (5 * DAY_MS, 0), strict=True):
         give_mtime(path, age_ms)
-    said = run(partition, Limits(retention_ms=DAY_MS))
-    assert said.result["deleted"] == [0]
-    assert said.segments[0]["largest_timestamp"] == -1
-    assert said.segments[1]["held_by"] == {"kind": "file-time", "offset": None, "timestamp": NOW}
+    output = run(partition, Limits(retention_ms=DAY_MS))
+    assert output.result["deleted"] == [0]
+    assert output.segments[0]["largest_timestamp"] == -1
+    assert output.segments[1]["held_by"] == {"kind": "file-time", "offset": None, "timestamp": NOW}
 
 
 # --- policy and log start
@@ -163,9 +167,9 @@ def test_without_timestamps_the_modification_time_decides(tmp_path: Path, part: 
 @pytest.mark.behaviour("T05")
 def test_compact_deletes_neither_by_time_nor_by_size(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5)])
-    said = run(partition, Limits(retention_ms=0, retention_bytes=0, policies=COMPACT))
-    assert said.result["deleted"] == []
-    assert {rule for _, _, rule in said.verdicts} == {"cleanup.policy"}
+    output = run(partition, Limits(retention_ms=0, retention_bytes=0, policies=COMPACT))
+    assert output.result["deleted"] == []
+    assert {rule for _, _, rule in output.verdicts} == {"cleanup.policy"}
     assert run(partition, Limits(retention_ms=0, policies=frozenset())).result["deleted"] == []
 
 
@@ -186,8 +190,8 @@ def test_topics_that_a_broker_makes_have_their_own_policy(
     partition = partition.rename(partition.with_name(f"{topic}-0"))
     assert run(partition, Limits(retention_ms=1), apply=False).result["deleted"] == by_time
     assert run(partition, Limits(retention_bytes=0), apply=False).result["deleted"] == by_size
-    said = run(partition, Limits(retention_ms=1), apply=False, is_policy_given=True)
-    assert said.result["deleted"] == [0, 5]
+    output = run(partition, Limits(retention_ms=1), apply=False, is_policy_given=True)
+    assert output.result["deleted"] == [0, 5]
 
 
 @pytest.mark.behaviour("T06")
@@ -201,8 +205,8 @@ def test_compact_and_delete_deletes(tmp_path: Path) -> None:
 def test_compact_deletes_below_the_log_start(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5), Part(5)])
     checkpoint(partition, Role.LOG_START_OFFSETS, 7)
-    said = run(partition, Limits(retention_ms=0, policies=COMPACT), apply=True)
-    assert said.result["deleted"] == [0] and said.result["log_start_offset"] == 7
+    output = run(partition, Limits(retention_ms=0, policies=COMPACT), apply=True)
+    assert output.result["deleted"] == [0] and output.result["log_start_offset"] == 7
     assert noted(partition, Role.LOG_START_OFFSETS) == 7
 
 
@@ -210,9 +214,9 @@ def test_compact_deletes_below_the_log_start(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("start", "left"), [(1, 3), (6, 2), (15, 1)])
 def test_how_many_segments_a_log_start_leaves(tmp_path: Path, start: int, left: int) -> None:
     partition = lay(tmp_path, [Part(5), Part(5), Part(5)])
-    said = run(partition, log_start_offset=start, apply=True)
-    assert len(bases(partition)) == left == said.result["segments"]
-    assert said.result["log_start_offset"] == start
+    output = run(partition, log_start_offset=start, apply=True)
+    assert len(bases(partition)) == left == output.result["segments"]
+    assert output.result["log_start_offset"] == start
     assert noted(partition, Role.LOG_START_OFFSETS) == start
 
 
@@ -267,10 +271,10 @@ def test_nothing_at_or_above_the_high_watermark_goes(high_watermark: int, left: 
 def test_the_high_watermark_of_the_data_directory(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5), Part(5)])
     checkpoint(partition, Role.HIGH_WATERMARKS, 9)
-    said = run(partition, Limits(retention_ms=1000))
-    assert said.result["deleted"] == [0] and said.result["high_watermark"] == 9
-    assert said.segments[1]["rule"] == "high-watermark"
-    assert said.segments[1]["held_by"] == {"kind": "high-watermark", "offset": 9, "timestamp": None}
+    output = run(partition, Limits(retention_ms=1000))
+    assert output.result["deleted"] == [0] and output.result["high_watermark"] == 9
+    assert output.segments[1]["rule"] == "high-watermark"
+    assert output.segments[1]["held_by"] == {"kind": "high-watermark", "offset": 9, "timestamp": None}
     assert run(partition, Limits(retention_ms=1000), high_watermark=15).result["deleted"] == [0, 5, 10]
 
 
@@ -365,9 +369,9 @@ def test_all_files_of_a_segment_go_together(tmp_path: Path) -> None:
 def test_after_a_clean_stop_the_index_is_believed(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5, age_ms=0), Part(5, age_ms=0)])
     (partition / f"{0:020}.timeindex").write_bytes(bytes(24))
-    said = run(partition, Limits(retention_ms=DAY_MS))
-    assert said.result["deleted"] == [0]
-    assert [finding.id for finding in said.findings] == ["time-index-zeros-believed"]
+    output = run(partition, Limits(retention_ms=DAY_MS))
+    assert output.result["deleted"] == [0]
+    assert [finding.id for finding in output.findings] == ["time-index-zeros-believed"]
 
 
 def test_after_an_unclean_stop_the_batches_tell(tmp_path: Path) -> None:
@@ -375,17 +379,17 @@ def test_after_an_unclean_stop_the_batches_tell(tmp_path: Path) -> None:
     (partition.parent / ".kafka_cleanshutdown").unlink()
     for base in (0, 5):
         (partition / f"{base:020}.timeindex").write_bytes(bytes(12_000))
-    said = run(partition, Limits(retention_ms=DAY_MS))
-    assert said.result["deleted"] == [] and said.segments[0]["largest_timestamp"] == NOW
+    output = run(partition, Limits(retention_ms=DAY_MS))
+    assert output.result["deleted"] == [] and output.segments[0]["largest_timestamp"] == NOW
     checkpoint(partition, Role.RECOVERY_POINTS, 5)
     assert run(partition, Limits(retention_ms=DAY_MS)).result["deleted"] == [0]
 
 
 def test_nothing_is_deleted_for_a_limit_that_was_not_given(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5, age_ms=9999 * DAY_MS), Part(5)])
-    said = run(partition)
-    assert said.result["deleted"] == []
-    assert {rule for _, _, rule in said.verdicts} == {"no-limit"}
+    output = run(partition)
+    assert output.result["deleted"] == []
+    assert {rule for _, _, rule in output.verdicts} == {"no-limit"}
 
 
 # --- other limits

@@ -40,9 +40,9 @@ def test_compact_names_the_same_keys(
     partition: Path, json: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     line = ["compact", "--cleanup-policy", "compact", "--now", str(NOW_MS), *json, str(partition)]
-    said = set()
+    output = set()
     for _ in range(3):
         assert run(line) == 1
-        said.add(capfd.readouterr().out)
-    assert len(said) == 1
-    assert "key " in said.pop()
+        output.add(capfd.readouterr().out)
+    assert len(output) == 1
+    assert "key " in output.pop()

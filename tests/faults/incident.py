@@ -68,7 +68,7 @@ class Scenario:
         self.found = state(root)
         self.evidence = tree_state(self.original)
         self.trace = self._run(root, self.case.words, Fault())
-        assert self.trace.status in (0, 1), self.trace.said
+        assert self.trace.status in (0, 1), self.trace.output
         self.planned = contents(root)
         self.status = self.trace.status
 
@@ -96,7 +96,7 @@ class Scenario:
         root = self.fresh()
         struck = self._run(root, self.case.words, fault)
         wrong = self._wrong_with(struck, fault, root) if struck.struck else []
-        anew = {os.path.relpath(path, root) for path in _UNREADABLE_INDEX.findall(struck.said)}
+        anew = {os.path.relpath(path, root) for path in _UNREADABLE_INDEX.findall(struck.output)}
         result, planned = _without_content(contents(root), anew), _without_content(self.planned, anew)
         if struck.status == 0 and result != planned:
             wrong.append(f"status 0, and not as planned: {_first(result, planned)}")
@@ -108,31 +108,33 @@ class Scenario:
             wrong += self._again(root, struck, anew)
         if not wrong and self.case.can_be_undone:
             wrong += self._back(root)
-        return [f"{fault}: {struck.struck}: {sentence}\n    {struck.said.strip()}" for sentence in wrong]
+        return [f"{fault}: {struck.struck}: {sentence}\n    {struck.output.strip()}" for sentence in wrong]
 
     def _wrong_with(self, struck: Outcome, fault: Fault, root: Path) -> list[str]:
         if self.case.has_workers and fault.mode is Mode.KILL and struck.status in (3, 5):
-            return [] if "killed by SIGKILL" in struck.said else ["it does not say that a worker was killed"]
+            return (
+                [] if "killed by SIGKILL" in struck.output else ["it does not say that a worker was killed"]
+            )
         return _wrong_with(struck, fault, root)
 
     def _unsound(self, root: Path, indexes: set[str]) -> list[str]:
         """Which of these indexes verify does not accept."""
         directories = sorted({str((root / name).parent) for name in indexes if (root / name).exists()})
-        said = self.machine.run(["verify", "--json", *directories], root).said if directories else ""
-        errors = [line for line in said.splitlines() if '"severity":"error"' in line]
+        output = self.machine.run(["verify", "--json", *directories], root).output if directories else ""
+        errors = [line for line in output.splitlines() if '"severity":"error"' in line]
         return [f"{name} is not sound" for name in indexes if any(f'{name}"' in line for line in errors)]
 
     def _again(self, root: Path, struck: Outcome, anew: set[str]) -> list[str]:
         if self.case.words[0] == "append" and struck.status == 0:
             return []  # it would append again
-        if self.case.words[0] == "export" and struck.status == 5 and "cannot read" in struck.said:
+        if self.case.words[0] == "export" and struck.status == 5 and "cannot read" in struck.output:
             return []  # what could be read has its place, and is not written over
         again = self._run(root, self.case.words)
         is_done = struck.status == 0 or (struck.status == -9 and contents(root) == self.planned)
-        if self.case.words[0] == "append" and again.status == 4 and "kseg undo" in again.said:
+        if self.case.words[0] == "append" and again.status == 4 and "kseg undo" in again.output:
             return []  # its writes are kept or undone, but it is unknown how far its input was read
         if again.status not in (self.status, *((3, 4) if is_done else ())):
-            return [f"given again it ends with {again.status}: {again.said}"]
+            return [f"given again it ends with {again.status}: {again.output}"]
         now, planned = _without_content(contents(root), anew), _without_content(self.planned, anew)
         if struck.status in (4, 5):  # a marker that was not true meanwhile does not come back by itself
             now, planned = _of_partitions(now), _of_partitions(planned)
@@ -144,23 +146,23 @@ class Scenario:
         """Undo until there is nothing to undo, as an operator would: the whole first, then the partitions."""
         if self.case.is_undo:  # it is the way back itself
             again = self._run(root, self.case.words)
-            wrong = [] if contents(root) == self.planned else [f"undo again ends with: {again.said}"]
+            wrong = [] if contents(root) == self.planned else [f"undo again ends with: {again.output}"]
             return wrong + [f"left behind: {name}" for name in litter(root)]
         whole = root / ("out" if self.case.has_output else "data")
         if self.case.has_output and not whole.exists() and litter(root):  # it was killed before there was one
             undone = self.machine.run(["undo", str(whole)], root)
             if undone.status:
-                return [f"undo of what is not there yet ends with {undone.status}: {undone.said}"]
+                return [f"undo of what is not there yet ends with {undone.status}: {undone.output}"]
         for directory in (whole, *sorted(whole.glob("*/"))):
             for _ in range(4):
                 if not any(_OURS.search(name) for name in _names(directory)):
                     break
                 undone = self.machine.run(["undo", str(directory)], root)
-                newest = re.search(r"name one of them, the newest first: (.*)", undone.said)
+                newest = re.search(r"name one of them, the newest first: (.*)", undone.output)
                 if newest:
                     undone = self.machine.run(["undo", newest[1]], root)
                 if undone.status:
-                    return [f"undo {directory.name} ends with {undone.status}: {undone.said}"]
+                    return [f"undo {directory.name} ends with {undone.status}: {undone.output}"]
         now = state(root)
         if now != self.found:
             return [f"undo leaves something else: {_first(now, self.found)}"]
@@ -221,12 +223,12 @@ def _wrong_with(struck: Outcome, fault: Fault, root: Path) -> list[str]:
     wrong = []
     if struck.status not in _CONTRACT:
         wrong.append(f"exit status {struck.status}")
-    if "bug in kseg" in struck.said or "Traceback" in struck.said:
+    if "bug in kseg" in struck.output or "Traceback" in struck.output:
         wrong.append("it says that this is a bug in kseg")
     if fault.mode is Mode.FAIL and struck.status >= 3:
-        if os.strerror(fault.error) not in struck.said:
+        if os.strerror(fault.error) not in struck.output:
             wrong.append("it does not say which error the system gave")
-        if str(root) not in struck.said:
+        if str(root) not in struck.output:
             wrong.append("it does not say where")
     return wrong
 

@@ -69,11 +69,11 @@ NO_FAULT = Fault(Mode.OFF)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a command line ended. status: its exit status, -9 when it was killed. said: stdout and stderr. calls: how many
+    """How a command line ended. status: its exit status, -9 when it was killed. output: stdout and stderr. calls: how many
     were counted. struck: the first call to which the fault happened, empty when none."""
 
     status: int
-    said: str
+    output: str
     calls: int
     struck: str
 
@@ -140,8 +140,8 @@ class Machine:
         self._server.stdin.flush()
         status = int(self._server.stdout.readline())
         calls, struck = self.disarm()
-        said = (self._folder / "said").read_text(errors="replace")
-        return Outcome(status, said, calls, struck)
+        output = (self._folder / "said").read_text(errors="replace")
+        return Outcome(status, output, calls, struck)
 
     def close(self) -> None:
         if self._server is not None:
@@ -191,9 +191,9 @@ def _become(words: Sequence[str], mode: int, folder: Path, control: int) -> None
     signal.alarm(300)
     status = 70
     try:
-        said = os.open(folder / "said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
-        os.dup2(said, 1)
-        os.dup2(said, 2)
+        output = os.open(folder / "said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.pwrite(control, struct.pack("<i", mode), 0)

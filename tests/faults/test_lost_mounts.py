@@ -64,9 +64,9 @@ def data(capture_small: Path, place: Path) -> Path:
     return data
 
 
-def told(said: str) -> list[str]:
+def reported(output: str) -> list[str]:
     """The rows. The sum of a data directory leaves out what cannot be examined; the row of the partition tells."""
-    lines = [_TIMES.sub("", line) for line in said.splitlines() if line.startswith("{")]
+    lines = [_TIMES.sub("", line) for line in output.splitlines() if line.startswith("{")]
     return [_BYTES.sub("", line) if '"type":"log-dir"' in line else line for line in lines]
 
 
@@ -79,24 +79,27 @@ def test_what_cannot_be_asked_is_said(
     words = [*COMMANDS[command], str(data)]
     root = data.parent
     sound = machine.run(words, root)
-    assert sound.status in (0, 1), sound.said
+    assert sound.status in (0, 1), sound.output
     calls = machine.run(words, root, Fault(kinds=Kind.LOOK)).calls
     stride = STRIDE or max(1, calls // TRIES)
     wrong = []
     for at in range(error % stride, calls, stride):
         struck = machine.run(words, root, Fault(Mode.FAIL, Kind.LOOK, at, error, lasts))
         # a directory that cannot be listed is opened as what it may be, and refused under another name
-        is_said = os.strerror(error) in struck.said or struck.status in (3, 4, 5)
-        if struck.status not in (0, 1, 3, 4, 5) or "Traceback" in struck.said:
-            wrong.append(f"{at} {struck.struck}: ends with {struck.status}: {struck.said[-600:]}")
-        elif not is_said and (struck.status, told(struck.said)) != (sound.status, told(sound.said)):
+        is_said = os.strerror(error) in struck.output or struck.status in (3, 4, 5)
+        if struck.status not in (0, 1, 3, 4, 5) or "Traceback" in struck.output:
+            wrong.append(f"{at} {struck.struck}: ends with {struck.status}: {struck.output[-600:]}")
+        elif not is_said and (struck.status, reported(struck.output)) != (
+            sound.status,
+            reported(sound.output),
+        ):
             wrong.append(
-                f"{at} {struck.struck}: says something else and no error: {_first(struck.said, sound.said)}"
+                f"{at} {struck.struck}: says something else and no error: {_first(struck.output, sound.output)}"
             )
     assert not wrong, "\n".join(wrong)
 
 
-def _first(said: str, sound: str) -> str:
+def _first(output: str, sound: str) -> str:
     """The first line that differs."""
-    pairs = itertools.zip_longest(told(said), told(sound))
+    pairs = itertools.zip_longest(reported(output), reported(sound))
     return next((f"{one} instead of {other}" for one, other in pairs if one != other), "the status")

@@ -115,17 +115,17 @@ def test_a_tampered_journal_harms_no_command(
         capfd.readouterr()
         second = words_at(draw.choice(SECOND), case, root, draw)
         around = contents(outside)
-        told = f"draw {number}: {case}, {words} in {path.relative_to(root)}, {second}"
+        reported = f"draw {number}: {case}, {words} in {path.relative_to(root)}, {second}"
         try:
             status = run(second)
         except BaseException as error:
-            raise AssertionError(told) from error
+            raise AssertionError(reported) from error
         err = capfd.readouterr().err
-        assert status in STATUSES and "Traceback" not in err, f"{told}: {status}\n{err}"
+        assert status in STATUSES and "Traceback" not in err, f"{reported}: {status}\n{err}"
         statuses.add(status)
-        assert contents(outside) == around, told
-        assert not lost(start, data), told
+        assert contents(outside) == around, reported
+        assert not lost(start, data), reported
         if not is_signed(changed[: changed.rfind(b"\n") + 1]) and second[0] == "undo" and len(journals) == 1:
-            assert not lost(middle, data), told
+            assert not lost(middle, data), reported
         shutil.rmtree(root)
     assert {0, 4} <= statuses

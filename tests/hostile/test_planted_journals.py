@@ -87,7 +87,7 @@ STAGED: dict[str, Any] = {"type": "staged", "files": [], "kept": [], "copied": [
 
 def every_command(directory: Path) -> list[str]:
     """What those say that settle, finish and undo whatever lies there; each refuses or does no harm."""
-    said = []
+    output = []
     for action in (
         lambda: complete_unfinished(str(directory), COMMAND, QUICK),
         lambda: carry_out(CASES["remove"], directory, LATER),
@@ -97,8 +97,8 @@ def every_command(directory: Path) -> list[str]:
             action()
         except KsegError as error:
             assert error.exit_status == 4 and "\n" not in str(error)
-            said.append(str(error))
-    return said
+            output.append(str(error))
+    return output
 
 
 # --- links in the place of directories
@@ -250,8 +250,8 @@ def test_a_cut_of_a_file_that_has_a_name_outside(partition: Path, outside: Path)
     (folder / "old").mkdir()
     (folder / "old" / LOG).hardlink_to(log)
     (folder / "old" / f"{LOG}.from-0").write_bytes(PARTITION[LOG])
-    said = every_command(partition)
-    assert "hard link" in said[0] and contents(outside) == before
+    output = every_command(partition)
+    assert "hard link" in output[0] and contents(outside) == before
 
 
 def test_an_undo_that_would_remove_what_no_step_has_written(partition: Path) -> None:
@@ -270,8 +270,8 @@ def test_evidence_that_was_moved_below_an_abandoned_journal_stays(partition: Pat
     folder = plant(partition, header(partition))
     (folder / "old").mkdir()
     (partition / LOG_9).rename(folder / "old" / LOG_9)
-    said = every_command(partition)
-    assert all("bytes are not in" in sentence for sentence in said)
+    output = every_command(partition)
+    assert all("bytes are not in" in sentence for sentence in output)
     assert (folder / "old" / LOG_9).read_bytes() == PARTITION[LOG_9]
 
 

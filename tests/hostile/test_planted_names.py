@@ -165,8 +165,8 @@ def test_a_quoted_path_is_the_path_again(data: Path) -> None:
     for name in NAMES:
         quoted = shell_quoted(os.fsdecode(name))
         assert not UNSEEN.search(quoted)
-        said = subprocess.run(["bash", "-c", f"printf %s {quoted}"], capture_output=True, check=True)
-        assert said.stdout == (b"./" if name.startswith(b"-") else b"") + name
+        output = subprocess.run(["bash", "-c", f"printf %s {quoted}"], capture_output=True, check=True)
+        assert output.stdout == (b"./" if name.startswith(b"-") else b"") + name
 
 
 def test_json_stays_json_on_a_terminal() -> None:

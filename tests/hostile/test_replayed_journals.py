@@ -82,10 +82,10 @@ CHANGES: dict[str, tuple[Callable[[Path], None] | None, tuple[str, ...]]] = {
 def test_what_was_there_is_there_afterwards(
     place: Path, lines: Path, tmp_path: Path, name: str, over: tuple[str, ...], since: str
 ) -> None:
-    hurt, words = CHANGES[name]
+    damage, words = CHANGES[name]
     command = [str(lines) if word == "LINES" else word for word in words]
-    if hurt is not None:
-        hurt(place)
+    if damage is not None:
+        damage(place)
     assert run([*command, str(place)]) in (0, 1)
     aside = tmp_path / "aside"
     kept_copy(place, aside)

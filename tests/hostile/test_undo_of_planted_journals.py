@@ -234,8 +234,8 @@ def test_the_path_of_what_is_kept_is_told(partition: Path, capfd: pytest.Capture
     assert run(["undo", str(partition)]) == 0
     kept = partition / f"kseg-undone-{ID}-{LAST}.from-0.kept"
     assert (partition / LAST).read_bytes() == b"" and kept.read_bytes() == FILES[LAST]
-    said = capfd.readouterr().out
-    assert "not signed by this user on this machine" in said and str(kept) in said
+    output = capfd.readouterr().out
+    assert "not signed by this user on this machine" in output and str(kept) in output
 
 
 @pytest.mark.parametrize(

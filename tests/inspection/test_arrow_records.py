@@ -221,9 +221,9 @@ def test_aborted_transactions_are_left_out_batch_by_batch(tmp_path: Path) -> Non
 
 def test_damage_is_told_between_the_records(tmp_path: Path) -> None:
     data, positions = plain_file(6)
-    hurt = bytearray(data)
-    hurt[positions[2] + 70] ^= 1
-    rows, findings = read(written(tmp_path, bytes(hurt)))
+    damaged = bytearray(data)
+    damaged[positions[2] + 70] ^= 1
+    rows, findings = read(written(tmp_path, bytes(damaged)))
     assert [row["offset"] for row in rows] == [0, 1, 2, 3, 6, 7, 8, 9, 10, 11]
     (found,) = findings
     assert (found.id, found.position, found.length) == ("bad-crc", positions[2], positions[3] - positions[2])
@@ -232,9 +232,9 @@ def test_damage_is_told_between_the_records(tmp_path: Path) -> None:
 
 def test_damage_outside_of_the_bounds_is_nobodys_business(tmp_path: Path) -> None:
     data, positions = plain_file(6)
-    hurt = bytearray(data)
-    hurt[positions[2] + 70] ^= 1
-    piece = written(tmp_path, bytes(hurt))
+    damaged = bytearray(data)
+    damaged[positions[2] + 70] ^= 1
+    piece = written(tmp_path, bytes(damaged))
     for bounds, count in ((Bounds(6), 0), (Bounds(to_offset=4), 0), (Bounds(5), 1), (Bounds(to_offset=5), 1)):
         assert len(read(LogPiece(piece.path, "t", 0, 0, bounds))[1]) == count, bounds
 
@@ -243,19 +243,19 @@ def test_damage_outside_of_the_bounds_is_nobodys_business(tmp_path: Path) -> Non
 def test_an_altered_offset_beside_damage_does_not_hide_it(tmp_path: Path, number: int, value: int) -> None:
     """In the batch after the damage, or before it: records 8 and 9 are lost nevertheless."""
     data, positions = plain_file(10)
-    hurt = bytearray(data)
-    hurt[positions[4] + 70] ^= 1
-    hurt[positions[number] : positions[number] + 8] = value.to_bytes(8, "big")
-    piece = written(tmp_path, bytes(hurt))
+    damaged = bytearray(data)
+    damaged[positions[4] + 70] ^= 1
+    damaged[positions[number] : positions[number] + 8] = value.to_bytes(8, "big")
+    piece = written(tmp_path, bytes(damaged))
     found = read(LogPiece(piece.path, "t", 0, 0, Bounds(8, 9)))[1]
     assert [(each.id, each.first_offset, each.last_offset) for each in found] == [("bad-crc", 8, 9)]
 
 
 def test_records_of_invalid_batches_on_request(tmp_path: Path) -> None:
     data, positions = plain_file(6)
-    hurt = bytearray(data)
-    hurt[positions[2] + 70] ^= 1
-    rows, findings = read(written(tmp_path, bytes(hurt)), Reading(include_invalid=True))
+    damaged = bytearray(data)
+    damaged[positions[2] + 70] ^= 1
+    rows, findings = read(written(tmp_path, bytes(damaged)), Reading(include_invalid=True))
     assert [(row["offset"], row[META]["valid"]) for row in rows] == [
         (offset, offset not in (4, 5)) for offset in range(12)
     ]
@@ -374,9 +374,9 @@ def test_a_batch_that_reaches_into_a_gap_is_in_each_of_its_pieces(tmp_path: Path
     directory = tmp_path / "t-0"
     directory.mkdir()
     wide = sealed(record(0) + record(40_000), 2, base_offset=0, last_delta=40_000)
-    hurt = bytearray(batch(70_000, 1))
-    hurt[-1] ^= 1
-    (directory / "00000000000000000000.log").write_bytes(wide + hurt + batch(90_000, 1))
+    damaged = bytearray(batch(70_000, 1))
+    damaged[-1] ^= 1
+    (directory / "00000000000000000000.log").write_bytes(wide + damaged + batch(90_000, 1))
     pieces = planned(directory, part_offsets=1000)
     assert [row["offset"] for row in all_rows(pieces)] == [0, 40_000, 90_000]
     assert {found.position for piece in pieces for found in read(piece)[1]} == {len(wide)}

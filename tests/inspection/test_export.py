@@ -281,7 +281,7 @@ def test_bytes_as_text(mode: str, odd: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["json", "csv"])
 def test_times_beyond_what_arrow_can_format(form: str, tmp_path: Path) -> None:
     """As Spark 4.3 writes the same instants, and names their directories."""
-    told = {
+    reported = {
         1_700_000_000_000_000: "+55840-11-08T22:13:20.000Z",  # microseconds where milliseconds belong
         2**63 - 1: "+294247-01-10T04:00:54.775Z",  # the last microsecond that there is
         971_890_963_200_000: "+32768-01-01T00:00:00.000Z",
@@ -296,13 +296,13 @@ def test_times_beyond_what_arrow_can_format(form: str, tmp_path: Path) -> None:
     path.mkdir()
     batches = [
         sealed(record(0), 1, base_offset=offset, base_timestamp=time_ms, max_timestamp=time_ms)
-        for offset, time_ms in enumerate(told)
+        for offset, time_ms in enumerate(reported)
     ]
     (path / "00000000000000000000.log").write_bytes(b"".join(batches))
     assert failures(write(tmp_path / "out", [path], form, partition_by=("date",))) == []
     found = {file.parent.name: text_of(file) for file in files_of(tmp_path / "out")}
-    assert len(found) == len(told)
-    for text in told.values():
+    assert len(found) == len(reported)
+    for text in reported.values():
         assert f'"{text}"' in found[f"date={text.split('T')[0]}"]
 
 

@@ -88,11 +88,11 @@ def compare(
 ) -> list[dict[str, Any]]:
     """Export by one and by three processes, which must be the same in all; the rows of --json."""
     alone = exported(partition, tmp_path / "alone", 1, *words)
-    told = rows_of(capfd.readouterr().out)
+    reported = rows_of(capfd.readouterr().out)
     assert not helpers
     together = exported(partition, tmp_path / "together", 3, *words)
-    assert together == alone and rows_of(capfd.readouterr().out) == told
-    return told
+    assert together == alone and rows_of(capfd.readouterr().out) == reported
+    return reported
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_files_are_the_same(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], helpers: list[int], codec: int, words: list[str]
 ) -> None:
     partition = write(tmp_path / "t-0", log(codec))
-    told = compare(partition, tmp_path, capfd, words, helpers)
+    reported = compare(partition, tmp_path, capfd, words, helpers)
     assert len(helpers) == 2
-    assert (told[-1]["records"] == BATCHES * 10) == ("--key-regex" not in words)
+    assert (reported[-1]["records"] == BATCHES * 10) == ("--key-regex" not in words)
 
 
 @pytest.mark.parametrize("at", [0, 40, 41, BATCHES - 1])
@@ -132,10 +132,10 @@ def test_damage_is_told_as_by_one_process(
     else:
         end = starts[at + 1] if at + 1 < BATCHES else len(data)
         data[starts[at] : end] = bytes(end - starts[at])
-    told = compare(write(tmp_path / "t-0", data), tmp_path, capfd, ["--to", form], helpers)
-    (found,) = (row["id"] for row in told if row["type"] == "finding")
+    reported = compare(write(tmp_path / "t-0", data), tmp_path, capfd, ["--to", form], helpers)
+    (found,) = (row["id"] for row in reported if row["type"] == "finding")
     assert found == (kind if at + 1 < BATCHES or kind == "bad-crc" else "zero-tail")
-    assert told[-1]["records"] == BATCHES * 10 - 10
+    assert reported[-1]["records"] == BATCHES * 10 - 10
 
 
 def test_stdout_is_the_same(tmp_path: Path, capfd: pytest.CaptureFixture[str], helpers: list[int]) -> None:

@@ -116,7 +116,7 @@ class TestDamagedIndexes:
         assert "no valid batch starts at position" in finding.message
 
     @pytest.mark.parametrize(
-        "hurt",
+        "damage",
         [
             diseases.bad_crc,
             diseases.zero_block,
@@ -127,13 +127,13 @@ class TestDamagedIndexes:
     )
     @pytest.mark.parametrize("number", [0, 2, 7])
     def test_damage_in_the_log_costs_only_what_it_covers(
-        self, hurt: Callable[..., diseases.Hurt], number: int, whole: Path, tmp_path: Path
+        self, damage: Callable[..., diseases.InflictedDamage], number: int, whole: Path, tmp_path: Path
     ) -> None:
         """Every batch that is whole is still found at its own offset, with and without the index."""
         log = diseases.copy_of(whole, tmp_path / "metro-0")
         file = sorted(log.glob("*.log"))[1]
         data, spans = file.read_bytes(), diseases.batch_spans(file)
-        hurt(file, number)
+        damage(file, number)
         with unchanged(log):
             for at, (position, _) in enumerate(spans):
                 if at == number:

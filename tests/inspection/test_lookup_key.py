@@ -133,10 +133,10 @@ def test_workers_tell_of_damage_once(log: Path, tmp_path: Path, monkeypatch: pyt
     copy.mkdir()
     for file in log.iterdir():
         (copy / file.name).write_bytes(file.read_bytes())
-    hurt = sorted(copy.glob("*.log"))[1]
-    data = bytearray(hurt.read_bytes())
+    damaged = sorted(copy.glob("*.log"))[1]
+    data = bytearray(damaged.read_bytes())
     data[20_000] ^= 1
-    hurt.write_bytes(data)
+    damaged.write_bytes(data)
     monkeypatch.setattr(by_key, "FIRST_SPAN_BYTES", 1500)
     monkeypatch.setattr(by_key, "SPAN_BYTES", 6000)
     monkeypatch.setattr(by_key, "SERIAL_BYTES", 1)

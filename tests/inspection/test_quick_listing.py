@@ -119,13 +119,13 @@ def test_random_damage(tmp_path: Path, running: bool, damages: int) -> None:
         lots = random.Random(seed)
         copy = Path(shutil.copytree(sound, tmp_path / str(seed) / "orders.00-0"))
         for _ in range(lots.choice((1, 1, 2, 5))):
-            _hurt(copy / lots.choice(names), lots)
+            _damaged(copy / lots.choice(names), lots)
         answered += assert_equal_rows(PartitionTarget(str(copy)))
         shutil.rmtree(copy.parent)
     assert damages / 10 < answered < damages
 
 
-def _hurt(file: Path, lots: random.Random) -> None:
+def _damaged(file: Path, lots: random.Random) -> None:
     if not file.exists():
         return
     size = file.stat().st_size

@@ -39,8 +39,8 @@ def _as_read(directory: Path) -> list[tuple[int, int, int, int]]:
 
 @pytest.mark.parametrize("topic", [OFFSETS, "__transaction_state"])
 def test_the_records_are_those_that_kafkas_tool_dumps(capture_small: Path, topic: str) -> None:
-    told = (capture_small / "expected" / f"{topic}-0" / f"{0:020}.log.txt").read_text()
-    expected = _as_dumped(told)
+    reported = (capture_small / "expected" / f"{topic}-0" / f"{0:020}.log.txt").read_text()
+    expected = _as_dumped(reported)
     assert len(expected) > 20
     assert _as_read(capture_small / "data" / f"{topic}-0") == expected
 
@@ -48,8 +48,8 @@ def test_the_records_are_those_that_kafkas_tool_dumps(capture_small: Path, topic
 @pytest.mark.parametrize("state", ["0.9.0.1/2-compacted", "0.10.2.2/3-compacted", "1.1.1/4-compacted"])
 def test_old_formats(legacy_small: Path, state: str) -> None:
     directory = legacy_small / "data" / state / f"{OFFSETS}-0"
-    told = legacy_small / "expected" / state / f"{OFFSETS}-0"
-    expected = [row for path in sorted(told.glob("*.log.txt")) for row in _as_dumped(path.read_text())]
+    reported = legacy_small / "expected" / state / f"{OFFSETS}-0"
+    expected = [row for path in sorted(reported.glob("*.log.txt")) for row in _as_dumped(path.read_text())]
     assert len(expected) >= 10
     assert _as_read(directory) == expected
 

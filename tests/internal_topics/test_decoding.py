@@ -104,10 +104,10 @@ def test_all_that_a_broker_wrote_into_the_metadata_log(capture_small: Path) -> N
 def test_all_that_a_broker_wrote_into_a_coordinators_topic(capture_small: Path, topic: str) -> None:
     (path,) = (capture_small / "data" / f"{topic}-0").glob("*.log")
     expected = printed_by_kafka(capture_small / "expected" / f"{topic}-0" / f"{path.name}.txt")
-    told = {offset: (key, payload) for offset, key, payload in expected}
-    assert len(told) > 20
+    reported = {offset: (key, payload) for offset, key, payload in expected}
+    assert len(reported) > 20
     for record in records_of(path):
-        key, payload = told[record.offset]
+        key, payload = reported[record.offset]
         assert record.key is not None
         found = decode_key(topic, record.key)
         assert found.message.type is not None

@@ -156,8 +156,8 @@ def test_a_worker_that_dies_costs_only_its_target() -> None:
     failures = {event.path: event for event in events if isinstance(event, Failure)}
     texts = b"".join(event.data for event in events if isinstance(event, Text) and event.data != b"alive\n")
 
-    said = {path: (event.sentence, event.exit_status) for path, event in failures.items()}
-    assert said == {
+    output = {path: (event.sentence, event.exit_status) for path, event in failures.items()}
+    assert output == {
         "file-2": (f"the process working on file-2 was killed by SIGKILL: {NO_MEMORY}", 3),
         "file-5": ("the process working on file-5 ended with status 9", 70),
         "file-7": (

@@ -78,7 +78,7 @@ def batch_starts(data: bytes) -> list[int]:
     return starts
 
 
-def hurt(data: bytes, chance: random.Random) -> bytes:
+def damage(data: bytes, chance: random.Random) -> bytes:
     """A damaged copy: fields, records, tails, holes and foreign bytes, some with the checksum made right again."""
     bad = bytearray(data)
     for _ in range(chance.randint(1, 3)):
@@ -129,12 +129,12 @@ def _edit_and_sum(bad: bytearray, start: int, chance: random.Random) -> None:
         struct.pack_into(">I", bad, start + 17, crc32c(bytes(bad[start + 21 : end])))
 
 
-def hurt_copies(files: Sequence[Path], place: Path, seed: int, count: int) -> Iterator[tuple[int, Path]]:
+def damaged_copies(files: Sequence[Path], place: Path, seed: int, count: int) -> Iterator[tuple[int, Path]]:
     """`count` damaged copies of `files`, each named like a segment in a directory of its own; with its case number."""
     for case in range(count):
         chance = random.Random(seed * 1_000_003 + case)
         source = chance.choice(files)
         target = place / f"{case}" / source.name
         target.parent.mkdir()
-        target.write_bytes(hurt(source.read_bytes(), chance))
+        target.write_bytes(damage(source.read_bytes(), chance))
         yield case, target

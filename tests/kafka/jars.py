@@ -68,8 +68,8 @@ def check_tools() -> None:
 @cache
 def _version(java: str) -> int:
     """0 when it says none."""
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    version = re.search(r'version "(\d+)', said)
+    output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', output)
     return int(version[1]) if version else 0
 
 

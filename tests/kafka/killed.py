@@ -98,11 +98,11 @@ def _round(producer: Producer, topic: str, number: int, note: _Notes) -> None:
 
 
 def _produce(producer: Producer, topic: str, value: bytes, time_ms: int, note: _Notes) -> None:
-    def told(error: object, message: object) -> None:
+    def reported(error: object, message: object) -> None:
         if error is None:
             note.acknowledged[message.offset()] = message.value()  # type: ignore[attr-defined]
 
-    producer.produce(topic, value, b"key", 0, timestamp=FIRST_MS + time_ms, on_delivery=told)
+    producer.produce(topic, value, b"key", 0, timestamp=FIRST_MS + time_ms, on_delivery=reported)
 
 
 def _filling(n: int) -> bytes:

@@ -146,8 +146,8 @@ def _put_protocols(
     pool: dict[str, list[bytes]] = {"subscription": [], "assignment": []}
     for (name, version, _), (data, _) in zip(asked, oracle.messages(asked), strict=True):
         kind = "subscription" if name.endswith("Subscription") else "assignment"
-        for said in (version, rng.choice((-1, 4, 9, version))):
-            pool[kind].append(said.to_bytes(2, "big", signed=True) + data)
+        for output in (version, rng.choice((-1, 4, 9, version))):
+            pool[kind].append(output.to_bytes(2, "big", signed=True) + data)
     for (type_id, _, _), body in zip(kinds, bodies, strict=True):
         if type_id != 2:
             continue

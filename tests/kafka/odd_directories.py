@@ -13,11 +13,11 @@ from kseg.segment import layout as L
 from kseg.segment.errors import KsegError
 from tests.kafka import odd_side_files as odd
 from tests.kafka.odd_logs import OddLog
-from tests.kafka.random_directories import HURTS, Case, broker_state
+from tests.kafka.random_directories import DAMAGES, Case, broker_state
 from tests.kafka.random_ground import EPOCHS, SIDE_SUFFIXES, Ground
 
-ODD_HURTS: list[tuple[Callable[[Ground], None], int]] = [
-    *((hurt, max(1, weight // 4)) for hurt, weight in HURTS),
+ODD_DAMAGES: list[tuple[Callable[[Ground], None], int]] = [
+    *((damage, max(1, weight // 4)) for damage, weight in DAMAGES),
     (odd.mislead_a_time_index, 4),
     (odd.odd_index_entries, 4),
     (odd.large_indexes, 3),
@@ -42,9 +42,9 @@ def odd_case(seed: int, parent: Path) -> Case:
     ground = Ground(rng, directory)
     _write_files(ground)
     for _ in range(rng.choice((0, 0, 1, 1, 2, 2, 3))):
-        hurt = rng.choices(*zip(*ODD_HURTS, strict=True))[0]
-        ground.done.append(hurt.__name__.strip("_"))
-        hurt(ground)
+        damage = rng.choices(*zip(*ODD_DAMAGES, strict=True))[0]
+        ground.done.append(damage.__name__.strip("_"))
+        damage(ground)
     return Case(directory, _broker_state(ground), ground.settings, ground.done)
 
 

@@ -308,8 +308,8 @@ class Oracle:
             ready, _, _ = select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))
             chunk = stdout.read(min(length - len(data), 1 << 20)) if ready else None
             if not chunk:
-                said = (self.cwd / "oracle.err").read_text(errors="replace")[-4000:]
-                raise RuntimeError(f"the oracle {'died' if ready else 'did not answer in time'}\n{said}")
+                output = (self.cwd / "oracle.err").read_text(errors="replace")[-4000:]
+                raise RuntimeError(f"the oracle {'died' if ready else 'did not answer in time'}\n{output}")
             data += chunk
         return bytes(data)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from fixtures import diseases
 from fixtures.diseases import batch_spans, put
 
-Hurt = Callable[[Path, int], object]
+InflictedDamage = Callable[[Path, int], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,29 +20,31 @@ class Kind:
     """takes_away: batches disappear without a trace. They are no cost of a policy."""
 
     name: str
-    hurt: Hurt
+    damage: InflictedDamage
     takes_away: bool = False
 
 
-def _field(position: int, form: str, change: Callable[[int], int], *, sealed: bool = False) -> Hurt:
+def _field(
+    position: int, form: str, change: Callable[[int], int], *, sealed: bool = False
+) -> InflictedDamage:
     """A field of the header, with a valid checksum nevertheless when `sealed`."""
 
-    def hurt(log: Path, batch: int) -> None:
+    def damage(log: Path, batch: int) -> None:
         start, _ = batch_spans(log)[batch]
         (value,) = struct.unpack_from(form, log.read_bytes(), start + position)
         put(log, start + position, struct.pack(form, change(value)))
         if sealed:
             diseases.seal(log, start)
 
-    return hurt
+    return damage
 
 
-def _cut(share: float) -> Hurt:
-    def hurt(log: Path, batch: int) -> None:
+def _cut(share: float) -> InflictedDamage:
+    def damage(log: Path, batch: int) -> None:
         position, size = batch_spans(log)[batch]
         os.truncate(log, position + int(size * share))
 
-    return hurt
+    return damage
 
 
 def _zeros_across(log: Path, batch: int) -> None:
@@ -78,15 +80,15 @@ def _without_index(log: Path, batch: int) -> None:
     log.with_suffix(".index").unlink(missing_ok=True)
 
 
-def _index_field(at: int, mask: int) -> Hurt:
-    def hurt(log: Path, batch: int) -> None:
+def _index_field(at: int, mask: int) -> InflictedDamage:
+    def damage(log: Path, batch: int) -> None:
         index = log.with_suffix(".index")
         data = bytearray(index.read_bytes())
         if data:
             data[at] ^= mask
             index.write_bytes(data)
 
-    return hurt
+    return damage
 
 
 def _lower_index_offset(log: Path, batch: int) -> None:
@@ -120,17 +122,17 @@ def _copied_segment(log: Path, batch: int) -> None:
             shutil.copy(log.with_suffix(suffix), log.with_name(name + suffix))
 
 
-def _next_to_last(disease: Callable[[Path, int], object]) -> Hurt:
+def _next_to_last(disease: Callable[[Path, int], object]) -> InflictedDamage:
     """Of what needs a batch behind the damaged one; a log of one batch gets a wrong checksum."""
 
-    def hurt(log: Path, batch: int) -> None:
+    def damage(log: Path, batch: int) -> None:
         last = len(batch_spans(log)) - 1
         if last:
             disease(log, min(batch, last - 1))
         else:
             diseases.bad_crc(log, batch)
 
-    return hurt
+    return damage
 
 
 def _both_lower(log: Path, batch: int) -> None:
@@ -143,11 +145,11 @@ def _both_lower(log: Path, batch: int) -> None:
     diseases.seal(log, start)
 
 
-def _sealed_count(change: Callable[[int], int]) -> Hurt:
+def _sealed_count(change: Callable[[int], int]) -> InflictedDamage:
     return _field(57, ">i", change, sealed=True)
 
 
-def _sealed_bit(bit: int) -> Hurt:
+def _sealed_bit(bit: int) -> InflictedDamage:
     return _field(21, ">h", lambda attributes: attributes ^ bit, sealed=True)
 
 

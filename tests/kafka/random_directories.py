@@ -20,7 +20,7 @@ from tests.kafka import random_side_damage as sides
 from tests.kafka.random_ground import EPOCHS, SIDE_SUFFIXES, Ground
 from tests.kafka.random_logs import RandomLog
 
-HURTS: list[tuple[Callable[[Ground], None], int]] = [
+DAMAGES: list[tuple[Callable[[Ground], None], int]] = [
     (logs.flip_a_bit, 10),
     (logs.put_zeros, 4),
     (logs.cut_a_log, 6),
@@ -37,7 +37,7 @@ HURTS: list[tuple[Callable[[Ground], None], int]] = [
     (logs.rename_a_segment, 2),
     (sides.remove_side_files, 10),
     (sides.remove_all_of_a_kind, 5),
-    (sides.hurt_a_side_file, 8),
+    (sides.damage_a_side_file, 8),
     (sides.pad_side_files, 4),
     (sides.mislead_an_index, 3),
     (sides.stray_snapshots, 4),
@@ -72,9 +72,9 @@ def random_case(seed: int, parent: Path) -> Case:
     ground = Ground(rng, directory)
     write_files(ground)
     for _ in range(rng.choice((0, 1, 1, 2, 2, 3, 5))):
-        hurt = rng.choices(*zip(*HURTS, strict=True))[0]
-        ground.done.append(hurt.__name__.strip("_"))
-        hurt(ground)
+        damage = rng.choices(*zip(*DAMAGES, strict=True))[0]
+        ground.done.append(damage.__name__.strip("_"))
+        damage(ground)
     return Case(directory, broker_state(ground), ground.settings, ground.done)
 
 

@@ -9,7 +9,7 @@ from kseg.segment.partition.names import segment_file_name
 from tests.kafka.random_ground import SIDE_SUFFIXES, Ground
 from tests.kafka.random_logs import RandomLog
 
-# --- hurting logs
+# --- damaging logs
 
 
 def flip_a_bit(ground: Ground) -> None:

@@ -12,7 +12,7 @@ from kseg.segment.sidecar.txn_index import AbortedTxn, encode_txn_index
 from tests.kafka.random_ground import EPOCHS, SIDE_SUFFIXES, Ground
 from tests.kafka.random_logs import DAY_MS
 
-# --- hurting side files
+# --- damaging side files
 
 
 def remove_side_files(ground: Ground) -> None:
@@ -26,7 +26,7 @@ def remove_all_of_a_kind(ground: Ground) -> None:
         path.unlink()
 
 
-def hurt_a_side_file(ground: Ground) -> None:
+def damage_a_side_file(ground: Ground) -> None:
     if path := ground.a_side_file():
         data = bytearray(path.read_bytes())
         match ground.rng.randrange(5):

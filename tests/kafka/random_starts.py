@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.kafka.random_directories import HURTS
+from tests.kafka.random_directories import DAMAGES
 from tests.kafka.random_ground import Ground
 from tests.kafka.start_cases import MARKER, METADATA, SUFFIX
 
@@ -21,9 +21,9 @@ CHECKPOINTS = tuple(
 Hurts = list[tuple[Callable[[Ground], None], int]]
 # records that are there twice or that nobody wrote end a replay in other ways than a load, and this log is never cleaned
 METADATA_HURTS: Hurts = [
-    (hurt, weight)
-    for hurt, weight in HURTS
-    if hurt.__name__
+    (inflict, weight)
+    for inflict, weight in DAMAGES
+    if inflict.__name__
     not in ("repeat_bytes", "move_bytes", "append_nonsense", "join_segments", "leave_swap", "leave_cleaned")
 ]
 FOREIGN_ID = "Zm9yZWlnbi10b3BpYy1pZA"
@@ -71,28 +71,28 @@ def damage(node: Node) -> None:
 # --- partitions
 
 
-def hurt_a_partition(node: Node) -> None:
+def damage_a_partition(node: Node) -> None:
     if path := node.a_partition():
-        _hurt(node, path)
+        _damaged(node, path)
 
 
-def hurt_several_partitions(node: Node) -> None:
+def damage_several_partitions(node: Node) -> None:
     for _ in range(node.rng.randint(2, 6)):
-        hurt_a_partition(node)
+        damage_a_partition(node)
 
 
-def hurt_the_metadata_log(node: Node) -> None:
+def damage_the_metadata_log(node: Node) -> None:
     for log_dir in node.log_dirs:
         if (log_dir / METADATA).exists():
-            _hurt(node, log_dir / METADATA, METADATA_HURTS)
+            _damaged(node, log_dir / METADATA, METADATA_HURTS)
 
 
-def _hurt(node: Node, partition: Path, hurts: Hurts = HURTS) -> None:
+def _damaged(node: Node, partition: Path, hurts: Hurts = DAMAGES) -> None:
     ground = Ground(node.rng, partition)
     ground.log_end = max((int(path.name.split(".")[0]) for path in ground.logs()), default=0) + 72
-    hurt = node.rng.choices(*zip(*hurts, strict=True))[0]
-    node.done.append(f"{hurt.__name__} of {partition.parent.name}/{partition.name}")
-    hurt(ground)
+    inflict = node.rng.choices(*zip(*hurts, strict=True))[0]
+    node.done.append(f"{inflict.__name__} of {partition.parent.name}/{partition.name}")
+    inflict(ground)
 
 
 def set_a_partition_aside(node: Node) -> None:
@@ -134,7 +134,7 @@ def leave_a_move(node: Node) -> None:
         if node.rng.random() < 0.2:
             (target / "partition.metadata").unlink(missing_ok=True)
         if node.rng.random() < 0.3:
-            _hurt(node, target)
+            _damaged(node, target)
     match node.rng.randrange(4):
         case 0:
             shutil.rmtree(path)
@@ -315,9 +315,9 @@ def change_metadata_files(node: Node) -> None:
 
 
 CHANGES: list[tuple[Callable[[Node], None], int]] = [
-    (hurt_a_partition, 8),
-    (hurt_several_partitions, 6),
-    (hurt_the_metadata_log, 4),
+    (damage_a_partition, 8),
+    (damage_several_partitions, 6),
+    (damage_the_metadata_log, 4),
     (set_a_partition_aside, 4),
     (remove_a_partition, 3),
     (repeat_a_partition, 4),

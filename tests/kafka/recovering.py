@@ -38,7 +38,7 @@ def recovered_lines(broker: Broker) -> list[str]:
 # --- damage as a power cut leaves it, beside what a kill leaves
 
 
-def hurt(data: Path) -> None:
+def damage(data: Path) -> None:
     """Something else for the end of each codec's log; the uncompressed one stays as it was killed."""
     cut, zeros, flip, garbage = (max((data / f"{topic}-0").glob("*.log")) for topic in TOPICS[1:])
     cut.write_bytes(cut.read_bytes()[:-3])

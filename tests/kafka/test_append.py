@@ -188,10 +188,10 @@ def test_a_broker_opens_what_was_appended_and_consumers_read_it(
     assert len(list((data / "grown-0").glob("*.log"))) > 4
 
     with stopped_broker:
-        said = stopped_broker.log_text().splitlines()
+        output = stopped_broker.log_text().splitlines()
         # the log of the controllers is always recovered
-        assert not [line for line in said if "ecovering" in line and "__cluster_metadata" not in line]
-        assert [line for line in said if "Skipping recovery of" in line]
+        assert not [line for line in output if "ecovering" in line and "__cluster_metadata" not in line]
+        assert [line for line in output if "Skipping recovery of" in line]
         assert stopped_broker.consume("copied") == everything.uncommitted["transactions", 0]
         assert stopped_broker.consume("copied", committed=True) == everything.committed["transactions", 0]
         expected = [

@@ -85,7 +85,7 @@ def disk(sound: Path, tmp_path: Path) -> Iterator[DyingDisk]:
         yield disk
 
 
-def hurt(disk: DyingDisk, case: Case) -> Path:
+def damage(disk: DyingDisk, case: Case) -> Path:
     data = disk.root / "data"
     if not case.is_clean:
         (data / ".kafka_cleanshutdown").unlink()
@@ -99,12 +99,12 @@ def hurt(disk: DyingDisk, case: Case) -> Path:
 @pytest.mark.parametrize("name", CASES)
 def test_a_start_on_bad_sectors(disk: DyingDisk, tmp_path: Path, name: str) -> None:
     case = CASES[name]
-    data = hurt(disk, case)
-    told = foretold([data])
+    data = damage(disk, case)
+    reported = foretold([data])
     seen = observed(tmp_path, [data])
     assert seen.outcome == case.outcome, seen.log[-3000:]
     assert case.logged in seen.log
-    assert told.node["outcome"] == case.outcome
+    assert reported.node["outcome"] == case.outcome
 
 
 def kseg(*words: object) -> subprocess.CompletedProcess[str]:
@@ -120,7 +120,7 @@ def test_consumers_wait_at_a_bad_sector_and_read_on_after_a_repair(
 ) -> None:
     """The broker neither goes offline nor answers: the fetch is broken off. What lies in other partitions is served. `recover`
     refuses; with --accept-unreadable all but the records around the bad sector are there."""
-    data = hurt(disk, Case({f"aaa-0/{segment}.log": [3]}, True, "starts"))
+    data = damage(disk, Case({f"aaa-0/{segment}.log": [3]}, True, "starts"))
     broker = PlainBroker(tmp_path / "before", data)
     with broker:
         began = time.monotonic()
@@ -143,10 +143,10 @@ def test_consumers_wait_at_a_bad_sector_and_read_on_after_a_repair(
 @pytest.mark.evidence("read-only")
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_start_on_a_read_only_disk(disk: DyingDisk, tmp_path: Path, is_clean: bool) -> None:
-    data = hurt(disk, Case({}, is_clean, ""))
+    data = damage(disk, Case({}, is_clean, ""))
     disk.make_read_only()
-    told = foretold([data])
+    reported = foretold([data])
     seen = observed(tmp_path, [data])
-    assert seen.outcome == told.node["outcome"] == "does-not-start"
-    assert "Read-only file system" in seen.log and told.node["exception"] in seen.log
-    assert told.node["once_writable"]["outcome"] == "starts"
+    assert seen.outcome == reported.node["outcome"] == "does-not-start"
+    assert "Read-only file system" in seen.log and reported.node["exception"] in seen.log
+    assert reported.node["once_writable"]["outcome"] == "starts"

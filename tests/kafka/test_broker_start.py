@@ -57,9 +57,9 @@ def _copied(capture_small: Path, root: Path) -> Path:
 
 
 def _compare(log_dirs: list[Path], root: Path, settle_s: float = 2.0) -> Foretold:
-    told = foretold(log_dirs)
-    assert_as_foretold(told, observed(root, log_dirs, settle_s))
-    return told
+    reported = foretold(log_dirs)
+    assert_as_foretold(reported, observed(root, log_dirs, settle_s))
+    return reported
 
 
 # --- damage in partitions
@@ -151,7 +151,7 @@ DAMAGES = dict(_damages())
 STOPS = ("unclean-from-0", "unclean", "clean")
 
 
-def _hurt(disks: Path, target: Path, stop: str, names: list[str]) -> list[Path]:
+def _damaged(disks: Path, target: Path, stop: str, names: list[str]) -> list[Path]:
     """A copy with the damage of these names, each in a partition of its own."""
     copy_tree(disks, target)
     places = [target / "0", target / "1"]
@@ -167,14 +167,14 @@ def _hurt(disks: Path, target: Path, stop: str, names: list[str]) -> list[Path]:
     return places
 
 
-def _ends_a_start(told: Foretold) -> set[str]:
+def _ends_a_start(reported: Foretold) -> set[str]:
     """The partitions whose load ends the process, or takes a data directory along."""
-    return {row["partition"] for row in told.node["partitions_failed"]}
+    return {row["partition"] for row in reported.node["partitions_failed"]}
 
 
 def _fatal(disks: Path, tmp_path: Path, stop: str) -> list[str]:
     """The names of the damages with which no broker starts, as foretold."""
-    places = _hurt(disks, tmp_path / "all", stop, list(DAMAGES))
+    places = _damaged(disks, tmp_path / "all", stop, list(DAMAGES))
     directories = [partition.name for partition in sorted((tmp_path / "all").glob("?/many-*"))]
     fatal = _ends_a_start(foretold(places))
     shutil.rmtree(tmp_path / "all")
@@ -184,24 +184,24 @@ def _fatal(disks: Path, tmp_path: Path, stop: str) -> list[str]:
 @pytest.mark.parametrize("stop", STOPS if ALL else STOPS[:1])
 def test_what_becomes_of_damaged_partitions_is_foretold(disks: Path, tmp_path: Path, stop: str) -> None:
     fatal = _fatal(disks, tmp_path, stop)
-    places = _hurt(disks, tmp_path / "disks", stop, [name for name in DAMAGES if name not in fatal])
-    told = _compare(places, tmp_path)
-    assert told.node["outcome"] == "starts" and told.node["partitions_truncated"]
+    places = _damaged(disks, tmp_path / "disks", stop, [name for name in DAMAGES if name not in fatal])
+    reported = _compare(places, tmp_path)
+    assert reported.node["outcome"] == "starts" and reported.node["partitions_truncated"]
 
 
 @pytest.mark.skipif(not ALL, reason="one start for each damage: KSEG_BROKER_STARTS=all")
 @pytest.mark.parametrize("stop", STOPS)
 def test_a_partition_that_ends_the_start_is_foretold(disks: Path, tmp_path: Path, stop: str) -> None:
     for name in _fatal(disks, tmp_path, stop):
-        told = _compare(_hurt(disks, tmp_path / name, stop, [name]), tmp_path / name / "run")
-        assert told.node["outcome"] != "starts", name
+        reported = _compare(_damaged(disks, tmp_path / name, stop, [name]), tmp_path / name / "run")
+        assert reported.node["outcome"] != "starts", name
         shutil.rmtree(tmp_path / name)
 
 
 @pytest.mark.skipif(not ALL, reason="a broker that is killed amid transactions: KSEG_BROKER_STARTS=all")
 def test_the_start_after_a_crash_is_foretold(killed: Killed, tmp_path: Path) -> None:
-    told = _compare([copy_tree(killed.data, tmp_path / "node" / "data")], tmp_path)
-    assert told.node["outcome"] == "starts" and not told.node["partitions_truncated"]
+    reported = _compare([copy_tree(killed.data, tmp_path / "node" / "data")], tmp_path)
+    assert reported.node["outcome"] == "starts" and not reported.node["partitions_truncated"]
 
 
 @pytest.mark.skipif(not ALL, reason="another process with the lock: KSEG_BROKER_STARTS=all")
@@ -209,8 +209,8 @@ def test_a_lock_that_is_held_is_foretold(capture_small: Path, tmp_path: Path) ->
     require_kafka()
     data = _copied(capture_small, tmp_path)
     with locked([str(data)]):
-        told = _compare([data], tmp_path)
-    assert told.node["exception"] == "KafkaException"
+        reported = _compare([data], tmp_path)
+    assert reported.node["exception"] == "KafkaException"
 
 
 # --- the disk
@@ -257,10 +257,10 @@ def test_a_full_disk_is_foretold(kind: str, capture_small: Path, tmp_path: Path)
                         rest.write(bytes(piece))
                 except OSError:
                     continue
-        told = foretold([data])
+        reported = foretold([data])
         seen = observed(tmp_path, [data], settle_s=90)
-    assert told.node["outcome"] == seen.outcome == "does-not-start"
-    assert "No space left on device" in told.node["message"]
+    assert reported.node["outcome"] == seen.outcome == "does-not-start"
+    assert "No space left on device" in reported.node["message"]
     assert "No space left on device" in seen.log or "java.lang.InternalError" in seen.log
 
 
@@ -283,16 +283,16 @@ def test_a_read_only_second_directory_is_foretold(
             (place / "second" / f"{name}-offset-checkpoint").write_text("0\n0\n")
         subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
         log_dirs = [data, place / "second"]
-        told = foretold(log_dirs)
+        reported = foretold(log_dirs)
         seen = observed(tmp_path, log_dirs)
     assert (
         seen.outcome
-        == told.node["outcome"]
+        == reported.node["outcome"]
         == ("does-not-start" if missing else "starts-with-offline-log-dirs")
     )
-    assert seen.offline == {place["log_dir"] for place in told.node["log_dirs_offline"]} or missing
-    assert told.node["exception"] in (None, "FileSystemException") and "FileSystemException" in seen.log
+    assert seen.offline == {place["log_dir"] for place in reported.node["log_dirs_offline"]} or missing
+    assert reported.node["exception"] in (None, "FileSystemException") and "FileSystemException" in seen.log
     if missing:
         assert f"{place / 'second' / missing[0]}-offset-checkpoint: Read-only" in seen.log
-        assert f"{missing[0]}-offset-checkpoint" in told.node["message"]
-    assert told.node["once_writable"]["outcome"] == "starts"
+        assert f"{missing[0]}-offset-checkpoint" in reported.node["message"]
+    assert reported.node["once_writable"]["outcome"] == "starts"

@@ -44,11 +44,11 @@ SINK, PAUSED, STOPPED, GONE, FAILED = "sänk ü", "paused one", "stopped-7", "go
 
 @dataclass
 class Lived:
-    """log_dir: of the broker. running: a copy from before the worker was stopped. told: by the REST interface then, by connector."""
+    """log_dir: of the broker. running: a copy from before the worker was stopped. reported: by the REST interface then, by connector."""
 
     log_dir: Path
     running: Path
-    told: dict[str, dict[str, Any]]
+    reported: dict[str, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -71,13 +71,13 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
             _asked(f"{url}/connectors", {"name": "my-source", "config": config})
             broker.wait_for("an offset", lambda: bool(_offsets(f"{url}/connectors/my-source/offsets")))
             _more_connectors(broker, url, config | {"file": str(root / "more.txt")})
-            told = _told_when_settled(broker, url)
+            reported = _told_when_settled(broker, url)
             running = broker.copy_data(root / "running")
         finally:
             worker.send_signal(signal.SIGTERM)
             worker.wait(300)
         broker.stop()
-        yield Lived(broker.data, running, told)
+        yield Lived(broker.data, running, reported)
 
 
 def _more_connectors(broker: Broker, url: str, source: dict[str, str]) -> None:
@@ -117,7 +117,7 @@ def _state(place: str) -> str:
 
 def _told_when_settled(broker: Broker, url: str) -> dict[str, dict[str, Any]]:
     """The answers, as soon as they are the same for two seconds."""
-    told: list[dict[str, dict[str, Any]]] = []
+    reported: list[dict[str, dict[str, Any]]] = []
 
     def is_settled() -> bool:
         time.sleep(0.5)
@@ -126,15 +126,15 @@ def _told_when_settled(broker: Broker, url: str) -> dict[str, dict[str, Any]]:
             place = f"{url}/connectors/{urllib.parse.quote(name, safe='')}"
             answer[name]["offsets"] = _offsets(f"{place}/offsets")
             answer[name]["tasks"] = _asked(f"{place}/tasks")
-        told.append(answer)
+        reported.append(answer)
         running = answer.get("my-source", {}).get("status", {}).get("tasks", [])
         is_running = [task["state"] for task in running] == ["RUNNING"]
         failed = answer.get(FAILED, {}).get("status", {}).get("tasks", [])
         has_failed = [task["state"] for task in failed] == ["FAILED"] * 2
-        return is_running and has_failed and len(told) > 4 and told[-5:] == [answer] * 5
+        return is_running and has_failed and len(reported) > 4 and reported[-5:] == [answer] * 5
 
     broker.wait_for("the connectors to settle", is_settled)
-    return told[-1]
+    return reported[-1]
 
 
 def _start(root: Path, bootstrap: str, port: int) -> subprocess.Popen[bytes]:
@@ -248,18 +248,18 @@ def test_what_rest_tells_of_each_connector(lived: Lived, capfd: pytest.CaptureFi
     configs, statuses, offsets = (
         newest(records(lived.running, f"connect-{each}", capfd)) for each in ("configs", "status", "offsets")
     )
-    assert {*lived.told} == {"my-source", SINK, PAUSED, STOPPED, FAILED}
+    assert {*lived.reported} == {"my-source", SINK, PAUSED, STOPPED, FAILED}
     expected_configs: dict[str, Any] = {}
     expected_statuses: dict[str, Any] = {}
     expected_offsets: dict[str, Any] = {}
-    for name, told in lived.told.items():
-        expected_configs[json.dumps(f"connector-{name}")] = plain(told["info"]["config"])
-        for task in told["tasks"]:
+    for name, reported in lived.reported.items():
+        expected_configs[json.dumps(f"connector-{name}")] = plain(reported["info"]["config"])
+        for task in reported["tasks"]:
             expected_configs[json.dumps(f"task-{name}-{task['id']['task']}")] = plain(task["config"])
-        expected_statuses[json.dumps(f"status-connector-{name}")] = told["status"]["connector"]
-        for task in told["status"]["tasks"]:
+        expected_statuses[json.dumps(f"status-connector-{name}")] = reported["status"]["connector"]
+        for task in reported["status"]["tasks"]:
             expected_statuses[json.dumps(f"status-task-{name}-{task.pop('id')}")] = task
-        for each in told["offsets"] if told["info"]["type"] == "source" else ():
+        for each in reported["offsets"] if reported["info"]["type"] == "source" else ():
             expected_offsets[json.dumps([name, each["partition"]])] = each["offset"]
     # tasks of a connector that was stopped or deleted stay in the topic, unused
     shown = {key: value["properties"] for key, value in configs.items() if "properties" in value}

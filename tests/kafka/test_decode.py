@@ -68,7 +68,7 @@ def agree(ours: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]], failed: bo
 
 @shared_oracle
 @given(draws=st.data())
-def test_hurt_bodies_are_read_alike(draws: st.DataObject, oracle: Oracle, tmp_path: Path) -> None:
+def test_damaged_bodies_are_read_alike(draws: st.DataObject, oracle: Oracle, tmp_path: Path) -> None:
     case = draws.draw(st.sampled_from([case for case in CASES if case.data[16] == 2]))
     body = bytearray(case.data[61:])
     for _ in range(draws.draw(st.integers(1, 3))):

@@ -38,7 +38,7 @@ class Moment:
     """A copy of both log dirs of a running broker, and Admin's answer then."""
 
     copy: Path
-    told: dict[str, Any]
+    reported: dict[str, Any]
 
 
 class AuthenticatedBroker(DynamicBroker):
@@ -101,22 +101,22 @@ def _live(broker: Broker, admin: ClusterAdmin, root: Path) -> Iterator[Moment]:
 
 def _moment(broker: Broker, admin: ClusterAdmin, copy: Path, renewers: set[str], cordoned: Path) -> Moment:
     """When the broker knows its tokens and has told the controller what is cordoned, and nothing changed while the copy was made."""
-    told: dict[str, Any] = {}
+    reported: dict[str, Any] = {}
 
     def is_settled() -> bool:
         shutil.rmtree(copy, ignore_errors=True)
         before = admin.do("describe-more")
         copy_tree_in_use(cordoned.parent, copy)
-        told.update(admin.do("describe-more"))
+        reported.update(admin.do("describe-more"))
         metadata = b"".join(path.read_bytes() for path in sorted((copy / "a" / LOG).glob("*.log")))
-        is_known = {name for row in told["tokens"] for name in row["renewers"]} == {
+        is_known = {name for row in reported["tokens"] for name in row["renewers"]} == {
             f"User:{name}" for name in renewers
         }
         is_noted = b"\2" + uuid_bytes(_identity(cordoned)) in metadata  # a list of one
-        return told == before and is_known and is_noted and told["cordoned"] == [str(cordoned)]
+        return reported == before and is_known and is_noted and reported["cordoned"] == [str(cordoned)]
 
     broker.wait_for("a settled copy", is_settled)
-    return Moment(copy, told)
+    return Moment(copy, reported)
 
 
 def _identity(log_dir: Path) -> str:
@@ -127,11 +127,11 @@ def _identity(log_dir: Path) -> str:
 def _told_now(moment: Moment, rows: Sequence[Row]) -> None:
     """What the metadata log knows of tokens, cordoned directories and voters."""
     tokens = [{name: row[name] for name in TOKEN} for row in rows if row["type"] == "token"]
-    assert sorted(tokens, key=str) == sorted(moment.told["tokens"], key=str) != []
+    assert sorted(tokens, key=str) == sorted(moment.reported["tokens"], key=str) != []
     (broker,) = [row for row in rows if row["type"] == "broker"]
-    cordoned = [_identity(moment.copy / disk.name) for disk in map(Path, moment.told["cordoned"])]
+    cordoned = [_identity(moment.copy / disk.name) for disk in map(Path, moment.reported["cordoned"])]
     assert broker["cordoned_log_dirs"] == cordoned and len(cordoned) == 1
-    assert rows[0]["voters"] == moment.told["voters"] and len(rows[0]["voters"]) == 1
+    assert rows[0]["voters"] == moment.reported["voters"] and len(rows[0]["voters"]) == 1
 
 
 @pytest.mark.behaviour("M10")
@@ -156,14 +156,14 @@ def test_where_the_logs_are_and_how_large(
 ) -> None:
     """All of them lie where the metadata has them, so none is missing either. describeLogDirs leaves out the metadata log."""
     moment = moments[number]
-    told = {
+    reported = {
         (Path(row["log_dir"]).name, row["topic"], row["partition"]): row["bytes"]
-        for row in moment.told["logs"]
+        for row in moment.reported["logs"]
     }
     directories = [row for row in rows_of(capfd, moment.copy) if row["type"] == "directory"]
     assert {row["status"] for row in directories} == {"known"}
     shown = {(Path(row["path"]).parent.name, row["topic"], row["partition"]) for row in directories}
-    assert shown - {("a", "__cluster_metadata", 0)} == set(told)
+    assert shown - {("a", "__cluster_metadata", 0)} == set(reported)
     assert run(["list", "--json", str(moment.copy)]) == 0
     listed = {}
     for row in map(json.loads, capfd.readouterr().out.splitlines()):
@@ -171,4 +171,4 @@ def test_where_the_logs_are_and_how_large(
             topic, _, partition = row["partition"].rpartition("-")
             listed[Path(row["directory"]).parent.name, topic, int(partition)] = row["log_bytes"]
     del listed["a", "__cluster_metadata", 0]
-    assert listed == told and len({disk for disk, _, _ in told}) == 2
+    assert listed == reported and len({disk for disk, _, _ in reported}) == 2

@@ -101,13 +101,13 @@ def test_a_start_with_a_partition_in_several_directories(
     copy_tree(disks, tmp_path / "node")
     own, other = tmp_path / "node" / "0", tmp_path / "node" / "1"
     double(own, other)
-    told = foretold([own, other])
+    reported = foretold([own, other])
     capfd.readouterr()
     run(["verify", "--json", "--quick", str(own), str(other)])
     found = {json.loads(line).get("id") for line in capfd.readouterr().out.splitlines()}
     assert ("partition-twice" in found) == is_fatal
-    assert told.node["outcome"] == ("does-not-start" if is_fatal else "starts")
-    assert_as_foretold(told, observed(tmp_path, [own, other]))
+    assert reported.node["outcome"] == ("does-not-start" if is_fatal else "starts")
+    assert_as_foretold(reported, observed(tmp_path, [own, other]))
     if double is moved_but_for_the_name:
-        assert told.node["partitions_removed"] == [_one(own).name]
+        assert reported.node["partitions_removed"] == [_one(own).name]
         assert next(path.name for path in other.glob("many-*-delete")).startswith(f"{_one(own).name}.")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
-from tests.kafka.dump_cases import LOG_FLAGS, compare, dumpable, flags_for, hurt_copies, our_text
+from tests.kafka.dump_cases import LOG_FLAGS, compare, damaged_copies, dumpable, flags_for, our_text
 from tests.kafka.odd_directories import odd_case
 from tests.kafka.oracle import Oracle
 from tests.kafka.random_directories import random_case
@@ -57,7 +57,7 @@ def test_damaged_files(
     if seed == 2:
         files = [path for path in legacy_small.glob("data/[01].*/*/*/*.log") if path.stat().st_size > 100]
     died = survived = 0
-    for case, path in hurt_copies(sorted(files), tmp_path, seed, DAMAGED_FILES):
+    for case, path in damaged_copies(sorted(files), tmp_path, seed, DAMAGED_FILES):
         for flags, options in LOG_FLAGS[:4]:
             answer = oracle.dump([*flags, "--files", path])
             ours = our_text(path, options)

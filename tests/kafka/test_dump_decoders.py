@@ -43,10 +43,10 @@ MAX_GROWTH_KIB = 64 * 1024
 def assert_equal_text(oracle: Oracle, directory: Path, decoder: str, records: list[Pair]) -> None:
     log = write_log(directory / LOG, records)
     options = DumpOptions(print_data_log=True, decoder=TopicText(TOPICS[decoder]))
-    told = oracle.dump([f"--{decoder}-decoder", "--files", str(log)])
-    assert told.exception is None and told.status == 0
+    reported = oracle.dump([f"--{decoder}-decoder", "--files", str(log)])
+    assert reported.exception is None and reported.status == 0
     ours = our_text(log, options).splitlines()
-    theirs = told.stdout.splitlines()
+    theirs = reported.stdout.splitlines()
     for our_line, their_line in zip(ours, theirs, strict=True):
         # the digits of a double depend on the version of Java: 17 prints more than tell it from others
         assert our_line == their_line or _doubles(our_line) == _doubles(their_line)
@@ -121,9 +121,9 @@ WAYS: tuple[list[str], ...] = ([], ["--skip-record-metadata"], ["--deep-iteratio
 def assert_same_command(
     oracle: Oracle, capfdbinary: pytest.CaptureFixture[bytes], flags: Sequence[str], files: Sequence[Path]
 ) -> None:
-    told = oracle.dump_in_place([*flags, "--files", ",".join(map(str, files))])
+    reported = oracle.dump_in_place([*flags, "--files", ",".join(map(str, files))])
     assert run(["dump", "--no-progress", "--quiet", *flags, *map(str, files)]) in (0, 1)
-    assert capfdbinary.readouterr().out == told.stdout, flags
+    assert capfdbinary.readouterr().out == reported.stdout, flags
 
 
 @pytest.mark.behaviour("D10")
@@ -177,9 +177,9 @@ def test_where_the_tool_ends_its_output_is_a_prefix_of_ours(
 ) -> None:
     key = bytes.fromhex("0001 0001 67 0001 74 00000003")
     log = write_log(tmp_path / LOG, [(key, None), (None, b"x"), (key, None)])
-    told = oracle.dump_in_place(["--offsets-decoder", "--files", str(log)])
-    assert told.exception is not None and "missing key" in told.exception
+    reported = oracle.dump_in_place(["--offsets-decoder", "--files", str(log)])
+    assert reported.exception is not None and "missing key" in reported.exception
     assert run(["dump", "--no-progress", "--offsets-decoder", str(log)]) == 1
     out, err = capfdbinary.readouterr()
-    assert out.startswith(told.stdout) and out.count(b"<DELETE>") == 2
-    assert told.exception.rpartition(".")[2].encode() in err
+    assert out.startswith(reported.stdout) and out.count(b"<DELETE>") == 2
+    assert reported.exception.rpartition(".")[2].encode() in err

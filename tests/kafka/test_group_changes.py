@@ -308,13 +308,15 @@ def test_what_a_broker_has_loaded(
 
 def _warming_up(moment: Moment) -> tuple[bytes, bytes]:
     """A member with tasks that it warms up: no assignor of 4.3.1 gives such."""
-    (told,) = [row for row in moment.truth["members"] if (row["group"], row["member_id"]) == (STREAMS, "s1")]
+    (reported,) = [
+        row for row in moment.truth["members"] if (row["group"], row["member_id"]) == (STREAMS, "s1")
+    ]
     assigned = value(
         OFFSETS,
         22,
         0,
-        memberEpoch=told["member_epoch"],
-        previousMemberEpoch=told["member_epoch"],
+        memberEpoch=reported["member_epoch"],
+        previousMemberEpoch=reported["member_epoch"],
         state=1,
         **{
             kind: [{"subtopologyId": "0", "partitions": [partition], "assignmentEpochs": None}]
@@ -330,16 +332,16 @@ def _agree(rows: list[Row], truth: dict[str, Any]) -> None:
     assert _picked(_of(rows, "member"), MEMBER) == _picked(truth["members"], MEMBER)
     assert _picked(_of(rows, "offset"), OFFSET) == _picked(truth["offsets"], OFFSET)
     groups = {row["group"]: row for row in _of(rows, "group")}
-    for told in truth["groups"]:
+    for reported in truth["groups"]:
         for name in ("epoch", "assignment_epoch"):  # Admin has none of a classic group
-            assert told.get(name) is None or groups[told["group"]][name] == told[name]
+            assert reported.get(name) is None or groups[reported["group"]][name] == reported[name]
     members = {(row["group"], row["member_id"]): row for row in _of(rows, "member")}
-    for told in truth["members"]:
-        found = members[told["group"], told["member_id"]]
-        for what in TASKS if "active_tasks" in told else ["assignment"]:
-            assert _sorted(found[what]) == _sorted(told[what])
-        if told["member_epoch"] is not None and groups[told["group"]]["group_type"] != "classic":
-            assert found["member_epoch"] == told["member_epoch"]
+    for reported in truth["members"]:
+        found = members[reported["group"], reported["member_id"]]
+        for what in TASKS if "active_tasks" in reported else ["assignment"]:
+            assert _sorted(found[what]) == _sorted(reported[what])
+        if reported["member_epoch"] is not None and groups[reported["group"]]["group_type"] != "classic":
+            assert found["member_epoch"] == reported["member_epoch"]
 
 
 def test_the_source_partitions_of_tasks(

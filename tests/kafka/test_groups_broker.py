@@ -316,16 +316,16 @@ def _agree(rows: list[dict[str, Any]], truth: dict[str, Any]) -> None:
     assert _picked(rows, "offset", *OFFSET) == _truth(truth["offsets"], *OFFSET)
     assert _picked(rows, "member", *MEMBER) == _truth(truth["members"], *MEMBER)
     members = {row["member_id"]: row for row in rows if row["type"] == "member"}
-    for told in truth["members"]:
-        found = members[told["member_id"]]
-        if "active_tasks" in told:
-            tasks = [(task["subtopology"], task["partition"]) for task in told["active_tasks"]]
+    for reported in truth["members"]:
+        found = members[reported["member_id"]]
+        if "active_tasks" in reported:
+            tasks = [(task["subtopology"], task["partition"]) for task in reported["active_tasks"]]
             assert sorted(
                 (task["subtopology"], task["partition"]) for task in found["active_tasks"]
             ) == sorted(tasks)
             assert _places(found) == tuple(sorted((RIDES, partition) for _, partition in tasks))
         else:
-            assert _places(found) == _places(told)
+            assert _places(found) == _places(reported)
     assert _picked(rows, "share_offset", *SHARE) == _truth(truth["share_offsets"], *SHARE)
 
 
@@ -418,10 +418,10 @@ def test_the_reset_file_is_taken_by_the_tool(lived: Lived) -> None:
 
 
 def test_share_groups_hold_what_was_given_up(lived: Lived, capfd: pytest.CaptureFixture[str]) -> None:
-    told = shown(capfd, lived.moments[0].copy)
-    (topic,) = [row for row in told if row["type"] == "share_topic"]
+    reported = shown(capfd, lived.moments[0].copy)
+    (topic,) = [row for row in reported if row["type"] == "share_topic"]
     assert (topic["topic"], topic["partitions"], topic["status"]) == (FARES, [0, 1, 2], "initialized")
-    rows = [row for row in told if row["type"] == "share_offset"]
+    rows = [row for row in reported if row["type"] == "share_offset"]
     assert {row["topic_id"] for row in rows} == {topic["topic_id"]}
     assert len(rows) == PARTITIONS
     assert all(row["log_end_offset"] == 10 for row in rows)

@@ -57,7 +57,7 @@ def _result(capfd: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
 def test_of_a_recovered_log(
     policy: str, damaged: bool, tmp_path: Path, oracle: Oracle, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    told = set()
+    reported = set()
     for log_start in range(16):
         data = tmp_path / str(log_start)
         partition = _partition(data, log_start, SEGMENTS)
@@ -68,11 +68,11 @@ def test_of_a_recovered_log(
         loaded = oracle.partition(partition, log_start_offset=log_start, clean=True, now=T0).loaded
         names = ("log_start_offset", "log_end_offset", "last_stable_offset")
         assert [found[name] for name in names] == [loaded[name] for name in names], log_start
-        told.add(found["last_stable_offset"] - log_start)
+        reported.add(found["last_stable_offset"] - log_start)
         again = _result(capfd, "recover", "--policy", policy, str(data))  # now nothing is to be repaired
         assert again["last_stable_offset"] == loaded["last_stable_offset"], log_start
         shutil.rmtree(data)
-    assert min(told) < 0
+    assert min(reported) < 0
 
 
 @pytest.mark.behaviour("X10", "X12")

@@ -90,8 +90,8 @@ def test_kseg_and_a_broker_keep_each_other_out(broker: Broker, capfd: pytest.Cap
         partition = str(broker.data / f"{TOPIC}-0")
         assert run(["recover", "--apply", partition]) == 4
         assert run(["recover", "--apply", str(broker.data)]) == 4
-        said = capfd.readouterr().err
-        assert said.count("a broker is running on it") == 6
+        output = capfd.readouterr().err
+        assert output.count("a broker is running on it") == 6
         with pytest.raises(Refused, match="a broker is running"), locked([str(broker.data)]):
             pass
         assert Path(first.journal).exists() and Path(second.journal).exists()
@@ -104,9 +104,9 @@ def test_kseg_and_a_broker_keep_each_other_out(broker: Broker, capfd: pytest.Cap
 def test_a_broker_stays_out_while_an_attempt_of_a_run_is_at_work(broker: Broker) -> None:
     """Even when the command's own process is gone, and only an attempt on a cluster continues."""
     with child(run_of(broker.data)) as called:
-        assert called.said() == "in"
+        assert called.output() == "in"
         with child(attempt(broker.data, name=f"{TOPIC}-0")) as at_work:
-            assert at_work.said() == "in"
+            assert at_work.output() == "in"
             with pytest.raises(BrokerFailed):
                 broker.start(attempts=1)
             called.kill()
@@ -114,11 +114,11 @@ def test_a_broker_stays_out_while_an_attempt_of_a_run_is_at_work(broker: Broker)
                 broker.start(attempts=1)
             assert broker.log_text().count("Failed to acquire lock on file .lock") >= 1
             at_work.leave()
-            assert at_work.said() == "out"
+            assert at_work.output() == "out"
     with broker, child(run_of(broker.data)) as refused:
-        assert "a broker is running on it" in refused.said()
+        assert "a broker is running on it" in refused.output()
         with child(attempt(broker.data)) as late:
-            assert "in use by a broker or another kseg" in late.said()
+            assert "in use by a broker or another kseg" in late.output()
 
 
 @pytest.mark.evidence("kseg-journal")

@@ -43,13 +43,13 @@ def differences(oracle: Oracle, log_dirs: list[Path], rows: list[dict[str, Any]]
     offline = {str(copies[path]) for path in happened["offline"]}
     if start is None:
         return [f"{offline} go offline, nothing is said"] if offline else []
-    said = {
+    output = {
         each["log_dir"]
         for each in start["log_dirs_offline"]
         if each["log_dir"] in offline or not any(name in each["message"] for name in LATER)
     }
-    lines = [] if said == offline else [f"{offline} go offline, ours {said}"]
-    if start["outcome"] == "does-not-start" and len(offline) < len(log_dirs) and not said:
+    lines = [] if output == offline else [f"{offline} go offline, ours {output}"]
+    if start["outcome"] == "does-not-start" and len(offline) < len(log_dirs) and not output:
         lines.append(f"it starts, ours {start['exception']}: {start['message']}")
     starts = {row["path"]: row["start"] for row in rows if row["type"] == "verified"}
     for log in happened["logs"]:

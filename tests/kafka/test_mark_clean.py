@@ -12,7 +12,7 @@ if "CI" not in os.environ:  # there its absence is an error
 
 from tests.kafka.broker import Broker, BrokerFailed
 from tests.kafka.killed import TOPICS, Killed
-from tests.kafka.recovering import hurt, recover, recovered_lines
+from tests.kafka.recovering import damage, recover, recovered_lines
 from tests.support.trees import copy_tree, unchanged
 
 pytestmark = pytest.mark.kafka
@@ -59,7 +59,7 @@ def test_a_marker_that_lies_goes(killed: Killed, tmp_path: Path) -> None:
     """Somebody put the marker into a crashed directory; untouched, the broker would read zeros of the indexes. Bytes leave
     the logs, so that only --mark-clean may vouch for them."""
     data = copy_tree(killed.data, tmp_path / "data")
-    hurt(data)
+    damage(data)
     (data / MARKER).write_bytes(b"")
     rows = recover("--apply", data)
     assert any(row["type"] == "result" and row.get("log_dir") for row in rows)
@@ -110,7 +110,7 @@ def test_a_checkpoint_that_cannot_be_read_stops_a_broker_until_it_is_recovered(
 def test_checkpoints_are_those_the_broker_writes(killed: Killed, tmp_path: Path) -> None:
     """Recovery points beyond the end, in the middle, of a missing partition; a log start in mid-segment."""
     data = copy_tree(killed.data, tmp_path / "data")
-    hurt(data)
+    damage(data)
     points = {"tx-none": 5, "tx-gzip": 10_000, "tx-snappy": 30, "gone": 7}
     lines = "".join(f"{topic} 0 {offset}\n" for topic, offset in points.items())
     (data / RECOVERY).write_text(f"0\n{len(points)}\n{lines}")

@@ -120,7 +120,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         super_users="User:ANONYMOUS",
         broker_rack="r1",
     )
-    told = Story(root, broker)
+    reported = Story(root, broker)
     with broker:
         admin = ClusterAdmin(broker.bootstrap)
         for request in FIRST:
@@ -130,15 +130,15 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
             producer.produce("held", value=os.urandom(10_000), partition=0, key=str(number))
         producer.produce("moved", value=b"x", partition=0)
         producer.flush()
-        told.moments.append(settled(admin, broker, root, "first"))
+        reported.moments.append(settled(admin, broker, root, "first"))
         for request in THEN:
             admin.do(*request)
         move(admin, broker, log_dirs, "moved", slowly=False)
         move(admin, broker, log_dirs, "held", slowly=True)
-        told.moments.append(settled(admin, broker, root, "second"))
+        reported.moments.append(settled(admin, broker, root, "second"))
         admin.close()
-    told.moments.append((snapshot_of(broker, root, "stopped"), {}))
-    yield told
+    reported.moments.append((snapshot_of(broker, root, "stopped"), {}))
+    yield reported
 
 
 def move(admin: ClusterAdmin, broker: Broker, log_dirs: Sequence[Path], topic: str, *, slowly: bool) -> None:
@@ -170,11 +170,11 @@ def settled(admin: ClusterAdmin, broker: Broker, root: Path, name: str) -> tuple
 @pytest.mark.behaviour("M04")
 @pytest.mark.parametrize("moment", [0, 1])
 def test_it_says_what_admin_says(story: Story, moment: int, capfd: pytest.CaptureFixture[str]) -> None:
-    copy, told = story.moments[moment]
+    copy, reported = story.moments[moment]
     rows = rows_of(capfd, copy)
-    assert rows[0]["type"] == "metadata" and rows[0]["cluster_id"] == told["cluster_id"]
+    assert rows[0]["type"] == "metadata" and rows[0]["cluster_id"] == reported["cluster_id"]
     for kind, fields in TOLD.items():
-        assert of_kind(rows, kind, fields) == of_kind(told["rows"], kind, fields), kind
+        assert of_kind(rows, kind, fields) == of_kind(reported["rows"], kind, fields), kind
 
 
 @pytest.mark.behaviour("M05")
@@ -261,8 +261,8 @@ def test_the_history_has_what_was_done(story: Story, capfd: pytest.CaptureFixtur
     """In order, with the ids that Admin told before and after."""
     rows = rows_of(capfd, "--history", "--topic", "gone", story.moments[2][0])
     first, second = (
-        next(row["topic_id"] for row in told["rows"] if row["type"] == "topic" and row["topic"] == "gone")
-        for _, told in story.moments[:2]
+        next(row["topic_id"] for row in reported["rows"] if row["type"] == "topic" and row["topic"] == "gone")
+        for _, reported in story.moments[:2]
     )
     events = [row for row in rows if row["type"] == "event"]
     kinds = [(row["event"], row["topic_id"]) for row in events]

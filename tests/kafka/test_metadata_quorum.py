@@ -45,7 +45,9 @@ class DynamicBroker(Broker):
         )
 
 
-def told(path: Path, capfd: pytest.CaptureFixture[str], kind: str, *words: str) -> list[dict[str, object]]:
+def reported(
+    path: Path, capfd: pytest.CaptureFixture[str], kind: str, *words: str
+) -> list[dict[str, object]]:
     capfd.readouterr()
     assert run(["metadata", "--json", *words, str(path)]) == 0
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
@@ -70,11 +72,11 @@ def test_features_of_a_dynamic_quorum(tmp_path: Path, capfd: pytest.CaptureFixtu
     features = {row["name"]: row["level"] for row in rows if row["type"] == "feature"}
     assert features["kraft.version"] == 1
     log = broker.data / LOG
-    assert {row["name"]: row["level"] for row in told(broker.data, capfd, "feature")} == features
+    assert {row["name"]: row["level"] for row in reported(broker.data, capfd, "feature")} == features
     snapshots = sorted(log.glob("*.checkpoint"))
     assert len(snapshots) > 1  # the one of the formatting, and one that the node made
     for snapshot in snapshots:
-        assert {"name": "kraft.version", "level": 1} in told(snapshot, capfd, "feature")
+        assert {"name": "kraft.version", "level": 1} in reported(snapshot, capfd, "feature")
     credential = {"user": "alice", "mechanism": "SCRAM-SHA-256", "iterations": 4096}
-    assert told(broker.data / "bootstrap.checkpoint", capfd, "scram") == [credential]
-    assert told(broker.data, capfd, "scram", "--offset", "40") == [credential]
+    assert reported(broker.data / "bootstrap.checkpoint", capfd, "scram") == [credential]
+    assert reported(broker.data, capfd, "scram", "--offset", "40") == [credential]

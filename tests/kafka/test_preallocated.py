@@ -75,9 +75,9 @@ def test_what_is_preallocated_is_no_damage(
             found = {row["id"]: row["severity"] for row in rows if row["type"] == "finding"}
             assert found.get("segment-preallocated", "info") == "info", command
             assert "error" not in found.values(), command
-    told = foretold([data])
-    assert told.node["partitions_truncated"] == []
-    assert_as_foretold(told, observed(tmp_path, [data]))
+    reported = foretold([data])
+    assert reported.node["partitions_truncated"] == []
+    assert_as_foretold(reported, observed(tmp_path, [data]))
     assert (data / "ahead-0" / LOG).stat().st_size < SEGMENT_BYTES
 
 

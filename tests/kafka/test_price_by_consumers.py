@@ -190,15 +190,15 @@ def _values(sound: Sound | None, topic: str, first: int, last: int) -> list[str]
     return [record.value for record in records if first <= record.offset <= last]
 
 
-def _hurt_all(sound: Sound, data: Path, seed: str) -> list[Case]:
+def _damaged_all(sound: Sound, data: Path, seed: str) -> list[Case]:
     rng = random.Random(f"{SEED}-{seed}")
     places = [(topic, number) for topic in TOPICS for number in range(PARTITIONS)]
     rng.shuffle(places)
     kinds = [*KINDS, *rng.choices(KINDS, k=len(places) - len(KINDS))]
-    return [_hurt(rng, sound, data, place, kind) for place, kind in zip(places, kinds, strict=True)]
+    return [_damaged(rng, sound, data, place, kind) for place, kind in zip(places, kinds, strict=True)]
 
 
-def _hurt(rng: random.Random, sound: Sound, data: Path, place: tuple[str, int], kind: Kind) -> Case:
+def _damaged(rng: random.Random, sound: Sound, data: Path, place: tuple[str, int], kind: Kind) -> Case:
     topic, number = place
     directory = data / f"{topic}-{number}"
     logs = [log for log in sorted(directory.glob("*.log")) if log.stat().st_size]
@@ -206,7 +206,7 @@ def _hurt(rng: random.Random, sound: Sound, data: Path, place: tuple[str, int], 
     last = len(batch_spans(log)) - 1
     batch = rng.choice([0, rng.randint(0, last), last])
     is_marker = bool(log.read_bytes()[batch_spans(log)[batch][0] + 22] & 0x20)
-    kind.hurt(log, batch)
+    kind.damage(log, batch)
     gone = set[int]()
     if kind.takes_away:
         left = b"".join(each.read_bytes() for each in directory.glob("*.log"))
@@ -264,7 +264,7 @@ def test_consumers_miss_what_the_price_says(
     stop: Callable[[Path], None] | None,
 ) -> None:
     data = copy_tree(sound.data, tmp_path / "data")
-    cases = _hurt_all(sound, data, request.node.name)
+    cases = _damaged_all(sound, data, request.node.name)
     if stop is not None:
         stop(data)
     costs = _costs(capfd, data)
@@ -294,7 +294,7 @@ def test_consumers_miss_what_salvage_says(
     sound: Sound, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = copy_tree(sound.data, tmp_path / "data")
-    cases = _hurt_all(sound, data, "salvage")
+    cases = _damaged_all(sound, data, "salvage")
     for case in [case for case in cases if _is_false_marker(case)]:
         cases.remove(case)  # a broker cuts it off, and `recover` has said so
         shutil.rmtree(data / case.name)

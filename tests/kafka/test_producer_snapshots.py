@@ -141,15 +141,17 @@ def test_the_producers_are_those_of_the_broker_that_loads_them(
     run(["transactions", "--json", str(copy)])
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     found = [row for row in rows if row["type"] == "producer" and row["topic"] == FARES]
-    told = [row for row in truth["producers"] if row["topic"] == FARES]
-    assert _by_case(found) == _by_case(told)
+    reported = [row for row in truth["producers"] if row["topic"] == FARES]
+    assert _by_case(found) == _by_case(reported)
     held = {
         row["partition"]: row["held_by_producer_id"]
         for row in rows
         if row["type"] == "partition" and row["topic"] == FARES
     }
     is_open = {
-        row["partition"]: row["producer_id"] for row in told if row["transaction_start_offset"] is not None
+        row["partition"]: row["producer_id"]
+        for row in reported
+        if row["transaction_start_offset"] is not None
     }
     assert held == {number: is_open.get(number) for number in range(len(CASES))}
 

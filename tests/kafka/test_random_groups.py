@@ -147,8 +147,8 @@ def test_what_a_broker_has_loaded(tmp_path: Path, capfd: pytest.CaptureFixture[s
         for name in ["first", *functools.reduce(operator.iadd, names.values(), [])]
         if f"{OFFSETS}-{partition_for(name, PARTITIONS)}" in theirs
     }
-    for told in (rows, then):
-        mine = [row for row in told if row.get("group") not in lost]
+    for reported in (rows, then):
+        mine = [row for row in reported if row.get("group") not in lost]
         _agree(mine, truth)
         found = _pending_of(mine)
         assert {group: found.get(group, []) for group in pending} == {
@@ -164,17 +164,17 @@ def _agree(rows: Sequence[Row], truth: dict[str, Any]) -> None:
     # a group whose own tombstone was written before those of its offsets, as no coordinator does it, is asked for none
     offsets = [row for row in _of(rows, "offset") if row["group"] in groups]
     assert _picked(offsets, OFFSET) == _picked(truth["offsets"], OFFSET)
-    for told in truth["groups"]:
+    for reported in truth["groups"]:
         for name in ("epoch", "assignment_epoch"):  # Admin has none of a classic group
-            if told.get(name) is not None:
-                assert groups[told["group"]][name] == told[name], told
+            if reported.get(name) is not None:
+                assert groups[reported["group"]][name] == reported[name], reported
     members = {(row["group"], row["member_id"]): row for row in _of(rows, "member")}
-    for told in truth["members"]:
-        found = members[told["group"], told["member_id"]]
-        for what in TASKS if "active_tasks" in told else ["assignment"]:
-            assert _sorted(found[what]) == _sorted(told[what]), told
-        if told["member_epoch"] is not None and groups[told["group"]]["group_type"] != "classic":
-            assert found["member_epoch"] == told["member_epoch"]
+    for reported in truth["members"]:
+        found = members[reported["group"], reported["member_id"]]
+        for what in TASKS if "active_tasks" in reported else ["assignment"]:
+            assert _sorted(found[what]) == _sorted(reported[what]), reported
+        if reported["member_epoch"] is not None and groups[reported["group"]]["group_type"] != "classic":
+            assert found["member_epoch"] == reported["member_epoch"]
 
 
 def _sorted(places: Sequence[Row]) -> list[str]:

@@ -36,11 +36,11 @@ def test_a_random_start_is_foretold(seed: int, disks: Path, capture_small: Path,
         log_dirs = [copy_tree(capture_small / "data", tmp_path / "node" / "data")]
     node = Node(rng, log_dirs)
     damage(node)
-    told = foretold(log_dirs)
+    reported = foretold(log_dirs)
     try:
         # which offsets an index refuses depends on it, and verify assumes the default
         seen = observed(tmp_path, log_dirs, SETTLE_S, **{"log.index.interval.bytes": "4096"})
-        assert_as_foretold(told, seen)
+        assert_as_foretold(reported, seen)
     except AssertionError as error:
         error.add_note("; ".join(node.done))
         raise

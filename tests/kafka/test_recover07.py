@@ -36,11 +36,11 @@ def read(oracle: Oracle, directory: Path) -> list[Message]:
     return found
 
 
-def hurt(rng: random.Random, directory: Path) -> None:
+def damage(rng: random.Random, directory: Path) -> None:
     """One to four damages anywhere, half of them in the last file; but none of an attributes byte alone: it lies
     outside the checksum, and a set that became a plain message cannot be told from one."""
     sound = {path: path.read_bytes() for path in directory.glob("*.kafka")}
-    _hurt(rng, directory)
+    _damaged(rng, directory)
     for path, before in sound.items():
         data = bytearray(path.read_bytes())
         for entry in walk(before):
@@ -54,7 +54,7 @@ def hurt(rng: random.Random, directory: Path) -> None:
         path.write_bytes(data)
 
 
-def _hurt(rng: random.Random, directory: Path) -> None:
+def _damaged(rng: random.Random, directory: Path) -> None:
     for _ in range(rng.randint(1, 4)):
         names = sorted(directory.glob("*.kafka"))
         path = names[-1] if rng.random() < 0.5 else rng.choice(names)
@@ -97,7 +97,7 @@ def test_kafka_equals_jafka_and_salvage_is_read_by_it(
 ) -> None:
     rng = random.Random(seed)
     found = copy_tree(ancient_small / "taps-0", tmp_path / "found")
-    hurt(rng, found)
+    damage(rng, found)
     verdict = judged(oracle, found)
     repair = recovered(found, Policy.KAFKA)
     if "UnknownMagic" in verdict and repair.load_failure is None:
@@ -121,7 +121,7 @@ def _salvage_is_read(oracle: Oracle, sound: Path, found: Path, place: Path) -> N
     original = read(oracle, sound)
     assert all(valid for _, valid, _, _ in given)
     swallowed = sum(removed.batches for removed in repair.removed)
-    # gzip stores what it cannot compress: a message of a hurt set may lie there whole, and is then found by itself
+    # gzip stores what it cannot compress: a message of a damaged set may lie there whole, and is then found by itself
     payloads = {payload for _, _, _, payload in original}
     invented = [message for message in given if message not in original and message[3] not in payloads]
     zeros = sum("consumers receive zeros" in finding.message for finding in repair.findings)
@@ -131,7 +131,7 @@ def _salvage_is_read(oracle: Oracle, sound: Path, found: Path, place: Path) -> N
 
 
 def _of_whole_entries(oracle: Oracle, sound: Path, found: Path) -> list[Message]:
-    """What Jafka gives for each entry alone, of those that the hurt directory has as the sound one."""
+    """What Jafka gives for each entry alone, of those that the damaged directory has as the sound one."""
     messages: list[Message] = []
     for path in sorted(sound.glob("*.kafka")):
         data, now = path.read_bytes(), (found / path.name).read_bytes()

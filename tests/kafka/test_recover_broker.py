@@ -20,7 +20,7 @@ from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.snapshot import decode_snapshot
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.killed import TOPICS, Killed
-from tests.kafka.recovering import hurt, recover, recovered_lines
+from tests.kafka.recovering import damage, recover, recovered_lines
 from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
@@ -37,15 +37,15 @@ def files(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.evidence("no-clean-marker", "batch-invalid", "torn-tail", "zero-tail", "index-preallocated")
-@pytest.mark.parametrize("is_hurt", [False, True], ids=["killed", "hurt"])
-def test_policy_kafka_leaves_what_the_broker_leaves(killed: Killed, tmp_path: Path, is_hurt: bool) -> None:
+@pytest.mark.parametrize("is_damaged", [False, True], ids=["killed", "damage"])
+def test_policy_kafka_leaves_what_the_broker_leaves(killed: Killed, tmp_path: Path, is_damaged: bool) -> None:
     ours, theirs = copy_tree(killed.data, tmp_path / "ours"), copy_tree(killed.data, tmp_path / "theirs")
-    for data in (ours, theirs) if is_hurt else ():
-        hurt(data)
+    for data in (ours, theirs) if is_damaged else ():
+        damage(data)
     recover("--policy", "kafka", "--apply", ours)
     with Broker(tmp_path / "broker", theirs) as broker:
         assert recovered_lines(broker)
-        if is_hurt:
+        if is_damaged:
             assert "Corruption found" in broker.log_text()
     for name in partitions(killed.data):
         _assert_same(files(ours / name), files(theirs / name), name)
@@ -65,20 +65,20 @@ def _assert_same(ours: Mapping[str, bytes], theirs: Mapping[str, bytes], name: s
 
 
 @pytest.mark.parametrize(
-    ("policy", "is_hurt"),
+    ("policy", "is_damaged"),
     [
         ("kafka", False),
         ("kafka", True),
         ("salvage", True),
     ],  # salvage of what was merely killed: test_mark_clean
-    ids=["kafka-killed", "kafka-hurt", "salvage-hurt"],
+    ids=["kafka-killed", "kafka-damaged", "salvage-damaged"],
 )
 def test_the_broker_takes_the_result_without_recovery(
-    killed: Killed, tmp_path: Path, policy: str, is_hurt: bool
+    killed: Killed, tmp_path: Path, policy: str, is_damaged: bool
 ) -> None:
     data = copy_tree(killed.data, tmp_path / "data")
-    if is_hurt:
-        hurt(data)
+    if is_damaged:
+        damage(data)
     recover("--policy", policy, "--apply", "--mark-clean", data)
     ends = {
         row["partition"]: row["log_end_offset"]
@@ -89,15 +89,15 @@ def test_the_broker_takes_the_result_without_recovery(
         assert f"Skipping recovery of {len(ends) - 1} logs" in broker.log_text()
         assert recovered_lines(broker) == []
         for topic in TOPICS:
-            _assert_consumed(broker, killed, topic, ends[f"{topic}-0"], is_hurt)
+            _assert_consumed(broker, killed, topic, ends[f"{topic}-0"], is_damaged)
         _go_on(broker)
 
 
-def _assert_consumed(broker: Broker, killed: Killed, topic: str, end: int, is_hurt: bool) -> None:
+def _assert_consumed(broker: Broker, killed: Killed, topic: str, end: int, is_damaged: bool) -> None:
     """Everything acknowledged before the last durable record; all of it where nothing was cut."""
     given = {record.offset: record.value for record in broker.consume(topic)}
     acknowledged = killed.acknowledged[topic]
-    if not is_hurt or topic == TOPICS[0]:
+    if not is_damaged or topic == TOPICS[0]:
         assert max(acknowledged) < end
     expected = {offset: value for offset, value in acknowledged.items() if offset < end}
     assert end >= _last_batch_offset(killed, topic)  # at most the last batch was damaged

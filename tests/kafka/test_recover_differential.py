@@ -169,8 +169,8 @@ def test_random_directories(
         case = make(seed, place)
         lines = differences(oracle, case)
         if lines:
-            told = f"seed {seed} ({', '.join(case.done)}; {case.broker_state}; {case.settings})"
-            failures.append("\n    ".join([told, *lines]))
+            reported = f"seed {seed} ({', '.join(case.done)}; {case.broker_state}; {case.settings})"
+            failures.append("\n    ".join([reported, *lines]))
         shutil.rmtree(place)
     assert not failures, "\n".join(failures)
 

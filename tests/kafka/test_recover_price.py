@@ -83,7 +83,7 @@ def price(directory: Path, capfd: pytest.CaptureFixture[str], *, clean: bool) ->
     return dict(result["costs"]["kafka"])
 
 
-def hurt_somewhere(rng: random.Random, directory: Path) -> None:
+def damage_somewhere(rng: random.Random, directory: Path) -> None:
     """Bytes of one log, where checksums and lengths tell; its index may be gone or empty."""
     log = rng.choice(sorted(directory.glob("*.log")))
     data = bytearray(log.read_bytes())
@@ -129,7 +129,7 @@ def test_the_price_is_what_the_real_log_does_not_return(
 ) -> None:
     rng = random.Random(f"{SEED}-{case}")
     directory = Path(shutil.copytree(sound, tmp_path / "metro-0"))
-    hurt_somewhere(rng, directory)
+    damage_somewhere(rng, directory)
     found = price(directory, capfd, clean=clean)
     lost = lost_by_kafka(oracle, directory, held, clean=clean)
     if lost is None:

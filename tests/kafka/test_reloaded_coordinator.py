@@ -168,24 +168,24 @@ def test_what_a_coordinator_finds_in_its_log(tmp_path: Path, capfd: pytest.Captu
     first.start()
     with _killed(first), TransactionClients(first.bootstrap) as clients:
 
-        def told() -> dict[str, dict[str, Any]]:
+        def reported() -> dict[str, dict[str, Any]]:
             return {row["transactional_id"]: row for row in clients.ask("ids")["ids"]}
 
-        first.wait_for("loading", lambda: len(told()) == len(before))
-        loaded = told()
+        first.wait_for("loading", lambda: len(reported()) == len(before))
+        loaded = reported()
         first.wait_for(
             "the markers",
             lambda: (
                 not any(
                     f"{FARES}-0" in row["partitions"]
-                    for row in told().values()
+                    for row in reported().values()
                     if row["state"].startswith("Prepare")
                 )
             ),
         )
-        settled = told()
+        settled = reported()
         copy = first.copy_data(tmp_path / "copy")
-        assert told() == settled
+        assert reported() == settled
     # what was there is told alike; a prepared one goes on at once
     assert {name: row for name, row in before.items() if not row["state"].startswith("Prepare")} == {
         name: row for name, row in loaded.items() if not before[name]["state"].startswith("Prepare")

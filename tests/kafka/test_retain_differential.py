@@ -146,7 +146,9 @@ def test_random_directories(oracle: Oracle, tmp_path: Path, kind: type[RandomLog
         case = random_retention(seed, place, oracle, kind)
         lines = differences(oracle, case)
         if lines:
-            told = f"seed {seed} ({case.rounds}, lies: {case.has_lies}, starts at {case.log_start_offset})"
-            failures.append("\n    ".join([told, *lines]))
+            reported = (
+                f"seed {seed} ({case.rounds}, lies: {case.has_lies}, starts at {case.log_start_offset})"
+            )
+            failures.append("\n    ".join([reported, *lines]))
         shutil.rmtree(place)
     assert not failures, "\n".join(failures)

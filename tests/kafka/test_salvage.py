@@ -14,7 +14,7 @@ import pytest
 from fixtures import healthy
 from tests.kafka.oracle import KafkaRaised, Oracle
 from tests.recovery.salvage.test_salvage_random import FIRST_SEED
-from tests.recovery.salvage.test_salvage_random import hurt as damage
+from tests.recovery.salvage.test_salvage_random import inflict as damage
 from tests.support.salvage_cases import CASES
 from tests.support.salvage_helpers import all_batches, logs, offsets, plan, write_repaired
 from tests.support.verify_helpers import NOW_MS
@@ -51,10 +51,10 @@ def _loaded(oracle: Oracle, result: Path, clean: bool, log_end_offset: int) -> N
 def test_a_salvaged_partition_is_loaded_whole(
     oracle: Oracle, partition: Path, tmp_path: Path, name: str
 ) -> None:
-    hurt = Path(shutil.copytree(partition, tmp_path / "metro-0"))
-    CASES[name](hurt)
-    repair = plan(hurt)
-    result = write_repaired(repair, hurt, tmp_path / "result" / "metro-0")
+    inflict = Path(shutil.copytree(partition, tmp_path / "metro-0"))
+    CASES[name](inflict)
+    repair = plan(inflict)
+    result = write_repaired(repair, inflict, tmp_path / "result" / "metro-0")
     for clean in (True, False):
         _loaded(oracle, result, clean, repair.log_end_offset)
 
@@ -75,9 +75,9 @@ def test_rebuilt_side_files_are_those_of_a_load(
     oracle: Oracle, partition: Path, tmp_path: Path, name: str
 ) -> None:
     """`rebuild` writes what the real load writes that finds nothing but the salvaged logs."""
-    hurt = Path(shutil.copytree(partition, tmp_path / "metro-0"))
-    CASES[name](hurt)
-    result = write_repaired(plan(hurt, rebuild=True), hurt, tmp_path / "result" / "metro-0")
+    inflict = Path(shutil.copytree(partition, tmp_path / "metro-0"))
+    CASES[name](inflict)
+    result = write_repaired(plan(inflict, rebuild=True), inflict, tmp_path / "result" / "metro-0")
     bare = tmp_path / "bare" / "metro-0"
     bare.mkdir(parents=True)
     for file in (*logs(result), result / "partition.metadata"):
@@ -112,13 +112,13 @@ def test_a_batch_that_no_load_survives_stays_and_is_named(oracle: Oracle, tmp_pa
         oracle.make({"base_offset": 2, "base_sequence": 1, **producer, "records": [{"value": b"b"}]}),
         oracle.make({"base_offset": 3, "records": [{"value": b"c"}]}),
     ]
-    hurt = tmp_path / "demo-0"
-    hurt.mkdir()
+    inflict = tmp_path / "demo-0"
+    inflict.mkdir()
     marker = bytearray(batches[1])
     marker[-1] ^= 1
-    (hurt / f"{0:020d}.log").write_bytes(batches[0] + marker + batches[2] + batches[3])
-    repair = plan(hurt)
-    result = write_repaired(repair, hurt, tmp_path / "result" / "demo-0")
+    (inflict / f"{0:020d}.log").write_bytes(batches[0] + marker + batches[2] + batches[3])
+    repair = plan(inflict)
+    result = write_repaired(repair, inflict, tmp_path / "result" / "demo-0")
     assert all_batches(result) == [batches[0], batches[2], batches[3]]
     (deadly,) = (
         found for found in repair.findings if found.severity == "error" and "transaction" in found.id
@@ -136,14 +136,14 @@ def test_what_is_left_of_random_damage_is_loaded(oracle: Oracle, partition: Path
     old = healthy.mixed_partition(tmp_path / "gates.old-0")
     for seed in range(FIRST_SEED, FIRST_SEED + RANDOM_DAMAGES):
         source = old if seed % 3 == 0 else partition
-        hurt = Path(shutil.copytree(source, tmp_path / str(seed) / source.name))
-        done = damage(hurt, random.Random(seed))
-        repair = plan(hurt)
-        result = write_repaired(repair, hurt, tmp_path / str(seed) / "result" / source.name)
+        inflict = Path(shutil.copytree(source, tmp_path / str(seed) / source.name))
+        done = damage(inflict, random.Random(seed))
+        repair = plan(inflict)
+        result = write_repaired(repair, inflict, tmp_path / str(seed) / "result" / source.name)
         try:
             for clean in (True, False):
                 _loaded(oracle, result, clean, repair.log_end_offset)
         except (AssertionError, KafkaRaised) as error:
-            said = {found.id for found in repair.findings}
-            is_told = isinstance(error, KafkaRaised) and not DEADLY.isdisjoint(said)
+            output = {found.id for found in repair.findings}
+            is_told = isinstance(error, KafkaRaised) and not DEADLY.isdisjoint(output)
             assert is_told, f"seed {seed}: {done}: {error}"

@@ -89,33 +89,33 @@ def _ride_classes() -> tuple[Any, Any]:
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     require_kafka()
     root = tmp_path_factory.mktemp("schemas")
-    told = Story(root)
+    reported = Story(root)
     with Broker(root / "broker") as broker:
         broker.create_topic(
             SCHEMAS, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", delete_retention_ms="0"
         )
-        payloads = _payloads(told)
+        payloads = _payloads(reported)
         for topic, values in payloads.items():
             broker.create_topic(topic)
             _produce(broker, topic, [(b"key", value) for value in values])
-        registry = told.registry
+        registry = reported.registry
         _produce(broker, SCHEMAS, [(b'{"keytype":"NOOP","magic":0}', None), *registry.entries])
-        _delete(broker, told)
-        told.read = {topic: broker.consume(topic) for topic in payloads}
-        broker.copy_data(told.before)
+        _delete(broker, reported)
+        reported.read = {topic: broker.consume(topic) for topic in payloads}
+        broker.copy_data(reported.before)
         _compact(broker)
         broker.stop()
-        broker.copy_data(told.after)
-    yield told
+        broker.copy_data(reported.after)
+    yield reported
 
 
-def _payloads(told: Story) -> dict[str, list[bytes | None]]:
-    registry = told.registry
+def _payloads(reported: Story) -> dict[str, list[bytes | None]]:
+    registry = reported.registry
     ride, cancelled = _ride_classes()
     first = ride(id=7, legs=[{"to": "home"}, {}], price={"currency": "EUR", "units": -3})
     other = cancelled(why="rain", leg={"to": "nowhere"})
     gone = registry.avro("gone", '"string"', "what nobody can read")
-    told.gone_id = int.from_bytes(gone[1:5], "big")
+    reported.gone_id = int.from_bytes(gone[1:5], "big")
     return {
         ORDERS: [
             registry.avro(ORDERS, ORDER, {"id": 1, "rider": {"n": 5}, "tags": {"a": "b"}}),
@@ -129,9 +129,9 @@ def _payloads(told: Story) -> dict[str, list[bytes | None]]:
     }
 
 
-def _delete(broker: Broker, told: Story) -> None:
+def _delete(broker: Broker, reported: Story) -> None:
     """One version of orders softly, all of fares by its subject, all of `gone` for good."""
-    versions = {(each["subject"], each["version"]): each for _, each in _entries(told.registry)}
+    versions = {(each["subject"], each["version"]): each for _, each in _entries(reported.registry)}
     soft = versions[f"{ORDERS}-value", 1]
     deleted = schema_entry(soft["subject"], 1, soft["id"], soft["schema"], deleted=True)
     gone = (schema_key("gone-value", 1), None)
@@ -170,19 +170,19 @@ def _produce(broker: Broker, topic: str, entries: list[tuple[bytes, bytes | None
 # --- what a real consumer makes of them
 
 
-def _deserialized(told: Story, topic: str) -> list[Any]:
+def _deserialized(reported: Story, topic: str) -> list[Any]:
     ride, cancelled = _ride_classes()
     context = SerializationContext(topic, MessageField.VALUE)
-    avro = AvroDeserializer(told.registry.client)
-    as_json = JSONDeserializer(json.dumps(FARE), schema_registry_client=told.registry.client)
+    avro = AvroDeserializer(reported.registry.client)
+    as_json = JSONDeserializer(json.dumps(FARE), schema_registry_client=reported.registry.client)
 
     found: list[Any] = []
-    for at, record in enumerate(told.read[topic]):
+    for at, record in enumerate(reported.read[topic]):
         if record.value is None:
             found.append(None)
         elif topic == RIDES:
             kind = cancelled if at == 1 else ride
-            message = ProtobufDeserializer(kind, {}, told.registry.client)(record.value, context)
+            message = ProtobufDeserializer(kind, {}, reported.registry.client)(record.value, context)
             found.append(
                 MessageToDict(
                     message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
@@ -259,8 +259,8 @@ def test_typed_columns(story: Story, compacted: bool, tmp_path: Path) -> None:
         "tags": pa.map_(pa.string(), pa.string()),
         "note": pa.string(),
     }
-    told = _deserialized(story, ORDERS)
-    for found, expected in zip(tables[ORDERS].to_pylist(), told, strict=True):
+    reported = _deserialized(story, ORDERS)
+    for found, expected in zip(tables[ORDERS].to_pylist(), reported, strict=True):
         if expected is None:
             assert found is None
             continue

@@ -117,18 +117,20 @@ def test_states_that_a_share_coordinator_has_loaded(
             if row["group"] in ("real", "half")
         }
     states = dict.fromkeys(STATES, 0)
-    for asked, told in zip(keys, theirs, strict=True):
+    for asked, reported in zip(keys, theirs, strict=True):
         ours = found.get((asked["group"], asked["partition"]))
-        if told.pop("error") == UNINITIALIZED:  # its last record is a tombstone, or none says a start offset
-            assert (None if ours is None else ours["start_offset"]) is None and told["start_offset"] == -1, (
-                asked
-            )
+        if (
+            reported.pop("error") == UNINITIALIZED
+        ):  # its last record is a tombstone, or none says a start offset
+            assert (None if ours is None else ours["start_offset"]) is None and reported[
+                "start_offset"
+            ] == -1, asked
             continue
         assert ours is not None, asked
-        for batch in told["batches"]:
+        for batch in reported["batches"]:
             batch["delivery_state"] = STATES[batch["delivery_state"]]
             states[batch["delivery_state"]] += 1
-        assert {name: _number(ours[name]) for name in told} == told, asked
+        assert {name: _number(ours[name]) for name in reported} == reported, asked
     assert (
         all(states[name] > 5 for name in STATES if name != "ACQUIRED") and len(found) < len(keys) + PARTITIONS
     )

@@ -42,14 +42,14 @@ def test_a_broker_sets_aside_what_was_forecast(capture_small: Path, tmp_path: Pa
     is gone, which it makes anew."""
     require_kafka()
     data = shutil.copytree(capture_small / "data", tmp_path / "data")
-    hurt = {make(data) for make in STRAYS}
+    damaged = {make(data) for make in STRAYS}
     set_id(data / "fares-0", ids(data)["metro-snappy"])
     shutil.copytree(data / "metro-snappy-0", data / "renamed-0")
     gone = "__transaction_state-0"
     shutil.rmtree(data / gone)
     conflicts = {"fares-0", "renamed-0"}
     assert forecast(data) == {
-        "becomes-stray": hurt,
+        "becomes-stray": damaged,
         "topic-id-conflict": conflicts,
         "replica-missing": {gone},
     }
@@ -59,9 +59,9 @@ def test_a_broker_sets_aside_what_was_forecast(capture_small: Path, tmp_path: Pa
         made = {"metro-none-0", "metro-lz4-0", "stations-0", gone}  # anew, empty
         broker.wait_for("the partitions", lambda: made <= directories(data))
         strays = {name for name in directories(data) if name.endswith("-stray")}
-        assert {name.partition(".")[0] for name in strays} == {name.partition(".")[0] for name in hurt}
-        assert len(strays) == len(hurt)
-        assert before - directories(data) == hurt - made
+        assert {name.partition(".")[0] for name in strays} == {name.partition(".")[0] for name in damaged}
+        assert len(strays) == len(damaged)
+        assert before - directories(data) == damaged - made
         assert broker.consume("metro-none") == []
         assert [log.stat().st_size for log in (data / gone).glob("*.log")] == [0]
         assert "InconsistentTopicIdException" in broker.log_text()

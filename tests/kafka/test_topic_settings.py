@@ -132,7 +132,7 @@ def test_a_broker_describes_the_same(tmp_path: Path) -> None:
                 and described(admin, "plain")["retention.ms"][0] == "7000000"
             ),
         )
-        told = {name: described(admin, name) for name in TOPICS}
+        reported = {name: described(admin, name) for name in TOPICS}
     found = settings(broker.data, tmp_path / "broker" / "server.properties")
     for name in TOPICS:
-        assert {key: found[name][key] for key in COMPARED} == told[name], name
+        assert {key: found[name][key] for key in COMPARED} == reported[name], name

@@ -68,7 +68,7 @@ FIRST: list[list[Any]] = [
 @dataclass
 class Moment:
     copy: Path
-    told: dict[str, Any]
+    reported: dict[str, Any]
 
 
 class TwoDisks(JoiningBroker):
@@ -159,17 +159,17 @@ def _lose_a_disk(first: Broker, second: TwoDisks) -> None:
 
 
 def _moment(first: Broker, admin: ClusterAdmin, copy: Path) -> Moment:
-    told: dict[str, Any] = {}
+    reported: dict[str, Any] = {}
 
     def is_settled() -> bool:
         shutil.rmtree(copy, ignore_errors=True)
         before = admin.do("describe", RESOURCES)
         first.copy_data(copy)
-        told.update(admin.do("describe", RESOURCES))
-        return {**told, "log_dirs": 0} == {**before, "log_dirs": 0}
+        reported.update(admin.do("describe", RESOURCES))
+        return {**reported, "log_dirs": 0} == {**before, "log_dirs": 0}
 
     first.wait_for("a settled copy", is_settled)
-    return Moment(copy, told)
+    return Moment(copy, reported)
 
 
 NAMES = ["made", "a disk is lost", "reassigned", "unregistered"]
@@ -189,22 +189,22 @@ def test_it_says_what_admin_says(
         last = moments["stopped"].copy
         for words in (("--offset", end["offset"]), ("--at", end["timestamp"])):
             rows = rows_of(capfd, *words, last, status=None)
-            _agree(rows, moment.told)
+            _agree(rows, moment.reported)
     else:
-        _agree(rows, moment.told)
+        _agree(rows, moment.reported)
 
 
-def _agree(rows: list[dict[str, Any]], told: dict[str, Any]) -> None:
+def _agree(rows: list[dict[str, Any]], reported: dict[str, Any]) -> None:
     for kind, fields in TOLD.items():
         if kind == "partition":
             fields = tuple(field for field in fields if field != "leader")
-        assert of_kind(rows, kind, fields) == of_kind(told["rows"], kind, fields), kind
+        assert of_kind(rows, kind, fields) == of_kind(reported["rows"], kind, fields), kind
     reassigned = [
         {name: row[name] for name in ("topic", "partition", "adding_replicas", "removing_replicas")}
         for row in rows
         if row["type"] == "partition" and (row["adding_replicas"] or row["removing_replicas"])
     ]
-    assert _sorted(reassigned) == _sorted(told["reassignments"])
+    assert _sorted(reassigned) == _sorted(reported["reassignments"])
 
 
 def _sorted(rows: list[dict[str, Any]]) -> list[str]:

@@ -86,18 +86,18 @@ def _log_bytes(data: Path, topic: str) -> int:
 def _weighed(data: Path, capfd: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
     capfd.readouterr()
     assert run(["what-if", "--json", "--jobs", "1", "--topic", "now", *words, str(data)]) == 0
-    told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    return [line for line in told if line["type"] == "setting" and line["kind"] != "retention"]
+    reported = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    return [line for line in reported if line["type"] == "setting" and line["kind"] != "retention"]
 
 
 def test_a_broker_compresses_to_what_was_said(written: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Java's libraries are other releases than Python's: two per cent."""
     codecs = [word for name in SETTINGS for word in ("--codec", name)]
-    told = _weighed(written, capfd, *codecs)
-    assert len(told) == len(SETTINGS)
+    reported = _weighed(written, capfd, *codecs)
+    assert len(reported) == len(SETTINGS)
     now = _log_bytes(written, "now")
     differences = {}
-    for (name, config), line in zip(SETTINGS.items(), told, strict=True):
+    for (name, config), line in zip(SETTINGS.items(), reported, strict=True):
         assert line["exact"]
         assert line["bytes_now"] == now
         assert line["properties"] == {key.replace("_", "."): value for key, value in config.items()}
@@ -110,8 +110,8 @@ def test_a_broker_compresses_to_what_was_said(written: Path, capfd: pytest.Captu
 def test_a_producer_with_larger_batches_sends_what_was_said(
     written: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    told = _weighed(written, capfd, "--batch-size", "64KiB", "--linger", "60s")
-    (line,) = [each for each in told if each["kind"] == "batching" and each["codec"] is None]
+    reported = _weighed(written, capfd, "--batch-size", "64KiB", "--linger", "60s")
+    (line,) = [each for each in reported if each["kind"] == "batching" and each["codec"] is None]
     true, now = _log_bytes(written, "large"), _log_bytes(written, "now")
     assert true < now
     assert line["properties"] == {"batch.size": "65536", "linger.ms": "60000"}
@@ -183,18 +183,18 @@ def test_batches_are_filled_as_a_java_producer_fills_them(by_java: Path, codec: 
             for batch in sampled_batches(Stretch(file.view, table, range(table.count)), wants_records=True)
         ]
     estimator = RatioEstimator(None if codec == "none" else 1.0)
-    said = []
+    output = []
     codec_id = read_candidate(codec).codec
     assert codec_id is not None
     for block in joined(sampled, size, 60_000, estimator):
         packed = compress(codec_id, L.MAGIC_V2, block.content)
         estimator.learn(len(packed) / len(block.content))
-        said.append(L.BATCH_HEADER + len(packed))
+        output.append(L.BATCH_HEADER + len(packed))
     true = _sizes_and_counts(by_java, f"then-{codec}-{size}")
     sent = sum(each for each, _ in true)
-    assert abs(len(said) - len(true)) <= 0.03 * len(true)
-    assert abs(sum(said) - sent) <= 0.015 * sent
+    assert abs(len(output) - len(true)) <= 0.03 * len(true)
+    assert abs(sum(output) - sent) <= 0.015 * sent
     if codec in ("none", "gzip"):  # whose bytes are those of Java's library
-        assert said[:3] == [each for each, _ in true[:3]]
+        assert output[:3] == [each for each, _ in true[:3]]
     if codec == "none":
-        assert said == [each for each, _ in true]
+        assert output == [each for each, _ in true]

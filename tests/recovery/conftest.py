@@ -13,7 +13,7 @@ from tests.support.trees import copy_tree, unchanged
 
 @pytest.fixture(scope="session")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Shared: copy before writing (`hurt`)."""
+    """Shared: copy before writing (`damaged`)."""
     directory = healthy.log_dir(tmp_path_factory.mktemp("sound") / "data")
     with unchanged(directory):
         yield directory
@@ -28,6 +28,6 @@ def partition(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def hurt(sound: Path, tmp_path: Path) -> Path:
+def damaged(sound: Path, tmp_path: Path) -> Path:
     """A copy to be damaged."""
     return copy_tree(sound, tmp_path / "data")

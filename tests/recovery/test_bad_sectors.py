@@ -83,10 +83,10 @@ class Incident:
         status = run(
             [command, "--jobs", "1", *rest]
         )  # workers of a process with threads would not inherit the disk
-        said = self._capfd.readouterr()
-        assert status in (0, 1, 3, 4, 5), said.err
-        assert "bug in kseg" not in said.err and "Traceback" not in said.err
-        return Answer(status, said.out, said.err)
+        output = self._capfd.readouterr()
+        assert status in (0, 1, 3, 4, 5), output.err
+        assert "bug in kseg" not in output.err and "Traceback" not in output.err
+        return Answer(status, output.out, output.err)
 
     def lost(self, *names: str) -> set[tuple[str, int, int]]:
         return {(name, *area) for name in names for area in self.disk.lost(self.root / name)}
@@ -134,10 +134,10 @@ def test_all_that_can_be_read_of_the_logs_is_answered(incident: Incident, case: 
     disk.sector_bytes = lots.choice((512, 4096))
     disk.is_direct, disk.ends_early = lots.random() < 0.7, lots.random() < 0.5
     names = sorted(path.name for path in root.glob("*.log"))
-    hurt = names if lots.random() < 0.3 else [lots.choice(names)]
-    for name in hurt:
+    damaged = names if lots.random() < 0.3 else [lots.choice(names)]
+    for name in damaged:
         disk.spoil(root / name, sectors_of(lots, root / name))
-    lost, intact, before = incident.lost(*hurt), incident.intact(*names), incident.files()
+    lost, intact, before = incident.lost(*damaged), incident.intact(*names), incident.files()
     bad_bytes = sum(length for _, _, length in lost)
 
     verified = incident.kseg("verify", "--json", root)
@@ -167,10 +167,10 @@ def test_all_that_can_be_read_of_the_logs_is_answered(incident: Incident, case: 
     out = tmp_path / "out"
     exported = incident.kseg("export", "--to", "json", "--no-meta", "--output", out, root)
     assert exported.status == 1 and "cannot be read: Input/output error" in exported.err
-    told = [
+    reported = [
         json.loads(line) for path in sorted(out.rglob("*.json*")) for line in path.read_text().splitlines()
     ]
-    assert sorted(row["offset"] for row in told) == intact
+    assert sorted(row["offset"] for row in reported) == intact
 
     planned = incident.kseg("recover", root)
     assert planned.status == 1 and "--accept-unreadable" in planned.out

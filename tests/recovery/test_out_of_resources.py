@@ -52,8 +52,8 @@ def test_a_file_that_could_not_be_opened_for_want_of_descriptors_is_not_damaged(
     monkeypatch.setattr(os, "open", no_more)
     status = run([*command, "--jobs", "1", str(partition)])
     monkeypatch.undo()
-    said = capfd.readouterr()
+    output = capfd.readouterr()
     assert refused, "the command never looked at it"
-    assert status == 3, said
-    assert os.strerror(error) in said.err and str(refused[0]) in said.err
+    assert status == 3, output
+    assert os.strerror(error) in output.err and str(refused[0]) in output.err
     assert contents(partition) == before

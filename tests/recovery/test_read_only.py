@@ -12,7 +12,7 @@ import pytest
 
 from kseg.cli.main import run
 from tests.support.bad_sectors import DyingDisk, dying_disk
-from tests.support.change_cases import NOW, hurt_logs
+from tests.support.change_cases import NOW, damage_logs
 from tests.support.trees import tree_state
 
 LOG = f"{0:020}.log"
@@ -24,7 +24,7 @@ def disk(capture_small: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """A data directory with two damaged partitions, a repaired one that can be undone, and a purge that is due."""
     place = tmp_path_factory.mktemp("read-only")
     with dying_disk(place) as disk:
-        hurt_logs(capture_small, disk.root / "data")
+        damage_logs(capture_small, disk.root / "data")
         shutil.copytree(capture_small / "data" / "metro-lz4-0", disk.root / "repaired" / "metro-lz4-0")
         log = disk.root / "repaired" / "metro-lz4-0" / LOG
         data = bytearray(log.read_bytes())
@@ -83,10 +83,10 @@ def test_what_would_change_something_says_why_it_does_not(
     (tmp_path / "lines").write_text('{"value":"x"}\n')
     before = tree_state(disk.root)
     status = run(words(line, disk.root, tmp_path))
-    said = capfd.readouterr()
-    assert status in (3, 4, 5), said
-    assert READ_ONLY in said.err and "bug in kseg" not in said.err
-    assert "Traceback" not in said.err
+    printed = capfd.readouterr()
+    assert status in (3, 4, 5), printed
+    assert READ_ONLY in printed.err and "bug in kseg" not in printed.err
+    assert "Traceback" not in printed.err
     assert tree_state(disk.root) == before
     assert [path.name for path in tmp_path.iterdir()] == ["lines"]
 
@@ -99,8 +99,10 @@ def test_what_only_reads_answers_as_ever(
     answers = []
     for root in (disk.root, tmp_path):
         status = run(words(line, root, tmp_path))
-        said = capfd.readouterr()
-        answers.append((status, said.out.replace(str(root), "ROOT"), said.err.replace(str(root), "ROOT")))
+        printed = capfd.readouterr()
+        answers.append(
+            (status, printed.out.replace(str(root), "ROOT"), printed.err.replace(str(root), "ROOT"))
+        )
     here, elsewhere = answers
     if line.startswith("verify"):
         assert READ_ONLY in here[1] and "once a broker can write there" in here[1]

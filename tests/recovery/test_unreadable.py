@@ -309,9 +309,9 @@ def test_bytes_that_cannot_be_read_are_handed_to_no_file(tmp_path: Path) -> None
     )
     assert done.returncode == 0, (done.returncode, done.stderr)
     why = "some of its bytes cannot be read"
-    said = done.stdout.splitlines()
-    assert said[::2] == [f"cannot write {tmp_path}{name}: {why}" for name in ("/new", "/log", "")]
-    assert said[3] == "8192"  # a log that grows has all of a write or nothing
+    output = done.stdout.splitlines()
+    assert output[::2] == [f"cannot write {tmp_path}{name}: {why}" for name in ("/new", "/log", "")]
+    assert output[3] == "8192"  # a log that grows has all of a write or nothing
     assert (tmp_path / "log").read_bytes() == b"x" * 8192
 
 

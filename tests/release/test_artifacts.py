@@ -40,7 +40,7 @@ def demo(kseg: Kseg) -> None:
     assert kseg("lookup", "--key", "stop8", "metro-none-0").returncode == 0
 
 
-def hurt_and_repair(kseg: Kseg, partition: Path) -> None:
+def damage_and_repair(kseg: Kseg, partition: Path) -> None:
     """A byte is changed; recover takes the damage out, undo brings it back."""
     log = partition / "00000000000000000000.log"
     data = bytearray(log.read_bytes())
@@ -110,7 +110,7 @@ def test_the_tarball_runs_on_a_host_without_python(archive: Path, tmp_path: Path
     shutil.copytree(data, root / "data")
     kseg = inside(root, "/opt/kseg/bin/kseg")
     demo(kseg)
-    hurt_and_repair(kseg, root / "data" / "metro-zstd-0")
+    damage_and_repair(kseg, root / "data" / "metro-zstd-0")
     if "arrow" in archive.name:
         made = kseg("export", "--to", "parquet", "--output", "/tmp/out", "metro-none-0")
         assert (made.returncode, (root / "tmp" / "out").is_dir()) == (0, True), made.stderr
@@ -127,7 +127,7 @@ def test_the_debian_package_puts_everything_in_its_place(package: Path, tmp_path
     shutil.copytree(data, root / "data")
     kseg = inside(root, "/usr/bin/kseg")
     demo(kseg)
-    hurt_and_repair(kseg, root / "data" / "metro-zstd-0")
+    damage_and_repair(kseg, root / "data" / "metro-zstd-0")
     places = ("man/man1/kseg.1.gz", "man/man7/kseg-findings.7.gz", "bash-completion/completions/kseg", "doc/kseg/copyright")  # fmt: skip
     assert all((root / "usr" / "share" / place).stat().st_size > 0 for place in places)
     sums = tmp_path / "control"
@@ -213,22 +213,22 @@ def test_a_wheel_installs_without_a_compiler_and_a_network(wheel: Path, tmp_path
         return subprocess.run(command, capture_output=True, text=True, check=False, env=alone, cwd=data)
 
     demo(kseg)
-    hurt_and_repair(kseg, data / "metro-zstd-0")
+    damage_and_repair(kseg, data / "metro-zstd-0")
     # a function declared in C alone is a Python one where a kernel was translated without its types
     words = "from kseg.segment.kernel import usual_blocks; print(hasattr(usual_blocks, 'lz4_end'))"
     python = bin_directory / "python"
-    told = subprocess.run([python, "-I", "-c", words], capture_output=True, text=True, check=True)
-    assert told.stdout == "False\n"
+    reported = subprocess.run([python, "-I", "-c", words], capture_output=True, text=True, check=True)
+    assert reported.stdout == "False\n"
     share = tmp_path / "venv" / "share"
     assert (share / "man" / "man1" / "kseg.1").exists() and (share / "bash-completion" / "completions" / "kseg.bash").exists()  # fmt: skip
 
 
 def test_every_artifact_has_its_checksum() -> None:
     lines = (DIST / "SHA256SUMS").read_text().splitlines()
-    told = {name: digest for digest, name in (line.split("  ") for line in lines)}
+    reported = {name: digest for digest, name in (line.split("  ") for line in lines)}
     files = {path.name for path in DIST.iterdir()} - {"SHA256SUMS"}
-    assert set(told) == files
-    assert all(hashlib.sha256((DIST / name).read_bytes()).hexdigest() == told[name] for name in files)
+    assert set(reported) == files
+    assert all(hashlib.sha256((DIST / name).read_bytes()).hexdigest() == reported[name] for name in files)
 
 
 def test_the_bundle_asks_for_no_newer_glibc_than_it_says(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_the_bundle_asks_for_no_newer_glibc_than_it_says(tmp_path: Path) -> None
     for archive in DIST.glob("kseg-*-linux-x86_64*.tar.gz"):
         with tarfile.open(archive) as packed:
             packed.extractall(tmp_path / archive.name, filter="tar")
-        said = (tmp_path / archive.name / "kseg" / "GLIBC").read_text().strip()
-        assert ".".join(map(str, glibc_floor(tmp_path / archive.name))) == said
-        assert tuple(map(int, said.split("."))) <= MAX_GLIBC
+        output = (tmp_path / archive.name / "kseg" / "GLIBC").read_text().strip()
+        assert ".".join(map(str, glibc_floor(tmp_path / archive.name))) == output
+        assert tuple(map(int, output.split("."))) <= MAX_GLIBC
     assert sys.platform == "linux"

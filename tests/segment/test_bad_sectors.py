@@ -54,23 +54,23 @@ def test_whatever_the_disk_is_like_all_but_the_bad_sectors_is_read(
         path.write_bytes(lots.randbytes(size))
         sectors = spoilt(lots, size)
         disk.spoil(path, sectors)
-        told = f"KSEG_BAD_SECTORS_SEED={SEED}, case {number}: {size} bytes, sectors {sectors}"
+        reported = f"KSEG_BAD_SECTORS_SEED={SEED}, case {number}: {size} bytes, sectors {sectors}"
         expected, lost = disk.content(path), disk.lost(path)
         for _ in range(2):
             with MappedFile(path) as file:
-                assert file.view == expected, told
-                assert [(area.position, area.length) for area in file.unreadable()] == lost, told
-        assert read_small(path) == expected, told
-        assert read_end(path, 700) == (size, expected[-700:]), told
-        assert areas_of(path) == lost, told
+                assert file.view == expected, reported
+                assert [(area.position, area.length) for area in file.unreadable()] == lost, reported
+        assert read_small(path) == expected, reported
+        assert read_end(path, 700) == (size, expected[-700:]), reported
+        assert areas_of(path) == lost, reported
         # in whatever way it was asked for afterwards, no sector was asked for again
-        assert disk.failed_alone, told
-        assert set(disk.failed_alone.values()) == {1}, told
-        assert max(disk.failed.values()) <= MOST_READS_OF_A_SECTOR, told
+        assert disk.failed_alone, reported
+        assert set(disk.failed_alone.values()) == {1}, reported
+        assert max(disk.failed.values()) <= MOST_READS_OF_A_SECTOR, reported
         status = path.stat()
         per = disk.smallest_bytes // SECTOR_BYTES
         asked = {sector // per for device, inode, sector in ((*file, at) for file, at in disk.failed_alone)}
-        assert asked == set(units(disk, path)) and status.st_size == size, told
+        assert asked == set(units(disk, path)) and status.st_size == size, reported
 
 
 def test_a_sector_that_can_be_read_at_last_is_no_loss(

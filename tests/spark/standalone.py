@@ -30,7 +30,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 class Daemon:
-    """A master or a worker. said: its log file. hidden: a directory that is empty to it and to what it starts."""
+    """A master or a worker. output: its log file. hidden: a directory that is empty to it and to what it starts."""
 
     def __init__(
         self,
@@ -42,9 +42,9 @@ class Daemon:
         host: str = _LOOPBACK,
     ) -> None:
         place.mkdir(parents=True, exist_ok=True)
-        self.said = place / "log"
+        self.output = place / "log"
         before = [] if hidden is None else ["unshare", "-m", "sh", "-c", _HIDE, str(hidden)]
-        with self.said.open("wb") as log:
+        with self.output.open("wb") as log:
             self._process = subprocess.Popen(
                 [
                     *before,
@@ -73,13 +73,13 @@ class Daemon:
         """The first match in what it says; fails when it dies or takes too long."""
         give_up = time.monotonic() + START_SECONDS
         while time.monotonic() < give_up:
-            match = re.search(pattern, self.said.read_text(errors="replace"))
+            match = re.search(pattern, self.output.read_text(errors="replace"))
             if match is not None:
                 return match
             if self._process.poll() is not None:
                 break
             time.sleep(0.05)
-        raise AssertionError(f"Spark said no {pattern!r}:\n{self.said.read_text(errors='replace')[-4000:]}")
+        raise AssertionError(f"Spark said no {pattern!r}:\n{self.output.read_text(errors='replace')[-4000:]}")
 
     def stop(self) -> None:
         for kind, patience in ((signal.SIGTERM, 10), (signal.SIGKILL, 10)):

@@ -49,9 +49,9 @@ def test_options_of_a_cluster_go_with_spark(capfd: pytest.CaptureFixture[str]) -
 
 def test_no_java(partition: str, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
-    said = kseg("verify", "--spark", partition, PATH=str(tmp_path / "bin"), JAVA_HOME="")
-    assert (said.returncode, said.stdout) == (2, "")
-    assert said.stderr == (
+    output = kseg("verify", "--spark", partition, PATH=str(tmp_path / "bin"), JAVA_HOME="")
+    assert (output.returncode, output.stdout) == (2, "")
+    assert output.stderr == (
         "kseg: --spark needs Java 17 or newer, but java is not in PATH (set JAVA_HOME if it is installed elsewhere)\n"
     )
 
@@ -65,17 +65,17 @@ def test_a_java_that_is_too_old(partition: str, tmp_path: Path) -> None:
         {"JAVA_HOME": str(tmp_path)},
         {"JAVA_HOME": "", "PATH": f"{java.parent}:{os.environ['PATH']}"},
     ):
-        said = kseg("verify", "--spark", partition, **environment)
-        assert (said.returncode, said.stdout) == (2, "")
-        assert said.stderr == (
+        output = kseg("verify", "--spark", partition, **environment)
+        assert (output.returncode, output.stdout) == (2, "")
+        assert output.stderr == (
             f"kseg: --spark needs Java 17 or newer, but {java} is Java 11 (set JAVA_HOME to another one)\n"
         )
 
 
 def test_a_java_that_does_not_run(tmp_path: Path, partition: str) -> None:
-    said = kseg("verify", "--spark", partition, JAVA_HOME=str(tmp_path))
-    assert said.returncode == 2
-    assert said.stderr == (
+    output = kseg("verify", "--spark", partition, JAVA_HOME=str(tmp_path))
+    assert output.returncode == 2
+    assert output.stderr == (
         f"kseg: --spark needs Java 17 or newer, but {tmp_path}/bin/java cannot be used: No such file or directory\n"
     )
 
@@ -95,17 +95,17 @@ def test_no_pyspark(
 
 def test_a_session_that_does_not_come_up_says_why(partition: str) -> None:
     require_spark()
-    said = kseg("verify", "--spark", "--master", "nonsense://x", partition)
-    assert said.returncode == 3
-    assert said.stderr.startswith("kseg: no Spark session on nonsense://x: ")
-    assert said.stderr.count("\n") == 1
+    output = kseg("verify", "--spark", "--master", "nonsense://x", partition)
+    assert output.returncode == 3
+    assert output.stderr.startswith("kseg: no Spark session on nonsense://x: ")
+    assert output.stderr.count("\n") == 1
 
 
 def test_a_run_of_its_own_says_nothing_of_sparks(partition: str) -> None:
     require_spark()
     alone = kseg("verify", partition)
-    said = kseg("verify", "--spark", "--master", LOCAL, partition)
-    assert (said.returncode, said.stdout, said.stderr) == (alone.returncode, alone.stdout, "")
+    output = kseg("verify", "--spark", "--master", LOCAL, partition)
+    assert (output.returncode, output.stdout, output.stderr) == (alone.returncode, alone.stdout, "")
 
 
 @pytest.mark.parametrize("after_s", [0, 0.3, 0.6, 0.9, 2])
@@ -153,12 +153,12 @@ def test_the_package_ships_itself_where_it_is_missing(
     require_spark()
     alone = kseg("verify", "--deep", partition)
     with Standalone(tmp_path / "cluster", workers=1, environment=_without_kseg()) as cluster:
-        said = kseg(
+        output = kseg(
             "verify", "--deep", "--spark", "--master", cluster.url, "--spark-conf", "spark.executor.memory=512m", partition,
             PYSPARK_PYTHON=str(bare_python),
         )  # fmt: skip
-    assert (said.returncode, said.stdout) == (alone.returncode, alone.stdout)
-    lines = _beside_waiting(said.stderr)
+    assert (output.returncode, output.stdout) == (alone.returncode, alone.stdout)
+    lines = _beside_waiting(output.stderr)
     assert len(lines) == 1
     assert lines[0].startswith(f"kseg verify: kseg {__version__} is not installed on ")
     assert lines[0].endswith("it is shipped there as plain Python, which is many times slower than compiled")

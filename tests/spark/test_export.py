@@ -38,9 +38,9 @@ def both(tmp_path: Path, words: list[str], capfd: pytest.CaptureFixture[str]) ->
     """Export without and with a cluster: where, and what was said on stderr; the status must be the same."""
     here, there = tmp_path / "here", tmp_path / "there"
     status = run(["export", "--output", str(here), *words])
-    said = capfd.readouterr().err
+    printed = capfd.readouterr().err
     assert run(["export", "--spark", "--output", str(there), *words]) == status
-    return here, there, said, as_without_spark(capfd.readouterr().err)
+    return here, there, printed, as_without_spark(capfd.readouterr().err)
 
 
 def partitions(root: Path) -> list[Path]:
@@ -61,8 +61,8 @@ def test_json_lines_are_the_same(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with unchanged(data):
-        here, there, *said = both(tmp_path, ["--to", "json", str(data)], capfd)
-    assert said == ["", ""]
+        here, there, *printed = both(tmp_path, ["--to", "json", str(data)], capfd)
+    assert printed == ["", ""]
     assert rows_of(there) == rows_of(here)
     lines = [
         {line for path in files_of(root) for line in text_of(path).splitlines()} for root in (here, there)
@@ -128,23 +128,23 @@ def test_filters_are_the_same(
 def test_damage_is_told_the_same(
     local_spark: SparkSession, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    hurt = tmp_path / "in" / "metro-zstd-0"
-    shutil.copytree(data / "metro-zstd-0", hurt)
-    log = hurt / "00000000000000000000.log"
+    damaged = tmp_path / "in" / "metro-zstd-0"
+    shutil.copytree(data / "metro-zstd-0", damaged)
+    log = damaged / "00000000000000000000.log"
     content = bytearray(log.read_bytes())
     content[500] ^= 1
     log.write_bytes(content[:-7])
-    here, there, *said = both(tmp_path, ["--to", "json", str(hurt), str(data / "fares-0")], capfd)
-    assert said[0] == said[1] and "bad-crc" in said[0] and "torn-tail" in said[0]
+    here, there, *printed = both(tmp_path, ["--to", "json", str(damaged), str(data / "fares-0")], capfd)
+    assert printed[0] == printed[1] and "bad-crc" in printed[0] and "torn-tail" in printed[0]
     assert rows_of(there) == rows_of(here)
     words = ["export", "--spark", "--to", "json", "--json", "--output", str(tmp_path / "more")]
     assert not (here / "_SUCCESS").exists() and not (there / "_SUCCESS").exists()
-    assert run([*words, "--fail-on-damage", str(hurt)]) == 1
+    assert run([*words, "--fail-on-damage", str(damaged)]) == 1
     assert "nothing was exported" in capfd.readouterr().err and not (tmp_path / "more").exists()
-    assert run([*words, str(hurt)]) == 1
+    assert run([*words, str(damaged)]) == 1
     result, summary = [json.loads(line) for line in capfd.readouterr().out.splitlines()][-2:]
     assert result["type"] == "result" and result["damaged_bytes"] == summary["damaged_bytes"] > 575
-    assert result["records"] == len(dumped([hurt])) and len(result["files"]) == len(
+    assert result["records"] == len(dumped([damaged])) and len(result["files"]) == len(
         files_of(tmp_path / "more")
     )
 

@@ -232,8 +232,8 @@ def test_nodes_that_do_not_see_the_files_are_named(
 ) -> None:
     targets = files(tmp_path / "in", "a")
 
-    def elsewhere(paths: list[str], **told: bool) -> tuple[visibility.FileSample, ...]:
-        marks = visibility.file_samples(paths, **told)
+    def elsewhere(paths: list[str], **reported: bool) -> tuple[visibility.FileSample, ...]:
+        marks = visibility.file_samples(paths, **reported)
         (tmp_path / "in" / "a").write_text("another file of this name")
         return marks
 

@@ -46,14 +46,14 @@ def test_a_cluster_says_the_same(
 ) -> None:
     data = shutil.copytree(capture_small / "data", tmp_path / "data")
     if words[0] in ("verify", "recover"):
-        for hurt in STRAYS:
-            hurt(data)
-    told = []
+        for damage in STRAYS:
+            damage(data)
+    reported = []
     with unchanged(data):
         for where in ((), ("--spark",)):
             assert run([*words, "--json", *where, str(data)]) in (status, 5)
-            told.append(capfd.readouterr().out)
-    assert told[0] == told[1] and told[0]
+            reported.append(capfd.readouterr().out)
+    assert reported[0] == reported[1] and reported[0]
 
 
 def test_a_task_gets_what_it_needs(capture_small: Path) -> None:

@@ -66,7 +66,7 @@ def test_the_pieces_of_a_log_are_what_one_walk_says(
 
 @pytest.mark.parametrize("disease", diseases.LOG_DISEASES, ids=lambda disease: disease.__name__)
 def test_pieces_of_a_damaged_log(
-    large: Path, tmp_path: Path, disease: Callable[[Path], diseases.Hurt]
+    large: Path, tmp_path: Path, disease: Callable[[Path], diseases.InflictedDamage]
 ) -> None:
     shutil.copytree(large, tmp_path / "orders-0")
     (log,) = (tmp_path / "orders-0").glob("*.log")

@@ -57,8 +57,8 @@ def test_what_a_version_lacks_is_said(
 
 def test_reading_asks_for_nothing_that_came_later() -> None:
     program = LATER + "import kseg.spark.source.reader, kseg.spark.export.run, kseg.spark.source.source\n"
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
-    assert (said.returncode, said.stderr) == (0, "")
-    assert int(said.stdout) > 10
+    assert (output.returncode, output.stderr) == (0, "")
+    assert int(output.stdout) > 10

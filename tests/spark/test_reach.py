@@ -54,9 +54,9 @@ def test_a_master_that_does_not_answer(port: int, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_in_the_way(master: str, why: str, port: int) -> None:
-    with pytest.raises(NoCluster, match=why) as told:
+    with pytest.raises(NoCluster, match=why) as reported:
         session._check_master_reachable(master.format(port))
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(reported.value)
 
 
 def test_one_of_several_masters_is_enough(port: int) -> None:
@@ -135,6 +135,6 @@ def test_overwrite_names_the_partitions_that_it_leaves_empty(
     write(4, False)
     assert not caplog.messages
     write(2, True)
-    (said,) = caplog.messages
-    assert said.startswith("overwrite has no records for orders-2, orders-3: left empty")
+    (output,) = caplog.messages
+    assert output.startswith("overwrite has no records for orders-2, orders-3: left empty")
     assert (tmp_path / "data" / "orders-3").is_dir()

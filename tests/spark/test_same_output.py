@@ -62,11 +62,11 @@ INTERNAL = {
 def ask(capfd: pytest.CaptureFixture[str]) -> Ask:
     """Status, stdout and stderr of one command line."""
 
-    def said(words: list[str]) -> Said:
+    def output(words: list[str]) -> Said:
         status = run(words)
         return status, *capfd.readouterr()
 
-    return said
+    return output
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +128,8 @@ def test_doctor(any_spark: SparkSession, place: str, capture_small: Path, diseas
     """JSON: its page says how much room is free, which others use and free meanwhile."""
     line = ["doctor", "--json", *NOW, str(capture_small / "data" if place == "capture" else diseased)]
 
-    def rows(said: Said) -> list[dict[str, object]]:
-        found: list[dict[str, object]] = [json_module.loads(each) for each in said[1].splitlines()]
+    def rows(output: Said) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = [json_module.loads(each) for each in output[1].splitlines()]
         return [{name: value for name, value in row.items() if "free" not in name} for row in found]
 
     alone = ask(line)
@@ -158,8 +158,8 @@ def test_what_if(local_spark: SparkSession, capture_small: Path, ask: Ask) -> No
     """Everything but the processor time, which is measured."""
     line = ["what-if", "--json", *NOW, "--topic", "metro-*", str(capture_small / "data")]
 
-    def rows(said: Said) -> list[dict[str, object]]:
-        found: list[dict[str, object]] = [json_module.loads(each) for each in said[1].splitlines()]
+    def rows(output: Said) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = [json_module.loads(each) for each in output[1].splitlines()]
         return [{name: value for name, value in row.items() if "cpu" not in name} for row in found]
 
     alone, by_spark = ask(line), ask([*line, "--spark"])

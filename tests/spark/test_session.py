@@ -33,9 +33,9 @@ print(json.dumps(told))
 """
 
 
-def told(temporary: Path, conf: dict[str, str], end: str = "") -> dict[str, object]:
+def reported(temporary: Path, conf: dict[str, str], end: str = "") -> dict[str, object]:
     require_spark()
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", PROGRAM, LOCAL, json.dumps(conf), end],
         capture_output=True,
         text=True,
@@ -43,7 +43,7 @@ def told(temporary: Path, conf: dict[str, str], end: str = "") -> dict[str, obje
         timeout=1200,
         check=True,
     )
-    answer: dict[str, object] = json.loads(said.stdout)
+    answer: dict[str, object] = json.loads(output.stdout)
     assert answer["sum"] == 285
     return answer
 
@@ -51,7 +51,7 @@ def told(temporary: Path, conf: dict[str, str], end: str = "") -> dict[str, obje
 @pytest.mark.parametrize("end", ["leave", "stop"])
 def test_sockets_are_files_in_a_directory_of_its_own_that_goes(end: str) -> None:
     temporary = Path("/tmp")
-    answer = told(temporary, {}, end)
+    answer = reported(temporary, {}, end)
     directory = Path(str(answer["dir"]))
     assert (answer["enabled"], directory.parent) == ("true", temporary)
     mode = answer["mode"]
@@ -64,10 +64,10 @@ def test_sockets_are_files_in_a_directory_of_its_own_that_goes(end: str) -> None
 def test_a_path_too_long_for_a_socket_is_not_used(tmp_path: Path) -> None:
     long = tmp_path / ("long" * 20)
     long.mkdir()
-    answer = told(long, {})
+    answer = reported(long, {})
     assert (answer["enabled"], answer["dir"]) == (None, None)
 
 
 def test_what_the_user_says_about_sockets_stays() -> None:
-    answer = told(Path("/tmp"), {"spark.python.unix.domain.socket.enabled": "false"})
+    answer = reported(Path("/tmp"), {"spark.python.unix.domain.socket.enabled": "false"})
     assert answer["enabled"] == "false"

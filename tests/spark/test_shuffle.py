@@ -69,7 +69,7 @@ def test_the_command_shuffles_what_does_not_fit(
     local_spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """One partition that fits beside one that does not: what a local run with room for all keys says and leaves."""
-    told, policy = [], ("--cleanup-policy", "compact")
+    reported, policy = [], ("--cleanup-policy", "compact")
     for name, words in (
         ("local", ["--map-memory", "1MiB"]),
         ("shuffled", ["--map-memory", "3600", "--spark"]),
@@ -85,9 +85,9 @@ def test_the_command_shuffles_what_does_not_fit(
         plan = capfd.readouterr().out.replace(str(parent), "")
         assert run(["compact", *policy, "--apply", "--now", str(SETTINGS.now_ms), *words, *paths]) == 0
         capfd.readouterr()
-        told.append((status, plan, [files(Path(path)) for path in paths]))
-    assert told[1] == told[0]
-    results = [row for row in map(json.loads, told[0][1].splitlines()) if row["type"] == "result"]
+        reported.append((status, plan, [files(Path(path)) for path in paths]))
+    assert reported[1] == reported[0]
+    results = [row for row in map(json.loads, reported[0][1].splitlines()) if row["type"] == "result"]
     assert [row["passes"] for row in results] == [1, 1] and results[0]["map_keys"] > 1000
 
 
@@ -122,7 +122,7 @@ def hinder(monkeypatch: pytest.MonkeyPatch, marks: Path, step: str, *, is_deadly
     """The first task of a step fails; of however many runs."""
     real = getattr(shuffled_passes, step)
     mark = str(marks / step)
-    monkeypatch.setattr(shuffled_passes, step, lambda *told: OnceOnly(real(*told), mark, is_deadly))
+    monkeypatch.setattr(shuffled_passes, step, lambda *reported: OnceOnly(real(*reported), mark, is_deadly))
 
 
 @pytest.fixture

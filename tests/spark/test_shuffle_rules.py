@@ -77,7 +77,7 @@ def test_damage_is_told_as_here(seed: int, damaged: Damaged, tmp_path: Path) -> 
     assert_same(case.directory, options)
 
 
-def hurt_record(path: Path, number: int) -> None:
+def damage_record(path: Path, number: int) -> None:
     """Batch `number` of a log says that its first record is longer than it, and has a checksum for that."""
     data = bytearray(path.read_bytes())
     batch = batches(path.parent)[number]
@@ -133,7 +133,7 @@ def test_damage_within_a_sound_batch(dirty: int, damaged: Damaged, tmp_path: Pat
         topic.send((f"k{number % 3}", number), (None, 1))
         if number % 4 == 3:
             topic.roll()
-    hurt_record(log(topic.close(), 0), 2)
+    damage_record(log(topic.close(), 0), 2)
     options = CompactOptions(settings=replace(SETTINGS, segment_bytes=200), damaged=damaged)
     plan, _ = assert_same(topic.directory, replace(options, first_dirty_offset=dirty))
     assert has_failed(plan) is (damaged is Damaged.REFUSE) and kinds(plan)
@@ -287,9 +287,11 @@ def test_only_large_partitions_are_shuffled_each_in_its_turn(
     monkeypatch.setattr(
         compact, "compact_by_shuffle", lambda target, options, context: iter([Row({"by": target})])
     )
-    told = list(compact.run(compact_group, groups, options, ClusterOptions(), done.append, in_place=False))
+    reported = list(
+        compact.run(compact_group, groups, options, ClusterOptions(), done.append, in_place=False)
+    )
     assert tasks == [groups[:1], groups[2:]] and done == groups
-    rows = [event.values for event in told if isinstance(event, Row)]
+    rows = [event.values for event in reported if isinstance(event, Row)]
     results = [row.get("partition", "by shuffle") for row in rows if row.get("type", "result") == "result"]
     assert results == ["a-0", "by shuffle", "c-0", "d-0"]
 

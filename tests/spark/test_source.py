@@ -186,55 +186,55 @@ def test_offsets_and_times(spark: SparkSession, capture_small: Path) -> None:
 
 
 @pytest.fixture
-def hurt(tmp_path: Path) -> Path:
+def damaged_dir(tmp_path: Path) -> Path:
     """Two partitions, one with a batch that does not match its checksum, offsets 4 and 5 of 12."""
     data, positions = plain_file(6)
     damaged = bytearray(data)
     damaged[positions[2] + 70] ^= 1
-    for name, content in (("hurt-0", bytes(damaged)), ("sound-0", batch(0, 3))):
+    for name, content in (("damaged-0", bytes(damaged)), ("sound-0", batch(0, 3))):
         (tmp_path / name).mkdir()
         (tmp_path / name / f"{0:020d}.log").write_bytes(content)
     return tmp_path
 
 
-def test_damage_ends_the_query_with_file_and_bytes(spark: SparkSession, hurt: Path) -> None:
+def test_damage_ends_the_query_with_file_and_bytes(spark: SparkSession, damaged_dir: Path) -> None:
     with pytest.raises(
         Exception,
-        match=r"data may be lost in .*hurt-0/0{20}\.log: no valid batch in the \d+ bytes at position \d+",
+        match=r"data may be lost in .*damaged-0/0{20}\.log: no valid batch in the \d+ bytes at position \d+",
     ):
-        load(spark, hurt).count()
+        load(spark, damaged_dir).count()
     # options leave alone what they exclude
-    assert load(spark, hurt, subscribe="sound").count() == 3
-    assert load(spark, hurt, subscribe="hurt", toOffset="4").count() == 4
+    assert load(spark, damaged_dir, subscribe="sound").count() == 3
+    assert load(spark, damaged_dir, subscribe="damaged", toOffset="4").count() == 4
 
 
-def test_on_behind_damage(spark: SparkSession, hurt: Path) -> None:
-    frame = load(spark, hurt, failOnDataLoss="false")
-    assert offsets(frame.where("topic = 'hurt'")) == [0, 1, 2, 3, 6, 7, 8, 9, 10, 11]
+def test_on_behind_damage(spark: SparkSession, damaged_dir: Path) -> None:
+    frame = load(spark, damaged_dir, failOnDataLoss="false")
+    assert offsets(frame.where("topic = 'damaged'")) == [0, 1, 2, 3, 6, 7, 8, 9, 10, 11]
 
 
-def test_findings_are_a_table(spark: SparkSession, hurt: Path) -> None:
-    frame = load(spark, hurt, table="findings")
+def test_findings_are_a_table(spark: SparkSession, damaged_dir: Path) -> None:
+    frame = load(spark, damaged_dir, table="findings")
     (found,) = frame.collect()
-    assert (found.id, found.severity, found.topic, found.partition) == ("bad-crc", "error", "hurt", 0)
+    assert (found.id, found.severity, found.topic, found.partition) == ("bad-crc", "error", "damaged", 0)
     assert (found.first_offset, found.last_offset) == (4, 5)
-    assert found.path == str(hurt / "hurt-0" / f"{0:020d}.log") and found.length > 0
+    assert found.path == str(damaged_dir / "damaged-0" / f"{0:020d}.log") and found.length > 0
     assert json.loads(found.numbers)["resumed_offset"] == 6
-    assert load(spark, hurt / "sound-0", table="findings").count() == 0
+    assert load(spark, damaged_dir / "sound-0", table="findings").count() == 0
 
 
-def test_records_of_invalid_batches(spark: SparkSession, hurt: Path) -> None:
-    frame = load(spark, hurt / "hurt-0", failOnDataLoss="false", includeInvalid="true")
+def test_records_of_invalid_batches(spark: SparkSession, damaged_dir: Path) -> None:
+    frame = load(spark, damaged_dir / "damaged-0", failOnDataLoss="false", includeInvalid="true")
     assert rows(frame, "offset", "_meta.valid") == [(n, n not in (4, 5)) for n in range(12)]
 
 
-def test_a_file_that_vanishes(spark: SparkSession, hurt: Path) -> None:
+def test_a_file_that_vanishes(spark: SparkSession, damaged_dir: Path) -> None:
     """Planned, then gone: a sentence, or a finding."""
-    gone = load(spark, hurt / "sound-0")
+    gone = load(spark, damaged_dir / "sound-0")
     assert gone.count() == 3
     planned = gone.select("offset")
     planned._jdf.queryExecution().executedPlan()
-    (hurt / "sound-0" / f"{0:020d}.log").unlink()
+    (damaged_dir / "sound-0" / f"{0:020d}.log").unlink()
     with pytest.raises(Exception, match=r"cannot read .*sound-0"):
         planned.collect()
 

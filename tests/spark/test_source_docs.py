@@ -31,9 +31,9 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_page_names_every_option_and_column() -> None:
-    told = set(re.findall(r"`([A-Za-z_.]+)`", READING))
-    assert set(READ_NAMES) - {"path", "paths", "kafka.isolation.level"} <= told
-    assert {each.name for each in (*RECORD_FIELDS, *META_TYPE.fields, *FINDING_FIELDS)} <= told
+    reported = set(re.findall(r"`([A-Za-z_.]+)`", READING))
+    assert set(READ_NAMES) - {"path", "paths", "kafka.isolation.level"} <= reported
+    assert {each.name for each in (*RECORD_FIELDS, *META_TYPE.fields, *FINDING_FIELDS)} <= reported
     assert f"{DEFAULT_RECORDS_PER_BATCH}, {DEFAULT_BYTES_PER_BATCH >> 20} MiB" in READING
 
 

@@ -105,11 +105,11 @@ def test_a_flipped_bit_in_a_base_offset(large: Path, split: dict[str, str]) -> N
             rows(large.parent, **split)
         expected = [row for row in sound if row[0] // 5 != number]
         assert rows(large.parent, **LAX, **split) == expected, number
-        told = findings(large.parent, **split)
-        assert {(each["id"], each["position"]) for each in told} == {
+        reported = findings(large.parent, **split)
+        assert {(each["id"], each["position"]) for each in reported} == {
             ("altered-base-offset", positions[number])
         }
-        assert {each["first_offset"] for each in told} <= {5 * number, None}
+        assert {each["first_offset"] for each in reported} <= {5 * number, None}
         invalid = [row for row in rows(large.parent, includeInvalid="true", **LAX, **split) if not row[2]]
         assert {row[1] for row in invalid} <= {b"%3d" % number * 130}
 
@@ -163,7 +163,7 @@ def test_a_transaction_index_that_lies_is_told(mixed: Path) -> None:
     """Every field of every entry, and every entry gone: the rows of the log, or an error that names the index."""
     sound = committed(mixed, "log")
     indexes = [each for each in sorted(mixed.glob("*.txnindex")) if each.stat().st_size]
-    cases = told = 0
+    cases = reported = 0
     for index in indexes:
         content = index.read_bytes()
         for at in range(0, len(content), L.TXN_INDEX_ENTRY):
@@ -181,7 +181,7 @@ def test_a_transaction_index_that_lies_is_told(mixed: Path) -> None:
                     same = committed(mixed, "index") == sound
                 except DataLoss as lost:
                     assert "transactions=log" in str(lost)
-                    told += 1
+                    reported += 1
                     ids = {
                         row["id"]
                         for row in findings(mixed, isolation_level="read_committed", transactions="index")
@@ -190,7 +190,7 @@ def test_a_transaction_index_that_lies_is_told(mixed: Path) -> None:
                 else:
                     assert same, (index.name, at, each.hex())
         index.write_bytes(content)
-    assert told > cases // 2 > 5
+    assert reported > cases // 2 > 5
     for index in indexes:
         index.unlink()
     with pytest.raises(DataLoss, match="not in the transaction index"):
@@ -207,7 +207,7 @@ def test_a_marker_that_is_damaged(mixed: Path) -> None:
             int.from_bytes(content[at + 18 : at + 26], "big")
             for at in range(0, len(content), L.TXN_INDEX_ENTRY)
         }
-    hurt = 0
+    damaged = 0
     for log in sorted(mixed.glob("*.log")):
         content = log.read_bytes()
         for position, end in pairwise([*batch_positions(content), len(content)] if content else []):
@@ -217,5 +217,5 @@ def test_a_marker_that_is_damaged(mixed: Path) -> None:
                     committed(mixed, "log")
                 assert committed(mixed, "log", **LAX) == committed(mixed, "index", **LAX) == sound
                 log.write_bytes(content)
-                hurt += 1
-    assert hurt == len(ends) > 1
+                damaged += 1
+    assert damaged == len(ends) > 1

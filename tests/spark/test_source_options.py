@@ -28,9 +28,9 @@ def options(**given: str) -> SourceOptions:
 
 def test_what_a_read_does_when_it_is_told_nothing() -> None:
     assert read_options(PATH) == SourceOptions(paths=("/data",))
-    told = options()
-    assert (told.starting, told.ending) == (AtEnd("earliest"), AtEnd("latest"))
-    assert told.fail_on_data_loss and not told.read_committed and not told.include_headers
+    reported = options()
+    assert (reported.starting, reported.ending) == (AtEnd("earliest"), AtEnd("latest"))
+    assert reported.fail_on_data_loss and not reported.read_committed and not reported.include_headers
 
 
 def test_names_do_not_know_upper_and_lower_case() -> None:
@@ -84,13 +84,13 @@ def test_what_a_subscription_accepts() -> None:
 
 
 def test_offsets_for_each_partition() -> None:
-    told = options(startingOffsets='{"a":{"0":23,"1":-2}}', endingOffsets='{"a":{"0":50,"1":-1}}')
-    assert told.starting == AtOffsets({("a", 0): 23, ("a", 1): -2})
-    assert told.ending == AtOffsets({("a", 0): 50, ("a", 1): -1})
+    reported = options(startingOffsets='{"a":{"0":23,"1":-2}}', endingOffsets='{"a":{"0":50,"1":-1}}')
+    assert reported.starting == AtOffsets({("a", 0): 23, ("a", 1): -2})
+    assert reported.ending == AtOffsets({("a", 0): 50, ("a", 1): -1})
 
 
 def test_a_time_is_preferred_to_offsets_as_in_sparks_own_source() -> None:
-    told = options(
+    reported = options(
         startingTimestamp=" 1000 ",
         startingOffsetsByTimestamp='{"a":{"0":7}}',
         startingOffsets="earliest",
@@ -98,9 +98,9 @@ def test_a_time_is_preferred_to_offsets_as_in_sparks_own_source() -> None:
         endingOffsets="latest",
         startingOffsetsByTimestampStrategy="latest",
     )
-    assert told.starting == AtTime(1000)
-    assert told.ending == AtTimes({("a", 0): 2000})
-    assert told.latest_when_no_match
+    assert reported.starting == AtTime(1000)
+    assert reported.ending == AtTimes({("a", 0): 2000})
+    assert reported.latest_when_no_match
 
 
 @pytest.mark.parametrize("name", ["isolation.level", "kafka.isolation.level"])
@@ -115,15 +115,19 @@ def test_what_only_a_connection_needs_means_nothing() -> None:
 
 
 def test_numbers() -> None:
-    told = options(
+    reported = options(
         minPartitions="8",
         maxRecordsPerPartition="1000",
         maxPartitionBytes="1048576",
         maxRecordsPerBatch="100",
         maxBytesPerBatch="65536",
     )
-    assert (told.min_partitions, told.records_per_partition, told.partition_bytes) == (8, 1000, 1 << 20)
-    assert (told.records_per_batch, told.bytes_per_batch) == (100, 65536)
+    assert (reported.min_partitions, reported.records_per_partition, reported.partition_bytes) == (
+        8,
+        1000,
+        1 << 20,
+    )
+    assert (reported.records_per_batch, reported.bytes_per_batch) == (100, 65536)
 
 
 @pytest.mark.parametrize(

@@ -173,12 +173,12 @@ def test_starting_offsets(tmp_path: Path) -> None:
     assert reader_of(log_dir, startingTimestamp=str(healthy.T0 + 4), assign='{"t":[0]}').initialOffset() == {
         "t": {"0": 4}
     }
-    for options, said in (
+    for options, output in (
         ({"startingOffsets": '{"t":{"0":3}}'}, "t-1 is not named"),
         ({"startingOffsets": '{"t":{"0":3,"1":0,"2":0}}'}, "t-2 is not there"),
         ({"startingTimestamp": str(healthy.T0 + 5)}, "no record at or after"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=output):
             reader_of(log_dir, **options).initialOffset()
     ends = reader_of(log_dir, startingOffsets='{"t":{"0":-1,"1":-2}}')
     assert ends.initialOffset() == {"t": {"0": 10, "1": 0}}

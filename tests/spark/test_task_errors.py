@@ -16,7 +16,7 @@ ModuleNotFoundError: No module named 'elsewhere'
 
 
 @pytest.mark.parametrize(
-    "said, told",
+    "output, reported",
     [
         (
             (
@@ -54,8 +54,8 @@ ModuleNotFoundError: No module named 'elsewhere'
         ("", "it did not say why"),
     ],
 )
-def test_one_line(said: str, told: str) -> None:
-    assert reason(Exception(said)) == told
+def test_one_line(output: str, reported: str) -> None:
+    assert reason(Exception(output)) == reported
 
 
 def test_what_no_target_is_to_blame_for() -> None:
@@ -67,8 +67,11 @@ def test_what_no_target_is_to_blame_for() -> None:
 def test_only_what_our_own_code_did_not_foresee_is_a_bug() -> None:
     assert is_a_bug(Exception(IN_PYTHON.replace("ModuleNotFoundError", "ZeroDivisionError")))
     ours = "Traceback (most recent call last):\nkseg.segment.errors.UnreadableInput: cannot read /data\n"
-    for said in ("Python worker exited unexpectedly (crashed)", f"{ABORTED} (TID 7) (n executor 1): {ours}"):
-        assert not is_a_bug(Exception(said))
+    for output in (
+        "Python worker exited unexpectedly (crashed)",
+        f"{ABORTED} (TID 7) (n executor 1): {ours}",
+    ):
+        assert not is_a_bug(Exception(output))
     for why in ("Command exited with code 137", "Remote RPC client disassociated"):
         lost = f"{ABORTED} (TID 7) (n executor 1): ExecutorLostFailure (executor 1 exited) Reason: {why}"
         assert not is_a_bug(Exception(lost))

@@ -73,11 +73,11 @@ def test_pieces_of_a_log_tell_each_bad_area_once(
     targets, options = [FileTarget(str(log))], DumpOptions(format=shape, print_data_log=True)
     alone = list(local.run(Dump(), targets, options))
 
-    def told(events: list[Event]) -> list[Finding]:
+    def reported(events: list[Event]) -> list[Finding]:
         return [event for event in events if isinstance(event, Finding)]
 
     def areas(events: list[Event]) -> list[tuple[int | None, int | None]]:
-        return [(each.position, each.length) for each in told(events) if each.id == "unreadable"]
+        return [(each.position, each.length) for each in reported(events) if each.id == "unreadable"]
 
     assert areas(alone) == disk.lost(log)
     for knows_already in (False, True):  # a worker process of Spark's goes from task to task
@@ -85,7 +85,7 @@ def test_pieces_of_a_log_tell_each_bad_area_once(
             bad_pages.forget()
         events = list(cluster_fanout.run(Dump(), targets, options, ClusterOptions()))
         assert sorted(areas(events)) == disk.lost(log)
-        assert {each.id for each in told(events)} == {each.id for each in told(alone)}
+        assert {each.id for each in reported(events)} == {each.id for each in reported(alone)}
         assert shown([each for each in events if not isinstance(each, Finding)]) == shown(
             [each for each in alone if not isinstance(each, Finding)]
         )

@@ -155,7 +155,7 @@ def test_offsets_stay_or_are_given_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "row", "said"),
+    ("names", "row", "output"),
     [
         (("value", "topic"), {"topic": None}, "no topic"),
         (("value", "topic"), {"topic": "../../etc"}, "not a valid topic name"),
@@ -166,19 +166,19 @@ def test_offsets_stay_or_are_given_anew(tmp_path: Path) -> None:
     ],
 )
 def test_a_row_that_cannot_be_ends_the_attempt(
-    tmp_path: Path, names: tuple[str, ...], row: dict[str, Any], said: str
+    tmp_path: Path, names: tuple[str, ...], row: dict[str, Any], output: str
 ) -> None:
     log_dir = tmp_path / "data"
     log_dir.mkdir()
     writer = writer_of(log_dir, names)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=output):
         writer.commit([attempt(writer, 0, batch_of([{"value": b"", **row}], names))])
     writer.abort([])
     assert not list(log_dir.iterdir())
 
 
 @pytest.mark.parametrize(
-    ("schema", "options", "said"),
+    ("schema", "options", "output"),
     [
         ({"key": BinaryType()}, {"topic": "t"}, "the column value is missing"),
         ({"value": LongType()}, {"topic": "t"}, "string or binary, not bigint"),
@@ -192,10 +192,10 @@ def test_a_row_that_cannot_be_ends_the_attempt(
     ],
 )
 def test_what_the_driver_refuses_at_once(
-    tmp_path: Path, schema: dict[str, Any], options: dict[str, str], said: str
+    tmp_path: Path, schema: dict[str, Any], options: dict[str, str], output: str
 ) -> None:
     fields = StructType([StructField(name, kind) for name, kind in schema.items()])
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=output):
         KafkaLogWriter(fields, {"path": str(tmp_path / "data"), **options}, False)
     assert not (tmp_path / "data").exists()
 
@@ -267,8 +267,8 @@ def test_the_id_of_a_topic(tmp_path: Path) -> None:
     rows = [{"value": b"v", "topic": "a"}, {"value": b"v", "topic": "b"}]
     writer = writer_of(tmp_path / "data", names, topicId=json.dumps({"a": identity}))
     writer.commit([attempt(writer, 0, batch_of(rows, names))])
-    told = (tmp_path / "data" / "a-0" / "partition.metadata").read_text()
-    assert told == f"version: 0\ntopic_id: {identity}"
+    reported = (tmp_path / "data" / "a-0" / "partition.metadata").read_text()
+    assert reported == f"version: 0\ntopic_id: {identity}"
     assert not (tmp_path / "data" / "b-0" / "partition.metadata").exists()
     with pytest.raises(UsageError, match="needs the option topic"):
         writer_of(tmp_path / "data", names, topicId=identity)

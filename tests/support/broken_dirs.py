@@ -44,8 +44,8 @@ def broken_dir(directory: Path, topics: int, partitions: int) -> Path:
     assert len(folders) > len(damages) + len(_DIRECTORIES)
     for number, folder in enumerate(folders[len(_DIRECTORIES) :]):
         damages[number % len(damages)](folder)
-    for hurt, folder in zip(_DIRECTORIES, folders, strict=False):
-        hurt(folder)
+    for damage, folder in zip(_DIRECTORIES, folders, strict=False):
+        damage(folder)
     S.checkpoint_corrupt(data / "replication-offset-checkpoint")
     S.checkpoint_orphan(data / "recovery-point-offset-checkpoint")
     S.checkpoint_beyond_log(data / "log-start-offset-checkpoint", folders[-1].name)
@@ -57,7 +57,7 @@ def _of_log(disease: Callable[[Path], object]) -> Callable[[Path], object]:
     return lambda folder: disease(folder / f"{Path(INNER).name}.log")
 
 
-def _of_side(name: str, hurt: Callable[[Path], object]) -> Callable[[Path], object]:
+def _of_side(name: str, damage: Callable[[Path], object]) -> Callable[[Path], object]:
     """The damage of these cases to `metro-0` (or `metro-1`), applied to a partition of another name."""
 
     def in_its_place(folder: Path) -> None:
@@ -66,7 +66,7 @@ def _of_side(name: str, hurt: Callable[[Path], object]) -> Callable[[Path], obje
         called = stage / ("metro-1" if name == "no_segments" else "metro-0")
         folder.rename(called)
         try:
-            hurt(stage)
+            damage(stage)
         finally:
             called.rename(folder)
             stage.rmdir()

@@ -32,17 +32,17 @@ FIRST = f"{0:020}.log"
 NOW_MS = 1_800_000_000_000
 NOW = str(NOW_MS)
 OLD_NS = 1_600_000_000_000_000_000
-HURT = ("metro-none-0", "metro-zstd-0")
+DAMAGED = ("metro-none-0", "metro-zstd-0")
 _META = "version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n"
 
 
-def hurt_logs(capture: Path, made: Path) -> None:
+def damage_logs(capture: Path, made: Path) -> None:
     """A data directory that was marked clean, with two damaged partitions and a checkpoint beyond its log."""
     made.mkdir(parents=True)
-    for name in ("fares-0", *HURT):
+    for name in ("fares-0", *DAMAGED):
         shutil.copytree(capture / "data" / name, made / name)
     shutil.copy2(capture / "data" / "meta.properties", made)
-    for name in HURT:
+    for name in DAMAGED:
         data = bytearray((made / name / FIRST).read_bytes())
         data[600] ^= 0x55
         (made / name / FIRST).write_bytes(data)
@@ -109,7 +109,7 @@ class Changing:
 
 
 RECOVER = Changing(
-    hurt_logs,
+    damage_logs,
     ("recover", "--now", NOW),
     recover_group,
     partial(RecoverRun, over=fanout.run),

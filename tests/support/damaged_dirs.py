@@ -27,6 +27,6 @@ SHIFTED = ("index-entry-mismatch", f"{INNER}.index")
 LIES = ("false-clean-shutdown", ".kafka_cleanshutdown")
 
 
-def new(hurt: Path, sound: Path, level: str = "default") -> tuple[Verdict, Said]:
-    verdict = judge(hurt, level)
-    return verdict, verdict.said() - judge(sound, level).said()
+def new(damaged: Path, sound: Path, level: str = "default") -> tuple[Verdict, Said]:
+    verdict = judge(damaged, level)
+    return verdict, verdict.output() - judge(sound, level).output()

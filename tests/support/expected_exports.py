@@ -29,11 +29,11 @@ Told = tuple[str, int, int, int, int, bytes | None, bytes | None, Headers]
 def odd_partition(parent: Path) -> Path:
     """A partition of records with null, empty, binary and awkward text values."""
     headers = (("h", None), ("", b""), ("h", b"\xfe"), ('"\\\n\u2028', b"x"))
-    told = varint(len(headers)) + b"".join(field(name.encode()) + field(value) for name, value in headers)
+    reported = varint(len(headers)) + b"".join(field(name.encode()) + field(value) for name, value in headers)
     keys = (None, b"", b"k\xff\x00", b'a "quoted", key\r\nof two lines', b"", b"last")
     values = (b"", None, b"\x80", b"  spaces  ", b"", None)
     body = b"".join(
-        record(row, key=key, value=value, headers=told if row == 2 else b"\x00")
+        record(row, key=key, value=value, headers=reported if row == 2 else b"\x00")
         for row, (key, value) in enumerate(zip(keys, values, strict=True))
     )
     path = parent / "odd-0"
@@ -54,13 +54,13 @@ def dumped(paths: Iterable[Path], selection: Selection | None = None) -> list[To
             continue
         name = own_partition_name(str(Path(target.path).parent))
         assert name is not None
-        hurt = set()  # entries that dump shows nevertheless
+        damaged = set()  # entries that dump shows nevertheless
         for event in dump(target, options):
             if isinstance(event, Finding) and event.id == "bad-crc":
-                hurt.add(event.position)
+                damaged.add(event.position)
             for line in bytes(event.data).splitlines() if isinstance(event, Text) else ():
                 row = json.loads(line)
-                has_valid_crc = row.get("valid") is not False and row["position"] not in hurt
+                has_valid_crc = row.get("valid") is not False and row["position"] not in damaged
                 if row["type"] == "record" and "control" not in row and has_valid_crc:
                     found.append(_told(name.topic, name.partition, row))
     return sorted(found, key=_order)
@@ -77,8 +77,8 @@ def _bytes(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text, validate=True)
 
 
-def _order(told: Told) -> tuple[Any, ...]:
-    return *told[:3], told[6] or b""  # messages of a 0.7 set share their offset
+def _order(reported: Told) -> tuple[Any, ...]:
+    return *reported[:3], reported[6] or b""  # messages of a 0.7 set share their offset
 
 
 def files_of(directory: Path) -> list[Path]:
@@ -145,8 +145,8 @@ def _json(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _headers(told: Sequence[dict[str, str]] | None) -> list[dict[str, Any]]:
-    return [{"key": each["key"], "value": _bytes(each.get("value"))} for each in told or ()]
+def _headers(reported: Sequence[dict[str, str]] | None) -> list[dict[str, Any]]:
+    return [{"key": each["key"], "value": _bytes(each.get("value"))} for each in reported or ()]
 
 
 def _csv(path: Path) -> list[dict[str, Any]]:

@@ -82,7 +82,7 @@ class Stage:
         # every kind of file equally often, however many there are of it
         kind = lots.choice(sorted({_kind(file) for file in self.files}))
         file = lots.choice(sorted(file for file in self.files if _kind(file) == kind))
-        content, how = hurt(self.files[file], file.suffix, lots)
+        content, how = damage(self.files[file], file.suffix, lots)
         act = Act(str(file.relative_to(self.root)), how)
         file.write_bytes(content)
         try:
@@ -261,7 +261,7 @@ def _judge_finding(finding: Finding) -> None:
 # --- damage
 
 
-def hurt(content: bytes, suffix: str, lots: random.Random) -> tuple[bytes, tuple[str, ...]]:
+def damage(content: bytes, suffix: str, lots: random.Random) -> tuple[bytes, tuple[str, ...]]:
     """The content with one to five kinds of damage, and their names; in every second case checksums are corrected again."""
     data = bytearray(content)
     names = []

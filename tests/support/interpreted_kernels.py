@@ -118,7 +118,7 @@ def dumps(directory: Path) -> list[str]:
     from kseg.inspection.dump.options import DumpOptions
     from kseg.segment.partition.targets import FileTarget
 
-    said = []
+    output = []
     for file in sorted(directory.iterdir()):
         for options in (
             DumpOptions(),
@@ -128,8 +128,8 @@ def dumps(directory: Path) -> list[str]:
             DumpOptions(print_data_log=True, format="json"),
             DumpOptions(print_data_log=True, format="json", bytes_mode="utf8"),
         ):
-            said += [f"{file.name} {event!r}" for event in dump(FileTarget(str(file)), options)]
-    return said
+            output += [f"{file.name} {event!r}" for event in dump(FileTarget(str(file)), options)]
+    return output
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ RUN, OTHER = "20260101T000000Z-00000001", "20260101T000000Z-00000002"
 
 
 class Child:
-    """A process that runs until it is told to end; `said` is its result."""
+    """A process that runs until it is told to end; `output` is its result."""
 
     def __init__(self, action: Callable[[Callable[[str], None]], None]) -> None:
         self._read, write = os.pipe()
@@ -44,7 +44,7 @@ class Child:
         finally:
             os._exit(0)
 
-    def said(self) -> str:
+    def output(self) -> str:
         word = b""
         while not word.endswith(b"\n"):
             word += os.read(self._read, 1) or b"\n"

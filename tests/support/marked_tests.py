@@ -65,14 +65,14 @@ def marks_of(items: Iterable[pytest.Item]) -> Mapping[str, TestsById]:
 def collected() -> Mapping[str, TestsById]:
     """Marker → id → tests, of the whole suite. Raises RuntimeError when it cannot be collected."""
     collector = _Collector()
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
         status = pytest.main(
             ["--collect-only", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(ROOT / "tests")],
             [collector],
         )
     if status != pytest.ExitCode.OK:
-        raise RuntimeError(said.getvalue()[-2000:])
+        raise RuntimeError(output.getvalue()[-2000:])
     return marks_of(collector.items)
 
 

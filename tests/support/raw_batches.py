@@ -121,7 +121,7 @@ def plain(offset: int, timestamp: int = T0, sequence: int = -1, headers: Headers
     return (offset, timestamp, sequence, b"k", b"v", headers)
 
 
-def hurt(name: str, body: bytes, error: int, *rows: str, count: int = 1, before: int = 0) -> Case:
+def damage(name: str, body: bytes, error: int, *rows: str, count: int = 1, before: int = 0) -> Case:
     """One batch whose body has an error after `before` valid records."""
     records = tuple(plain(1000 + row) for row in range(before))
     front = b"".join(record(row) for row in range(before))
@@ -249,85 +249,85 @@ SOUND = (
 )
 
 STRUCTURE = (
-    hurt("count too high", b"", R.TOO_FEW_RECORDS, "F08", before=2),
-    hurt("count too low", record(1), R.BYTES_LEFT_OVER, "F08", count=0, before=1),
-    hurt("bytes left over", b"\x00", R.BYTES_LEFT_OVER, count=0, before=1),
-    hurt("count without records", b"", R.TOO_FEW_RECORDS, "F08"),
+    damage("count too high", b"", R.TOO_FEW_RECORDS, "F08", before=2),
+    damage("count too low", record(1), R.BYTES_LEFT_OVER, "F08", count=0, before=1),
+    damage("bytes left over", b"\x00", R.BYTES_LEFT_OVER, count=0, before=1),
+    damage("count without records", b"", R.TOO_FEW_RECORDS, "F08"),
     Case("count below zero", sealed(record(), -1, last_delta=0), error=R.NEGATIVE_COUNT),
-    hurt("a record of 10 bytes in 5", sized(fields_of()[:5], 10), R.RECORD_TOO_LONG, "F20"),
-    hurt("a record of no bytes", b"\x00", R.BAD_STRUCTURE),
-    hurt("a record of less than no bytes", varint(-5) + bytes(9), R.BAD_STRUCTURE),
-    hurt("a length of six bytes", b"\x80\x80\x80\x80\x80\x00" + bytes(9), R.TOO_FEW_RECORDS),
-    hurt("a length that ends too early", b"\x80\x80", R.TOO_FEW_RECORDS, "F19"),
-    hurt("no timestamp", sized(b"\x00"), R.BAD_STRUCTURE, "F19"),
-    hurt("a cut timestamp", sized(b"\x00\x80"), R.BAD_STRUCTURE, "F19"),
-    hurt(
+    damage("a record of 10 bytes in 5", sized(fields_of()[:5], 10), R.RECORD_TOO_LONG, "F20"),
+    damage("a record of no bytes", b"\x00", R.BAD_STRUCTURE),
+    damage("a record of less than no bytes", varint(-5) + bytes(9), R.BAD_STRUCTURE),
+    damage("a length of six bytes", b"\x80\x80\x80\x80\x80\x00" + bytes(9), R.TOO_FEW_RECORDS),
+    damage("a length that ends too early", b"\x80\x80", R.TOO_FEW_RECORDS, "F19"),
+    damage("no timestamp", sized(b"\x00"), R.BAD_STRUCTURE, "F19"),
+    damage("a cut timestamp", sized(b"\x00\x80"), R.BAD_STRUCTURE, "F19"),
+    damage(
         "a varlong of eleven bytes",
         sized(b"\x00" + b"\x80" * 10 + b"\x00" + fields_of()[2:]),
         R.BAD_STRUCTURE,
         "F19",
     ),
-    hurt("a cut offset", sized(b"\x00\x00\x80"), R.BAD_STRUCTURE, "F19"),
-    hurt(
+    damage("a cut offset", sized(b"\x00\x00\x80"), R.BAD_STRUCTURE, "F19"),
+    damage(
         "an offset of six bytes",
         sized(b"\x00\x00" + b"\x80" * 5 + b"\x00" + fields_of()[3:]),
         R.BAD_STRUCTURE,
         "F19",
     ),
-    hurt("no key", sized(b"\x00\x00\x00"), R.BAD_STRUCTURE),
-    hurt(
+    damage("no key", sized(b"\x00\x00\x00"), R.BAD_STRUCTURE),
+    damage(
         "a key of 105 in a body of 100",
         sized(b"\x00\x00\x00" + varint(105) + bytes(95)),
         R.BAD_STRUCTURE,
         "F17",
     ),
-    hurt(
+    damage(
         "a value of 105 in a body of 100",
         sized(b"\x00\x00\x00" + field(b"k") + varint(105) + bytes(93)),
         R.BAD_STRUCTURE,
         "F17",
     ),
-    hurt("no value", sized(b"\x00\x00\x00" + field(b"k")), R.BAD_STRUCTURE),
-    hurt("no header count", sized(fields_of(headers=b"")), R.BAD_STRUCTURE),
-    hurt("bytes behind the headers", sized(fields_of(headers=b"\x00\x00")), R.SIZE_MISMATCH, "F16"),
-    hurt("headers -1", sized(fields_of(headers=varint(-1))), R.BAD_HEADER_COUNT, "F16"),
-    hurt(
+    damage("no value", sized(b"\x00\x00\x00" + field(b"k")), R.BAD_STRUCTURE),
+    damage("no header count", sized(fields_of(headers=b"")), R.BAD_STRUCTURE),
+    damage("bytes behind the headers", sized(fields_of(headers=b"\x00\x00")), R.SIZE_MISMATCH, "F16"),
+    damage("headers -1", sized(fields_of(headers=varint(-1))), R.BAD_HEADER_COUNT, "F16"),
+    damage(
         "more headers than bytes",
         sized(fields_of(headers=varint(100) + field(b"n") + field(b"v"))),
         R.BAD_HEADER_COUNT,
         "F16",
     ),
-    hurt(
+    damage(
         "one header too many",
         sized(fields_of(headers=varint(2) + field(b"n") + field(b"v"))),
         R.BAD_STRUCTURE,
         "F16",
     ),
-    hurt(
+    damage(
         "one header too few",
         sized(fields_of(headers=varint(1) + (field(b"n") + field(b"v")) * 2)),
         R.SIZE_MISMATCH,
         "F16",
     ),
-    hurt(
+    damage(
         "a header without a name",
         sized(fields_of(headers=varint(1) + varint(-1) + field(b"v"))),
         R.NEGATIVE_HEADER_NAME,
         "F18",
     ),
-    hurt(
+    damage(
         "a header name beyond the body",
         sized(fields_of(headers=varint(1) + varint(50) + b"n")),
         R.BAD_STRUCTURE,
         "F18",
     ),
-    hurt(
+    damage(
         "a header value beyond the body",
         sized(fields_of(headers=varint(1) + field(b"n") + varint(50) + b"v")),
         R.BAD_STRUCTURE,
         "F18",
     ),
-    hurt("trouble in the third", sized(fields_of(headers=varint(-1))), R.BAD_HEADER_COUNT, before=2),
+    damage("trouble in the third", sized(fields_of(headers=varint(-1))), R.BAD_HEADER_COUNT, before=2),
 )
 
 

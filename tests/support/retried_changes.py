@@ -66,10 +66,10 @@ class Attempt:
     def events(self) -> list[Event] | None:
         """Its events at the end; None when it was killed."""
         with os.fdopen(self._read, "rb") as pipe:
-            said = pipe.read()
+            output = pipe.read()
         _, status = os.waitpid(self._pid, 0)
-        assert os.WIFSIGNALED(status) or said, "the attempt raised"
-        return None if os.WIFSIGNALED(status) else pickle.loads(said)
+        assert os.WIFSIGNALED(status) or output, "the attempt raised"
+        return None if os.WIFSIGNALED(status) else pickle.loads(output)
 
 
 def killed_first(

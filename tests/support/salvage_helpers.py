@@ -78,7 +78,7 @@ def salvaged(partition: Path, target: Path, **options: object) -> tuple[Repair, 
     assert again.removed == ()
     verdict = judge(result)
     beyond_repair = {finding.id for finding in verdict.findings if "dump" in finding.kind.hint}
-    assert verdict.ids("error") <= beyond_repair, verdict.said("error")
+    assert verdict.ids("error") <= beyond_repair, verdict.output("error")
     assert again.log_end_offset == repair.log_end_offset
     assert again.last_stable_offset == repair.last_stable_offset
     return repair, verdict

@@ -134,7 +134,7 @@ def local(directory: Path, options: CompactOptions) -> list[Event]:
     return list(compact(PartitionTarget(str(directory)), options))
 
 
-def said(events: list[Event], directory: Path) -> tuple[list[str], Counter[str]]:
+def output(events: list[Event], directory: Path) -> tuple[list[str], Counter[str]]:
     """Events as text, without the name of the directory; keys of the same weight in no particular order."""
     texts = [repr(event).replace(str(directory), "<directory>") for event in events]
     is_key = [isinstance(event, Row) and event.values["type"] == "key" for event in events]
@@ -169,7 +169,7 @@ def assert_same(
     plans: tuple[list[Event], list[Event]] = ([], [])
     if not only_applied:
         plans = local(directory, options), shuffled(directory, options, context)
-        assert said(plans[1], directory) == said(plans[0], directory)
+        assert output(plans[1], directory) == output(plans[0], directory)
     applied = replace(options, apply=True, run_id="run")
     made = []
     for name in ("local", "shuffled"):
@@ -177,7 +177,7 @@ def assert_same(
         shutil.rmtree(copy.parent, ignore_errors=True)
         shutil.copytree(directory, copy)
         done = local(copy, applied) if name == "local" else shuffled(copy, applied, context)
-        made.append((said(done, copy), files(copy)))
+        made.append((output(done, copy), files(copy)))
         if (copy / ".kseg").exists():
             assert [path.name for path in (copy / ".kseg").iterdir()] == ["run"]
     assert made[1] == made[0]

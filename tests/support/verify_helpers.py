@@ -26,7 +26,7 @@ class Verdict:
     def ids(self, *severities: str) -> set[str]:
         return {found.id for found in self.findings if not severities or found.severity in severities}
 
-    def said(self, *severities: str) -> set[tuple[str, str]]:
+    def output(self, *severities: str) -> set[tuple[str, str]]:
         """(id, path below the root) of each finding of these severities (default: all)."""
         return {
             (found.id, self._below(found.path))

@@ -33,64 +33,64 @@ from tests.support.append_helpers import NOW_MS, Appended, changes
 # --- refusals
 
 
-def hurt_tail(directory: Path) -> None:
+def damage_tail(directory: Path) -> None:
     log = max(directory.glob("*.log"))
     log.write_bytes(log.read_bytes()[:-3])
 
 
-def hurt_index(directory: Path) -> None:
+def damage_index(directory: Path) -> None:
     index = max(directory.glob("*.index"))
     index.write_bytes(index.read_bytes() + bytes(800))
 
 
-def hurt_time_index(directory: Path) -> None:
+def damage_time_index(directory: Path) -> None:
     index = max(directory.glob("*.timeindex"))
     index.write_bytes(index.read_bytes() + struct.pack(">qi", 2**60, 2**30))
 
 
-def hurt_snapshot(directory: Path) -> None:
+def damage_snapshot(directory: Path) -> None:
     snapshot = max(directory.glob("*.snapshot"))
     snapshot.write_bytes(snapshot.read_bytes()[:-1])
 
 
-def hurt_swap(directory: Path) -> None:
+def damage_swap(directory: Path) -> None:
     (directory / f"{0:020d}.log.swap").write_bytes(b"")
 
 
-def hurt_missing(directory: Path) -> None:
+def damage_missing(directory: Path) -> None:
     min(directory.glob("*.index")).unlink()
 
 
-def hurt_epochs(directory: Path) -> None:
+def damage_epochs(directory: Path) -> None:
     (directory / "leader-epoch-checkpoint").write_bytes(b"0\n1\nnonsense\n")
 
 
-def hurt_beyond(directory: Path) -> None:
+def damage_beyond(directory: Path) -> None:
     newest = max(directory.glob("*.snapshot"))
     newest.rename(directory / f"{9999:020d}.snapshot")
 
 
 @pytest.mark.parametrize(
-    "hurt",
+    "damage",
     [
-        hurt_tail,
-        hurt_index,
-        hurt_time_index,
-        hurt_snapshot,
-        hurt_swap,
-        hurt_missing,
-        hurt_epochs,
-        hurt_beyond,
+        damage_tail,
+        damage_index,
+        damage_time_index,
+        damage_snapshot,
+        damage_swap,
+        damage_missing,
+        damage_epochs,
+        damage_beyond,
     ],
 )
 def test_what_would_not_load_cleanly_is_refused_untouched(
-    tmp_path: Path, appended: Appended, hurt: Callable[[Path], None]
+    tmp_path: Path, appended: Appended, damage: Callable[[Path], None]
 ) -> None:
-    target = healthy.partition(tmp_path / "hurt-0")
-    hurt(target)
+    target = healthy.partition(tmp_path / "damaged-0")
+    damage(target)
     with (
         trees.unchanged(target),
-        pytest.raises(Refused, match=r"nothing was appended .kseg recover .*hurt-0"),
+        pytest.raises(Refused, match=r"nothing was appended .kseg recover .*damaged-0"),
     ):
         appended(target, [{"value": "a"}])
 

@@ -65,8 +65,8 @@ def test_tables_have_what_the_json_lines_have(
     capfd: pytest.CaptureFixture[str],
     chromium: Browser,
 ) -> None:
-    told = lines(capfd, command, capture_small / "data")
-    kinds = Counter(line["type"] for line in told if line["type"] != "result" or "partition" in line)
+    reported = lines(capfd, command, capture_small / "data")
+    kinds = Counter(line["type"] for line in reported if line["type"] != "result" or "partition" in line)
     with opened(chromium, pages[command], scripts=False) as seen:
         for kind, table in TABLES[command].items():
             assert seen.page.locator(f"#{table} tbody tr").count() == kinds[kind], kind
@@ -113,9 +113,9 @@ def test_the_slider_answers(pages: dict[str, Path], chromium: Browser) -> None:
         limits = seen.page.locator("#limits")
         limits.locator("select").first.select_option(label="metro-none")
         limits.locator("input").fill("0")
-        said = limits.locator(".answer").inner_text()
-        assert said.startswith("retention.ms=")
-        assert f"{len(freed['metro-none']['retention_ms'])} segments" in said
+        output = limits.locator(".answer").inner_text()
+        assert output.startswith("retention.ms=")
+        assert f"{len(freed['metro-none']['retention_ms'])} segments" in output
         limits.locator("input").fill("1000")
         assert "frees 0 bytes" in limits.locator(".answer").inner_text()
         limits.locator("select").first.select_option(label="__consumer_offsets")

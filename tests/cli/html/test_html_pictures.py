@@ -32,7 +32,7 @@ MOST_BYTES = 5_000_000
 
 
 @pytest.fixture(scope="module")
-def hurt(capture_small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def damaged(capture_small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("pictures") / "data"
     shutil.copytree(capture_small / "data", place)
     bad_crc(place / "fares-0" / f"{0:020d}.log", 3)
@@ -42,9 +42,9 @@ def hurt(capture_small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", params=["verify", "doctor"])
-def page(request: pytest.FixtureRequest, hurt: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(request: pytest.FixtureRequest, damaged: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path: Path = tmp_path_factory.mktemp("page") / "report.html"
-    assert run([request.param, *ALONE, "--html", str(path), str(hurt)]) == 1
+    assert run([request.param, *ALONE, "--html", str(path), str(damaged)]) == 1
     return path
 
 
@@ -73,20 +73,20 @@ def numbers(path: Path) -> dict[str, Any]:
 
 
 def test_the_library_is_the_published_one() -> None:
-    said = json.loads(asset("d3.json"))
-    text = asset(said["file"])
-    assert hashlib.sha256(text.encode()).hexdigest() == said["sha256"]
-    assert f" v{said['version']} " in text.splitlines()[0]
-    assert "Permission to use, copy, modify" in asset(said["licence_file"])
+    output = json.loads(asset("d3.json"))
+    text = asset(output["file"])
+    assert hashlib.sha256(text.encode()).hexdigest() == output["sha256"]
+    assert f" v{output['version']} " in text.splitlines()[0]
+    assert "Permission to use, copy, modify" in asset(output["licence_file"])
     assert "</script" not in text
 
 
-def test_the_numbers_are_those_of_the_files(hurt: Path, page: Path) -> None:
+def test_the_numbers_are_those_of_the_files(damaged: Path, page: Path) -> None:
     data = numbers(page)
     by_name = {Path(each["path"]).name: each for each in data["partitions"]}
-    assert set(by_name) == {each.name for each in hurt.iterdir() if each.is_dir()}
+    assert set(by_name) == {each.name for each in damaged.iterdir() if each.is_dir()}
     for name, picture in by_name.items():
-        logs = sorted((hurt / name).glob("*.log"))
+        logs = sorted((damaged / name).glob("*.log"))
         assert [each[0] for each in picture["segments"]] == [int(log.stem) for log in logs]
         assert [each[2] for each in picture["segments"]] == [log.stat().st_size for log in logs]
     assert sorted((name, each[5]) for name, picture in by_name.items() for each in picture["damage"]) == [
@@ -95,7 +95,9 @@ def test_the_numbers_are_those_of_the_files(hurt: Path, page: Path) -> None:
         ("metro-zstd-0", "torn-tail"),
     ]
     metro = by_name["metro-gzip-0"]
-    headers = [header for log in sorted((hurt / "metro-gzip-0").glob("*.log")) for header in headers_of(log)]
+    headers = [
+        header for log in sorted((damaged / "metro-gzip-0").glob("*.log")) for header in headers_of(log)
+    ]
     assert metro["segments"][-1][1] == headers[-1].last_offset + 1
     assert metro["segments"][-1][4] == max(header.max_timestamp_ms for header in headers)
     assert [each[0] for each in metro["epochs"]] == sorted({header.leader_epoch for header in headers})
@@ -120,13 +122,13 @@ def test_codecs_are_told_by_batches(capture_small: Path, tmp_path: Path) -> None
         assert codec["content_bytes"] == sum(len(gzip.decompress(body)) for body in bodies)
 
 
-def test_they_are_drawn(hurt: Path, page: Path, chromium: Browser) -> None:
+def test_they_are_drawn(damaged: Path, page: Path, chromium: Browser) -> None:
     with opened(chromium, page) as seen:
         names = seen.texts("#segments figcaption b")
         assert names == ["fares-0", "metro-zstd-0"]
         assert "2 damaged places" in seen.texts("#segments figcaption")[0]
         fares = seen.page.locator("#segments figure").first
-        assert fares.locator("rect.segment").count() == 2 * len(list((hurt / "fares-0").glob("*.log")))
+        assert fares.locator("rect.segment").count() == 2 * len(list((damaged / "fares-0").glob("*.log")))
         assert fares.locator("rect.damage").count() == 2 * 2  # on both axes
         field = seen.page.locator("#segments input")
         field.fill("stations-0")
@@ -145,9 +147,9 @@ def test_they_are_drawn(hurt: Path, page: Path, chromium: Browser) -> None:
 def test_what_the_pointer_is_at_is_told_as_text(page: Path, chromium: Browser) -> None:
     with opened(chromium, page) as seen:
         seen.page.locator("#segments rect.damage").first.hover()
-        told = seen.texts(".tip")[0].splitlines()
-        assert told[0] == "bad-crc"
-        assert told[1].startswith("segment 0, bytes ")
+        reported = seen.texts(".tip")[0].splitlines()
+        assert reported[0] == "bad-crc"
+        assert reported[1].startswith("segment 0, bytes ")
     assert seen.complaints == []
 
 
@@ -194,10 +196,10 @@ def test_two_thousand_partitions_stay_small_and_open(
 ) -> None:
     path = written(tmp_path / "large.html", 2000, segments)
     assert path.stat().st_size < MOST_BYTES
-    told = numbers(path)["partitions"]
-    assert {sum(each[6] for each in picture["segments"]) for picture in told} == {segments}
+    reported = numbers(path)["partitions"]
+    assert {sum(each[6] for each in picture["segments"]) for picture in reported} == {segments}
     assert all(
-        picture["segments"][0][6] == 1 for picture in told if picture["damage"]
+        picture["segments"][0][6] == 1 for picture in reported if picture["damage"]
     )  # the damaged one stays by itself
     with opened(chromium, path) as seen:
         assert seen.page.locator("#verified tbody tr").count() == 2000

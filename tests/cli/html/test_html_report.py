@@ -38,9 +38,9 @@ CLUSTER = "</script><script>window.hit=1</script><!--"
 
 
 @pytest.fixture(scope="module")
-def hurt(capture_small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def damaged(capture_small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory with damage in one partition, and with names that attack a program that shows them."""
-    place = tmp_path_factory.mktemp("hurt") / "data"
+    place = tmp_path_factory.mktemp("damaged") / "data"
     shutil.copytree(capture_small / "data", place)
     bad_crc(max((place / "stations-0").glob("*.log")), 0)
     for name in HOSTILE:
@@ -57,8 +57,8 @@ def report(command: str, path: Path, target: Path, *words: str, status: int = 1)
 
 
 @pytest.fixture(scope="module")
-def doctor(hurt: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return report("doctor", tmp_path_factory.mktemp("doctor") / "doctor.html", hurt)
+def doctor(damaged: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return report("doctor", tmp_path_factory.mktemp("doctor") / "doctor.html", damaged)
 
 
 def lines(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, Any]]:
@@ -71,29 +71,29 @@ def lines(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, A
 
 
 def test_tables_have_what_the_json_lines_have(
-    hurt: Path, doctor: Path, capfd: pytest.CaptureFixture[str], chromium: Browser
+    damaged: Path, doctor: Path, capfd: pytest.CaptureFixture[str], chromium: Browser
 ) -> None:
-    told = lines(capfd, "doctor", hurt)
-    types = Counter(line["type"] for line in told)
-    summary = told[-1]
+    reported = lines(capfd, "doctor", damaged)
+    types = Counter(line["type"] for line in reported)
+    summary = reported[-1]
     with opened(chromium, doctor, scripts=False) as seen:
         assert len(seen.texts("#findings tbody tr")) == types["finding"]
         assert len(seen.texts("#costs tbody tr")) == types["damage"]
         assert len(seen.texts("#verified tbody tr")) == types["verified"]
-        assert seen.texts(".steps code") == [line["command"] for line in told if line["type"] == "step"]
+        assert seen.texts(".steps code") == [line["command"] for line in reported if line["type"] == "step"]
         figures = dict(zip(seen.texts(".figures li"), seen.texts(".figures li b"), strict=True))
         by_name = {text.removeprefix(value).strip(): value for text, value in figures.items()}
         assert by_name["errors"] == f"{summary['errors']:,}"
         assert by_name["records"] == f"{summary['records']:,}"
         ids = Counter(seen.texts("#findings td:nth-child(2)"))
-        assert ids == Counter(line["id"] for line in told if line["type"] == "finding")
+        assert ids == Counter(line["id"] for line in reported if line["type"] == "finding")
 
 
 def test_the_verdict_is_that_of_the_text(
-    hurt: Path, doctor: Path, capfd: pytest.CaptureFixture[str], chromium: Browser
+    damaged: Path, doctor: Path, capfd: pytest.CaptureFixture[str], chromium: Browser
 ) -> None:
     capfd.readouterr()
-    run(["doctor", *ALONE, str(hurt)])
+    run(["doctor", *ALONE, str(damaged)])
     text = capfd.readouterr().out.splitlines()
     with opened(chromium, doctor) as seen:
         assert seen.texts("h1") == [text[0]]
@@ -101,15 +101,15 @@ def test_the_verdict_is_that_of_the_text(
 
 
 def test_json_and_text_are_what_they_are_without_it(
-    hurt: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    damaged: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for form in (["--json"], [], ["--quiet"]):
-        told = []
+        reported = []
         for html in ([], ["--html", str(tmp_path / "report.html")]):
             capfd.readouterr()
-            status = run(["verify", *ALONE, *form, *html, str(hurt)])
-            told.append((status, capfd.readouterr().out))
-        assert told[0] == told[1]
+            status = run(["verify", *ALONE, *form, *html, str(damaged)])
+            reported.append((status, capfd.readouterr().out))
+        assert reported[0] == reported[1]
 
 
 # --- in a browser
@@ -173,7 +173,7 @@ def test_the_policy_stops_what_would_get_past_the_escaping(
     assert len([each for each in seen.complaints if "Content Security Policy" in each]) >= 5
 
 
-def test_tables_sort_and_filter(hurt: Path, doctor: Path, chromium: Browser) -> None:
+def test_tables_sort_and_filter(damaged: Path, doctor: Path, chromium: Browser) -> None:
     with opened(chromium, doctor) as seen:
         section = seen.page.locator("#verified")
         heads = section.locator("th").all_text_contents()
@@ -207,13 +207,13 @@ def test_assets_cannot_end_the_element_they_stand_in() -> None:
 
 
 def test_a_former_report_is_replaced_and_nothing_else_is(
-    hurt: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    damaged: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "report.html"
-    report("verify", path, hurt)
+    report("verify", path, damaged)
     first = path.read_bytes()
     assert first.startswith(MARK)
-    report("verify", path, hurt, "--topic", "stations")
+    report("verify", path, damaged, "--topic", "stations")
     assert path.read_bytes() != first
     assert os.listdir(tmp_path) == ["report.html"]
 
@@ -223,17 +223,17 @@ def test_a_former_report_is_replaced_and_nothing_else_is(
     link.symlink_to(path)
     for taken in (notes, link, tmp_path):
         before = taken.read_bytes() if taken.is_file() else None
-        assert run(["verify", *ALONE, "--html", str(taken), str(hurt)]) == 4
+        assert run(["verify", *ALONE, "--html", str(taken), str(damaged)]) == 4
         assert "is not a report of kseg" in capfd.readouterr().err
         assert before == (taken.read_bytes() if taken.is_file() else None)
 
 
 @pytest.mark.parametrize("place", [".", "stations-0"])
 def test_nothing_is_written_among_the_evidence(
-    hurt: Path, place: str, capfd: pytest.CaptureFixture[str]
+    damaged: Path, place: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    path = hurt / place / "report.html"
-    assert run(["doctor", *ALONE, "--html", str(path), str(hurt)]) == 4
+    path = damaged / place / "report.html"
+    assert run(["doctor", *ALONE, "--html", str(path), str(damaged)]) == 4
     assert "is in the input directory" in capfd.readouterr().err
     assert not path.exists()
 

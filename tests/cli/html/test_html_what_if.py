@@ -24,8 +24,8 @@ def test_settings_are_drawn(tmp_path: Path, capfd: pytest.CaptureFixture[str], c
     path = tmp_path / "report.html"
     words = ("what-if", *ALONE, "--sample", "300KiB", "--html", str(path), "--json", str(tmp_path / "data"))
     assert run(words) == 0
-    told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    orders = [line for line in told if line["type"] == "setting" and line["topic"] == "orders"]
+    reported = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    orders = [line for line in reported if line["type"] == "setting" and line["topic"] == "orders"]
     with opened(chromium, path) as seen:
         bars = seen.page.locator("#settings rect.tried")
         assert bars.count() == len(orders)
@@ -35,7 +35,9 @@ def test_settings_are_drawn(tmp_path: Path, capfd: pytest.CaptureFixture[str], c
             assert width == pytest.approx(max(1, scale * line["bytes"]), abs=0.5)
         estimated = [line for line in orders if not line["exact"]]
         assert seen.page.locator("#settings path.whisker:not(.now)").count() == len(estimated) > 3
-        assert seen.page.locator("#tried tbody tr").count() == sum(line["type"] == "setting" for line in told)
+        assert seen.page.locator("#tried tbody tr").count() == sum(
+            line["type"] == "setting" for line in reported
+        )
         seen.page.locator("#settings select").select_option(label="<script><b>x")
         assert seen.texts("#settings b, #tried b") == []
     assert (seen.complaints, seen.requests) == ([], [])

@@ -60,9 +60,9 @@ def test_output_is_linear(made_by: Callable[[int], bytes], tmp_path: Path) -> No
         data = made_by(size)
         (tmp_path / NAME).write_bytes(data)
         started = time.process_time()
-        said = output_bytes(dump(FileTarget(str(tmp_path / NAME)), DumpOptions(print_data_log=True)))
+        output = output_bytes(dump(FileTarget(str(tmp_path / NAME)), DumpOptions(print_data_log=True)))
         seconds.append(time.process_time() - started)
-        assert said < 60 * len(data) + 100_000_000
+        assert output < 60 * len(data) + 100_000_000
     assert seconds[1] < 10 * seconds[0] + 5, "4 times the bytes: a quadratic dump takes 16 times minutes"
 
 

@@ -64,14 +64,14 @@ def test_every_byte_comes_back(
     data = encode_batch(NewBatch(records=(record,)))
 
     batch_line, record_line = kernel_lines('a"b\n', data, 0, DumpOptions(deep_iteration=True))
-    batch, said = json.loads(batch_line), json.loads(record_line)
+    batch, output = json.loads(batch_line), json.loads(record_line)
 
-    assert batch["file"] == said["file"] == 'a"b\n'
+    assert batch["file"] == output["file"] == 'a"b\n'
     assert batch["valid"] is True and batch["size"] == len(data)
-    assert said["timestamp"] == timestamp_ms
-    assert _original(said["key"], said["key_encoding"]) == key
-    assert _original(said["value"], said["value_encoding"]) == value
-    assert [(name.encode(), _header(data)) for name, data in said["headers"]] == headers
+    assert output["timestamp"] == timestamp_ms
+    assert _original(output["key"], output["key_encoding"]) == key
+    assert _original(output["value"], output["value_encoding"]) == value
+    assert [(name.encode(), _header(data)) for name, data in output["headers"]] == headers
 
 
 def _original(shown: str | None, encoding: str | None) -> bytes | None:
@@ -107,8 +107,8 @@ def test_records_of_the_decoder_are_the_ones_shown(capture_small: Path) -> None:
         for at in range(chunk.records.count)
     ]
 
-    said = [json.loads(line) for line in kernel_lines("f", data, 0, DumpOptions(deep_iteration=True))]
+    output = [json.loads(line) for line in kernel_lines("f", data, 0, DumpOptions(deep_iteration=True))]
 
-    shown = [line for line in said if line["type"] == "record"]
+    shown = [line for line in output if line["type"] == "record"]
     assert [line["offset"] for line in shown] == [record.offset for record in records]
     assert [_original(line["value"], line["value_encoding"]) for line in shown] == [r.value for r in records]

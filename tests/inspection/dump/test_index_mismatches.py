@@ -48,7 +48,7 @@ def put(directory: Path, log: list[bytes], change: Callable[[bytearray, bytearra
         (directory / f"{STEM}{suffix}").write_bytes(content)
 
 
-def said(directory: Path) -> list[Finding]:
+def output(directory: Path) -> list[Finding]:
     """About the log, then about its indexes, in the order of a dump of the directory."""
     found = []
     for suffix in (".log", ".index", ".timeindex"):
@@ -117,9 +117,9 @@ def test_the_tables_say_what_each_entry_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     put(tmp_path, log, change)
-    found = said(tmp_path)
+    found = output(tmp_path)
     monkeypatch.setattr(index_mismatches, "_all_exact", lambda *_: False)
-    assert found == said(tmp_path)
+    assert found == output(tmp_path)
     assert bool(found) == (change not in (sound,))
 
 
@@ -134,10 +134,10 @@ def test_random_entries(log: list[bytes], tmp_path: Path, monkeypatch: pytest.Mo
             changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
 
         put(tmp_path, log, change)
-        found = said(tmp_path)
+        found = output(tmp_path)
         with monkeypatch.context() as patched:
             patched.setattr(index_mismatches, "_all_exact", lambda *_: False)
-            assert found == said(tmp_path), seed
+            assert found == output(tmp_path), seed
         assert found, seed
 
 
@@ -152,4 +152,4 @@ def test_a_sound_log_is_compared_by_tables(
 
     monkeypatch.setattr(index_mismatches, "_batches_holding", refuse)
     monkeypatch.setattr("kseg.segment.scanning.scan.Scanner.find", refuse)
-    assert said(tmp_path) == []
+    assert output(tmp_path) == []

@@ -50,7 +50,7 @@ def put_segment(directory: Path, batches: list[bytes], times: list[int]) -> None
     )
 
 
-def hurt(file: Path, chance: random.Random) -> None:
+def damage(file: Path, chance: random.Random) -> None:
     data = bytearray(file.read_bytes())
     match chance.randrange(6):
         case 0:
@@ -76,7 +76,7 @@ def test_one_run_says_what_single_dumps_say(capture_small: Path, tmp_path: Path,
             shutil.copytree(partition, directory)
             for file in sorted(directory.glob(f"{STEM}.*")) if copy else ():
                 if chance.random() < 0.5 and file.stat().st_size:
-                    hurt(file, chance)
+                    damage(file, chance)
             run = Dump()
             for target in files(directory):
                 assert list(run(target, options)) == list(dump(target, options)), target.path

@@ -95,7 +95,7 @@ def test_kafka_leaves_what_jafka_left(ancient_small: Path, kind: str) -> None:
 
 
 def test_kafka_leaves_what_kafka_071_left(legacy_small: Path) -> None:
-    """Every 0.7 directory of the capture, hurt or not, against the result of 0.7.1's own classes."""
+    """Every 0.7 directory of the capture, damaged or not, against the result of 0.7.1's own classes."""
     lines = (legacy_small / "recovered07.jsonl").read_text().splitlines()
     assert len(lines) == 18
     for line in map(json.loads, lines):
@@ -199,7 +199,7 @@ def test_a_missing_file_is_bridged(legacy_small: Path, tmp_path: Path) -> None:
     assert [f.id for f in repair.findings] == ["ancient-gap", "ancient-gap"]
 
 
-def hurt(place: Path, *parts: bytes, base: int = 0) -> Path:
+def inflict(place: Path, *parts: bytes, base: int = 0) -> Path:
     """One file after the other; a part is a file."""
     place.mkdir(exist_ok=True)
     for part in parts:
@@ -212,7 +212,7 @@ def test_damage_in_an_earlier_file_keeps_the_chain(tmp_path: Path) -> None:
     one, two, three = (encode_message(bytes([n]) * 60) for n in range(3))
     bad = bytearray(three)
     bad[-1] ^= 1
-    found = hurt(tmp_path / "a-0", one + bytes(bad), two + three)
+    found = inflict(tmp_path / "a-0", one + bytes(bad), two + three)
     repair, made = salvaged(found, tmp_path / "made")
     assert files(made)[f"{0:020}.kafka"] == one + filler(len(bad))
     assert repair.log_end_offset == len(one) * 4
@@ -222,27 +222,27 @@ def test_damage_in_an_earlier_file_keeps_the_chain(tmp_path: Path) -> None:
 
 def test_small_damage_takes_a_neighbour_and_says_so(tmp_path: Path) -> None:
     one, two = encode_message(b"1" * 50), encode_message(b"2" * 40)
-    repair, made = salvaged(hurt(tmp_path / "a-0", one + b"\xff\xff\xff" + two + two), tmp_path / "made")
+    repair, made = salvaged(inflict(tmp_path / "a-0", one + b"\xff\xff\xff" + two + two), tmp_path / "made")
     assert files(made)[f"{0:020}.kafka"] == filler(len(one) + 3) + two + two
     assert repair.removed[0].batches == 1
     assert "including 1 valid next to them" in repair.findings[0].message
-    repair, made = salvaged(hurt(tmp_path / "b-0", b"\xff\xff\xff" + two + one), tmp_path / "made-b")
+    repair, made = salvaged(inflict(tmp_path / "b-0", b"\xff\xff\xff" + two + one), tmp_path / "made-b")
     assert files(made)[f"{0:020}.kafka"] == filler(3 + len(two)) + one
 
 
 def test_a_small_message_becomes_zeros(tmp_path: Path) -> None:
     small, other = encode_message(b"hello"), encode_message(b"o" * 50)
     bad = small[:-1] + b"!"
-    repair, made = salvaged(hurt(tmp_path / "a-0", other + bad + other), tmp_path / "made")
+    repair, made = salvaged(inflict(tmp_path / "a-0", other + bad + other), tmp_path / "made")
     assert files(made)[f"{0:020}.kafka"] == other + encode_message(bytes(5)) + other
     assert "consumers receive zeros" in repair.findings[0].message
 
 
 def test_a_file_that_reaches_into_the_next_is_cut(tmp_path: Path) -> None:
     one, two = encode_message(b"1" * 50), encode_message(b"2" * 50)
-    place = hurt(tmp_path / "a-0", one + two)
-    hurt(place, two + one, base=len(one))
-    hurt(place, two, base=3 * len(one))
+    place = inflict(tmp_path / "a-0", one + two)
+    inflict(place, two + one, base=len(one))
+    inflict(place, two, base=3 * len(one))
     repair, made = salvaged(place, tmp_path / "made")
     assert files(made) == {
         f"{0:020}.kafka": one,
@@ -254,8 +254,8 @@ def test_a_file_that_reaches_into_the_next_is_cut(tmp_path: Path) -> None:
 
 
 def test_a_gap_too_large_to_fill_is_reported_and_left(tmp_path: Path) -> None:
-    place = hurt(tmp_path / "a-0", encode_message(b"1" * 50))
-    hurt(place, encode_message(b"2" * 50), base=MAX_FILLED_BYTES + 1000)
+    place = inflict(tmp_path / "a-0", encode_message(b"1" * 50))
+    inflict(place, encode_message(b"2" * 50), base=MAX_FILLED_BYTES + 1000)
     repair = recovered(place, Policy.SALVAGE)
     assert contents(repair.image, place) == files(place)
     assert "more than kseg overwrites" in repair.doubt
@@ -264,8 +264,8 @@ def test_a_gap_too_large_to_fill_is_reported_and_left(tmp_path: Path) -> None:
 def test_one_file_of_several_is_bounded_by_the_next(tmp_path: Path) -> None:
     """A segment as the target: what lies beside it is not touched, and still must join."""
     one, two = encode_message(b"1" * 50), encode_message(b"2" * 50)
-    torn = hurt(tmp_path / "a-0", one + two)
-    hurt(torn, two, base=120)
+    torn = inflict(tmp_path / "a-0", one + two)
+    inflict(torn, two, base=120)
     (torn / f"{0:020}.kafka").write_bytes((one + two)[:-3])
     inputs = tuple(file for file in inputs_of(str(torn)) if file.name == f"{0:020}.kafka")
     repair = recover07(str(torn), inputs, Policy.SALVAGE, KILLED)
@@ -278,7 +278,7 @@ def test_compressed_sets_are_entries_like_others(tmp_path: Path) -> None:
     sets = [encode_set([b"a%d" % n, b"b" * 90], codec) for n in range(3) for codec in (1, 2)]
     bad = bytearray(b"".join(sets))
     bad[len(sets[0]) + 20] ^= 0x10
-    found = hurt(tmp_path / "a-0", bytes(bad))
+    found = inflict(tmp_path / "a-0", bytes(bad))
     repair, made = salvaged(found, tmp_path / "made")
     data = memoryview(files(made)[f"{0:020}.kafka"])
     entries = [entry for entry in walk(data) if isinstance(entry, Entry07)]
@@ -343,7 +343,7 @@ def test_an_entry_that_is_too_small_for_its_magic(tmp_path: Path) -> None:
     """5 bytes behind a size field hold no magic 1 message with its attributes."""
     data = b"\x00\x00\x00\x05\x01" + bytes(4)
     assert entry_at(memoryview(data), 0, len(data)) == "too-small-for-magic"
-    place = hurt(tmp_path / "a-0", encode_message(b"x" * 30) + data)
+    place = inflict(tmp_path / "a-0", encode_message(b"x" * 30) + data)
     assert recovered(place, Policy.KAFKA).load_failure is not None
     _, made = salvaged(place, tmp_path / "made")
     assert files(made)[f"{0:020}.kafka"] == encode_message(b"x" * 30)

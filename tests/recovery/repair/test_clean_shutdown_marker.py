@@ -63,10 +63,10 @@ def test_logs_are_loaded_as_planned_though_the_marker_is_away(
     assert any(step["partition"] == "metro-zstd-0" and step["file"].endswith(".index") for step in planned)
     assert not any(step["file"].endswith(".log") for step in planned)
     assert MARKER not in [step["file"] for step in planned]  # no byte leaves a log: it stays as it is
-    said = (marked / MARKER).read_bytes()
+    output = (marked / MARKER).read_bytes()
     assert steps_of("--apply", "--jobs", str(jobs), marked, capfd=capfd) == planned
     assert log.read_bytes() == before
-    assert (marked / MARKER).read_bytes() == said
+    assert (marked / MARKER).read_bytes() == output
 
 
 def test_a_run_that_was_killed_behind_the_marker_goes_on_as_planned(
@@ -114,10 +114,10 @@ def test_a_directory_that_cannot_be_marked_after_all_is_brought_into_line_nevert
 
     whole = RecoverRun(options, fanout.run)
     with whole.held(targets):
-        told = list(whole.through(events()))
-    (own,) = [event.values for event in told if isinstance(event, Row) and "log_dir" in event.values]
+        reported = list(whole.through(events()))
+    (own,) = [event.values for event in reported if isinstance(event, Row) and "log_dir" in event.values]
     assert own["steps"] == 2  # the checkpoint, and the marker that goes
-    failure = told[-1]
+    failure = reported[-1]
     assert isinstance(failure, Failure) and failure.exit_status == 4
     assert "not marked clean" in failure.sentence and "the disk is full" in failure.sentence
 

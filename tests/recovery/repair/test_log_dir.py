@@ -241,10 +241,10 @@ def test_a_marker_goes_before_partitions_change(tmp_path: Path) -> None:
 @pytest.mark.evidence("false-marker")
 def test_a_marker_comes_back_only_where_all_it_says_is_true(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0", rp="a 0 10")
-    said = '{"version":0,"brokerEpoch":17}'
-    (place / MARKER).write_text(said)
+    output = '{"version":0,"brokerEpoch":17}'
+    (place / MARKER).write_text(output)
     marker = marker_of(str(place))
-    assert marker is not None and marker.content == said.encode() and has_marker(str(place))
+    assert marker is not None and marker.content == output.encode() and has_marker(str(place))
     for changed in (False, True):  # it lies there still, and is to stay as it is
         assert closing(place, outcome("a-0", 0, 10, changed=changed), marker=marker).is_empty
     for untrue in ({"doubt": "has damage at 3"}, {"loses_bytes": True}):
@@ -257,7 +257,7 @@ def test_a_marker_comes_back_only_where_all_it_says_is_true(tmp_path: Path) -> N
     assert closing(place, unsound, marker=marker).is_empty
     assert closing(place, outcome("a-0", 0, 10), marker=Marker(marker.path, ("a-0",))).is_empty
     repaired = closing(place, outcome("a-0", 0, 8, changed=True), marker=marker)
-    assert written(repaired) == {RECOVERY: checkpoint("a 0 8"), MARKER: said}
+    assert written(repaired) == {RECOVERY: checkpoint("a 0 8"), MARKER: output}
     assert closing(place, outcome("a-0", 0, 10)).is_empty  # there was none
 
 

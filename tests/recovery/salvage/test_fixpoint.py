@@ -21,7 +21,7 @@ from tests.support.salvage_helpers import needs_no_repair, plan, write_repaired
 
 
 @pytest.fixture
-def hurt(partition: Path, tmp_path: Path) -> Path:
+def damaged(partition: Path, tmp_path: Path) -> Path:
     made = Path(shutil.copytree(partition, tmp_path / "metro-0"))
     CASES["damage_everywhere"](made)
     return made
@@ -29,57 +29,57 @@ def hurt(partition: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("most_in_memory", [0, 1 << 40])
 def test_a_planned_directory_is_read_as_if_it_were_there(
-    hurt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_in_memory: int
+    damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_in_memory: int
 ) -> None:
     monkeypatch.setattr(image_reader, "_MAX_IN_MEMORY_BYTES", most_in_memory)
-    repair = plan(hurt)
-    result = write_repaired(repair, hurt, tmp_path / "result" / "metro-0")
-    reader = ImageReader(str(hurt), repair.image)
+    repair = plan(damaged)
+    result = write_repaired(repair, damaged, tmp_path / "result" / "metro-0")
+    reader = ImageReader(str(damaged), repair.image)
     for file in result.iterdir():
-        path = str(hurt / file.name)
+        path = str(damaged / file.name)
         assert reader.read_small(path) == file.read_bytes()
         with reader.open(path) as opened:
             assert bytes(opened.view) == file.read_bytes()
             assert opened.size_bytes == file.stat().st_size
             assert opened.data_end == opened.size_bytes
     with pytest.raises(UnreadableInput):
-        reader.open(str(hurt / "nothing"))
-    assert plan(hurt) == repair
+        reader.open(str(damaged / "nothing"))
+    assert plan(damaged) == repair
 
 
-def test_a_side_file_that_is_too_large_is_not_read(hurt: Path) -> None:
-    metadata = hurt / "partition.metadata"
+def test_a_side_file_that_is_too_large_is_not_read(damaged: Path) -> None:
+    metadata = damaged / "partition.metadata"
     os.truncate(metadata, 1 << 40)  # a hole: what is not asked for costs nothing
-    reader = ImageReader(str(hurt), DirectoryImage.of(inputs_of(str(hurt))))
+    reader = ImageReader(str(damaged), DirectoryImage.of(inputs_of(str(damaged))))
     with pytest.raises(UnreadableInput, match="larger than"):
         reader.read_small(str(metadata))
 
 
 def test_without_room_for_large_files_the_first_plan_stands(
-    hurt: Path, monkeypatch: pytest.MonkeyPatch
+    damaged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    repair = plan(hurt)
+    repair = plan(damaged)
 
     def no_room(self: ImageReader, path: str, drop_cache: bool = False) -> None:
         raise Refused("cannot write: No space left on device")
 
     monkeypatch.setattr(ImageReader, "open", no_room)
-    assert plan(hurt).image == repair.image  # here one look is enough
+    assert plan(damaged).image == repair.image  # here one look is enough
 
 
 def test_a_second_look_is_part_of_the_plan(
     partition: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With one look at a time, each plan carried out and the next one made of it, one comes to the same bytes."""
-    hurt = Path(shutil.copytree(partition, tmp_path / "metro-0"))
-    chance, file = random.Random(3), log(hurt, LAST)
+    damaged = Path(shutil.copytree(partition, tmp_path / "metro-0"))
+    chance, file = random.Random(3), log(damaged, LAST)
     for number in (2, 4, 5):
         position, size = batch_spans(file)[number]
         put(file, position + 70, chance.randbytes(min(8, size - 70)))
     file.rename(file.with_name(f"{5000:020d}.log"))
-    at_once = write_repaired(plan(hurt), hurt, tmp_path / "once" / "metro-0")
+    at_once = write_repaired(plan(damaged), damaged, tmp_path / "once" / "metro-0")
     monkeypatch.setattr(fixpoint, "MAX_ROUNDS", 0)
-    source = hurt
+    source = damaged
     for number in range(8):
         repair = plan(source)
         if needs_no_repair(source, repair):
@@ -90,10 +90,10 @@ def test_a_second_look_is_part_of_the_plan(
     }
 
 
-def test_contents_are_traced_back_to_the_files_as_found(hurt: Path) -> None:
+def test_contents_are_traced_back_to_the_files_as_found(damaged: Path) -> None:
     """A file of a joined plan is made of files as found, also where the later plan cuts pieces of the former."""
-    file = log(hurt, MIDDLE).name
-    found = DirectoryImage.of(inputs_of(str(hurt)))
+    file = log(damaged, MIDDLE).name
+    found = DirectoryImage.of(inputs_of(str(damaged)))
     pieces: list[Piece] = [Span(file, 10, 90), Fresh(b"0123456789"), Span(file, 110, 40)]
     assert [*fixpoint._slice(tuple(pieces), 85, 20)] == [
         Span(file, 95, 5),

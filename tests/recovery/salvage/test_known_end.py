@@ -19,7 +19,7 @@ END = 330
 
 
 @pytest.fixture
-def hurt(partition: Path, tmp_path: Path) -> Path:
+def damaged(partition: Path, tmp_path: Path) -> Path:
     """Without the snapshot at the log end, which would tell of it."""
     directory = Path(shutil.copytree(partition, tmp_path / "metro-0"))
     (directory / f"{END:020d}.snapshot").unlink()
@@ -37,40 +37,40 @@ def flip(file: Path, at: int, mask: int) -> None:
 
 
 @pytest.mark.parametrize("at", [-5, -6, -7])
-def test_an_index_entry_whose_batch_is_there_tells_of_no_later_one(hurt: Path, at: int) -> None:
-    flip(hurt / f"{LAST}.index", at, 0x40)
-    repair = plan(hurt)
+def test_an_index_entry_whose_batch_is_there_tells_of_no_later_one(damaged: Path, at: int) -> None:
+    flip(damaged / f"{LAST}.index", at, 0x40)
+    repair = plan(damaged)
     assert not has_lost_tail(repair)
     assert repair.removed == ()
     assert repair.log_end_offset == END
 
 
 @pytest.mark.parametrize("at", [-1, -2, -3])
-def test_a_time_index_entry_no_newer_than_the_log_tells_of_no_later_batch(hurt: Path, at: int) -> None:
-    flip(hurt / f"{LAST}.timeindex", at, 0x40)
-    repair = plan(hurt)
+def test_a_time_index_entry_no_newer_than_the_log_tells_of_no_later_batch(damaged: Path, at: int) -> None:
+    flip(damaged / f"{LAST}.timeindex", at, 0x40)
+    repair = plan(damaged)
     assert not has_lost_tail(repair)
     assert repair.removed == ()
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
-def test_one_index_tells_of_a_tail_that_is_gone(hurt: Path, suffix: str) -> None:
+def test_one_index_tells_of_a_tail_that_is_gone(damaged: Path, suffix: str) -> None:
     """What its last entry has beside the offset goes on from the log, too."""
-    cases.cut_at(LAST, 3)(hurt)
-    end = plan(hurt).log_end_offset
+    cases.cut_at(LAST, 3)(damaged)
+    end = plan(damaged).log_end_offset
     for other in {"index", "timeindex"} - {suffix}:
-        (hurt / f"{LAST}.{other}").unlink()
-    index = hurt / f"{LAST}.{suffix}"
+        (damaged / f"{LAST}.{other}").unlink()
+    index = damaged / f"{LAST}.{suffix}"
     newer = {"index": struct.pack(">ii", 31, 60_000), "timeindex": struct.pack(">qi", 1_800_000_000_000, 31)}
     index.write_bytes(newer[suffix])
-    repair = plan(hurt)
+    repair = plan(damaged)
     assert has_lost_tail(repair)
     assert [(removed.first_offset, removed.last_offset) for removed in repair.removed] == [(end, 297 + 31)]
 
 
-def test_a_header_that_reaches_over_the_next_batch_does_not_hold_its_records(hurt: Path) -> None:
+def test_a_header_that_reaches_over_the_next_batch_does_not_hold_its_records(damaged: Path) -> None:
     """The last offset is altered under a right checksum; every byte of what goes is that next batch."""
-    file = log(hurt, MIDDLE)
+    file = log(damaged, MIDDLE)
     data = file.read_bytes()
     spans = batch_spans(file)
     at, (first, delta, count) = next(
@@ -83,7 +83,7 @@ def test_a_header_that_reaches_over_the_next_batch_does_not_hold_its_records(hur
     before = spans[at - 1][0]
     put(file, before + 23, struct.pack(">i", first + delta - _header(data, before)[0]))
     diseases.seal(file, before)
-    (removed,) = plan(hurt).removed
+    (removed,) = plan(damaged).removed
     assert (removed.position, removed.batches) == (spans[at][0], 1)
     assert (removed.first_offset, removed.last_offset, removed.records) == (first, first + delta, count)
 

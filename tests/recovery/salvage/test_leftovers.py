@@ -20,7 +20,7 @@ from tests.support.salvage_helpers import all_batches, batches, logs, offsets, p
 
 
 @pytest.fixture
-def hurt(partition: Path, tmp_path: Path) -> Path:
+def damaged(partition: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(partition, tmp_path / "metro-0"))
 
 
@@ -34,9 +34,9 @@ def cleaned(source: Path, target: Path) -> bytes:
 
 
 @pytest.mark.evidence("swap-file")
-def test_a_finished_replacement_is_completed(hurt: Path, tmp_path: Path) -> None:
-    kept = cleaned(log(hurt), hurt / f"{MIDDLE}.log.swap")
-    repair, _ = salvaged(hurt, tmp_path / "result")
+def test_a_finished_replacement_is_completed(damaged: Path, tmp_path: Path) -> None:
+    kept = cleaned(log(damaged), damaged / f"{MIDDLE}.log.swap")
+    repair, _ = salvaged(damaged, tmp_path / "result")
     result = tmp_path / "result" / "metro-0"
     assert log(result).read_bytes() == kept
     assert not list(result.glob("*.swap"))
@@ -44,84 +44,84 @@ def test_a_finished_replacement_is_completed(hurt: Path, tmp_path: Path) -> None
     assert [(entry.file, entry.first_offset) for entry in replaced] == [(f"{MIDDLE}.log", None)]
 
 
-def test_a_replacement_that_the_cleaner_emptied(hurt: Path, tmp_path: Path) -> None:
+def test_a_replacement_that_the_cleaner_emptied(damaged: Path, tmp_path: Path) -> None:
     """Killed between taking the old segment away and giving the new one, of which nothing is left, its name."""
     first = f"{0:020}"
     for suffix in (".log", ".index", ".timeindex"):
-        (hurt / f"{first}{suffix}").unlink()
-        (hurt / f"{first}{suffix}.swap").write_bytes(b"")
-    (hurt / f"{first}.txnindex").unlink(missing_ok=True)
-    before = all_batches(hurt)
-    repair, _ = salvaged(hurt, tmp_path / "result")
+        (damaged / f"{first}{suffix}").unlink()
+        (damaged / f"{first}{suffix}.swap").write_bytes(b"")
+    (damaged / f"{first}.txnindex").unlink(missing_ok=True)
+    before = all_batches(damaged)
+    repair, _ = salvaged(damaged, tmp_path / "result")
     result = tmp_path / "result" / "metro-0"
     assert (result / f"{first}.log").read_bytes() == b""
     assert all_batches(result) == before and repair.removed == ()
     assert not list(result.glob("*.swap"))
 
 
-def test_a_replacement_in_which_nothing_is_valid_replaces_nothing(hurt: Path, tmp_path: Path) -> None:
-    (hurt / f"{MIDDLE}.log.swap").write_bytes(b"\xff" * 100)
-    before = all_batches(hurt)
-    repair, _ = salvaged(hurt, tmp_path / "result")
+def test_a_replacement_in_which_nothing_is_valid_replaces_nothing(damaged: Path, tmp_path: Path) -> None:
+    (damaged / f"{MIDDLE}.log.swap").write_bytes(b"\xff" * 100)
+    before = all_batches(damaged)
+    repair, _ = salvaged(damaged, tmp_path / "result")
     assert all_batches(tmp_path / "result" / "metro-0") == before and repair.removed == ()
 
 
-def test_a_log_that_the_cleaner_emptied_is_told(hurt: Path, tmp_path: Path) -> None:
+def test_a_log_that_the_cleaner_emptied_is_told(damaged: Path, tmp_path: Path) -> None:
     """An empty replacement is a finished one like others; what it takes the place of is in the list of what goes."""
-    (hurt / f"{MIDDLE}.log.swap").write_bytes(b"")
-    size = log(hurt).stat().st_size
-    repair, _ = salvaged(hurt, tmp_path / "result")
+    (damaged / f"{MIDDLE}.log.swap").write_bytes(b"")
+    size = log(damaged).stat().st_size
+    repair, _ = salvaged(damaged, tmp_path / "result")
     assert [(entry.file, entry.length) for entry in repair.removed] == [(f"{MIDDLE}.log", size)]
 
 
-def test_a_replacement_of_two_segments(hurt: Path, tmp_path: Path) -> None:
+def test_a_replacement_of_two_segments(damaged: Path, tmp_path: Path) -> None:
     """The range of a replacement reaches to its last offset; segments that begin in it are replaced."""
-    both = log(hurt).read_bytes() + log(hurt, NEXT).read_bytes()
-    (hurt / f"{MIDDLE}.log.swap").write_bytes(both)
-    before = all_batches(hurt)
-    salvaged(hurt, tmp_path / "result")
+    both = log(damaged).read_bytes() + log(damaged, NEXT).read_bytes()
+    (damaged / f"{MIDDLE}.log.swap").write_bytes(both)
+    before = all_batches(damaged)
+    salvaged(damaged, tmp_path / "result")
     result = tmp_path / "result" / "metro-0"
     assert [file.stem for file in logs(result)] == ["0" * 20, MIDDLE, "00000000000000000297"]
     assert all_batches(result) == before
 
 
 @pytest.mark.evidence("cleaned-file", "swap-file")
-def test_an_unfinished_replacement_is_dropped(partition: Path, hurt: Path, tmp_path: Path) -> None:
+def test_an_unfinished_replacement_is_dropped(partition: Path, damaged: Path, tmp_path: Path) -> None:
     """A `.cleaned` of a lower number says that the split was not finished (fact sheet §6.2, step 2)."""
-    cleaned(log(hurt), hurt / f"{MIDDLE}.log.swap")
-    (hurt / f"{0:020d}.index.cleaned").write_bytes(b"")
-    repair, _ = salvaged(hurt, tmp_path / "result")
+    cleaned(log(damaged), damaged / f"{MIDDLE}.log.swap")
+    (damaged / f"{0:020d}.index.cleaned").write_bytes(b"")
+    repair, _ = salvaged(damaged, tmp_path / "result")
     assert all_batches(tmp_path / "result" / "metro-0") == all_batches(partition)
     assert not [name for name in repair.image if name.endswith((".swap", ".cleaned"))]
 
 
 @pytest.mark.evidence("swap-file")
 def test_a_damaged_replacement_gives_way_to_what_it_was_to_replace(
-    partition: Path, hurt: Path, tmp_path: Path
+    partition: Path, damaged: Path, tmp_path: Path
 ) -> None:
-    swap = hurt / f"{MIDDLE}.log.swap"
-    cleaned(log(hurt), swap)
+    swap = damaged / f"{MIDDLE}.log.swap"
+    cleaned(log(damaged), swap)
     put(swap, 100, b"\xff" * 50)
-    salvaged(hurt, tmp_path / "result")
+    salvaged(damaged, tmp_path / "result")
     assert all_batches(tmp_path / "result" / "metro-0") == all_batches(partition)
 
 
 @pytest.mark.evidence("swap-file")
 @pytest.mark.parametrize("stem", ["0" * 20, MIDDLE, NEXT])
 def test_a_finished_replacement_of_another_partition(
-    partition: Path, hurt: Path, tmp_path: Path, stem: str
+    partition: Path, damaged: Path, tmp_path: Path, stem: str
 ) -> None:
     """Sound batches, but not one of them is a batch of the segments in their place: a cleaning makes no new ones."""
     content = b"".join(
         encode_batch(NewBatch(records=tuple(Record(at + n, 1_690_000_000_000, b"x", b"y") for n in range(5))))
         for at in range(0, 300, 5)
     )
-    (hurt / f"{stem}.log.swap").write_bytes(content)
-    repair, _ = salvaged(hurt, tmp_path / "result")
+    (damaged / f"{stem}.log.swap").write_bytes(content)
+    repair, _ = salvaged(damaged, tmp_path / "result")
     assert all_batches(tmp_path / "result" / "metro-0") == all_batches(partition)
     assert repair.removed == ()
-    (told,) = [finding for finding in repair.findings if finding.id == "leftover-swap"]
-    assert told.path.endswith(".log.swap") and " is removed" in told.message
+    (reported,) = [finding for finding in repair.findings if finding.id == "leftover-swap"]
+    assert reported.path.endswith(".log.swap") and " is removed" in reported.message
 
 
 def test_a_log_without_time_indexes_stays_so_or_gets_them_all(tmp_path: Path) -> None:
@@ -144,58 +144,61 @@ def test_a_log_without_time_indexes_stays_so_or_gets_them_all(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("is_finished", [True, False])
-def test_a_replacement_that_is_all_there_is_stays(hurt: Path, tmp_path: Path, is_finished: bool) -> None:
-    kept = cleaned(log(hurt), hurt / f"{MIDDLE}.log.swap")
-    put(hurt / f"{MIDDLE}.log.swap", len(kept), b"\x01" * 20)
-    side_diseases.segment_gap(log(hurt))
-    (hurt / f"{MIDDLE}.log.swap").write_bytes(kept + b"\x01" * 20)
+def test_a_replacement_that_is_all_there_is_stays(damaged: Path, tmp_path: Path, is_finished: bool) -> None:
+    kept = cleaned(log(damaged), damaged / f"{MIDDLE}.log.swap")
+    put(damaged / f"{MIDDLE}.log.swap", len(kept), b"\x01" * 20)
+    side_diseases.segment_gap(log(damaged))
+    (damaged / f"{MIDDLE}.log.swap").write_bytes(kept + b"\x01" * 20)
     if not is_finished:
-        (hurt / f"{0:020d}.index.cleaned").write_bytes(b"")
-    salvaged(hurt, tmp_path / "result")
+        (damaged / f"{0:020d}.index.cleaned").write_bytes(b"")
+    salvaged(damaged, tmp_path / "result")
     assert log(tmp_path / "result" / "metro-0").read_bytes() == kept
 
 
 @pytest.mark.evidence("deleted-file")
-def test_marked_files_stay_and_the_only_copy_is_named(hurt: Path) -> None:
+def test_marked_files_stay_and_the_only_copy_is_named(damaged: Path) -> None:
     """What a broker's recovery has cut off the end of the log; the repair beside it does not touch them either."""
-    last = logs(hurt)[-1]
+    last = logs(damaged)[-1]
     last.rename(last.with_name(last.name + ".deleted"))
-    side_diseases.leftover_deleted(log(hurt))
-    marked = {file.name for file in hurt.glob("*.deleted")}
-    diseases.bad_crc(logs(hurt)[0])
-    repair = plan(hurt)
+    side_diseases.leftover_deleted(log(damaged))
+    marked = {file.name for file in damaged.glob("*.deleted")}
+    diseases.bad_crc(logs(damaged)[0])
+    repair = plan(damaged)
     assert repair.removed
     assert {name for name in repair.image if name.endswith(".deleted")} == marked
     assert {removed.file for removed in repair.removed}.isdisjoint(marked)
-    told = {Path(found.path).name: found for found in repair.findings if found.id == "leftover-deleted"}
-    assert told[f"{last.name}.deleted"].numbers["only_copy"] is True
-    assert (told[f"{last.name}.deleted"].first_offset, told[f"{last.name}.deleted"].last_offset) == (297, 329)
-    assert "--unmark" in told[f"{last.name}.deleted"].message
-    assert told[f"{MIDDLE}.log.deleted"].numbers["only_copy"] is False
+    reported = {Path(found.path).name: found for found in repair.findings if found.id == "leftover-deleted"}
+    assert reported[f"{last.name}.deleted"].numbers["only_copy"] is True
+    assert (reported[f"{last.name}.deleted"].first_offset, reported[f"{last.name}.deleted"].last_offset) == (
+        297,
+        329,
+    )
+    assert "--unmark" in reported[f"{last.name}.deleted"].message
+    assert reported[f"{MIDDLE}.log.deleted"].numbers["only_copy"] is False
     assert repair.log_end_offset == 297
 
 
 @pytest.mark.evidence("deleted-file")
-def test_marked_files_stay_where_nothing_else_is_wrong(hurt: Path) -> None:
+def test_marked_files_stay_where_nothing_else_is_wrong(damaged: Path) -> None:
     """A broker that was stopped cleanly leaves them, and takes them away at its next start."""
-    side_diseases.leftover_deleted(log(hurt))
-    marked = {file.name for file in hurt.glob("*.deleted")}
-    repair = plan(hurt)
+    side_diseases.leftover_deleted(log(damaged))
+    marked = {file.name for file in damaged.glob("*.deleted")}
+    repair = plan(damaged)
     assert marked and {name for name in repair.image if name.endswith(".deleted")} == marked
     assert not repair.why and not repair.removed
     assert {finding.severity for finding in repair.findings if finding.id == "leftover-deleted"} == {"info"}
 
 
-def test_the_snapshot_of_a_kraft_log_is_no_leftover(hurt: Path) -> None:
+def test_the_snapshot_of_a_kraft_log_is_no_leftover(damaged: Path) -> None:
     name = f"{5:020d}-{1:010d}.checkpoint.deleted"
-    (hurt / name).write_bytes(b"")
-    assert name in plan(hurt).image
+    (damaged / name).write_bytes(b"")
+    assert name in plan(damaged).image
 
 
-def test_names_that_are_not_written_as_kafka_writes_them(hurt: Path, tmp_path: Path) -> None:
-    log(hurt).rename(hurt / "102.log")
-    (hurt / f"{MIDDLE}.index").rename(hurt / "102.index")
-    salvaged(hurt, tmp_path / "result")
+def test_names_that_are_not_written_as_kafka_writes_them(damaged: Path, tmp_path: Path) -> None:
+    log(damaged).rename(damaged / "102.log")
+    (damaged / f"{MIDDLE}.index").rename(damaged / "102.index")
+    salvaged(damaged, tmp_path / "result")
     result = tmp_path / "result" / "metro-0"
     assert not (result / "102.log").exists()
     assert not (result / "102.index").exists()
@@ -224,8 +227,8 @@ def test_a_segment_that_reaches_too_far_is_split(tmp_path: Path) -> None:
     assert repair.removed == ()
 
 
-def test_a_segment_that_is_too_large_is_split_between_batches(tmp_path: Path, hurt: Path) -> None:
-    file = log(hurt)
+def test_a_segment_that_is_too_large_is_split_between_batches(tmp_path: Path, damaged: Path) -> None:
+    file = log(damaged)
     found = FoundLog(file.name, file.name, str(file), 102, file.stat().st_size)
     collector = ValidRunCollector(0, found, None)
     for block in Scanner(file.read_bytes(), 102).blocks():
@@ -241,11 +244,11 @@ def test_a_segment_that_is_too_large_is_split_between_batches(tmp_path: Path, hu
     assert [part.origin for part in parts] == [0] + [None] * (len(parts) - 1)
 
 
-def test_what_is_lost_between_damaged_segments(hurt: Path, tmp_path: Path) -> None:
-    diseases.torn_tail(log(hurt))
-    side_diseases.segment_gap(log(hurt, NEXT))
-    repair = plan(hurt)
+def test_what_is_lost_between_damaged_segments(damaged: Path, tmp_path: Path) -> None:
+    diseases.torn_tail(log(damaged))
+    side_diseases.segment_gap(log(damaged, NEXT))
+    repair = plan(damaged)
     (removed,) = repair.removed
     # the torn header says what it held; the segment that is missing behind it is a gap, and no damage
     assert (removed.first_offset, removed.last_offset) == (195, 197)
-    assert all_batches(write_repaired(repair, hurt, tmp_path / "out"))
+    assert all_batches(write_repaired(repair, damaged, tmp_path / "out"))

@@ -11,7 +11,7 @@ import pytest
 
 from kseg.cli.main import run
 from tests.recovery.salvage.test_salvage_random import FIRST_SEED
-from tests.recovery.salvage.test_salvage_random import hurt as damage
+from tests.recovery.salvage.test_salvage_random import inflict as damage
 from tests.support.salvage_cases import CASES
 from tests.support.salvage_helpers import logs
 from tests.support.trees import differences, tree_state
@@ -20,14 +20,14 @@ NOW = ("--now", "1800000000000")
 RANDOM_DAMAGES = 20
 
 
-def assert_accounted_for(hurt: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    found = {log.name: log.read_bytes() for log in (*logs(hurt), *hurt.glob("*.log.swap"))}
-    before = tree_state(hurt)
-    assert run(["recover", "--apply", "--json", *NOW, str(hurt)]) in (0, 1)
+def assert_accounted_for(inflict: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = {log.name: log.read_bytes() for log in (*logs(inflict), *inflict.glob("*.log.swap"))}
+    before = tree_state(inflict)
+    assert run(["recover", "--apply", "--json", *NOW, str(inflict)]) in (0, 1)
     result = next(
         row for row in map(json.loads, capfd.readouterr().out.splitlines()) if row["type"] == "result"
     )
-    kept = sum(log.stat().st_size for log in logs(hurt))
+    kept = sum(log.stat().st_size for log in logs(inflict))
     removed = sum(entry["length"] for entry in result["removed"])
     assert kept + removed == sum(map(len, found.values()))
     if result["quarantine"] is None:
@@ -35,16 +35,16 @@ def assert_accounted_for(hurt: Path, capfd: pytest.CaptureFixture[str]) -> None:
         return
     quarantine = Path(result["quarantine"])
     for name, data in found.items():
-        now = (hurt / name).read_bytes() if (hurt / name).exists() else None
+        now = (inflict / name).read_bytes() if (inflict / name).exists() else None
         tails = [(int(file.name.rpartition("-")[2]), file) for file in quarantine.glob(f"{name}.from-*")]
         if (quarantine / name).exists():  # all of it, as it was found
             assert (quarantine / name).read_bytes() == data
         elif tails:  # the rest is in the directory, under this name or another
             ((position, tail),) = tails
             assert tail.read_bytes() == data[position:]
-            assert any(log.read_bytes()[:position] == data[:position] for log in logs(hurt))
+            assert any(log.read_bytes()[:position] == data[:position] for log in logs(inflict))
         else:
-            assert now == data or any(log.read_bytes() == data for log in logs(hurt))
+            assert now == data or any(log.read_bytes() == data for log in logs(inflict))
     for entry in filter(
         lambda each: each["length"], result["removed"]
     ):  # every reported removal is in the quarantine byte for byte
@@ -55,7 +55,7 @@ def assert_accounted_for(hurt: Path, capfd: pytest.CaptureFixture[str]) -> None:
         )
     assert run(["undo", result["journal"]]) == 0
     capfd.readouterr()
-    assert differences(before, tree_state(hurt)) == []
+    assert differences(before, tree_state(inflict)) == []
 
 
 def _quarantined(quarantine: Path, name: str) -> bytes:
@@ -70,18 +70,18 @@ def _quarantined(quarantine: Path, name: str) -> bytes:
 def test_every_byte_is_kept_or_quarantined(
     partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str
 ) -> None:
-    hurt = Path(shutil.copytree(partition, tmp_path / "metro-0"))
-    CASES[name](hurt)
-    assert_accounted_for(hurt, capfd)
+    inflict = Path(shutil.copytree(partition, tmp_path / "metro-0"))
+    CASES[name](inflict)
+    assert_accounted_for(inflict, capfd)
 
 
 def test_every_byte_of_random_damage(
     partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for seed in range(FIRST_SEED, FIRST_SEED + RANDOM_DAMAGES):
-        hurt = Path(shutil.copytree(partition, tmp_path / str(seed) / "metro-0"))
-        done = damage(hurt, random.Random(seed))
+        inflict = Path(shutil.copytree(partition, tmp_path / str(seed) / "metro-0"))
+        done = damage(inflict, random.Random(seed))
         try:
-            assert_accounted_for(hurt, capfd)
+            assert_accounted_for(inflict, capfd)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {done}") from error

@@ -33,7 +33,7 @@ from tests.support.salvage_helpers import (
 
 
 @pytest.fixture
-def hurt(partition: Path, tmp_path: Path) -> Path:
+def damaged(partition: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(partition, tmp_path / "metro-0"))
 
 
@@ -67,15 +67,15 @@ _OTHER_RECORDS = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_salvaged_partition_is_sound_and_whole(
-    partition: Path, hurt: Path, tmp_path: Path, name: str
+    partition: Path, damaged: Path, tmp_path: Path, name: str
 ) -> None:
-    CASES[name](hurt)
-    repair, _ = salvaged(hurt, tmp_path / "result")
-    stays = kept(hurt, repair, tmp_path)
+    CASES[name](damaged)
+    repair, _ = salvaged(damaged, tmp_path / "result")
+    stays = kept(damaged, repair, tmp_path)
     spans = [offsets(batch) for batch in stays]
     assert all(before[1] < after[0] for before, after in itertools.pairwise(spans))
     if not name.startswith("leftover"):
-        assert size_of_logs(hurt) == sum(map(len, stays)) + repair.bytes_lost
+        assert size_of_logs(damaged) == sum(map(len, stays)) + repair.bytes_lost
     healthy_batches = set(all_batches(partition))
     if name in _REPAIRED:
         assert set(stays) == healthy_batches
@@ -85,11 +85,11 @@ def test_a_salvaged_partition_is_sound_and_whole(
 
 @pytest.mark.evidence("batch-invalid")
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_valid_survives(partition: Path, hurt: Path, tmp_path: Path, name: str) -> None:
+def test_what_is_valid_survives(partition: Path, damaged: Path, tmp_path: Path, name: str) -> None:
     """Every batch of the healthy log whose bytes are still somewhere in the logs."""
-    CASES[name](hurt)
-    there = b"\xff".join(file.read_bytes() for file in logs(hurt))
-    stays = set(kept(hurt, plan(hurt), tmp_path))
+    CASES[name](damaged)
+    there = b"\xff".join(file.read_bytes() for file in logs(damaged))
+    stays = set(kept(damaged, plan(damaged), tmp_path))
     survivors = {batch for batch in all_batches(partition) if batch in there}
     if name == "overlapping_newer_leader":  # what the newer leader wrote takes the place of these
         survivors -= {batch for batch in survivors if offsets(batch)[0] >= 324}
@@ -105,13 +105,13 @@ def test_a_sound_partition_stays_as_it_is(partition: Path) -> None:
     assert {finding.severity for finding in repair.findings} == {"info"}
 
 
-def test_offsets_and_batches_of_what_goes(hurt: Path) -> None:
-    file = log(hurt)
+def test_offsets_and_batches_of_what_goes(damaged: Path) -> None:
+    file = log(damaged)
     spans = batch_spans(file)
     diseases.torn_tail(file)
     put(file, spans[4][0] + 60, b"\xff")
     put(file, spans[5][0], bytes(spans[5][1]))
-    repair = plan(hurt)
+    repair = plan(damaged)
     first, both, last = (struct.unpack_from(">q", file.read_bytes(), spans[at][0])[0] for at in (4, 6, -1))
     assert [(r.cause, r.position, r.first_offset, r.last_offset, r.batches) for r in repair.removed] == [
         ("bad-crc", spans[4][0], first, both - 1, 0),
@@ -120,10 +120,10 @@ def test_offsets_and_batches_of_what_goes(hurt: Path) -> None:
     assert repair.removed[0].length == spans[4][1] + spans[5][1]
 
 
-def test_a_cut_log_is_cut_in_place(hurt: Path) -> None:
-    diseases.torn_tail(log(hurt, LAST))
-    repair = plan(hurt)
-    steps = steps_between(DirectoryImage.of(inputs_of(str(hurt))), repair.image, repair.why)
+def test_a_cut_log_is_cut_in_place(damaged: Path) -> None:
+    diseases.torn_tail(log(damaged, LAST))
+    repair = plan(damaged)
+    steps = steps_between(DirectoryImage.of(inputs_of(str(damaged))), repair.image, repair.why)
     assert [step.name for step in steps if isinstance(step, Truncate)] == [f"{LAST}.log"]
     assert not any(isinstance(piece, Fresh) for piece in repair.image.content(f"{LAST}.log"))
     assert repair.log_end_offset == 327
@@ -131,20 +131,20 @@ def test_a_cut_log_is_cut_in_place(hurt: Path) -> None:
     assert (removed.first_offset, removed.last_offset) == (327, 329)  # by the snapshot at the former end
 
 
-def test_a_segment_in_a_wrong_place_is_renamed(hurt: Path) -> None:
-    cases.move(hurt, MIDDLE, 5000)
-    repair = plan(hurt)
-    steps = steps_between(DirectoryImage.of(inputs_of(str(hurt))), repair.image, repair.why)
+def test_a_segment_in_a_wrong_place_is_renamed(damaged: Path) -> None:
+    cases.move(damaged, MIDDLE, 5000)
+    repair = plan(damaged)
+    steps = steps_between(DirectoryImage.of(inputs_of(str(damaged))), repair.image, repair.why)
     renames = [step for step in steps if isinstance(step, Rename)]
     assert [(step.name, step.new_name) for step in renames] == [(f"{5000:020d}.log", f"{MIDDLE}.log")]
     assert repair.removed == ()
     assert repair.log_end_offset == 330
 
 
-def test_an_altered_header_field_is_the_only_new_byte_of_a_log(partition: Path, hurt: Path) -> None:
-    position, _ = batch_spans(log(hurt))[4]
-    put(log(hurt), position, b"\x00\x00\x13\x37\x42\x42\x42\x42")
-    repair = plan(hurt)
+def test_an_altered_header_field_is_the_only_new_byte_of_a_log(partition: Path, damaged: Path) -> None:
+    position, _ = batch_spans(log(damaged))[4]
+    put(log(damaged), position, b"\x00\x00\x13\x37\x42\x42\x42\x42")
+    repair = plan(damaged)
     fresh = [piece for piece in repair.image.content(f"{MIDDLE}.log") if isinstance(piece, Fresh)]
     assert [piece.data for piece in fresh] == [log(partition).read_bytes()[position : position + 17]]
     (finding,) = (found for found in repair.findings if found.id == "altered-base-offset")
@@ -161,13 +161,13 @@ def test_an_altered_header_field_is_the_only_new_byte_of_a_log(partition: Path, 
     ],
 )
 def test_which_copy_of_an_offset_stays(
-    partition: Path, hurt: Path, tmp_path: Path, epoch: int, stem: str, winner: str, rule: str
+    partition: Path, damaged: Path, tmp_path: Path, epoch: int, stem: str, winner: str, rule: str
 ) -> None:
     """The last six offsets of the log are of epoch 5; others hold them as well."""
     other = cases.other_leader(epoch)
-    cases.other_leader_wrote(epoch, stem)(hurt)
-    repair = plan(hurt)
-    result = b"".join(kept(hurt, repair, tmp_path))
+    cases.other_leader_wrote(epoch, stem)(damaged)
+    repair = plan(damaged)
+    result = b"".join(kept(damaged, repair, tmp_path))
     assert (other in result) == (winner == "other")
     resolved = [found for found in repair.findings if found.id == "overlap-resolved"]
     assert {found.numbers["rule"] for found in resolved} == {rule}
@@ -176,13 +176,13 @@ def test_which_copy_of_an_offset_stays(
     assert (result == b"".join(all_batches(partition))) == (winner == "log")
 
 
-def test_equal_copies_the_first_stays(hurt: Path) -> None:
-    cases.duplicated_tail(hurt)
-    end = sum(size for _, size in batch_spans(log(hurt, LAST))[:-3])
-    repair = plan(hurt)
+def test_equal_copies_the_first_stays(damaged: Path) -> None:
+    cases.duplicated_tail(damaged)
+    end = sum(size for _, size in batch_spans(log(damaged, LAST))[:-3])
+    repair = plan(damaged)
     (removed,) = repair.removed
     assert (removed.position, removed.batches, removed.first_offset) == (end, 3, None)
-    assert removed.length == log(hurt, LAST).stat().st_size - end
+    assert removed.length == log(damaged, LAST).stat().st_size - end
     (resolved,) = (found for found in repair.findings if found.id == "overlap-resolved")
     assert resolved.numbers["rule"] == "equal-copy"
     assert repair.image.size_bytes(f"{LAST}.log") == end
@@ -194,25 +194,25 @@ def confidences(repair: Repair) -> Iterator[tuple[object, object]]:
             yield finding.numbers["confidence"], finding.numbers["evidence"]
 
 
-def test_confidence_when_all_speaks_for_the_batch_behind_damage(hurt: Path) -> None:
-    diseases.bad_crc(log(hurt), 4)
-    assert list(confidences(plan(hurt))) == [("high", "checksum length offset epoch")]
+def test_confidence_when_all_speaks_for_the_batch_behind_damage(damaged: Path) -> None:
+    diseases.bad_crc(log(damaged), 4)
+    assert list(confidences(plan(damaged))) == [("high", "checksum length offset epoch")]
 
 
-def test_confidence_in_a_lonely_batch(hurt: Path) -> None:
+def test_confidence_in_a_lonely_batch(damaged: Path) -> None:
     """A batch between two damaged ones leads nowhere, and its epoch is below that before."""
-    file = log(hurt, NEXT)
+    file = log(damaged, NEXT)
     diseases.altered_leader_epoch(file, 3, epoch=1)
     diseases.bad_crc(file, 2)
     diseases.bad_crc(file, 4)
-    first, second = confidences(plan(hurt))
+    first, second = confidences(plan(damaged))
     assert first == ("low", "checksum offset")
     assert second == ("high", "checksum length offset epoch")
 
 
-def test_blocks_that_were_never_written(hurt: Path, tmp_path: Path) -> None:
-    cases.cut_at(LAST, 3)(hurt)
-    repair = plan(hurt)
+def test_blocks_that_were_never_written(damaged: Path, tmp_path: Path) -> None:
+    cases.cut_at(LAST, 3)(damaged)
+    repair = plan(damaged)
     end = repair.log_end_offset
     (finding,) = (found for found in repair.findings if found.id == "lost-tail")
     assert (finding.first_offset, finding.last_offset) == (end, 329)
@@ -221,67 +221,67 @@ def test_blocks_that_were_never_written(hurt: Path, tmp_path: Path) -> None:
     assert f"{330:020d}.snapshot" not in repair.image
 
 
-def test_the_checkpointed_end_is_a_witness(hurt: Path) -> None:
-    cases.cut_at(LAST, 1)(hurt)
-    (hurt / f"{330:020d}.snapshot").unlink()
+def test_the_checkpointed_end_is_a_witness(damaged: Path) -> None:
+    cases.cut_at(LAST, 1)(damaged)
+    (damaged / f"{330:020d}.snapshot").unlink()
     for suffix in ("index", "timeindex"):
-        (hurt / f"{LAST}.{suffix}").unlink()
-    assert not [found for found in plan(hurt).findings if found.id == "lost-tail"]
+        (damaged / f"{LAST}.{suffix}").unlink()
+    assert not [found for found in plan(damaged).findings if found.id == "lost-tail"]
     around = BrokerState(recovery_point=330)
-    repair = plan(hurt, broker_state=around)
+    repair = plan(damaged, broker_state=around)
     (finding,) = (found for found in repair.findings if found.id == "lost-tail")
     assert (finding.first_offset, finding.last_offset) == (327, 329)
     assert repair.recovery_point == 327
 
 
-def test_a_segment_of_damage_alone_is_emptied(hurt: Path) -> None:
-    cases.all_noise(hurt)
-    repair = plan(hurt)
+def test_a_segment_of_damage_alone_is_emptied(damaged: Path) -> None:
+    cases.all_noise(damaged)
+    repair = plan(damaged)
     assert repair.image.content(f"{MIDDLE}.log") == ()
     (removed,) = repair.removed
     assert (removed.first_offset, removed.last_offset) == (102, 197)
 
 
-def test_the_end_of_the_log_stays_known_when_its_last_segment_is_lost(hurt: Path) -> None:
-    cases.last_all_zeros(hurt)
-    assert plan(hurt).log_end_offset == 297
+def test_the_end_of_the_log_stays_known_when_its_last_segment_is_lost(damaged: Path) -> None:
+    cases.last_all_zeros(damaged)
+    assert plan(damaged).log_end_offset == 297
 
 
-def test_a_log_start_behind_the_damaged_end_is_the_end(hurt: Path) -> None:
-    diseases.torn_tail(log(hurt, LAST))
-    repair = plan(hurt, broker_state=BrokerState(is_clean=True, log_start_offset=329))
+def test_a_log_start_behind_the_damaged_end_is_the_end(damaged: Path) -> None:
+    diseases.torn_tail(log(damaged, LAST))
+    repair = plan(damaged, broker_state=BrokerState(is_clean=True, log_start_offset=329))
     assert (repair.log_start_offset, repair.log_end_offset) == (327, 327)
 
 
-def test_transactions_whose_end_is_lost(hurt: Path) -> None:
+def test_transactions_whose_end_is_lost(damaged: Path) -> None:
     """The markers of a segment are damaged: its transactions continue in the next."""
-    cases.lost_marker(hurt)
+    cases.lost_marker(damaged)
     named = {
         (found.numbers["producer_id"], found.first_offset)
-        for found in plan(hurt).findings
+        for found in plan(damaged).findings
         if found.id == "transaction-end-lost"
     }
     assert named == {(4000, 109), (4001, 112)}
 
 
-def test_a_transaction_at_the_lost_end(hurt: Path) -> None:
-    cases.cut_at(LAST, 1)(hurt)
-    (found,) = (found for found in plan(hurt).findings if found.id == "transaction-end-lost")
+def test_a_transaction_at_the_lost_end(damaged: Path) -> None:
+    cases.cut_at(LAST, 1)(damaged)
+    (found,) = (found for found in plan(damaged).findings if found.id == "transaction-end-lost")
     assert (found.numbers["producer_id"], found.first_offset) == (4000, 324)
 
 
 @pytest.mark.evidence("no-snapshot")
-def test_producers_without_any_snapshot_get_one(hurt: Path, tmp_path: Path) -> None:
+def test_producers_without_any_snapshot_get_one(damaged: Path, tmp_path: Path) -> None:
     """A broker that was killed before it rolled for the first time has written none, and one that finds a clean stop
     replays nothing then (Kafka: UnifiedLog.rebuildProducerState): readers of committed data would get an open transaction."""
-    there = decode_snapshot((hurt / "00000000000000000330.snapshot").read_bytes())
+    there = decode_snapshot((damaged / "00000000000000000330.snapshot").read_bytes())
     (opened,) = (entry for entry in there if entry.current_txn_first_offset == 324)
-    for file in hurt.glob("*.snapshot"):
+    for file in damaged.glob("*.snapshot"):
         file.unlink()
-    repair = plan(hurt)
-    assert not needs_no_repair(hurt, repair)
-    result = write_repaired(repair, hurt, tmp_path / "result")
-    assert {file.name for file in result.iterdir()} - {file.name for file in hurt.iterdir()} == {
+    repair = plan(damaged)
+    assert not needs_no_repair(damaged, repair)
+    result = write_repaired(repair, damaged, tmp_path / "result")
+    assert {file.name for file in result.iterdir()} - {file.name for file in damaged.iterdir()} == {
         "00000000000000000330.snapshot"
     }
     found = decode_snapshot((result / "00000000000000000330.snapshot").read_bytes())

@@ -18,7 +18,7 @@ from tests.support.salvage_helpers import all_batches, logs, salvaged
 
 
 @pytest.fixture
-def hurt(partition: Path, tmp_path: Path) -> Path:
+def damaged(partition: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(partition, tmp_path / "metro-0"))
 
 
@@ -41,40 +41,40 @@ def is_whole(partition: Path, result: Path) -> bool:
 @pytest.mark.parametrize("bits", [(39, 39), (39, 41), (30, 39), (62, 62, 62)])
 @pytest.mark.parametrize("first", [0, 4, -1])
 def test_neighbours_with_impossible_offsets(
-    partition: Path, hurt: Path, tmp_path: Path, stem: str, bits: tuple[int, ...], first: int
+    partition: Path, damaged: Path, tmp_path: Path, stem: str, bits: tuple[int, ...], first: int
 ) -> None:
     """Two or three batches in a row say offsets that no log of this partition can have had: one bit was turned in each."""
-    file = log(hurt, stem)
+    file = log(damaged, stem)
     number = first if first >= 0 else len(batch_spans(file)) - len(bits)
     for at, bit in enumerate(bits):
         flip(file, number + at, bit)
-    repair, _ = salvaged(hurt, tmp_path / "result")
+    repair, _ = salvaged(damaged, tmp_path / "result")
     assert repair.log_end_offset == 330
     assert repair.removed == ()
     assert is_whole(partition, tmp_path / "result" / "metro-0")
 
 
 def test_a_few_impossible_offsets_fill_their_hole_to_the_byte(
-    partition: Path, hurt: Path, tmp_path: Path
+    partition: Path, damaged: Path, tmp_path: Path
 ) -> None:
     """Nothing of two base offsets is left, and the batches around leave just as many offsets as the two have."""
-    file = log(hurt)
+    file = log(damaged)
     for number, noise in ((4, 0x0000133742424242), (5, 0x00013398AB000017)):
         put(file, batch_spans(file)[number][0], struct.pack(">Q", noise))
-    salvaged(hurt, tmp_path / "result")
+    salvaged(damaged, tmp_path / "result")
     assert is_whole(partition, tmp_path / "result" / "metro-0")
 
 
-def test_a_set_of_batches_far_away_is_believed(partition: Path, hurt: Path, tmp_path: Path) -> None:
+def test_a_set_of_batches_far_away_is_believed(partition: Path, damaged: Path, tmp_path: Path) -> None:
     """A compacted log may leave out any number of offsets; nothing goes on from before the gap here."""
     far = 330 + (1 << 33) + 12_345
     content = b"".join(
         encode_batch(NewBatch(records=(Record(far + at, 1_700_000_330_000, b"k", b"v"),), leader_epoch=5))
         for at in range(3)
     )
-    file = log(hurt, LAST)
+    file = log(damaged, LAST)
     put(file, file.stat().st_size, content)
-    repair, _ = salvaged(hurt, tmp_path / "result")
+    repair, _ = salvaged(damaged, tmp_path / "result")
     assert repair.log_end_offset == far + 3
     assert b"".join(all_batches(tmp_path / "result" / "metro-0")).endswith(content)
 
@@ -97,15 +97,15 @@ def foreign(epoch: int, first: int = 0, count: int = 10) -> bytes:
 @pytest.mark.parametrize("has_epoch_file", [True, False])
 @pytest.mark.parametrize("first", [0, 110, 200])
 def test_a_foreign_tail_of_a_higher_epoch(
-    partition: Path, hurt: Path, tmp_path: Path, first: int, has_epoch_file: bool
+    partition: Path, damaged: Path, tmp_path: Path, first: int, has_epoch_file: bool
 ) -> None:
     """A later leader's batch stays as a rule. But leader epochs never sink: what the log has behind these offsets, and
     its leader-epoch checkpoint, are of lower ones."""
-    file = log(hurt, LAST)
+    file = log(damaged, LAST)
     put(file, file.stat().st_size, foreign(9, first))
     if not has_epoch_file:
-        (hurt / "leader-epoch-checkpoint").unlink()
-    salvaged(hurt, tmp_path / "result")
+        (damaged / "leader-epoch-checkpoint").unlink()
+    salvaged(damaged, tmp_path / "result")
     assert is_whole(partition, tmp_path / "result" / "metro-0")
 
 
@@ -113,54 +113,56 @@ def test_a_foreign_tail_of_a_higher_epoch(
     "noise", [b"\xff\x13\x37\x42\x42\x42\x42\x42", b"\x70" * 8, b"\x00\x00\x00\x13\x37\x00\x00\x01"]
 )
 def test_a_base_offset_overwritten_inside_of_damage(
-    partition: Path, hurt: Path, tmp_path: Path, noise: bytes
+    partition: Path, damaged: Path, tmp_path: Path, noise: bytes
 ) -> None:
     """Bytes that are no batch lie before it, so the search for the next batch passes over it. All offsets that are
     missing there are its own."""
-    file = log(hurt)
+    file = log(damaged)
     position, _ = batch_spans(file)[7]
     data = file.read_bytes()
     garbage = random.Random(7).randbytes(44)
     file.write_bytes(data[:position] + garbage + noise + data[position + 8 :])
-    repair, _ = salvaged(hurt, tmp_path / "result")
+    repair, _ = salvaged(damaged, tmp_path / "result")
     assert is_whole(partition, tmp_path / "result" / "metro-0")
     assert repair.bytes_lost == len(garbage)
-    said = [finding for finding in repair.findings if finding.id == "altered-base-offset"]
-    assert [finding.numbers["repaired"] for finding in said] == [True]
+    output = [finding for finding in repair.findings if finding.id == "altered-base-offset"]
+    assert [finding.numbers["repaired"] for finding in output] == [True]
 
 
-def test_no_offset_is_guessed_inside_of_damage(hurt: Path, tmp_path: Path) -> None:
+def test_no_offset_is_guessed_inside_of_damage(damaged: Path, tmp_path: Path) -> None:
     """If more offsets are missing than the batch has, its position among them is unknown."""
-    file = log(hurt)
+    file = log(damaged)
     spans = batch_spans(file)
     put(file, spans[6][0], bytes([7]) * (spans[6][1]) + b"\xff" * 8)
-    repair, _ = salvaged(hurt, tmp_path / "result")
+    repair, _ = salvaged(damaged, tmp_path / "result")
     assert sum(removed.length for removed in repair.removed) == spans[6][1] + spans[7][1]
 
 
-def test_batches_before_a_name_that_is_too_high(partition: Path, hurt: Path, tmp_path: Path) -> None:
+def test_batches_before_a_name_that_is_too_high(partition: Path, damaged: Path, tmp_path: Path) -> None:
     """The first batch is damaged, those behind it lie below the name; the next damage is followed by what goes on from
     them."""
-    first = log(hurt, "0" * 20)
+    first = log(damaged, "0" * 20)
     spans = batch_spans(first)
     for number in (0, 18):
         put(first, spans[number][0] + 70, b"\xee\xee")
     first.rename(first.with_name(f"{41:020d}.log"))
-    salvaged(hurt, tmp_path / "result", broker_state=BrokerState(is_clean=True))
+    salvaged(damaged, tmp_path / "result", broker_state=BrokerState(is_clean=True))
     wanted = [batch for number, batch in enumerate(all_batches(partition)) if number not in (0, 18)]
     assert all_batches(tmp_path / "result" / "metro-0") == wanted
 
 
-def test_batches_of_another_topic_behind_the_log_end_do_not_cost_an_epoch(hurt: Path, tmp_path: Path) -> None:
+def test_batches_of_another_topic_behind_the_log_end_do_not_cost_an_epoch(
+    damaged: Path, tmp_path: Path
+) -> None:
     """A leader was elected at the end of the log and has written nothing yet. What lies behind begins again at offset 0, which
     seems to be the end."""
-    checkpoint = hurt / "leader-epoch-checkpoint"
+    checkpoint = damaged / "leader-epoch-checkpoint"
     *head, count, entries = checkpoint.read_text().split("\n", 2)
     checkpoint.write_text("\n".join([*head, str(int(count) + 1), f"{entries.rstrip()}\n6 330\n"]))
     kept = checkpoint.read_bytes()
     foreign = NewBatch(records=(Record(0, 1_700_000_000_000, b"k", b"v"),), leader_epoch=0)
-    with log(hurt, LAST).open("ab") as stream:
+    with log(damaged, LAST).open("ab") as stream:
         stream.write(encode_batch(foreign))
-    repair, _ = salvaged(hurt, tmp_path / "result")
+    repair, _ = salvaged(damaged, tmp_path / "result")
     assert repair.log_end_offset == 330
     assert (tmp_path / "result" / "metro-0" / "leader-epoch-checkpoint").read_bytes() == kept

@@ -70,19 +70,19 @@ def test_a_base_offset_of_another_batch(
     found = tight(partition)
     assert len(found) > 20
     for number, (before, place, behind) in enumerate(found):
-        hurt = Path(shutil.copytree(partition, tmp_path / str(number) / "metro-0"))
-        put(hurt / place.log.name, place.position, struct.pack(">q", wrong(before, place, behind)))
-        repair = plan(hurt)
+        damaged = Path(shutil.copytree(partition, tmp_path / str(number) / "metro-0"))
+        put(damaged / place.log.name, place.position, struct.pack(">q", wrong(before, place, behind)))
+        repair = plan(damaged)
         assert repair.removed == (), (place, repair.removed)
-        assert contents(write_repaired(repair, hurt, tmp_path / str(number) / "result")) == original, place
+        assert contents(write_repaired(repair, damaged, tmp_path / str(number) / "result")) == original, place
 
 
 def test_a_later_leaders_batch_with_the_base_offset_zero(partition: Path, tmp_path: Path) -> None:
     """The higher leader epoch made it win against the batch that the offset belongs to."""
     _, place, _ = tight(partition)[-1]
-    hurt = Path(shutil.copytree(partition, tmp_path / "metro-0"))
-    put(hurt / place.log.name, place.position, bytes(8))
-    repair, _ = salvaged(hurt, tmp_path / "result")
+    damaged = Path(shutil.copytree(partition, tmp_path / "metro-0"))
+    put(damaged / place.log.name, place.position, bytes(8))
+    repair, _ = salvaged(damaged, tmp_path / "result")
     assert contents(tmp_path / "result" / "metro-0") == contents(partition)
     assert [finding.id for finding in repair.findings if finding.severity == "error"] == [
         "altered-base-offset"
@@ -106,11 +106,11 @@ def test_two_logs_that_begin_at_one_offset(tmp_path: Path) -> None:
 
 def test_leader_epochs_of_a_log_that_lost_its_start(partition: Path, tmp_path: Path) -> None:
     """Everything from below the checkpointed log start on is lost: the log starts where it ends now, and so do its epochs."""
-    hurt = Path(shutil.copytree(partition, tmp_path / "metro-0"))
-    for log in logs(hurt)[1:]:
+    damaged = Path(shutil.copytree(partition, tmp_path / "metro-0"))
+    for log in logs(damaged)[1:]:
         log.unlink()
-    (hurt / "leader-epoch-checkpoint").unlink()
+    (damaged / "leader-epoch-checkpoint").unlink()
     around = BrokerState(is_clean=True, log_start_offset=places(partition)[-1].first)
-    repair, verdict = salvaged(hurt, tmp_path / "result", broker_state=around)
+    repair, verdict = salvaged(damaged, tmp_path / "result", broker_state=around)
     assert repair.log_start_offset == repair.log_end_offset < around.log_start_offset
     assert not verdict.ids("error")

@@ -199,7 +199,7 @@ LOG_DAMAGES = (
 SIDE_DAMAGES = (*SPOTS, gone, renamed, copied, swapped_files)
 
 
-def hurt(partition: Path, chance: random.Random) -> list[str]:
+def inflict(partition: Path, chance: random.Random) -> list[str]:
     """Between one and four damages; what was done."""
     done = []
     for _ in range(chance.choice((1, 1, 1, 2, 3, 4))):
@@ -239,7 +239,7 @@ def salvage_damage(seed: int, partitions: tuple[Path, Path], tmp_path: Path) -> 
     healthy_one = chance.choice((*partitions, partitions[0]))
     place = tmp_path / str(seed)
     damaged = Path(shutil.copytree(healthy_one, place / healthy_one.name))
-    done = hurt(damaged, chance)
+    done = inflict(damaged, chance)
     try:
         judge_salvage(healthy_one, damaged, place)
     except AssertionError as error:
@@ -302,7 +302,7 @@ def check_headers(repair: Repair, originals: list[bytes], stays: list[bytes], th
     as it was; only a header that the damage altered is written anew, and that is said."""
     headers = {body(batch): batch for batch in originals}
     assert {body(batch) for batch in stays} <= headers.keys(), "invented"
-    said = {
+    output = {
         (finding.id, finding.first_offset)
         for finding in repair.findings
         if finding.numbers.get("repaired") is True
@@ -315,7 +315,7 @@ def check_headers(repair: Repair, originals: list[bytes], stays: list[bytes], th
         assert original not in there, f"an intact batch is altered: {offsets(original)} to {offsets(batch)}"
         heads = [original[:HEADER_TO_MAGIC], *there.heads_before(body(batch))]
         if batch[:8] not in [head[:8] for head in heads]:
-            assert overflows or ("altered-base-offset", offsets(batch)[0]) in said, offsets(batch)
+            assert overflows or ("altered-base-offset", offsets(batch)[0]) in output, offsets(batch)
         if batch[:8] == original[:8] and batch[16] >= 2:
             epochs = [head[12:16] for head in heads]
             assert batch[12:16] in epochs, f"an epoch is invented: {offsets(batch)}"

@@ -46,7 +46,7 @@ def set_aside(partition: Path, state: str, base: int = 40) -> Path:
     return target
 
 
-def hurt(file: Path, batches: Sequence[int], at: int = 70) -> None:
+def damage(file: Path, batches: Sequence[int], at: int = 70) -> None:
     data, spans = bytearray(file.read_bytes()), batch_spans(file)
     for number in batches:
         data[spans[number][0] + at] ^= 0x10
@@ -64,7 +64,7 @@ def test_lost_batches_are_taken_from_a_leftover(
 ) -> None:
     before = all_batches(partition)
     source = set_aside(partition, state)
-    hurt(log(partition), batches)
+    damage(log(partition), batches)
     repair, _ = salvaged(partition, tmp_path / "result")
     result = tmp_path / "result" / "metro-0"
     assert all_batches(result) == before
@@ -84,7 +84,7 @@ def test_lost_batches_are_taken_from_a_leftover(
 def test_also_where_the_header_is_what_was_damaged(partition: Path, tmp_path: Path, at: int) -> None:
     before = all_batches(partition)
     set_aside(partition, "deleted")
-    hurt(log(partition), [4], at)
+    damage(log(partition), [4], at)
     salvaged(partition, tmp_path / "result")
     assert all_batches(tmp_path / "result" / "metro-0") == before
 
@@ -113,21 +113,21 @@ def stays_lost(partition: Path, tmp_path: Path, records: int = 4) -> Repair:
 
 def test_a_damaged_copy_is_no_source(partition: Path, tmp_path: Path) -> None:
     source = set_aside(partition, "deleted")
-    hurt(source, [4])
-    hurt(log(partition), [4])
+    damage(source, [4])
+    damage(log(partition), [4])
     stays_lost(partition, tmp_path)
 
 
 def test_a_batch_of_another_leader_epoch_does_not_fit(partition: Path, tmp_path: Path) -> None:
     source = set_aside(partition, "deleted")
-    hurt(source, [4], at=15)
-    hurt(log(partition), [4])
+    damage(source, [4], at=15)
+    damage(log(partition), [4])
     stays_lost(partition, tmp_path)
 
 
 def test_nothing_below_the_log_start_comes_back(partition: Path, tmp_path: Path) -> None:
     set_aside(partition, "deleted", 0)
-    hurt(log(partition, 0), [1])
+    damage(log(partition, 0), [1])
     repair = plan(partition, broker_state=BrokerState(log_start_offset=20))
     assert not [finding for finding in repair.findings if finding.id == "lost-records-restored"]
 
@@ -135,7 +135,7 @@ def test_nothing_below_the_log_start_comes_back(partition: Path, tmp_path: Path)
 def test_what_retention_has_deleted_does_not_come_back(partition: Path, tmp_path: Path) -> None:
     for path in partition.glob(f"{0:020}.*"):
         path.rename(path.with_name(path.name + L.DELETED_SUFFIX))
-    hurt(log(partition), [4])
+    damage(log(partition), [4])
     repair = stays_lost(partition, tmp_path)
     assert repair.log_start_offset == 40
 
@@ -157,7 +157,7 @@ def test_what_was_compacted_away_does_not_come_back(tmp_path: Path) -> None:
     assert [int.from_bytes(file.read_bytes()[at + 57 : at + 61], "big") for at, _ in batch_spans(file)][
         3
     ] == 1
-    hurt(file, [3])
+    damage(file, [3])
     stays_lost(partition, tmp_path, 1)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fixtures import diseases, healthy, side_diseases
-from fixtures.diseases import LOG_DISEASES, Hurt
+from fixtures.diseases import LOG_DISEASES, InflictedDamage
 from tests.support import trees
 
 FIRST_LOG = f"{0:020d}.log"
@@ -44,24 +44,26 @@ def changed(sound: Path, data: Path) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("hurt_by", LOG_DISEASES, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("damaged_by", LOG_DISEASES, ids=lambda function: function.__name__)
 def test_log_diseases_change_their_range_only(
-    hurt_by: Callable[[Path], Hurt], sound: Path, data: Path
+    damaged_by: Callable[[Path], InflictedDamage], sound: Path, data: Path
 ) -> None:
     log = data / "metro-0" / FIRST_LOG
-    hurt = hurt_by(log)
+    damage = damaged_by(log)
     before, after = (sound / "metro-0" / FIRST_LOG).read_bytes(), log.read_bytes()
-    assert hurt.disease == hurt_by.__name__
+    assert damage.disease == damaged_by.__name__
     assert changed(sound, data) == {f"metro-0/{FIRST_LOG}"}
     assert before != after
-    start, end = hurt.position, hurt.position + hurt.length
+    start, end = damage.position, damage.position + damage.length
     assert end <= len(after)
-    assert before[:start] == after[:start] or hurt.length <= 8  # a seal changes the checksum before the field
-    if hurt_by.__name__ not in MOVES_WHAT_FOLLOWS:
+    assert (
+        before[:start] == after[:start] or damage.length <= 8
+    )  # a seal changes the checksum before the field
+    if damaged_by.__name__ not in MOVES_WHAT_FOLLOWS:
         assert before[end:] == after[end:]
 
 
-SIDE_CASES: list[tuple[Callable[[Path], Hurt], str]] = [
+SIDE_CASES: list[tuple[Callable[[Path], InflictedDamage], str]] = [
     (side_diseases.index_missing, f"metro-0/{FIRST_LOG}"),
     (side_diseases.time_index_missing, f"metro-0/{FIRST_LOG}"),
     (side_diseases.index_wrong_entry, f"metro-0/{0:020d}.index"),
@@ -90,24 +92,24 @@ SIDE_CASES: list[tuple[Callable[[Path], Hurt], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("hurt_by", "name"), SIDE_CASES, ids=lambda case: getattr(case, "__name__", Path(str(case)).suffix)
+    ("damaged_by", "name"), SIDE_CASES, ids=lambda case: getattr(case, "__name__", Path(str(case)).suffix)
 )
 def test_side_diseases_change_one_file_only(
-    hurt_by: Callable[[Path], Hurt], name: str, sound: Path, data: Path
+    damaged_by: Callable[[Path], InflictedDamage], name: str, sound: Path, data: Path
 ) -> None:
-    hurt = hurt_by(data / name)
-    assert changed(sound, data) == {str(hurt.file.relative_to(data))}
-    if hurt.file.exists():
-        assert hurt.position + hurt.length <= hurt.file.stat().st_size
+    damage = damaged_by(data / name)
+    assert changed(sound, data) == {str(damage.file.relative_to(data))}
+    if damage.file.exists():
+        assert damage.position + damage.length <= damage.file.stat().st_size
 
 
 def test_a_snapshot_becomes_corrupt_in_its_last_byte(sound: Path, data: Path) -> None:
     snapshot = max((data / "metro-0").glob("*.snapshot"))
     before = snapshot.read_bytes()
-    hurt = side_diseases.snapshot_corrupt(snapshot)
+    damage = side_diseases.snapshot_corrupt(snapshot)
     assert snapshot.read_bytes()[:-1] == before[:-1]
     assert snapshot.read_bytes()[-1] != before[-1]
-    assert hurt.length == len(before)
+    assert damage.length == len(before)
 
 
 def test_a_swap_has_its_indexes(sound: Path, data: Path) -> None:
@@ -120,13 +122,13 @@ def test_whole_segments_go_with_all_their_files(sound: Path, data: Path) -> None
     base = sorted((data / "metro-0").glob("*.log"))[1]
     side_diseases.segment_gap(base)
     assert not list(base.parent.glob(f"{base.stem}.*"))
-    hurt = side_diseases.orphan_index(data / "metro-0" / FIRST_LOG)
-    assert hurt.file.exists()
+    damage = side_diseases.orphan_index(data / "metro-0" / FIRST_LOG)
+    assert damage.file.exists()
     assert not (data / "metro-0" / FIRST_LOG).exists()
 
 
 @pytest.mark.parametrize(
-    ("hurt_by", "ending"),
+    ("damaged_by", "ending"),
     [
         (side_diseases.stray_directory, "-stray"),
         (side_diseases.deleted_directory, "-delete"),
@@ -134,10 +136,12 @@ def test_whole_segments_go_with_all_their_files(sound: Path, data: Path) -> None
         (side_diseases.bad_directory_name, "metro_1"),
     ],
 )
-def test_directories_are_renamed(hurt_by: Callable[[Path], Hurt], ending: str, data: Path) -> None:
-    hurt = hurt_by(data / "metro-1")
-    assert hurt.file.name.endswith(ending)
-    assert hurt.file.is_dir()
+def test_directories_are_renamed(
+    damaged_by: Callable[[Path], InflictedDamage], ending: str, data: Path
+) -> None:
+    damage = damaged_by(data / "metro-1")
+    assert damage.file.name.endswith(ending)
+    assert damage.file.is_dir()
     assert not (data / "metro-1").exists()
 
 
@@ -160,7 +164,7 @@ def test_every_log_disease_is_listed() -> None:
         name
         for name, function in inspect.getmembers(diseases, inspect.isfunction)
         if function.__module__ == diseases.__name__
-        and "-> fixtures.diseases.Hurt" in str(inspect.signature(function))
+        and "-> fixtures.diseases.InflictedDamage" in str(inspect.signature(function))
     }
     assert own == {function.__name__ for function in LOG_DISEASES}
 

@@ -82,8 +82,10 @@ def test_a_checkpoint_below_the_log(log_dir: Path, capfd: pytest.CaptureFixture[
     checkpoint = log_dir / "cleaner-offset-checkpoint"
     checkpoint.write_text("0\n1\nmetro 0 50\n")
     for command in (("verify",), ("recover",), ("recover", "--apply")):
-        told = [row for row in rows_of(capfd, *command, log_dir) if row.get("id") == "checkpoint-below-log"]
-        assert {(row["path"], row["first_offset"]) for row in told} == {(str(checkpoint), 50)}
+        reported = [
+            row for row in rows_of(capfd, *command, log_dir) if row.get("id") == "checkpoint-below-log"
+        ]
+        assert {(row["path"], row["first_offset"]) for row in reported} == {(str(checkpoint), 50)}
     assert judge(log_dir).of("checkpoint-below-log") == []
 
 
@@ -105,7 +107,7 @@ def test_a_first_dirty_offset_outside_of_the_log(
             str(log_dir / "metro-0"),
         ]
     )
-    told = [line for line in "".join(capfd.readouterr()).splitlines() if "dirty-offset-reset" in line]
-    assert [f"the first dirty offset {noted} is outside the log" in line for line in told] == [
+    reported = [line for line in "".join(capfd.readouterr()).splitlines() if "dirty-offset-reset" in line]
+    assert [f"the first dirty offset {noted} is outside the log" in line for line in reported] == [
         True
     ] * is_outside

@@ -39,10 +39,10 @@ def by_verify(directory: Path) -> Told:
     options = VerifyOptions(now_ms=healthy.T0)
     target = PartitionTarget(str(directory), str(directory.parent))
     events = verify_partition(target, options, Totals())
-    return told([each for each in events if isinstance(each, Finding)])
+    return reported([each for each in events if isinstance(each, Finding)])
 
 
-def told(findings: list[Finding]) -> Told:
+def reported(findings: list[Finding]) -> Told:
     return {(each.id, each.path, each.position) for each in findings if each.id in OF_HEADERS}
 
 
@@ -79,7 +79,7 @@ def test_parts_say_what_verify_says_of_the_whole(tmp_path: Path, rules: RollRule
         expected = by_verify(directory)
         found = by_parts(directory, draw, draw.choice((1, 2, 3)))
         log.write_bytes(content)
-        assert told(found) == expected, (log.name, position, batch_positions(content), found)
+        assert reported(found) == expected, (log.name, position, batch_positions(content), found)
         assert len(found) == len({(each.id, each.path, each.position) for each in found})
         kinds |= {kind for kind, *_ in expected}
     assert {"altered-base-offset", "altered-leader-epoch"} <= kinds

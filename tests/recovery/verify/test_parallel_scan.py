@@ -132,7 +132,7 @@ def test_records_that_helpers_found_sound(seed: int, codec: int) -> None:
         body[dice.randrange(61, len(body))] ^= 255
         body[17:21] = crc.crc32c(body[21:]).to_bytes(4, "big")
     data = b"".join(batches)
-    scanner, records, told = Scanner(data), ValidatedRecords(), 0
+    scanner, records, reported = Scanner(data), ValidatedRecords(), 0
     found = []
     for table in blocks_by_many(scanner, 2, records):
         assert isinstance(table, Columns)
@@ -140,9 +140,9 @@ def test_records_that_helpers_found_sound(seed: int, codec: int) -> None:
         for row, position in enumerate(table.column(C.POSITION)):
             if records.until(position) > position:
                 assert valid_until(scanner.view, table, row, row + 1) == row + 1
-                told += 1
+                reported += 1
     assert found == pieces(Scanner(data).blocks())
-    assert told > 150
+    assert reported > 150
 
 
 @pytest.mark.parametrize("tail", [b"", bytes(5000), b"\x01\x02\x03", batch(10**6, 3, b"v" * 200)[:-1]])

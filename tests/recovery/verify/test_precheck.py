@@ -32,7 +32,7 @@ def other_disks_forgotten() -> None:
         unreadable.begin()
 
 
-def told(target: FileTarget | PartitionTarget, options: VerifyOptions) -> list[Event]:
+def reported(target: FileTarget | PartitionTarget, options: VerifyOptions) -> list[Event]:
     return [event for event in verify(target, options) if not isinstance(event, Advance)]
 
 
@@ -41,7 +41,7 @@ def claims_of(target: FileTarget | PartitionTarget, options: VerifyOptions) -> l
 
 
 def with_validated(target: FileTarget | PartitionTarget, options: VerifyOptions) -> list[Event]:
-    return told(target, verify.with_validated(options, claims_of(target, options)))
+    return reported(target, verify.with_validated(options, claims_of(target, options)))
 
 
 @pytest.fixture(params=["quick", "default", "deep"])
@@ -59,7 +59,7 @@ def partition(sound: Path, tmp_path: Path) -> Path:
     "disease", [None, *diseases.LOG_DISEASES], ids=lambda each: getattr(each, "__name__", "none")
 )
 def test_nobody_can_tell(
-    partition: Path, disease: Callable[[Path], diseases.Hurt] | None, options: VerifyOptions
+    partition: Path, disease: Callable[[Path], diseases.InflictedDamage] | None, options: VerifyOptions
 ) -> None:
     for log in sorted(partition.glob("*.log"))[:2]:
         if disease is not None:
@@ -67,12 +67,12 @@ def test_nobody_can_tell(
     targets: list[FileTarget | PartitionTarget] = [PartitionTarget(str(partition))]
     targets += (FileTarget(str(log)) for log in partition.glob("*.log"))
     for target in targets:
-        assert with_validated(target, options) == told(target, options)
+        assert with_validated(target, options) == reported(target, options)
 
 
 def test_old_formats(sound: Path, options: VerifyOptions) -> None:
     target = PartitionTarget(str(sound / "gates.old-0"))
-    assert with_validated(target, options) == told(target, options)
+    assert with_validated(target, options) == reported(target, options)
 
 
 @pytest.fixture
@@ -99,10 +99,10 @@ def test_what_was_seen_is_not_looked_at_again(
     def refuse(*_given: object) -> int:
         raise AssertionError("somebody looks again")
 
-    alone = told(target, options)
+    alone = reported(target, options)
     monkeypatch.setattr(crc_verdicts.CrcVerifier, "verify", refuse)
     monkeypatch.setattr("kseg.recovery.verify.records_check.valid_until", refuse)
-    assert told(target, verify.with_validated(options, claims)) == alone
+    assert reported(target, verify.with_validated(options, claims)) == alone
 
 
 def test_a_file_that_has_changed_since_is_looked_at(plain: Path, options: VerifyOptions) -> None:
@@ -111,8 +111,8 @@ def test_a_file_that_has_changed_since_is_looked_at(plain: Path, options: Verify
     (log,) = plain.glob("*.log")
     diseases.bad_crc(log)
     os.utime(log, ns=(0, 0))
-    assert told(target, verify.with_validated(options, claims)) == told(target, options)
-    assert "bad-crc" in {getattr(event, "id", None) for event in told(target, options)}
+    assert reported(target, verify.with_validated(options, claims)) == reported(target, options)
+    assert "bad-crc" in {getattr(event, "id", None) for event in reported(target, options)}
 
 
 def test_shallow_claims_say_nothing_of_records(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +121,7 @@ def test_shallow_claims_say_nothing_of_records(plain: Path, monkeypatch: pytest.
     diseases.undecodable_batch(log)
     shallow = claims_of(target, VerifyOptions(level="default", now_ms=healthy.T0))
     assert all(not claim.with_records for claim in shallow)
-    assert told(target, verify.with_validated(deep, shallow)) == told(target, deep)
+    assert reported(target, verify.with_validated(deep, shallow)) == reported(target, deep)
 
 
 def test_a_log_that_went_has_no_parts(tmp_path: Path) -> None:
@@ -150,4 +150,4 @@ def test_a_walk_that_comes_from_elsewhere_believes_nothing(plain: Path) -> None:
         )
         for each in forged
     ]
-    assert told(target, verify.with_validated(options, beyond)) == told(target, options)
+    assert reported(target, verify.with_validated(options, beyond)) == reported(target, options)

@@ -79,10 +79,10 @@ def judged(partition: Path, broker_state: BrokerState = CLEAN) -> Repair:
 
 def assert_no_more_is_said(partition: Path, broker_state: BrokerState = CLEAN) -> Repair | None:
     """The glance's answer, which must be that of the judgement if it is a yes."""
-    said = glance(partition, broker_state)
-    if said is not None:
-        assert said == judged(partition, broker_state)
-    return said
+    output = glance(partition, broker_state)
+    if output is not None:
+        assert output == judged(partition, broker_state)
+    return output
 
 
 def trams(directory: Path) -> Path:
@@ -99,10 +99,10 @@ def trams(directory: Path) -> Path:
     ],
 )
 def test_an_ordinary_partition_needs_no_judgement(sound: Path, broker_state: BrokerState) -> None:
-    said = assert_no_more_is_said(sound, broker_state)
-    assert said is not None
-    assert (said.log_end_offset, said.last_stable_offset) == (200, 200)
-    assert not said.why and not said.findings
+    output = assert_no_more_is_said(sound, broker_state)
+    assert output is not None
+    assert (output.log_end_offset, output.last_stable_offset) == (200, 200)
+    assert not output.why and not output.findings
 
 
 def test_a_log_whose_first_segments_are_gone_is_ordinary(sound: Path, tmp_path: Path) -> None:
@@ -110,9 +110,9 @@ def test_a_log_whose_first_segments_are_gone_is_ordinary(sound: Path, tmp_path: 
     bases = sorted(int(log.stem) for log in partition.glob("*.log"))
     for file in partition.glob(f"{bases[0]:020d}.*"):
         file.unlink()
-    said = assert_no_more_is_said(partition)
-    assert said is not None
-    assert said.log_start_offset == bases[1]
+    output = assert_no_more_is_said(partition)
+    assert output is not None
+    assert output.log_start_offset == bases[1]
 
 
 @pytest.mark.parametrize(

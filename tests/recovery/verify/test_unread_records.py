@@ -71,13 +71,13 @@ def test_what_consumers_miss_under_a_right_checksum_has_a_price(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: Kind, codec: int, batch: int
 ) -> None:
     place = partition(tmp_path / "metro-0", codec)
-    kind.hurt(place / f"{0:020d}.log", batch)
+    kind.damage(place / f"{0:020d}.log", batch)
     lost = {**LOST, **HARMLESS}[kind.name]
     for stop in ("--clean-shutdown", "--unclean-shutdown"):
-        told = costs(capfd, place, stop)
-        if "dies_of" not in told["kafka"]:
-            assert told["kafka"]["records"] == lost
-        assert told["salvage"]["records"] == lost
+        reported = costs(capfd, place, stop)
+        if "dies_of" not in reported["kafka"]:
+            assert reported["kafka"]["records"] == lost
+        assert reported["salvage"]["records"] == lost
     findings = [row for row in rows(capfd, "verify", "--json", place) if row["type"] == "finding"]
     errors = {row["id"] for row in findings if row["severity"] == "error"}
     if lost:
@@ -93,12 +93,12 @@ def test_a_cut_batch_costs_what_it_held_and_not_what_its_header_says(
     place = partition(tmp_path / "metro-0", 0)
     log = place / f"{0:020d}.log"
     lower = next(kind for kind in SEALED_KINDS if kind.name == "count-lower")
-    lower.hurt(log, BATCHES - 1)
+    lower.damage(log, BATCHES - 1)
     position, size = batch_spans(log)[BATCHES - 3]
     put(log, position + size - 1, bytes([log.read_bytes()[position + size - 1] ^ 1]))
-    told = costs(capfd, place, "--unclean-shutdown", "--recovery-point", "0")
-    assert told["kafka"]["records"] == 3 * RECORDS
-    assert told["salvage"]["records"] == RECORDS + 2
+    reported = costs(capfd, place, "--unclean-shutdown", "--recovery-point", "0")
+    assert reported["kafka"]["records"] == 3 * RECORDS
+    assert reported["salvage"]["records"] == RECORDS + 2
 
 
 def test_what_breaks_off_inside_a_compressed_batch_has_no_price(
@@ -110,9 +110,9 @@ def test_what_breaks_off_inside_a_compressed_batch_has_no_price(
     position, size = batch_spans(log)[1]
     put(log, position + L.BATCH_HEADER + 12, bytes(size - L.BATCH_HEADER - 12))
     seal(log, position)
-    told = costs(capfd, place)
-    assert told["kafka"]["records"] is told["salvage"]["records"] is None
-    assert told["kafka"]["offsets"] == told["salvage"]["offsets"] == RECORDS
+    reported = costs(capfd, place)
+    assert reported["kafka"]["records"] is reported["salvage"]["records"] is None
+    assert reported["kafka"]["offsets"] == reported["salvage"]["offsets"] == RECORDS
 
 
 @pytest.mark.parametrize("codec", range(len(L.CODEC_NAMES)), ids=L.CODEC_NAMES)
@@ -120,8 +120,8 @@ def test_gaps_and_all_codecs_are_nothing_to_doubt(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], codec: int
 ) -> None:
     place = partition(tmp_path / "metro-0", codec, gap=3)
-    told = rows(capfd, "verify", "--json", place)
-    assert not [row for row in told if row["type"] == "finding" and row["severity"] == "error"]
+    reported = rows(capfd, "verify", "--json", place)
+    assert not [row for row in reported if row["type"] == "finding" and row["severity"] == "error"]
 
 
 def test_headers_from_anywhere_leave_the_kernel_in_its_bounds() -> None:

@@ -76,9 +76,9 @@ def flips(log: Path, batch: int, field: str, every: int = 1) -> Iterator[tuple[i
     data = log.read_bytes()
     true = int.from_bytes(data[position + at : position + at + bits // 8], "big", signed=True)
     for bit in range(0, bits, every):
-        hurt = bytearray(data)
-        hurt[position + at + bits // 8 - 1 - bit // 8] ^= 1 << bit % 8
-        log.write_bytes(hurt)
+        damaged = bytearray(data)
+        damaged[position + at + bits // 8 - 1 - bit // 8] ^= 1 << bit % 8
+        log.write_bytes(damaged)
         yield bit, true
     log.write_bytes(data)
 
@@ -106,17 +106,17 @@ def test_every_bit_of_a_header(width: int, producer_id: int, field: str, tmp_pat
     for log, batch in corners(directory):
         position, _ = batch_spans(log)[batch]
         for bit, true in flips(log, batch, field, every):
-            said = found(directory)
-            context = f"{log.name}, batch {batch}, bit {bit}: {[(f.id, f.message) for f in said]}"
-            assert [f.id for f in said] == [kind], context
-            assert said[0].path == str(log), context
+            output = found(directory)
+            context = f"{log.name}, batch {batch}, bit {bit}: {[(f.id, f.message) for f in output]}"
+            assert [f.id for f in output] == [kind], context
+            assert output[0].path == str(log), context
             offset_in_header = 12 if kind == "altered-leader-epoch" else 0
-            assert said[0].position == position + offset_in_header, context
+            assert output[0].position == position + offset_in_header, context
             if kind == "altered-base-offset":
-                assert said[0].numbers["probable_base_offset"] == true, context
-                assert said[0].numbers["flipped_bit"] == bit, context
+                assert output[0].numbers["probable_base_offset"] == true, context
+                assert output[0].numbers["flipped_bit"] == bit, context
             if kind == "altered-leader-epoch":
-                assert said[0].numbers["probable_epoch"] == true, context
+                assert output[0].numbers["probable_epoch"] == true, context
 
 
 @pytest.mark.parametrize("producer_id", [7, -1])
@@ -127,9 +127,11 @@ def test_base_offsets_without_any_side_file(producer_id: int, tmp_path: Path) ->
     for log, batch in corners(directory):
         position, _ = batch_spans(log)[batch]
         for bit, true in flips(log, batch, "base_offset", 2):
-            (said,) = [f for f in found(directory) if (f.id, f.path) not in usual]
-            assert (said.id, said.path, said.position) == ("altered-base-offset", str(log), position), bit
-            assert said.numbers["probable_base_offset"] == true, bit
+            (output,) = [f for f in found(directory) if (f.id, f.path) not in usual]
+            assert (output.id, output.path, output.position) == ("altered-base-offset", str(log), position), (
+                bit
+            )
+            assert output.numbers["probable_base_offset"] == true, bit
 
 
 def test_leader_epochs_without_the_checkpoint(tmp_path: Path) -> None:
@@ -142,14 +144,14 @@ def test_leader_epochs_without_the_checkpoint(tmp_path: Path) -> None:
         is_first = (log, batch) == (logs[0], 0)
         is_last = log == logs[-1] and batch == len(batch_spans(log)) - 1
         for bit, true in flips(log, batch, "leader_epoch"):
-            said = [f for f in found(directory) if (f.id, f.path) not in usual]
-            if not said:
+            output = [f for f in found(directory) if (f.id, f.path) not in usual]
+            if not output:
                 assert (is_first and true ^ 1 << bit < true) or (is_last and 1 << bit <= 1024), bit
                 continue
-            assert [(f.id, f.path, f.position) for f in said] == [
+            assert [(f.id, f.path, f.position) for f in output] == [
                 ("altered-leader-epoch", str(log), position + 12)
             ]
-            assert said[0].numbers["probable_epoch"] == true, bit
+            assert output[0].numbers["probable_epoch"] == true, bit
 
 
 @pytest.mark.behaviour("V01")

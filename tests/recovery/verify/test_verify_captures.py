@@ -33,7 +33,7 @@ HARMLESS = {
 @pytest.mark.behaviour("V01", "V02", "V04")
 def test_a_clean_stop_of_4_3_1(state: str, level: str, capture_small: Path) -> None:
     verdict = judge(capture_small / state, level)
-    assert verdict.said("error", "warning") == set()
+    assert verdict.output("error", "warning") == set()
     assert verdict.ids() <= HARMLESS
     assert verdict.sums["bytes_valid"] == verdict.sums["bytes_total"] > 40_000
 
@@ -43,16 +43,16 @@ def test_a_clean_stop_of_4_3_1(state: str, level: str, capture_small: Path) -> N
 @pytest.mark.behaviour("V01")
 def test_clean_stops_of_old_brokers(state: str, level: str, legacy_small: Path) -> None:
     verdict = judge(legacy_small / "data" / state, level)
-    assert verdict.said("error") == set()
+    assert verdict.output("error") == set()
     # a topic made for it has timestamps of the year 9999
-    assert {path.split("/")[0] for kind, path in verdict.said("warning")} <= {"odd.times-0"}
+    assert {path.split("/")[0] for kind, path in verdict.output("warning")} <= {"odd.times-0"}
     assert verdict.ids() <= HARMLESS | {"future-timestamp"}
 
 
 def test_kafka_0_7(legacy_small: Path) -> None:
     assert judge(legacy_small / "data/0.7/1-written", "deep").findings == ()
-    hurt = judge(legacy_small / "data/0.7/2-hurt", "deep")
-    assert {(kind, path.split("/")[0]) for kind, path in hurt.said()} == {
+    damaged = judge(legacy_small / "data/0.7/2-hurt", "deep")
+    assert {(kind, path.split("/")[0]) for kind, path in damaged.output()} == {
         ("undecodable-batch", "attr-0"),
         ("bad-crc", "crc-0"),
         ("bad-crc", "crc-1"),
@@ -82,12 +82,12 @@ def test_a_crashed_directory_is_unclean_and_nothing_else(capture_small: Path, tm
         with log.with_suffix(suffix).open("r+b") as file:
             file.truncate(size)
     verdict = judge(directory)
-    assert verdict.said("error", "warning") == set()
+    assert verdict.output("error", "warning") == set()
     assert {"unclean-shutdown", "index-preallocated"} <= verdict.ids()
     assert verdict.sums["bytes_padding"] > 20_000_000
 
     (directory / ".kafka_cleanshutdown").touch()
-    assert judge(directory).said("error") == {("false-clean-shutdown", ".kafka_cleanshutdown")}
+    assert judge(directory).output("error") == {("false-clean-shutdown", ".kafka_cleanshutdown")}
 
 
 def test_the_metadata_log_needs_a_snapshot_at_its_start(capture_small: Path, tmp_path: Path) -> None:

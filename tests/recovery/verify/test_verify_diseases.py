@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fixtures import diseases as D
-from fixtures.diseases import Hurt
+from fixtures.diseases import InflictedDamage
 from kseg.segment.findings import CATALOGUE
 from tests.support.damaged_dirs import (
     HIGH_WATERMARKS,
@@ -23,7 +23,7 @@ from tests.support.damaged_dirs import (
 )
 from tests.support.verify_helpers import judge
 
-LOG_DISEASES: list[tuple[Callable[[Path], Hurt], Said, Said]] = [
+LOG_DISEASES: list[tuple[Callable[[Path], InflictedDamage], Said, Said]] = [
     # disease, findings in the middle of a segment (default level), further ones of the deep level
     (D.torn_tail, in_log("torn-tail"), set()),
     (D.short_tail, in_log("foreign-bytes"), set()),
@@ -50,7 +50,7 @@ LOG_DISEASES: list[tuple[Callable[[Path], Hurt], Said, Said]] = [
 def test_the_healthy_directory_has_no_errors_and_no_warnings(sound: Path) -> None:
     for level in ("quick", "default", "deep"):
         verdict = judge(sound, level)
-        assert verdict.said("error", "warning") == set()
+        assert verdict.output("error", "warning") == set()
         assert verdict.sums["bytes_damaged"] == verdict.sums["bytes_padding"] == 0
 
 
@@ -62,13 +62,13 @@ def test_every_log_disease_is_judged() -> None:
     ("disease", "expected", "deep"), LOG_DISEASES, ids=lambda case: getattr(case, "__name__", "")
 )
 def test_log_diseases(
-    disease: Callable[[Path], Hurt], expected: Said, deep: Said, sound: Path, hurt: Path
+    disease: Callable[[Path], InflictedDamage], expected: Said, deep: Said, sound: Path, damaged: Path
 ) -> None:
-    disease(hurt / f"{INNER}.log")
-    assert new(hurt, sound)[1] == expected
-    assert new(hurt, sound, "deep")[1] == expected | deep
+    disease(damaged / f"{INNER}.log")
+    assert new(damaged, sound)[1] == expected
+    assert new(damaged, sound, "deep")[1] == expected | deep
     quick = {each for each in expected if each[1].endswith(".log") and each[0] != "bad-control-record"}
-    assert new(hurt, sound, "quick")[1] == quick
+    assert new(damaged, sound, "quick")[1] == quick
 
 
 @pytest.mark.evidence("batch-invalid", "torn-tail")
@@ -88,27 +88,29 @@ def test_log_diseases(
     ],
     ids=lambda case: getattr(case, "__name__", ""),
 )
-def test_damage_is_reported_with_its_bytes(disease: Callable[[Path], Hurt], kind: str, hurt: Path) -> None:
-    done = disease(hurt / f"{INNER}.log")
-    verdict = judge(hurt)
+def test_damage_is_reported_with_its_bytes(
+    disease: Callable[[Path], InflictedDamage], kind: str, damaged: Path
+) -> None:
+    done = disease(damaged / f"{INNER}.log")
+    verdict = judge(damaged)
     (found,) = verdict.of(kind)
     assert (found.path, found.position, found.length) == (str(done.file), done.position, done.length)
     assert verdict.sums["bytes_damaged"] >= done.length
 
 
 @pytest.mark.evidence("zero-tail")
-def test_a_zero_tail_of_a_log_is_padding(sound: Path, hurt: Path) -> None:
+def test_a_zero_tail_of_a_log_is_padding(sound: Path, damaged: Path) -> None:
     before = judge(sound).sums
-    D.zero_tail(hurt / f"{INNER}.log", 5000)
-    after = judge(hurt).sums
+    D.zero_tail(damaged / f"{INNER}.log", 5000)
+    after = judge(damaged).sums
     assert after["bytes_padding"] == 5000
     assert after["bytes_valid"] == before["bytes_valid"]
 
 
 @pytest.mark.evidence("batch-header")
-def test_an_altered_base_offset_is_given_back(hurt: Path) -> None:
-    done = D.altered_base_offset(hurt / f"{INNER}.log", batch=5, bit=33)
-    (found,) = judge(hurt).of("altered-base-offset")
+def test_an_altered_base_offset_is_given_back(damaged: Path) -> None:
+    done = D.altered_base_offset(damaged / f"{INNER}.log", batch=5, bit=33)
+    (found,) = judge(damaged).of("altered-base-offset")
     assert (found.position, found.length) == (done.position, 8)
     assert found.numbers["flipped_bit"] == 33
     assert found.numbers["probable_base_offset"] == int(found.numbers["found_base_offset"] or 0) ^ 1 << 33
@@ -125,18 +127,20 @@ def test_an_altered_base_offset_is_given_back(hurt: Path) -> None:
     ],
     ids=lambda case: getattr(case, "__name__", ""),
 )
-def test_at_the_end_of_the_log(disease: Callable[..., Hurt], expected: Said, sound: Path, hurt: Path) -> None:
-    log = hurt / f"{LAST}.log"
+def test_at_the_end_of_the_log(
+    disease: Callable[..., InflictedDamage], expected: Said, sound: Path, damaged: Path
+) -> None:
+    log = damaged / f"{LAST}.log"
     if disease in (D.altered_base_offset, D.altered_leader_epoch):
         disease(log, batch=-1)
     else:
         disease(log)
-    assert new(hurt, sound)[1] == expected
+    assert new(damaged, sound)[1] == expected
 
 
-def test_the_last_batch_is_gone(sound: Path, hurt: Path) -> None:
-    D.missing_batch(hurt / f"{LAST}.log", batch=-1)
-    assert new(hurt, sound)[1] == {
+def test_the_last_batch_is_gone(sound: Path, damaged: Path) -> None:
+    D.missing_batch(damaged / f"{LAST}.log", batch=-1)
+    assert new(damaged, sound)[1] == {
         ("time-index-offset-not-found", f"{LAST}.timeindex"),
         ("snapshot-stray", "metro-0/00000000000000000330.snapshot"),
         ("checkpoint-beyond-log", RECOVERY_POINTS),
@@ -144,8 +148,8 @@ def test_the_last_batch_is_gone(sound: Path, hurt: Path) -> None:
     }
 
 
-def test_every_finding_has_a_kind_with_a_hint(hurt: Path) -> None:
-    D.bad_crc(hurt / f"{INNER}.log")
-    for found in judge(hurt).findings:
+def test_every_finding_has_a_kind_with_a_hint(damaged: Path) -> None:
+    D.bad_crc(damaged / f"{INNER}.log")
+    for found in judge(damaged).findings:
         assert CATALOGUE[found.id].hint.startswith("kseg ")
         assert found.message

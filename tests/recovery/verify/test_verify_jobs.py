@@ -47,9 +47,9 @@ def forks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def hurt_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def damage_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory in whose logs bytes were altered, removed and put in."""
-    root = healthy.log_dir(tmp_path_factory.mktemp("hurt") / "data")
+    root = healthy.log_dir(tmp_path_factory.mktemp("damaged") / "data")
     dice = random.Random(3)
     for log in sorted(root.rglob("*.log"))[1:]:
         data = bytearray(log.read_bytes())
@@ -83,7 +83,7 @@ def odd_records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def said(root: Path, level: str, jobs: int) -> tuple[list[Event], int]:
+def output(root: Path, level: str, jobs: int) -> tuple[list[Event], int]:
     """All events but progress, in order, and how many bytes of progress there were."""
     events = [
         event
@@ -95,21 +95,21 @@ def said(root: Path, level: str, jobs: int) -> tuple[list[Event], int]:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_the_verdict_is_that_of_one_process(hurt_logs: Path, level: str, forks: list[int]) -> None:
-    with unchanged(hurt_logs):
-        alone = said(hurt_logs, level, 1)
+def test_the_verdict_is_that_of_one_process(damage_logs: Path, level: str, forks: list[int]) -> None:
+    with unchanged(damage_logs):
+        alone = output(damage_logs, level, 1)
         assert not forks
-        assert said(hurt_logs, level, 3) == alone
+        assert output(damage_logs, level, 3) == alone
     assert len(forks) >= 2
 
 
 def test_the_verdict_on_records_is_that_of_one_process(odd_records: Path, forks: list[int]) -> None:
     """The order of a header's findings and a record's within a log depends on where tables end."""
-    alone, done = said(odd_records, "deep", 1)
+    alone, done = output(odd_records, "deep", 1)
     found = {event.id for event in alone if isinstance(event, Finding)}
     assert {"undecodable-batch", "altered-base-offset", "max-timestamp-mismatch"} <= found
     for jobs in (2, 3):
-        together, done_together = said(odd_records, "deep", jobs)
+        together, done_together = output(odd_records, "deep", jobs)
         assert sorted(map(repr, together)) == sorted(map(repr, alone))
         assert done_together == done
     assert len(forks) >= 2
@@ -117,9 +117,9 @@ def test_the_verdict_on_records_is_that_of_one_process(odd_records: Path, forks:
 
 @pytest.mark.parametrize(("jobs", "expected"), [("1", 0), ("2", 1), ("3", 2)])
 def test_the_option_jobs_is_for_one_log_too(
-    hurt_logs: Path, jobs: str, expected: int, forks: list[int]
+    damage_logs: Path, jobs: str, expected: int, forks: list[int]
 ) -> None:
-    log = max(hurt_logs.rglob("*.log"), key=lambda path: path.stat().st_size)
-    with unchanged(hurt_logs):
+    log = max(damage_logs.rglob("*.log"), key=lambda path: path.stat().st_size)
+    with unchanged(damage_logs):
         run(["verify", "--quick", "--quiet", "--jobs", jobs, str(log)])
     assert len(forks) == expected

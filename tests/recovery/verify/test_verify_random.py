@@ -95,19 +95,19 @@ def test_random_files(name: str, data: bytes, level: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["00000000000000000000.log", "00000000000000000000.index"])
-def test_a_directory_where_a_file_should_be(name: str, hurt: Path) -> None:
-    file = hurt / "metro-0" / name
+def test_a_directory_where_a_file_should_be(name: str, damaged: Path) -> None:
+    file = damaged / "metro-0" / name
     file.unlink()
     file.mkdir()
-    judge(hurt, "deep")
+    judge(damaged, "deep")
 
 
-def test_a_file_that_cannot_be_used(hurt: Path) -> None:
-    file = hurt / "metro-0" / "00000000000000000198.log"
+def test_a_file_that_cannot_be_used(damaged: Path) -> None:
+    file = damaged / "metro-0" / "00000000000000000198.log"
     file.unlink()
     file.symlink_to("nowhere")
-    verdict = judge(hurt, "deep")
-    assert ("unreadable-file", "metro-0/00000000000000000198.log") in verdict.said("error")
+    verdict = judge(damaged, "deep")
+    assert ("unreadable-file", "metro-0/00000000000000000198.log") in verdict.output("error")
 
 
 @pytest.mark.parametrize("count", [20_000])

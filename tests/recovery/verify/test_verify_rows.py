@@ -58,7 +58,7 @@ def test_compacted_batches_are_valid(tmp_path: Path) -> None:
     ]
     directory = build_log(tmp_path / "t-0", batches)
     verdict = judge(directory, "deep")
-    assert verdict.said() == {("offset-gap", "00000000000000000000.log")}
+    assert verdict.output() == {("offset-gap", "00000000000000000000.log")}
     assert verdict.of("offset-gap")[0].numbers == {"gaps": 2, "missing_offsets": 15 + 36}
 
 
@@ -119,7 +119,7 @@ def test_three_kinds_of_wrong_time_index_entries(tmp_path: Path) -> None:
     (index,) = directory.glob("*.timeindex")
     slots = list(struct.iter_unpack(">qi", index.read_bytes()))
 
-    def said(slot: int, timestamp: int, relative: int) -> tuple[set[str], int | None]:
+    def output(slot: int, timestamp: int, relative: int) -> tuple[set[str], int | None]:
         changed = [*slots]
         changed[slot] = (timestamp, relative)
         index.write_bytes(b"".join(struct.pack(">qi", *each) for each in changed))
@@ -127,17 +127,17 @@ def test_three_kinds_of_wrong_time_index_entries(tmp_path: Path) -> None:
         return {found.id}, found.position
 
     timestamp, relative = slots[3]
-    assert said(3, timestamp - 1, relative) == ({"time-index-mismatch"}, 36)
-    assert said(3, slots[2][0] - 5, relative) == ({"time-index-out-of-order"}, 36)
+    assert output(3, timestamp - 1, relative) == ({"time-index-mismatch"}, 36)
+    assert output(3, slots[2][0] - 5, relative) == ({"time-index-out-of-order"}, 36)
     last = len(slots) - 1
-    assert said(last, slots[last][0], 10_000) == ({"time-index-offset-not-found"}, 12 * last)
+    assert output(last, slots[last][0], 10_000) == ({"time-index-offset-not-found"}, 12 * last)
 
 
 def test_a_time_index_that_ends_too_early(tmp_path: Path) -> None:
     directory = build_log(tmp_path / "t-0", [plain(at * 4) for at in range(40)], index_interval_bytes=200)
     (index,) = directory.glob("*.timeindex")
     index.write_bytes(index.read_bytes()[:-12])
-    assert judge(directory).said() == {("time-index-incomplete", index.name)}
+    assert judge(directory).output() == {("time-index-incomplete", index.name)}
 
 
 @pytest.mark.behaviour("V11")
@@ -203,15 +203,15 @@ def test_a_wrapper_may_hold_messages_of_another_magic(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("V15")
-def test_a_log_start_in_the_middle_of_a_segment(sound: Path, hurt: Path) -> None:
-    (hurt / "log-start-offset-checkpoint").write_text("0\n1\nmetro 0 41\n")
-    assert judge(hurt).said() == judge(sound).said()
+def test_a_log_start_in_the_middle_of_a_segment(sound: Path, damaged: Path) -> None:
+    (damaged / "log-start-offset-checkpoint").write_text("0\n1\nmetro 0 41\n")
+    assert judge(damaged).output() == judge(sound).output()
 
 
 @pytest.mark.behaviour("V16")
 @pytest.mark.parametrize("damage", ["empty", "truncated", "zeroed", "version", "crc"])
-def test_snapshots_that_cannot_be_read(damage: str, hurt: Path) -> None:
-    snapshot = hurt / "metro-0/00000000000000000198.snapshot"
+def test_snapshots_that_cannot_be_read(damage: str, damaged: Path) -> None:
+    snapshot = damaged / "metro-0/00000000000000000198.snapshot"
     data = snapshot.read_bytes()
     snapshot.write_bytes(
         {
@@ -222,17 +222,19 @@ def test_snapshots_that_cannot_be_read(damage: str, hurt: Path) -> None:
             "crc": data[:3] + bytes([data[3] ^ 1]) + data[4:],
         }[damage]
     )
-    verdict = judge(hurt)
-    assert verdict.said("error", "warning") == {("snapshot-corrupt", "metro-0/00000000000000000198.snapshot")}
+    verdict = judge(damaged)
+    assert verdict.output("error", "warning") == {
+        ("snapshot-corrupt", "metro-0/00000000000000000198.snapshot")
+    }
     assert verdict.sums["bytes_damaged"] == snapshot.stat().st_size
 
 
-def test_a_snapshot_that_tells_another_story(hurt: Path) -> None:
+def test_a_snapshot_that_tells_another_story(damaged: Path) -> None:
     """The snapshot of another moment: exact replays notice, whatever the numbers say."""
-    earlier = hurt / "metro-1/00000000000000000102.snapshot"
-    later = hurt / "metro-1/00000000000000000198.snapshot"
+    earlier = damaged / "metro-1/00000000000000000102.snapshot"
+    later = damaged / "metro-1/00000000000000000198.snapshot"
     earlier.write_bytes(later.read_bytes())
-    assert ("snapshot-mismatch", "metro-1/00000000000000000102.snapshot") in judge(hurt).said("warning")
+    assert ("snapshot-mismatch", "metro-1/00000000000000000102.snapshot") in judge(damaged).output("warning")
 
 
 @pytest.mark.behaviour("F08")

@@ -9,7 +9,7 @@ import pytest
 
 from fixtures import diseases as D
 from fixtures import side_diseases as S
-from fixtures.diseases import Hurt
+from fixtures.diseases import InflictedDamage
 from tests.support.damaged_dirs import (
     EPOCHS,
     HIGH_WATERMARKS,
@@ -269,13 +269,13 @@ EVIDENCE = {
 @pytest.mark.parametrize(
     ("apply", "expected"),
     [
-        pytest.param(apply, said, id=name, marks=pytest.mark.evidence(*filter(None, [EVIDENCE.get(name)])))
-        for name, apply, said in SIDE_DISEASES
+        pytest.param(apply, output, id=name, marks=pytest.mark.evidence(*filter(None, [EVIDENCE.get(name)])))
+        for name, apply, output in SIDE_DISEASES
     ],
 )
-def test_side_diseases(apply: Callable[[Path], object], expected: Said, sound: Path, hurt: Path) -> None:
-    apply(hurt)
-    assert new(hurt, sound)[1] == expected
+def test_side_diseases(apply: Callable[[Path], object], expected: Said, sound: Path, damaged: Path) -> None:
+    apply(damaged)
+    assert new(damaged, sound)[1] == expected
 
 
 @pytest.mark.evidence("suffixed-directory", "bad-directory")
@@ -288,34 +288,36 @@ def test_side_diseases(apply: Callable[[Path], object], expected: Said, sound: P
         (S.bad_directory_name, "bad-directory-name", "metro_1"),
     ],
 )
-def test_directories(apply: Callable[[Path], Hurt], kind: str, name: str, sound: Path, hurt: Path) -> None:
-    apply(hurt / "metro-1")
+def test_directories(
+    apply: Callable[[Path], InflictedDamage], kind: str, name: str, sound: Path, damaged: Path
+) -> None:
+    apply(damaged / "metro-1")
     expected = {(kind, name)}
     if kind not in ("bad-directory-name", "deleted-directory"):
         expected.add(("open-transaction", name))
     if kind != "future-directory":  # whose checkpoints stand under the plain name
         expected |= {("checkpoint-orphan", RECOVERY_POINTS), ("checkpoint-orphan", HIGH_WATERMARKS)}
-    assert new(hurt, sound)[1] == expected
+    assert new(damaged, sound)[1] == expected
 
 
-def test_the_quick_level_sees_an_index_that_is_too_large(hurt: Path) -> None:
-    S.index_zero_tail(hurt / f"{INNER}.index", 1000)
-    S.index_bad_size(hurt / f"{INNER}.timeindex")
-    assert judge(hurt, "quick").said("error", "warning") == {
+def test_the_quick_level_sees_an_index_that_is_too_large(damaged: Path) -> None:
+    S.index_zero_tail(damaged / f"{INNER}.index", 1000)
+    S.index_bad_size(damaged / f"{INNER}.timeindex")
+    assert judge(damaged, "quick").output("error", "warning") == {
         ("index-oversized", f"{INNER}.index"),
         ("index-bad-size", f"{INNER}.timeindex"),
     }
 
 
-def test_an_index_alone_is_held_against_its_log(hurt: Path) -> None:
-    assert judge(hurt / f"{INNER}.index").findings == ()
-    assert judge(hurt / f"{INNER}.timeindex").findings == ()
-    assert judge(hurt / f"{INNER}.txnindex").findings == ()
-    S.index_wrong_entry(hurt / f"{INNER}.index")
-    assert judge(hurt / f"{INNER}.index").ids() == {"index-entry-mismatch"}
-    D.bad_crc(hurt / f"{INNER}.log")
-    assert judge(hurt / f"{INNER}.timeindex").findings == ()
-    assert judge(hurt / f"{INNER}.log").ids() == {"bad-crc"}
+def test_an_index_alone_is_held_against_its_log(damaged: Path) -> None:
+    assert judge(damaged / f"{INNER}.index").findings == ()
+    assert judge(damaged / f"{INNER}.timeindex").findings == ()
+    assert judge(damaged / f"{INNER}.txnindex").findings == ()
+    S.index_wrong_entry(damaged / f"{INNER}.index")
+    assert judge(damaged / f"{INNER}.index").ids() == {"index-entry-mismatch"}
+    D.bad_crc(damaged / f"{INNER}.log")
+    assert judge(damaged / f"{INNER}.timeindex").findings == ()
+    assert judge(damaged / f"{INNER}.log").ids() == {"bad-crc"}
 
 
 @pytest.mark.parametrize(

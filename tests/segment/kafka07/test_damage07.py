@@ -33,7 +33,7 @@ def test_a_flipped_payload_bit_costs_one_entry() -> None:
     ]
 
 
-def test_several_hurt_entries_in_a_row_are_told_apart() -> None:
+def test_several_damaged_entries_in_a_row_are_told_apart() -> None:
     data = bytearray(HELLO_1 * 6)
     for index in (1, 2, 3):
         data[index * 15 + 12] ^= 4

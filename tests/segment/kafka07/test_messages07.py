@@ -18,7 +18,7 @@ from tests.support.logs07 import HELLO_0, HELLO_1, payloads, walk_all
 
 CODEC_IDS = {"none": L.NONE, "gzip": L.GZIP, "snappy": L.SNAPPY}
 WRITTEN = ["none", "one", "void", "gzip", "snappy", "codecs", "nested", "magic0"]
-HURT = ["attr-0", "crc-0", "crc-1", "crc-2", "gap-0", "magic-0", "torn-0", "torn-1", "torn-2", "zeros-0"]
+DAMAGED = ["attr-0", "crc-0", "crc-1", "crc-2", "gap-0", "magic-0", "torn-0", "torn-1", "torn-2", "zeros-0"]
 CODECS = (L.NONE, L.GZIP, L.SNAPPY)
 
 
@@ -100,8 +100,8 @@ def test_nothing_that_was_handed_to_07_is_missing(legacy_small: Path, name: str)
     assert sorted(read) == sorted(handed)
 
 
-@pytest.mark.parametrize("name", HURT)
-def test_the_entries_of_a_hurt_directory(legacy_small: Path, name: str) -> None:
+@pytest.mark.parametrize("name", DAMAGED)
+def test_the_entries_of_a_damaged_directory(legacy_small: Path, name: str) -> None:
     """0.7 read up to the first thing it could not bear; all of that we see, with its verdict on the checksum."""
     expected = [
         (row["nextOffset"], row["valid"])

@@ -40,8 +40,8 @@ def laid_out(kernel: Kernel, wrap: Wrap, data: bytes, bounds: array[int], room: 
     rows = gather.RecordRows(wrap(batches), 16, wrap(cells), CAPACITY, 0, kept)
     fits = outcome(lambda: gather.rows_within(rows, True, True, wrap(left)))
     sums = numbers(0, 0, 0)
-    told = (wrap(data), rows, room, wrap(sums))
-    measured = outcome(partial(kernel["arrow_headers"].measure_headers, *told)), sums
+    reported = (wrap(data), rows, room, wrap(sums))
+    measured = outcome(partial(kernel["arrow_headers"].measure_headers, *reported)), sums
     return wanted, kept, fits, left, measured, columns(kernel, wrap, data, rows)
 
 
@@ -50,8 +50,8 @@ def columns(kernel: Kernel, wrap: Wrap, data: bytes, rows: Any) -> list[Any]:
     found: list[Any] = []
     for start in (C.R_KEY_START, C.R_VALUE_START):
         out, flags, ends = bytearray(ROOM), bytearray(9), array("i", [0] * 65)
-        told = (wrap(data), rows, start, wrap(out), 0, wrap(ends), wrap(flags), 0)
-        filled = outcome(partial(gather.gather_bytes, *told))
+        reported = (wrap(data), rows, start, wrap(out), 0, wrap(ends), wrap(flags), 0)
+        filled = outcome(partial(gather.gather_bytes, *reported))
         found.append((filled, bytes(out), flags, ends))
     longs, ints, flags = array("q", [0] * 65), array("i", [0] * 65), bytearray(9)
     codes = bytearray(65)
@@ -74,13 +74,13 @@ def columns(kernel: Kernel, wrap: Wrap, data: bytes, rows: Any) -> list[Any]:
 
 def headers(kernel: ModuleType, wrap: Wrap, data: bytes, rows: Any) -> Any:
     sums = numbers(0, 0, 0)
-    said = outcome(partial(kernel.measure_headers, wrap(data), rows, MOST, wrap(sums)))
-    if not isinstance(said, int):
-        return said
+    output = outcome(partial(kernel.measure_headers, wrap(data), rows, MOST, wrap(sums)))
+    if not isinstance(output, int):
+        return output
     count, name_bytes, value_bytes = sums
     names, values, flags = bytearray(name_bytes), bytearray(value_bytes), bytearray(count // 8 + 1)
-    ends, name_ends, value_ends = (array("i", [0] * (size + 1)) for size in (said, count, count))
-    said = outcome(
+    ends, name_ends, value_ends = (array("i", [0] * (size + 1)) for size in (output, count, count))
+    output = outcome(
         lambda: kernel.gather_headers(
             wrap(data),
             rows,
@@ -92,7 +92,7 @@ def headers(kernel: ModuleType, wrap: Wrap, data: bytes, rows: Any) -> Any:
             wrap(flags),
         )
     )
-    return said, names, values, flags, ends, name_ends, value_ends
+    return output, names, values, flags, ends, name_ends, value_ends
 
 
 @given(

@@ -58,12 +58,12 @@ def test_interpreted_and_compiled_print_the_same(capture_small: Path, topic: str
     for _ in range(CASES):
         key, value = rng.choice(records)
         if rng.random() < 0.6:
-            key, value = _hurt(rng, key), _hurt(rng, value)
+            key, value = _damaged(rng, key), _damaged(rng, value)
         for room in (rng.randrange(1, 3000), 1 << 16):
-            told = outcome(COMPILED, memoryview, topic, key, value, room)
-            assert told == outcome(INTERPRETED, Checked, topic, key, value, room)
-        assert told[2][ERROR] != NO_ROOM
-        whole += told[0] > 0
+            reported = outcome(COMPILED, memoryview, topic, key, value, room)
+            assert reported == outcome(INTERPRETED, Checked, topic, key, value, room)
+        assert reported[2][ERROR] != NO_ROOM
+        whole += reported[0] > 0
     assert whole > CASES // 4
 
 
@@ -86,7 +86,7 @@ def _records(path: Path) -> list[tuple[bytes, bytes]]:
     return found
 
 
-def _hurt(rng: random.Random, data: bytes) -> bytes:
+def _damaged(rng: random.Random, data: bytes) -> bytes:
     found = bytearray(data)
     for _ in range(rng.randrange(3)):
         at = rng.randrange(len(found) + 1)

@@ -53,8 +53,8 @@ def test_a_fold_keeps_the_latest_and_tells_all_others(kernel: ModuleType, seed: 
     for first, second, offset in rows:
         latest[first, second] = max(offset, latest.get((first, second), -1))
     assert state[kernel.F_SIZE] == len(latest)
-    told = sorted(gone[: state[kernel.F_GONE]])
-    assert told == sorted(offset for *key, offset in rows if offset < latest[key[0], key[1]])
+    reported = sorted(gone[: state[kernel.F_GONE]])
+    assert reported == sorted(offset for *key, offset in rows if offset < latest[key[0], key[1]])
     state[kernel.F_GONE] = 0
     kernel.ask_rows(packed(asked), len(asked), slots, 512, state, gone)
     older = [offset for first, second, offset in asked if offset < latest.get((first, second), -1)]
@@ -134,17 +134,17 @@ def test_marked_offsets_are_looked_up_as_a_map_of_two_slots(kernel: ModuleType) 
     slots = cells(0, 0, 0, kernel.LATER, 0, (1 << 63) - 1)
     flags, tallies, totals = bytearray(8), room(8 * 8), room(K.J_WIDTH)
     batches = Columns(C.BATCH_WIDTH, 8)
-    told: list[Any] = [batches.cells, 8, flags, tallies, totals]
-    judged: list[Any] = [table.cells, table.capacity, 5, words, slots, 2, 1 << 40, 0, 1, *told]
+    reported: list[Any] = [batches.cells, 8, flags, tallies, totals]
+    judged: list[Any] = [table.cells, table.capacity, 5, words, slots, 2, 1 << 40, 0, 1, *reported]
     K.judge_rows(*judged)
     assert list(flags[:5]) == [1, 0, 0, 1, 1]
     assert (totals[K.J_SUPERSEDED], totals[K.J_INVALID]) == (1, 1)
 
 
 @pytest.mark.parametrize("kernel", TWINS)
-@pytest.mark.parametrize("hurt", [(0, 5, 4, 0, 0), (0, -1, 1, 0, 0), (0, 0, 1, 7, 2), (0, 0, 0, -1, 1)])
-def test_a_field_outside_of_the_body_is_seen(kernel: ModuleType, hurt: tuple[int, ...]) -> None:
-    table = records((1, 0, 8, 0, 8), hurt)  # type: ignore[arg-type]
+@pytest.mark.parametrize("damaged", [(0, 5, 4, 0, 0), (0, -1, 1, 0, 0), (0, 0, 1, 7, 2), (0, 0, 0, -1, 1)])
+def test_a_field_outside_of_the_body_is_seen(kernel: ModuleType, damaged: tuple[int, ...]) -> None:
+    table = records((1, 0, 8, 0, 8), damaged)  # type: ignore[arg-type]
     assert kernel.look_up(8, table.cells, table.capacity, 2, 0, bytearray(1), room(4)) == 1
 
 

@@ -89,7 +89,7 @@ class Map:
             return Checked(buffer) if self.kernel is INTERPRETED["keymap"] else buffer
 
         first_half, second_half = (int.from_bytes(half, "little") for half in (SECRET[:8], SECRET[8:]))
-        said: int = self.kernel.map_rows(
+        output: int = self.kernel.map_rows(
             wrap(body),
             wrap(memoryview(array("q", bounds))),
             first,
@@ -106,7 +106,7 @@ class Map:
             wrap(self.pending),
             wrap(self.state),
         )
-        return said
+        return output
 
     def latest(self) -> dict[bytes, int]:
         """The content of the slots, by the hash of the key."""
@@ -203,14 +203,14 @@ def test_a_body_that_cannot_be_walked_over_is_told_behind_what_came_before(
     batches = [Batch(0, [b"a", b"b"]), Batch(5, [b"c"], body), Batch(9, [b"d"])]
     table, file = table_of(batches)
     content, bounds = packed(batches) if is_packed else (file, [])
-    hurt = Map(kernel)
-    assert hurt.put(table, content, bounds, 0, 0, 3) == K.BAD
-    assert hurt.state[K.P_STOPPED] == 1
-    told = hurt.latest()
-    assert model(batches[:1]).items() <= told.items()
-    assert not model(batches[2:]).keys() & told.keys()
-    assert hurt.put(table, content, bounds, 0, 2, 3) == K.MAPPED
-    assert model(batches[2:]).items() <= hurt.latest().items()
+    damaged = Map(kernel)
+    assert damaged.put(table, content, bounds, 0, 0, 3) == K.BAD
+    assert damaged.state[K.P_STOPPED] == 1
+    reported = damaged.latest()
+    assert model(batches[:1]).items() <= reported.items()
+    assert not model(batches[2:]).keys() & reported.keys()
+    assert damaged.put(table, content, bounds, 0, 2, 3) == K.MAPPED
+    assert model(batches[2:]).items() <= damaged.latest().items()
 
 
 @BOTH

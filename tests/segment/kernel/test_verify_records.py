@@ -133,8 +133,8 @@ class TestRules:
         state[kernel.I_FORMER_SLOT] = state[kernel.I_SEEN] = -1
         found = []
         while state[kernel.I_SLOT] < len(entries):
-            said = kernel.next_offset_entry(index, len(entries), 0, batches.cells, 10, 10, state)
-            if said == kernel.UNSORTED:
+            output = kernel.next_offset_entry(index, len(entries), 0, batches.cells, 10, 10, state)
+            if output == kernel.UNSORTED:
                 found.append(state[kernel.I_SLOT] - 1)
         assert found == wrong
 
@@ -162,24 +162,24 @@ def test_compiled_equals_interpreted(
     count, capacity = table.count, table.capacity
 
     def answers(kernel: ModuleType) -> list[object]:
-        said: list[object] = []
+        output: list[object] = []
         seen = state(first, -1, width=verify_records.SEEN_WIDTH)
         row = 0
         while row < count:
             row = kernel.next_suspect(table.cells, capacity, row, count, seen) + 1
-            said.append((row, seen.tolist()))
+            output.append((row, seen.tolist()))
         sums = state(width=verify_records.T_WIDTH)
         kernel.tally(table.cells, capacity, 0, count, now, sums)
-        said.append(sums.tolist())
+        output.append(sums.tolist())
         for at in range(count):
-            said.append(kernel.next_epoch(table.cells, capacity, at, count, 0))
+            output.append(kernel.next_epoch(table.cells, capacity, at, count, 0))
         for walk, width in ((kernel.next_offset_entry, 8), (kernel.next_time_entry, 12)):
             place = state(0, 0, base - 1, width=verify_records.I_WIDTH)
             place[verify_records.I_FORMER_SLOT] = -1
             code = -1
             while code not in (verify_records.IN_ORDER, verify_records.MORE):
                 code = walk(index, len(index) // width, base, table.cells, capacity, count, place)
-                said.append((code, place.tolist()))
-        return said
+                output.append((code, place.tolist()))
+        return output
 
     assert answers(verify_records) == answers(PLAIN)

@@ -214,16 +214,16 @@ def test_captured_kafka07_log(ancient_small: Path) -> None:
 
 def test_a_plain_last_segment_is_the_one_of_the_inventory(tmp_path: Path) -> None:
     directory = healthy.partition(tmp_path / "metro-0")
-    listed, told = list_partition(str(directory)).segments[-1], plain_last_segment(str(directory))
-    assert told is not None
-    assert told.base_offset == listed.base_offset
-    assert told.log.path == listed.log.path
-    assert told.offset_index is not None
+    listed, reported = list_partition(str(directory)).segments[-1], plain_last_segment(str(directory))
+    assert reported is not None
+    assert reported.base_offset == listed.base_offset
+    assert reported.log.path == listed.log.path
+    assert reported.offset_index is not None
     assert listed.offset_index is not None
-    assert told.offset_index.path == listed.offset_index.path
-    assert told.time_index is not None
+    assert reported.offset_index.path == listed.offset_index.path
+    assert reported.time_index is not None
     assert listed.time_index is not None
-    assert told.time_index.path == listed.time_index.path
+    assert reported.time_index.path == listed.time_index.path
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_zero_tails_of_the_index_are_no_entries(length: int, whole: Path, tmp_pa
     assert end_of(copy) == (true_end(whole), [])
 
 
-def last_crc_wrong(log: Path) -> diseases.Hurt:
+def last_crc_wrong(log: Path) -> diseases.InflictedDamage:
     return diseases.bad_crc(log, len(diseases.batch_spans(log)) - 1)
 
 
@@ -81,14 +81,14 @@ def test_the_end_behind_damage(whole: Path, tmp_path: Path) -> None:
     """A torn batch is not part of the log; zeros behind it are not either; a whole batch behind damage is."""
     log = max(whole.glob("*.log"))
     last_first = int.from_bytes(log.read_bytes()[diseases.batch_spans(log)[-1][0] :][:8])
-    cases: tuple[tuple[Callable[[Path], diseases.Hurt], str, int], ...] = (
+    cases: tuple[tuple[Callable[[Path], diseases.InflictedDamage], str, int], ...] = (
         (diseases.torn_tail, "torn-tail", last_first),
         (diseases.zero_tail, "zero-tail", true_end(whole)),
         (last_crc_wrong, "bad-crc", last_first),
     )
-    for number, (hurt, kind, end) in enumerate(cases):
+    for number, (damage, kind, end) in enumerate(cases):
         copy = diseases.copy_of(whole, tmp_path / f"{number}" / "metro-0")
-        hurt(max(copy.glob("*.log")))
+        damage(max(copy.glob("*.log")))
         assert end_of(copy) == (end, [kind])
 
 

@@ -258,7 +258,7 @@ def test_any_message_set_is_decoded_without_an_exception(content: bytes, offset:
 
 
 @given(st.data())
-def test_hurt_bodies_never_raise(draws: st.DataObject) -> None:
+def test_damaged_bodies_never_raise(draws: st.DataObject) -> None:
     case = draws.draw(st.sampled_from([case for case in CASES if case.data[16] == 2]))
     body = bytearray(case.data[61:])
     for _ in range(draws.draw(st.integers(0, 4))):

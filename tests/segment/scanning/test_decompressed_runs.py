@@ -36,7 +36,7 @@ def file_of(bodies: Sequence[bytes], codecs: Sequence[int]) -> tuple[Columns, me
     return table, memoryview(file)
 
 
-def told(
+def reported(
     packed: DecompressionBuffer,
     bodies: Sequence[bytes],
     first: int = 0,
@@ -62,14 +62,14 @@ def told(
 def test_bodies_lie_one_behind_the_other() -> None:
     contents = [b"a" * size for size in (0, 1, 1000, 5)]
     packed = DecompressionBuffer()
-    assert told(packed, [gzip(content) for content in contents]) == (contents, [4])
-    assert told(packed, [gzip(content) for content in contents], first=2) == (contents[2:], [2])
+    assert reported(packed, [gzip(content) for content in contents]) == (contents, [4])
+    assert reported(packed, [gzip(content) for content in contents], first=2) == (contents[2:], [2])
 
 
 @pytest.mark.parametrize("count", [MAX_BODIES - 1, MAX_BODIES, MAX_BODIES + 1, 2 * MAX_BODIES + 3])
 def test_a_run_ends_where_its_bounds_do(count: int) -> None:
     contents = [b"%d" % number for number in range(count)]
-    found, sizes = told(DecompressionBuffer(), [gzip(content) for content in contents])
+    found, sizes = reported(DecompressionBuffer(), [gzip(content) for content in contents])
     assert found == contents
     assert max(sizes) == min(count, MAX_BODIES)
 
@@ -77,7 +77,7 @@ def test_a_run_ends_where_its_bounds_do(count: int) -> None:
 def test_what_does_not_fit_comes_later_or_alone() -> None:
     half, full, large = (bytes([size % 251]) * size for size in (BODY_BYTES // 2, BODY_BYTES, BODY_BYTES + 1))
     contents = [half, half, b"x", half, large, large, b"y", full, b"z"]
-    found, sizes = told(DecompressionBuffer(), [gzip(content) for content in contents])
+    found, sizes = reported(DecompressionBuffer(), [gzip(content) for content in contents])
     assert found == contents
     assert sizes == [2, 2, 1, 1, 1, 1, 1]
 
@@ -86,7 +86,7 @@ def test_what_cannot_be_opened_comes_alone() -> None:
     contents = [b"first", b"second", b"third", b"last"]
     bodies = [gzip(content) for content in contents]
     bodies[1], bodies[2] = b"no gzip", bodies[2][:-9]
-    found, sizes = told(DecompressionBuffer(), bodies)
+    found, sizes = reported(DecompressionBuffer(), bodies)
     assert found == [b"first", None, None, b"last"]
     assert sizes == [1, 1, 1, 1]
 
@@ -98,9 +98,9 @@ def block_of(codec: int, content: bytes, rng: random.Random) -> bytes:
         flags = {"block_checksum": rng.random() < 0.5, "content_checksum": rng.random() < 0.5}
         block = lz4.frame.compress(content, block_linked=False, store_size=rng.random() < 0.5, **flags)
     if rng.random() < 0.3:
-        hurt = bytearray(block)
-        hurt[rng.randrange(len(hurt))] ^= 1 << rng.randrange(8)
-        block = bytes(hurt[: rng.randrange(len(hurt))] if rng.random() < 0.3 else hurt)
+        damaged = bytearray(block)
+        damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
+        block = bytes(damaged[: rng.randrange(len(damaged))] if rng.random() < 0.3 else damaged)
     return block
 
 
@@ -123,13 +123,13 @@ def test_runs_hold_what_each_block_yields_by_itself(seed: int, limit_bytes: int)
             expected.append(bytes(decompress(codec, L.MAGIC_V2, block, limit_bytes)))
         except CodecError:
             expected.append(None)
-    found, sizes = told(DecompressionBuffer(), bodies, codecs=codecs, limit_bytes=limit_bytes)
+    found, sizes = reported(DecompressionBuffer(), bodies, codecs=codecs, limit_bytes=limit_bytes)
     assert found == expected
     assert 0 < max(sizes) <= MAX_BODIES
 
 
 @pytest.mark.parametrize("codec", BLOCK_BEGINS)
-def test_both_readers_of_a_codec_say_the_same_of_hurt_blocks(codec: int) -> None:
+def test_both_readers_of_a_codec_say_the_same_of_damaged_blocks(codec: int) -> None:
     known, rng = filler(codec), random.Random(7)
     assert known is not None
     begin, agreed = BLOCK_BEGINS[codec], 0

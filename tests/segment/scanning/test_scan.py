@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fixtures import diseases, healthy
-from fixtures.diseases import LOG_DISEASES, Hurt
+from fixtures.diseases import LOG_DISEASES, InflictedDamage
 from kseg.segment import crc
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
@@ -62,20 +62,20 @@ def test_the_capacity_of_tables_does_not_matter(capacity: int) -> None:
 
 def test_a_batch_is_found_by_its_position_whatever_the_table_holds() -> None:
     data, positions = plain_file(40)
-    hurt = bytearray(data)
-    hurt[positions[21] - 1] ^= 1
+    inflict = bytearray(data)
+    inflict[positions[21] - 1] ^= 1
     for begin in (0, positions[10], positions[30], len(data)):
-        scanner = Scanner(hurt, capacity=16)
-        scanner.fill(begin, len(hurt))
+        scanner = Scanner(inflict, capacity=16)
+        scanner.fill(begin, len(inflict))
         for number, position in enumerate(positions):
-            found = scanner.find(position, len(hurt))
+            found = scanner.find(position, len(inflict))
             if number == 20:
                 assert found is None
             else:
                 assert found is not None
                 table, row = found
                 assert table.at(C.POSITION, row) == position
-            assert scanner.find(position + 1, len(hurt)) is None
+            assert scanner.find(position + 1, len(inflict)) is None
 
 
 def test_what_was_walked_is_walked_again_only_elsewhere() -> None:
@@ -162,9 +162,9 @@ def test_a_wrong_checksum_costs_this_batch_alone(magic: int, number: int) -> Non
     ends = [*positions[1:], len(data)]
     first = positions[number] + (L.ATTRIBUTES_POSITION if magic == 2 else L.MAGIC_POSITION + 1)
     for at in range(first, ends[number]):
-        hurt = bytearray(data)
-        hurt[at] ^= 1 << (at % 8)
-        found = scanned(hurt)
+        inflict = bytearray(data)
+        inflict[at] ^= 1 << (at % 8)
+        found = scanned(inflict)
         assert found.positions == without(positions, number)
         assert found.only.kind == "bad-crc"
         assert (found.only.position, found.only.length) == (
@@ -177,9 +177,9 @@ def test_a_wrong_checksum_costs_this_batch_alone(magic: int, number: int) -> Non
 @pytest.mark.behaviour("F10", "F11")
 def test_offset_and_epoch_lie_outside_the_checksum() -> None:
     for at in (7, 12, 15):
-        hurt = bytearray(PLAIN)
-        hurt[PLAIN_AT[3] + at] ^= 1
-        assert scanned(hurt).damages == []
+        inflict = bytearray(PLAIN)
+        inflict[PLAIN_AT[3] + at] ^= 1
+        assert scanned(inflict).damages == []
 
 
 @pytest.mark.behaviour("F07", "F33")
@@ -221,9 +221,9 @@ def test_a_length_into_the_zeros_that_end_the_last_batch_is_not_confirmed_by_the
 @pytest.mark.behaviour("F34", "V07")
 @pytest.mark.parametrize("magic", [0, 1, 0x80, 0x83, 0xFF])
 def test_a_wrong_magic_is_named_when_the_rest_is_sound(magic: int) -> None:
-    hurt = bytearray(PLAIN)
-    hurt[PLAIN_AT[2] + L.MAGIC_POSITION] = magic
-    found = scanned(hurt)
+    inflict = bytearray(PLAIN)
+    inflict[PLAIN_AT[2] + L.MAGIC_POSITION] = magic
+    found = scanned(inflict)
     assert found.positions == without(PLAIN_AT, 2)
     assert found.only.kind == "bad-magic"
     assert found.only.length == PLAIN_AT[3] - PLAIN_AT[2]
@@ -231,9 +231,9 @@ def test_a_wrong_magic_is_named_when_the_rest_is_sound(magic: int) -> None:
 
 @pytest.mark.parametrize("magic", [3, 77, 127])
 def test_a_high_magic_reads_as_magic_2_like_in_kafka(magic: int) -> None:
-    hurt = bytearray(PLAIN)
-    hurt[PLAIN_AT[2] + L.MAGIC_POSITION] = magic
-    found = scanned(hurt)
+    inflict = bytearray(PLAIN)
+    inflict[PLAIN_AT[2] + L.MAGIC_POSITION] = magic
+    found = scanned(inflict)
     assert found.damages == []
     assert found.batches[2].magic == magic
 
@@ -275,22 +275,24 @@ KINDS = {
 
 
 @pytest.mark.parametrize("partition", ["metro-0", "gates.old-0"])
-@pytest.mark.parametrize("hurt_by", LOG_DISEASES, ids=lambda function: function.__name__)
-def test_diseases(hurt_by: Callable[[Path], Hurt], partition: str, sound: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damaged_by", LOG_DISEASES, ids=lambda function: function.__name__)
+def test_diseases(
+    damaged_by: Callable[[Path], InflictedDamage], partition: str, sound: Path, tmp_path: Path
+) -> None:
     log = max((sound / partition).glob("*.log"), key=lambda file: file.stat().st_size)
     copy = tmp_path / log.name
     copy.write_bytes(log.read_bytes())
-    if partition == "gates.old-0" and hurt_by.__name__ in LEGACY_SHY:
+    if partition == "gates.old-0" and damaged_by.__name__ in LEGACY_SHY:
         pytest.skip("a disease of magic 2")
-    hurt = hurt_by(copy)
+    inflict = damaged_by(copy)
     found = scanned(copy.read_bytes(), int(log.stem))
-    if hurt.disease not in KINDS:
+    if inflict.disease not in KINDS:
         assert found.damages == []
         return
     damage = found.only
-    assert {damage.kind} == KINDS[hurt.disease]
-    assert (damage.position, damage.length) == (hurt.position, hurt.length)
-    lost = 0 if hurt.disease in ("short_tail", "zero_tail", "foreign_bytes") else 1
+    assert {damage.kind} == KINDS[inflict.disease]
+    assert (damage.position, damage.length) == (inflict.position, inflict.length)
+    lost = 0 if inflict.disease in ("short_tail", "zero_tail", "foreign_bytes") else 1
     assert len(found.batches) == len(diseases.batch_spans(log)) - lost
 
 
@@ -312,9 +314,9 @@ def test_a_batch_in_a_value_is_not_resurrected_while_the_outer_is_whole() -> Non
     data, positions = file_of([batch(0), batch(2, 1, inner * 3), batch(3), batch(4, 1, inner), batch(200)])
     assert scanned(data).positions == positions
     # nor when the outer is damaged, its length being confirmed by what follows
-    hurt = bytearray(data)
-    hurt[positions[1] + 65] ^= 1
-    found = scanned(hurt)
+    inflict = bytearray(data)
+    inflict[positions[1] + 65] ^= 1
+    found = scanned(inflict)
     assert found.positions == without(positions, 1)
     assert found.only.kind == "bad-crc"
 
@@ -322,16 +324,16 @@ def test_a_batch_in_a_value_is_not_resurrected_while_the_outer_is_whole() -> Non
 def test_a_batch_in_a_value_is_a_batch_when_nothing_is_left_of_the_outer_one_but_its_offset_must_fit() -> (
     None
 ):
-    def hurt(inner_offset: int) -> tuple[bytearray, int]:
+    def inflict(inner_offset: int) -> tuple[bytearray, int]:
         inner = batch(inner_offset)
         data, positions = file_of([batch(10), batch(12, 1, inner), batch(50)])
         data_ = bytearray(data)
         data_[positions[1] : positions[1] + 20] = b"\xee" * 20
         return data_, data.index(inner)
 
-    data, inner_at = hurt(inner_offset=30)
+    data, inner_at = inflict(inner_offset=30)
     assert inner_at in scanned(data).positions
-    data, inner_at = hurt(inner_offset=3)  # below the end of what was valid: an old copy, not this log's
+    data, inner_at = inflict(inner_offset=3)  # below the end of what was valid: an old copy, not this log's
     assert inner_at not in scanned(data).positions
 
 
@@ -356,9 +358,9 @@ def test_without_fitting_offsets_any_batch_of_the_segment_is_believed() -> None:
 
 def test_two_damages_apart() -> None:
     data, positions = plain_file(10)
-    hurt = bytearray(with_length(data, positions[7], 0))
-    hurt[positions[2] + 70] ^= 4
-    found = scanned(hurt)
+    inflict = bytearray(with_length(data, positions[7], 0))
+    inflict[positions[2] + 70] ^= 4
+    found = scanned(inflict)
     assert found.positions == without(positions, 2, 7)
     assert [damage.kind for damage in found.damages] == ["bad-crc", "bad-length"]
 
@@ -374,20 +376,20 @@ def test_a_scan_that_begins_anew_finds_the_same(again_from: int) -> None:
         ]
 
     data, positions = plain_file(100)
-    hurt = bytearray(data)
-    hurt[positions[5] : positions[6]] = bytes(positions[6] - positions[5])
-    scanner = Scanner(hurt)
+    inflict = bytearray(data)
+    inflict[positions[5] : positions[6]] = bytes(positions[6] - positions[5])
+    scanner = Scanner(inflict)
     whole = walked(scanner, 0)
     assert [block.position for block in whole if isinstance(block, Damage)] == [positions[5]]
     start = positions[again_from]
-    assert walked(scanner, start) == walked(Scanner(hurt), start)
+    assert walked(scanner, start) == walked(Scanner(inflict), start)
 
 
 def test_neighbouring_damages_are_one_span() -> None:
-    hurt = bytearray(PLAIN)
+    inflict = bytearray(PLAIN)
     for number in (2, 3):
-        hurt[PLAIN_AT[number] + 70] ^= 4
-    found = scanned(hurt)
+        inflict[PLAIN_AT[number] + 70] ^= 4
+    found = scanned(inflict)
     assert found.positions == without(PLAIN_AT, 2, 3)
     assert sum(damage.length for damage in found.damages) == PLAIN_AT[4] - PLAIN_AT[2]
 
@@ -397,9 +399,9 @@ def test_large_batches_are_judged_like_small_ones() -> None:
     data, positions = file_of([batch(0, 1, noise), batch(1, 1, noise[:900]), batch(2, 1, noise, magic=1)])
     assert scanned(data).positions == positions
     for number, position in enumerate(positions):
-        hurt = bytearray(data)
-        hurt[position + 500] ^= 1
-        assert scanned(hurt).positions == without(positions, number)
+        inflict = bytearray(data)
+        inflict[position + 500] ^= 1
+        assert scanned(inflict).positions == without(positions, number)
 
 
 def test_a_message_with_a_false_checksum_is_no_batch() -> None:

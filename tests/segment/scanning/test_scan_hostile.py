@@ -152,7 +152,7 @@ def one_run_of_zeros(size: int) -> bytes:
     return batch(0) + bytes(size) + b"\1"
 
 
-def every_second_batch_hurt(size: int) -> bytes:
+def every_second_batch_damaged(size: int) -> bytes:
     def piece(number: int, left: int) -> bytes:
         data = bytearray(batch(2 * number))
         data[-1] ^= number % 2
@@ -190,7 +190,7 @@ HOSTILE = [
     claims_into_zeros,
     runs_of_zeros,
     one_run_of_zeros,
-    every_second_batch_hurt,
+    every_second_batch_damaged,
     short_damage_before_long_batches,
     nested_sound_batches,
     offsets_that_never_fit,
@@ -220,7 +220,7 @@ def test_work_is_linear(made_by: Callable[[int], bytes], work: Work) -> None:
 def test_memory_does_not_grow_with_the_damage() -> None:
     peaks = []
     for size in (SMALL, SMALL * TIMES):
-        data = every_second_batch_hurt(size)
+        data = every_second_batch_damaged(size)
         tracemalloc.start()
         try:
             for _ in scan.Scanner(data).blocks():

@@ -41,13 +41,13 @@ def test_one_damaged_batch_costs_no_other(file: tuple[bytes, list[int]], draws: 
             del piece[draws.draw(st.integers(18, len(piece) - 1)) :]
         case "zero":
             piece = bytearray(len(piece))
-    hurt = data[:start] + piece + data[stop:]
+    damaged = data[:start] + piece + data[stop:]
     # lost zeros may be made up for by those of the next offset: then that batch is the damaged one
-    assume(hurt[start:stop] != data[start:stop])
-    shift = len(hurt) - len(data)
+    assume(damaged[start:stop] != data[start:stop])
+    shift = len(damaged) - len(data)
     # by chance the length of a cut batch is confirmed by the start of another, or by the end: then it is believed
-    assume(shift == 0 or stop not in [len(hurt), *(position + shift for position in positions)])
-    found = scanned(hurt, base_offset=int.from_bytes(data[:8], "big"))
+    assume(shift == 0 or stop not in [len(damaged), *(position + shift for position in positions)])
+    found = scanned(damaged, base_offset=int.from_bytes(data[:8], "big"))
     assert found.positions == [p if p < start else p + shift for p in without(positions, number)]
     assert (found.only.position, found.only.length) == (start, len(piece))
 

@@ -186,20 +186,20 @@ def test_captured_snapshots_say_what_kafkas_dump_says(capture: str, request: pyt
         lines = expected.read_text().splitlines()[1:]
         assert len(lines) == len(producers)
         for line, producer in zip(lines, producers, strict=True):
-            said = dict(re.findall(r"(\w+): (\S+)", line))
-            assert int(said["producerId"]) == producer.producer_id
-            assert int(said["producerEpoch"]) == producer.producer_epoch
-            assert int(said["coordinatorEpoch"]) == producer.coordinator_epoch
-            assert int(said["lastTimestamp"]) == producer.timestamp_ms
-            assert (said["currentTxnFirstOffset"] == "OptionalLong.empty") == (
+            output = dict(re.findall(r"(\w+): (\S+)", line))
+            assert int(output["producerId"]) == producer.producer_id
+            assert int(output["producerEpoch"]) == producer.producer_epoch
+            assert int(output["coordinatorEpoch"]) == producer.coordinator_epoch
+            assert int(output["lastTimestamp"]) == producer.timestamp_ms
+            assert (output["currentTxnFirstOffset"] == "OptionalLong.empty") == (
                 producer.current_txn_first_offset is None
             )
-            assert producer.has_batch == ("lastOffset" in said)
+            assert producer.has_batch == ("lastOffset" in output)
             if producer.has_batch:
-                assert int(said["firstSequence"]) == producer.first_sequence
-                assert int(said["lastSequence"]) == producer.last_sequence
-                assert int(said["lastOffset"]) == producer.last_offset
-                assert int(said["offsetDelta"]) == producer.offset_delta
+                assert int(output["firstSequence"]) == producer.first_sequence
+                assert int(output["lastSequence"]) == producer.last_sequence
+                assert int(output["lastOffset"]) == producer.last_offset
+                assert int(output["offsetDelta"]) == producer.offset_delta
         assert encode_snapshot(producers) == path.read_bytes()
         files += 1
     assert files > 20

@@ -24,7 +24,7 @@ from kseg.segment.state.control import EndTransactionMarker, end_transaction_bat
 from kseg.segment.state.open_transactions import UNSEEN_MS, OpenTransactions
 from kseg.segment.state.producer import CompletedTransaction, ProducerState, ReplayEvent
 from kseg.segment.state.replay import completed, marker_of, replay_table
-from tests.segment.state.test_replay import followed_rows, told
+from tests.segment.state.test_replay import followed_rows, reported
 from tests.segment.state.test_transaction_replay import logs
 from tests.support.kernel_variants import both
 
@@ -83,7 +83,7 @@ def test_a_table_with_transactions_equals_its_batches(
         found += as_table.apply(batch, marker_of(decoder, table, row) if batch.is_control else None)
         row += 1
     assert found == events
-    assert told(as_table) == told(one_by_one)
+    assert reported(as_table) == reported(one_by_one)
 
 
 @given(disordered(), st.integers(1, 3), st.integers(0, 3))
@@ -120,7 +120,7 @@ def test_control_batches_to_read_are_all_but_markers_as_brokers_write_them(
     for _ in range(data.draw(st.integers(0, 4))):
         if content:
             content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    hurt = Decoder(bytes(content), capacity=16)
+    damaged = Decoder(bytes(content), capacity=16)
 
     def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> list[int]:
         rows, row = [], -1
@@ -136,7 +136,7 @@ def test_control_batches_to_read_are_all_but_markers_as_brokers_write_them(
     controls = rows_of_producers(table, table.count)
     assert set(to_read) <= set(controls)
     for row in set(controls) - set(to_read):  # nothing can be wrong in these
-        assert read_marker(hurt, table, row) is not None
+        assert read_marker(damaged, table, row) is not None
 
 
 def test_transactions_of_known_producers_pass_without_a_closer_look() -> None:

@@ -61,7 +61,7 @@ def tables(draw: st.DrawFn) -> Columns:
     return table
 
 
-def told(state: ProducerState) -> tuple[Any, ...]:
+def reported(state: ProducerState) -> tuple[Any, ...]:
     return (state.snapshot(), state.end_offset, state.open_transactions, state.first_unstable_offset)
 
 
@@ -76,7 +76,7 @@ def test_a_table_of_batches_equals_its_batches(table: Columns) -> None:
     while row < table.count:
         found += as_table.apply(batch_at(table, row))
         row = as_table.follow(table, row + 1, table.count)
-    assert (told(as_table), found) == (told(one_by_one), events)
+    assert (reported(as_table), found) == (reported(one_by_one), events)
 
 
 def test_known_producers_pass_without_a_closer_look() -> None:
