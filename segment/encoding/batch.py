@@ -14,7 +14,6 @@ can be a batch that no broker would have written. Magic 0 and 1 are the business
 
 import struct
 from array import array
-from collections.abc import Mapping, Sequence
 
 from kseg.segment import layout as L
 from kseg.segment.codecs.codec import compress
@@ -22,8 +21,8 @@ from kseg.segment.crc import crc32c
 from kseg.segment.encoding.legacy import encode_legacy
 from kseg.segment.errors import UsageError
 from kseg.segment.kernel.encode import encode_records
-from kseg.segment.model import NewBatch, Record
-from kseg.segment.state.control import ABORT, COMMIT, control_key, control_value
+from kseg.segment.model import NewBatch
+from kseg.segment.state.control import ABORT, COMMIT, control_key
 from kseg.segment.state.kraft_messages import KINDS
 
 _TO_CRC = struct.Struct(">qiib")  # base offset, length, leader epoch, magic
@@ -73,21 +72,6 @@ def encode_batch(new: NewBatch) -> bytes:
     crc = crc32c(body, crc32c(header[4:]))
     start = _TO_CRC.pack(base_offset, size_bytes - L.ENTRY_OVERHEAD, new.leader_epoch, new.magic)
     return b"".join((start, crc.to_bytes(4), header[4:], body))
-
-
-def control_batch(
-    notes: Sequence[tuple[str, Mapping[str, object]]], *, offset: int, timestamp_ms: int, leader_epoch: int
-) -> NewBatch:
-    """The batch in which a KRaft leader writes its notes: (kind, fields) as in `control.control_value`, from `offset` on.
-
-    Control bit only, no producer (fact sheet §2.5). Ends of transactions are `control.end_transaction_batch`.
-    Raises ControlRecordError for a kind or fields that cannot be written.
-    """
-    records = tuple(
-        Record(offset + row, timestamp_ms, control_key(kind), control_value(kind, fields))
-        for row, (kind, fields) in enumerate(notes)
-    )
-    return NewBatch(records=records, control=True, leader_epoch=leader_epoch)
 
 
 def _attributes(new: NewBatch) -> int:

@@ -1,11 +1,9 @@
-"""Writes messages and message sets of Kafka 0.7; `messages07` has their layout."""
+"""Writes messages of Kafka 0.7; `messages07` has their layout."""
 
 import struct
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kseg.segment import layout as L
-from kseg.segment.codecs.codec import compress
 from kseg.segment.crc import crc32
 from kseg.segment.errors import UsageError
 from kseg.segment.kafka07.messages07 import HEADER_BYTES, KNOWN_CODECS, SIZE_FIELD
@@ -27,15 +25,3 @@ def encode_message(payload: "Buffer", magic: int = 1, codec: int = L.NONE) -> by
     if magic == 0:
         return _PREFIX[0].pack(size, 0, crc32(data)) + data
     return _PREFIX[1].pack(size, 1, codec, crc32(data)) + data
-
-
-def encode_set(
-    payloads: Iterable["Buffer"], codec: int = L.NONE, magic: int = 1, level: int | None = None
-) -> bytes:
-    """The entries of a message set; with a codec, one entry that holds them compressed."""
-    entries = b"".join(encode_message(payload, magic) for payload in payloads)
-    if codec == L.NONE:
-        return entries
-    if codec not in KNOWN_CODECS:
-        raise UsageError(f"Kafka 0.7 does not support codec {codec}")
-    return encode_message(compress(codec, 1, entries, level), 1, codec)

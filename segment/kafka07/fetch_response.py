@@ -6,13 +6,9 @@ several   size int32, error code int16, then the answers of all
 
 import struct
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from kseg.segment import layout as L
 from kseg.segment.errors import UsageError
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 NO_ERROR, OFFSET_OUT_OF_RANGE = 0, 1
 _HEADER = struct.Struct(">ih")
@@ -24,12 +20,6 @@ def message_set_header(content_bytes: int, error_code: int = NO_ERROR) -> bytes:
     if content_bytes + _CODE_BYTES > L.INT32_MAX:
         raise UsageError(f"{content_bytes} bytes do not fit into a Kafka 0.7 frame")
     return _HEADER.pack(content_bytes + _CODE_BYTES, error_code)
-
-
-def message_set_send(messages: "Buffer", error_code: int = NO_ERROR) -> bytes:
-    """The whole answer for one partition."""
-    data = bytes(messages)
-    return message_set_header(len(data), error_code) + data
 
 
 def multi_message_set_send(sends: Iterable[bytes]) -> bytes:

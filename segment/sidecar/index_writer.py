@@ -7,11 +7,10 @@ What a builder refuses raises FormatError: no reader could take such a file for 
 """
 
 import struct
-from collections.abc import Iterable
 
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError
-from kseg.segment.sidecar.index import OffsetIndexEntry, TimeIndexEntry
+from kseg.segment.sidecar.index import TimeIndexEntry
 
 _OFFSET_SLOT = struct.Struct(">ii")
 _TIME_SLOT = struct.Struct(">qi")
@@ -136,24 +135,3 @@ class TimeIndexBuilder:
         """The file; preallocate: at its full size with a zero tail, as of an active segment."""
         tail = L.TIME_INDEX_ENTRY * self.max_entries - len(self._data) if preallocate else 0
         return bytes(self._data) + bytes(max(0, tail))
-
-
-def encode_offset_index(entries: Iterable[OffsetIndexEntry], base_offset: int) -> bytes:
-    """The trimmed file that holds exactly `entries`; raises FormatError for what a broker would not append."""
-    builder = OffsetIndexBuilder(base_offset, L.INT32_MAX)
-    for entry in entries:
-        builder.append(entry.offset, entry.position)
-    return builder.to_bytes()
-
-
-def encode_time_index(entries: Iterable[TimeIndexEntry], base_offset: int) -> bytes:
-    """The trimmed file that holds exactly `entries`; raises FormatError for what a broker would not append, and
-    for an entry that it would silently skip (its timestamp does not increase)."""
-    builder = TimeIndexBuilder(base_offset, L.INT32_MAX)
-    for entry in entries:
-        if not builder.maybe_append(entry.timestamp_ms, entry.offset):
-            last = builder.last_entry.timestamp_ms
-            raise FormatError(
-                f"timestamp {entry.timestamp_ms} is not greater than {last}, the last one indexed"
-            )
-    return builder.to_bytes()

@@ -131,15 +131,6 @@ def decode_clean_shutdown(data: bytes) -> CleanShutdown:
     return CleanShutdown(_lenient_number(content.get("brokerEpoch"), LONG_BITS))
 
 
-def encode_clean_shutdown(shutdown: CleanShutdown) -> bytes:
-    """As of 3.7 on; empty, as before, without a broker epoch."""
-    if shutdown.broker_epoch is None:
-        return b""
-    return json.dumps({"version": 0, "brokerEpoch": shutdown.broker_epoch}, separators=(",", ":")).encode(
-        "ascii"
-    )
-
-
 def _lenient_number(value: object, bits: int) -> int | None:
     """What Jackson binds to an integer field: numbers, fractions cut off, and numbers in quotes."""
     if isinstance(value, str):
@@ -256,20 +247,3 @@ def _quorum_voters(content: dict[str, object]) -> tuple[int, ...]:
             "currentVoters of quorum-state is missing or not a list of voters", "RuntimeException"
         )
     return tuple(_quorum_number(voter, "voterId", INT_BITS) for voter in voters)
-
-
-def encode_quorum_state(state: QuorumState) -> bytes:
-    """The one line, without a line break, in Kafka's order of fields."""
-    common = {"leaderId": state.leader_id, "leaderEpoch": state.leader_epoch, "votedId": state.voted_id}
-    content: dict[str, object]
-    if state.data_version == 1:
-        content = {**common, "votedDirectoryId": state.voted_directory_id or uuids.ZERO, "data_version": 1}
-    else:
-        content = {
-            "clusterId": state.cluster_id or "",
-            **common,
-            "appliedOffset": state.applied_offset or 0,
-            "currentVoters": [{"voterId": voter} for voter in state.current_voters or ()],
-            "data_version": 0,
-        }
-    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")

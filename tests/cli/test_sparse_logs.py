@@ -10,7 +10,7 @@ import pytest
 
 from fixtures import healthy
 from kseg.cli.main import run
-from kseg.segment.kafka07.encoding07 import encode_set
+from tests.support.encoders import encode_set
 
 LAST = "00000000000000000297.log"
 HOLE_BYTES = 32 << 30

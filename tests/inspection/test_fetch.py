@@ -11,7 +11,8 @@ import pytest
 from fixtures import diseases, healthy
 from kseg.inspection.fetch import grown_max_bytes
 from kseg.inspection.query import ReadQuery
-from kseg.segment.kafka07.fetch_response import message_set_send, multi_message_set_send
+from kseg.segment.kafka07.fetch_response import multi_message_set_send
+from tests.support.encoders import message_set_send
 from tests.support.run_commands import ask, fetch
 from tests.support.trees import unchanged
 

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from fixtures.healthy import T0
 from kseg.segment import layout as L
 from kseg.segment.crc import crc32c
-from kseg.segment.encoding.batch import control_batch, encode_batch
+from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.state import kraft_messages as kraft
 from kseg.segment.state.control import EndTransactionMarker, control_key, end_transaction_batch
+from tests.support.encoders import control_batch
 
 DAY_MS = 86_400_000
 

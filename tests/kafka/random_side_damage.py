@@ -6,11 +6,11 @@ from fixtures.healthy import T0, TOPIC_ID
 from kseg.segment import layout as L
 from kseg.segment.partition.names import segment_file_name
 from kseg.segment.sidecar.index import OffsetIndexEntry
-from kseg.segment.sidecar.index_writer import encode_offset_index
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, encode_snapshot
 from kseg.segment.sidecar.txn_index import AbortedTxn, encode_txn_index
 from tests.kafka.random_ground import EPOCHS, SIDE_SUFFIXES, Ground
 from tests.kafka.random_logs import DAY_MS
+from tests.support.encoders import encode_offset_index
 
 # --- damaging side files
 

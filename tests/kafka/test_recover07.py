@@ -11,9 +11,10 @@ import pytest
 from kseg.change.plan.inputs import inputs_of
 from kseg.recovery.kafka07.recover07 import recover07
 from kseg.recovery.policy import BrokerState, Policy, Repair
-from kseg.segment.kafka07.encoding07 import encode_message, encode_set
+from kseg.segment.kafka07.encoding07 import encode_message
 from kseg.segment.kafka07.messages07 import Entry07, walk
 from tests.kafka.oracle import KafkaRaised, Oracle
+from tests.support.encoders import encode_set
 from tests.support.plain_execution import contents, make
 from tests.support.trees import copy_tree
 

@@ -19,9 +19,10 @@ from kseg.recovery.repair.rows import cost_row
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.verify import verify
 from kseg.segment.findings import CATALOGUE, Finding
-from kseg.segment.kafka07.encoding07 import encode_message, encode_set
+from kseg.segment.kafka07.encoding07 import encode_message
 from kseg.segment.kafka07.messages07 import Entry07, entry_at, messages, walk
 from kseg.segment.partition.targets import PartitionTarget
+from tests.support.encoders import encode_set
 from tests.support.plain_execution import contents, make, steps
 from tests.support.trees import copy_tree
 

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from kseg.segment import layout as L
 from kseg.segment.codecs.codec import decompress
-from kseg.segment.encoding.batch import control_batch, encode_batch
+from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.encoding.legacy import encode_message
 from kseg.segment.errors import UsageError
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.state.control import EndTransactionMarker, control_key, end_transaction_batch
 from kseg.segment.state.kraft_messages import KRAFT_VERSION, LEADER_CHANGE, SNAPSHOT_FOOTER
+from tests.support.encoders import control_batch
 from tests.support.reference_decoder import batch_of, entries_of, message_of, records_of
 
 T0 = 1700000000000

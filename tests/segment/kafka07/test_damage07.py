@@ -15,6 +15,7 @@ from kseg.segment.codecs.codec import compress
 from kseg.segment.errors import CodecError, FormatError
 from kseg.segment.kafka07 import encoding07
 from kseg.segment.kafka07 import messages07 as A
+from tests.support.encoders import encode_set
 from tests.support.logs07 import HELLO_0, HELLO_1, payloads, walk_all
 
 CODECS = (L.NONE, L.GZIP, L.SNAPPY)
@@ -92,7 +93,7 @@ def test_a_damaged_size_is_found_again_at_the_next_entry() -> None:
 )
 @settings(max_examples=200)
 def test_any_damage_is_accounted_for(messages: list[bytes], start: int, junk: bytes, codec: int) -> None:
-    data = bytearray(b"".join(encoding07.encode_set([message], codec) for message in messages))
+    data = bytearray(b"".join(encode_set([message], codec) for message in messages))
     data[start : start + len(junk)] = junk
     damaged = bytes(data)
     for item in walk_all(damaged):
@@ -126,7 +127,7 @@ def test_nesting_and_size_are_bounded() -> None:
     assert isinstance(entry, A.Entry07)
     with pytest.raises(CodecError, match="nested"):
         list(A.messages(memoryview(data), entry))
-    bomb = encoding07.encode_set([bytes(1 << 20)] * 3, L.GZIP)
+    bomb = encode_set([bytes(1 << 20)] * 3, L.GZIP)
     (entry,) = A.walk(bomb)
     assert isinstance(entry, A.Entry07)
     with pytest.raises(CodecError, match="limit"):

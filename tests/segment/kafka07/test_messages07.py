@@ -13,7 +13,8 @@ from kseg.segment.codecs.codec import compress
 from kseg.segment.errors import CodecError, UsageError
 from kseg.segment.kafka07 import encoding07
 from kseg.segment.kafka07 import messages07 as A
-from kseg.segment.kafka07.fetch_response import message_set_header, message_set_send, multi_message_set_send
+from kseg.segment.kafka07.fetch_response import message_set_header, multi_message_set_send
+from tests.support.encoders import encode_set, message_set_send
 from tests.support.logs07 import HELLO_0, HELLO_1, payloads, walk_all
 
 CODEC_IDS = {"none": L.NONE, "gzip": L.GZIP, "snappy": L.SNAPPY}
@@ -247,7 +248,7 @@ def test_every_byte_of_jafkas_damaged_files_is_accounted_for(ancient_small: Path
 @given(messages=st.lists(st.binary(max_size=60), max_size=8), codec=st.sampled_from(CODECS))
 @settings(max_examples=60)
 def test_sets_round_trip(magic: int, messages: list[bytes], codec: int) -> None:
-    data = encoding07.encode_set(messages, codec, magic)
+    data = encode_set(messages, codec, magic)
     assert payloads(data) == messages
     assert A.valid_prefix(data) == A.End07(len(data), "end")
 
@@ -258,7 +259,7 @@ def test_sets_round_trip(magic: int, messages: list[bytes], codec: int) -> None:
 )
 @settings(max_examples=60)
 def test_nested_sets_share_the_outer_offsets(messages: list[bytes], codecs: list[int]) -> None:
-    inner = encoding07.encode_set(messages)
+    inner = encode_set(messages)
     for codec in codecs:
         inner = encoding07.encode_message(compress(codec, 1, inner), 1, codec)
     data = HELLO_0 + inner
@@ -279,4 +280,4 @@ def test_what_07_never_had_is_refused() -> None:
         with pytest.raises(UsageError):
             encoding07.encode_message(b"", magic, codec)
     with pytest.raises(UsageError):
-        encoding07.encode_set([b""], L.LZ4)
+        encode_set([b""], L.LZ4)

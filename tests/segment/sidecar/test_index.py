@@ -14,13 +14,8 @@ from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.findings import CATALOGUE, Finding
 from kseg.segment.partition.targets import FileTarget
 from kseg.segment.sidecar.index import OffsetIndex, OffsetIndexEntry, TimeIndex, TimeIndexEntry
-from kseg.segment.sidecar.index_writer import (
-    OffsetIndexBuilder,
-    TimeIndexBuilder,
-    can_index_offset,
-    encode_offset_index,
-    encode_time_index,
-)
+from kseg.segment.sidecar.index_writer import OffsetIndexBuilder, TimeIndexBuilder, can_index_offset
+from tests.support.encoders import encode_offset_index, encode_time_index
 
 INT32_MAX = 2**31 - 1
 BASE = 45

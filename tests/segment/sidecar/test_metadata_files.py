@@ -22,11 +22,10 @@ from kseg.segment.sidecar.metadata_files import (
     decode_meta_properties,
     decode_partition_metadata,
     decode_quorum_state,
-    encode_clean_shutdown,
     encode_meta_properties,
     encode_partition_metadata,
-    encode_quorum_state,
 )
+from tests.support.encoders import encode_clean_shutdown, encode_quorum_state
 
 ID = "XqZeFaA4SYahW3xVBVhQJQ"
 UUIDS = st.binary(min_size=16, max_size=16).filter(any).map(uuids.uuid_text)
