@@ -136,13 +136,18 @@ class RunSummary:
             "infos": self.severities[INFO],
             "targets": self.targets,
             "targets_done": self.finished,
-            "targets_failed": len(self.failed_paths),
+            "targets_failed": self.targets_failed,
             "interrupted": self.interrupted,
         }
 
     @property
     def failed_paths(self) -> set[str]:
         return {path for failure in self.failures for path in failure.paths or (failure.path,)}
+
+    @property
+    def targets_failed(self) -> int:
+        """Without data directories whose own files failed beside all of the targets in them."""
+        return min(len(self.failed_paths), self.targets)
 
     def progress_words(self) -> str:
         """What was done before an interrupt."""

@@ -222,7 +222,7 @@ class _AlikePartitions:
 
 def incomplete_words(summary: RunSummary, others: str) -> str:
     """The verdict if targets failed. others: the outcome of the others, empty if there are none."""
-    words = f"INCOMPLETE: {len(summary.failed_paths):,} of {counted(summary.targets, 'target')} failed"
+    words = f"INCOMPLETE: {summary.targets_failed:,} of {counted(summary.targets, 'target')} failed"
     return f"{words}; {others}" if others else words
 
 

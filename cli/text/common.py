@@ -13,7 +13,7 @@ Values = Mapping[str, Any]
 
 def damage_words(tally: RunSummary, noun: str = "file") -> str:
     """`2 errors, 1 warning in 12 files`: the last line of a dump with findings. noun: the name for a target."""
-    failed = len(tally.failed_paths)
+    failed = tally.targets_failed
     parts = [counted(tally.errors, "error"), counted(tally.warnings, "warning")]
     if failed:
         parts.append(f"{failed:,} not readable")

@@ -85,7 +85,7 @@ class DoctorReport(Report):
             of_them = f" in {damaged:,} of {counted(self._partitions, 'partition')}" if damaged else ""
             return Line("; ".join([f"DAMAGED: {counted(summary.errors, 'error')}{of_them}", *clauses]), ERROR)
         if summary.failed_paths:
-            failed = f"{len(summary.failed_paths):,} of {counted(summary.targets, 'target')}"
+            failed = f"{summary.targets_failed:,} of {counted(summary.targets, 'target')}"
             return Line("; ".join([f"INCOMPLETE: {failed} could not be examined", *clauses]), ERROR)
         warned = f", {counted(summary.warnings, 'warning')}" if summary.warnings else ""
         if summary.sums.get("files") == 0:

@@ -70,7 +70,7 @@ class VerifyReport(Report):
         yield Line(looked_at_words(summary))
 
     def _verdict(self, summary: RunSummary) -> Line:
-        failed = len(summary.failed_paths)
+        failed = summary.targets_failed
         if summary.errors:
             where = f" in {self._damaged_partitions:,} of {counted(self._partitions, 'partition')}"
             words = f"DAMAGED: {counted(summary.errors, 'error')}{where if self._damaged_partitions else ''}"
@@ -108,7 +108,7 @@ def looked_at_words(summary: RunSummary) -> str:
             f"{counted(sums.get('bytes_damaged', 0), 'byte')} damaged{lost}, "
             f"{size_words(sums.get('bytes_padding', 0))} padding"
         )
-    failed = len(summary.failed_paths)
+    failed = summary.targets_failed
     verdict = severities_words(summary)
     if failed:
         verdict += f", {failed:,} of {counted(summary.targets, 'target')} failed"

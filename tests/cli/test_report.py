@@ -316,3 +316,12 @@ def test_failures_at_different_files_of_their_targets_are_alike(capfd: pytest.Ca
     show(iter(failures), style, [], tally)
     reported = capfd.readouterr().err.splitlines()
     assert len(reported) == FAILURES_ALIKE_SHOWN + 1 and "37 more targets failed" in reported[-1]
+
+
+def test_no_more_targets_failed_than_there_are() -> None:
+    """The own files of a data directory failed as well, and are no target of compact."""
+    summary = RunSummary(2)
+    for path in ("data/a-0", "data/b-0", "data"):
+        summary.fail(Failure(path, f"cannot read {path}: Input/output error", 3))
+    (line, *_) = CompactReport().opening(summary)
+    assert line.text.startswith("INCOMPLETE: 2 of 2 targets failed") and summary.exit_status() == 3
