@@ -9,7 +9,6 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,39 +27,12 @@ from tests.internal_topics.coordinator_logs import batch, data_batch, write_segm
 from tests.kafka.random_logs import resealed
 from tests.support import trees
 from tests.support.broker_dirs import broker_dir
+from tests.support.doctor_helpers import NOW, commands, doctor, of_type, rows_of, text_of
 from tests.support.group_dirs import broker, commit
 from tests.support.lock_holders import child
 
-Rows = list[dict[str, Any]]
-NOW = ("--now", "1795250600000")
 FIRST, ACTIVE = f"{0:020d}.log", f"{297:020d}.log"
 PAGE = 60
-
-
-def rows_of(capfd: pytest.CaptureFixture[str], *words: object, status: int) -> Rows:
-    capfd.readouterr()
-    ended = run([*map(str, words)])
-    shown = capfd.readouterr()
-    assert ended == status, (ended, shown.err, shown.out)
-    return [json.loads(line) for line in shown.out.splitlines()]
-
-
-def doctor(capfd: pytest.CaptureFixture[str], *words: object, status: int) -> Rows:
-    return rows_of(capfd, "doctor", "--json", *NOW, *words, status=status)
-
-
-def of_type(rows: Rows, kind: str) -> Rows:
-    return [row for row in rows if row["type"] == kind]
-
-
-def text_of(capfd: pytest.CaptureFixture[str], *words: object) -> list[str]:
-    capfd.readouterr()
-    run(["doctor", *NOW, *map(str, words)])
-    return capfd.readouterr().out.splitlines()
-
-
-def commands(rows: Rows) -> list[str]:
-    return [row["command"] for row in of_type(rows, "step")]
 
 
 def test_of_a_sound_directory_nothing_is_to_be_done(
@@ -331,83 +303,6 @@ def test_a_log_that_no_repair_lets_a_broker_load_is_moved_out_of_its_way(
     after = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     (start,) = of_type(after, "broker-start")
     assert start["outcome"] != "does-not-start" and not start["partitions_failed"]
-
-
-def test_on_a_full_disk_room_is_made_first(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = broker_dir(tmp_path / "data", 1, 2)
-    bad_crc(data / "orders.00-1" / FIRST)
-    (data / "orders.00-0" / f"{0:020}.log.deleted").write_bytes(bytes(100))
-    real = os.statvfs
-
-    def full(path: str) -> os.statvfs_result:
-        values = list(real(path))
-        values[4] = 0
-        return os.statvfs_result(values)
-
-    monkeypatch.setattr(os, "statvfs", full)
-    rows = doctor(capfd, data, status=1)
-    assert rows[0]["free_bytes"] == 0
-    assert shlex.split(commands(rows)[0]) == ["kseg", "retain", "--purge", "--apply", str(data)]
-    (data / "orders.00-0" / f"{0:020}.log.deleted").unlink()
-    first = shlex.split(commands(doctor(capfd, data, status=1))[0])
-    assert first == ["kseg", "retain", "--free", "64MiB", str(data)]
-    assert run([*first[1:], "--quiet", *NOW]) in (0, 1)
-
-
-def test_a_read_only_mount_comes_first(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It said that a broker starts, and advised a repair in place."""
-    data = broker_dir(tmp_path / "data", 1, 2)
-    real = os.statvfs
-
-    def read_only(path: str) -> os.statvfs_result:
-        values = list(real(path))
-        values[8] |= os.ST_RDONLY
-        return os.statvfs_result(values)
-
-    monkeypatch.setattr(os, "statvfs", read_only)
-    rows = doctor(capfd, data, status=1)
-    assert rows[0]["read_only"]
-    (start,) = of_type(rows, "broker-start")
-    assert (start["outcome"], start["exception"]) == ("does-not-start", "FileSystemException")
-    assert start["read_only"] == [str(data)] and start["once_writable"]["outcome"] == "starts"
-    assert [command.split()[0] for command in commands(rows)] == ["dmesg", "mount"]
-    bad_crc(data / "orders.00-1" / FIRST)
-    reported = commands(doctor(capfd, data, status=1))
-    assert reported[1] == f"kseg recover {data} --output repaired" and reported[2].startswith(
-        "mount -o remount,rw /"
-    )
-    assert run(["verify", str(data)]) == 1
-    out = capfd.readouterr().out
-    assert (
-        "does not start: FileSystemException" in out
-        and "is mounted read-only; once a broker can write there:" in out
-    )
-
-
-def test_without_inodes_files_are_deleted_first(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = broker_dir(tmp_path / "data", 1, 2)
-    bad_crc(data / "orders.00-1" / FIRST)
-    (data / "orders.00-0" / f"{0:020}.log.deleted").write_bytes(bytes(100))
-    real = os.statvfs
-
-    def few(path: str) -> os.statvfs_result:
-        values = list(real(path))
-        values[2:8] = [1 << 20, 1 << 20, 1 << 20, 1000, 9, 9]
-        return os.statvfs_result(values)
-
-    monkeypatch.setattr(os, "statvfs", few)
-    first = doctor(capfd, data, status=1)
-    (step, *_) = of_type(first, "step")
-    assert "inode" in step["why"] and "disk is full" not in step["why"]
-    assert shlex.split(step["command"]) == ["kseg", "retain", "--purge", "--apply", str(data)]
-    assert run(["doctor", str(data)]) == 1
-    assert "and 9 more files can be created" in capfd.readouterr().out
 
 
 def test_it_is_one_page_however_much_is_wrong(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,9 +12,9 @@ import pytest
 from fixtures.diseases import bad_crc
 from kseg.cli.doctor.metadata_log_steps import find_metadata_log, is_metadata_snapshot, snapshot_steps
 from kseg.cli.main import run
-from tests.cli.test_doctor import commands, doctor, of_type, text_of
 from tests.kafka.start_cases import CASES
 from tests.support import trees
+from tests.support.doctor_helpers import commands, doctor, of_type, text_of
 
 METADATA = "__cluster_metadata-0"
 DAMAGED = f"{69:020d}-{1:010d}.checkpoint"

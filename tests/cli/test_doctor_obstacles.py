@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from kseg.change.apply.lock import locked
-from tests.cli.test_doctor import commands, doctor, of_type
 from tests.kafka.start_cases import CASES, SUFFIX
 from tests.support import trees
+from tests.support.doctor_helpers import commands, doctor, of_type
 from tests.support.lock_holders import child
 
 MOVED = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -13,10 +12,8 @@ from pathlib import Path
 import pytest
 
 from kseg.change.apply.disk import Disk
-from kseg.change.apply.lock import locked
 from kseg.cli.main import run
 from tests.support.command_lines import Say
-from tests.support.lock_holders import child
 from tests.support.trees import Entry, tree_state
 
 MARKER = ".kafka_cleanshutdown"
@@ -281,146 +278,6 @@ def test_what_does_not_go_together(data: Path, words: tuple[str, ...], say: Say)
 
 
 # --- a run over several data directories: all or nothing, and how to continue
-
-
-@pytest.fixture
-def both(data: Path, say: Say) -> tuple[Path, Path]:
-    """Two data directories of one node, which one run has changed."""
-    other = data.parent / "other"
-    other.mkdir()
-    for name in ("gates-append-0", "gates-append-1"):
-        shutil.move(data / name, other / name)
-    for file in ("meta.properties", "recovery-point-offset-checkpoint"):
-        shutil.copy2(data / file, other / file)
-    meta = (other / "meta.properties").read_text()
-    (other / "meta.properties").write_text(meta.replace("directory.id=U", "directory.id=A"))
-    several(data)
-    tear(other, "gates-append-0")
-    return data, other
-
-
-def given(both: tuple[Path, Path], form: str) -> list[Path]:
-    return {"parent": [both[0].parent], "two": [*both], "reversed": [*both[::-1]]}[form]
-
-
-FORMS = pytest.mark.parametrize("form", ["parent", "two", "reversed"])
-
-
-@FORMS
-@pytest.mark.parametrize("changed", ["metro-none-0", "metro-zstd-0", "gates-append-0"])
-def test_one_that_cannot_be_taken_back_keeps_all(
-    both: tuple[Path, Path], say: Say, form: str, changed: str
-) -> None:
-    before = tree_state(both[0].parent)
-    say("recover", "--apply", *both)
-    (log,) = [max(path.glob("*.log")) for path in both[0].parent.glob(f"*/{changed}")]
-    content, status = log.read_bytes(), log.stat()
-    log.write_bytes(content + b"appended since")
-    repaired = tree_state(both[0].parent)
-    code, rows = say("undo", *given(both, form))
-    assert code == 4 and tree_state(both[0].parent) == repaired
-    (error,) = [row for row in rows if row["type"] == "error"]
-    assert "nothing of this run" in error["message"]
-    log.write_bytes(content)
-    os.utime(log, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert say("undo", *given(both, form))[0] == 0
-    assert tree_state(both[0].parent) == before
-
-
-@FORMS
-@pytest.mark.parametrize("at", [0, 1])
-def test_a_broker_on_one_of_them_keeps_all(both: tuple[Path, Path], say: Say, form: str, at: int) -> None:
-    say("recover", "--apply", *both)
-    repaired = tree_state(both[0].parent)
-
-    def hold(tell: Callable[[str], None]) -> None:
-        with locked([str(both[at])]):
-            tell("in")
-
-    with child(hold) as holder:
-        assert holder.output() == "in"
-        assert say("undo", *given(both, form))[0] == 4
-    (both[at] / ".lock").unlink(missing_ok=True)
-    assert without_journals(tree_state(both[0].parent)).keys() == without_journals(repaired).keys()
-    assert say("undo", *given(both, form))[0] == 0
-
-
-@FORMS
-@pytest.mark.parametrize("failing", [0, 1])
-@pytest.mark.parametrize("is_second_run", [False, True])
-def test_a_disk_that_fails_in_the_middle(
-    both: tuple[Path, Path],
-    say: Say,
-    monkeypatch: pytest.MonkeyPatch,
-    form: str,
-    failing: int,
-    is_second_run: bool,
-) -> None:
-    """The output says what was restored and what was not, and the same command continues with this run and no other."""
-    states = [tree_state(both[0].parent)]
-    say("recover", "--apply", *both)
-    if is_second_run:
-        states.append(tree_state(both[0].parent))
-        limits = ("--retention-ms", "1", "--cleanup-policy", "delete")
-        say("retain", "--apply", *limits, "--topic", "metro-*", "--topic", "gates-*", *both)
-    place = f"{both[failing]}/"
-    rename = Disk.rename
-
-    def failed(disk: Disk, path: str, new_path: str) -> None:
-        if path.startswith(place):
-            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
-        rename(disk, path, new_path)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Disk, "rename", failed)
-        code, rows = say("undo", *given(both, form))
-    assert code == 4
-    done = {row["directory"] for row in rows if row["type"] == "result"}
-    (error,) = [row for row in rows if row["type"] == "error"]
-    assert "continues" in error["message"]
-    for directory in done:
-        assert directory in error["message"].split("not taken back:")[0]
-    code, rows = say("undo", *given(both, form))
-    assert code == 0, rows
-    assert without_journals(tree_state(both[0].parent)) == without_journals(states[-1])
-
-
-def test_of_two_paths_with_different_runs_the_newest_is_meant(both: tuple[Path, Path], say: Say) -> None:
-    data, other = both
-    before = tree_state(other)
-    say("recover", "--apply", data)
-    repaired = tree_state(data)
-    say("recover", "--apply", other)
-    assert say("undo", data, other)[0] == 0
-    assert tree_state(other) == before and tree_state(data) == repaired
-    assert say("undo", data, other)[0] == 0, "then the one before"
-
-
-def test_a_half_done_run_below_a_later_one_says_what_comes_first(
-    data: Path, say: Say, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run that ended half way in one partition is meant before the newest one, which has changed other partitions again."""
-    several(data)
-    before = tree_state(data)
-    rename = Disk.rename
-
-    def failed(disk: Disk, path: str, new_path: str) -> None:
-        if new_path.startswith(f"{data}/fares-0/0"):
-            raise OSError(errno.EPERM, os.strerror(errno.EPERM), path)
-        rename(disk, path, new_path)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Disk, "rename", failed)
-        assert say("recover", "--apply", data)[0] == 5
-    limits = ("--retention-ms", "1", "--cleanup-policy", "delete", "--topic", "metro-*")
-    assert say("retain", "--apply", *limits, data)[0] == 0
-    status, rows = say("undo", data)
-    (error,) = [row for row in rows if row["type"] == "error"]
-    assert status == 4 and "; retain changed it later: `kseg undo " in error["message"]
-    command = error["message"].split("later: `kseg ")[1].split("`")[0]
-    assert say(*shlex.split(command))[0] == 0
-    assert say("undo", data)[0] == 0
-    assert without_journals(tree_state(data)) == without_journals(before)
 
 
 @pytest.fixture

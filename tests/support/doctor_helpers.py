@@ -1,0 +1,39 @@
+"""`kseg doctor` as a script runs it, and what its rows say."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+
+Rows = list[dict[str, Any]]
+NOW = ("--now", "1795250600000")
+
+
+def rows_of(capfd: pytest.CaptureFixture[str], *words: object, status: int) -> Rows:
+    capfd.readouterr()
+    ended = run([*map(str, words)])
+    shown = capfd.readouterr()
+    assert ended == status, (ended, shown.err, shown.out)
+    return [json.loads(line) for line in shown.out.splitlines()]
+
+
+def doctor(capfd: pytest.CaptureFixture[str], *words: object, status: int) -> Rows:
+    return rows_of(capfd, "doctor", "--json", *NOW, *words, status=status)
+
+
+def of_type(rows: Rows, kind: str) -> Rows:
+    return [row for row in rows if row["type"] == kind]
+
+
+def text_of(capfd: pytest.CaptureFixture[str], *words: object) -> list[str]:
+    capfd.readouterr()
+    run(["doctor", *NOW, *map(str, words)])
+    return capfd.readouterr().out.splitlines()
+
+
+def commands(rows: Rows) -> list[str]:
+    return [row["command"] for row in of_type(rows, "step")]
