@@ -90,6 +90,19 @@ def topic_settings(
     return _Settings(targets, asked, finder).all()
 
 
+def load_settings(
+    targets: Sequence[Target], metadata: str | None, finder: "MetadataFinder"
+) -> "dict[str, TopicSettings]":
+    """The settings of partitions by path, where the metadata log configures what a broker's load depends on; mostly it does not."""
+    from kseg.recovery.policy import LOAD_PROPERTIES
+
+    images = [finder.image_for(log_dir) for log_dir in _log_dirs(targets)]
+    configs = [configs for image in images if image is not None for configs in image.configs.values()]
+    if all(LOAD_PROPERTIES.isdisjoint(each) for each in configs):
+        return {}
+    return topic_settings(targets, Asked(metadata=metadata, assumes_defaults=True), finder)[0]
+
+
 def server_pairs(server_properties: str | None) -> "Mapping[str, str] | None":
     """The content of the broker's properties file, None when it was not given. Raises UsageError and UnreadableInput."""
     if server_properties is None:

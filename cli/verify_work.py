@@ -6,7 +6,13 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from kseg.cli.topic_evidence import finder_for, identities_after_cut, replicas_missing, topic_identities
+from kseg.cli.topic_evidence import (
+    finder_for,
+    identities_after_cut,
+    load_settings,
+    replicas_missing,
+    topic_identities,
+)
 from kseg.jobs.events import Event
 from kseg.recovery.broker_start.forecast import StartForecast
 from kseg.recovery.broker_start.start_check import VerifyForStart
@@ -62,7 +68,8 @@ class Verification:
         identities, findings = topic_identities(targets, self._metadata, finder)
         missing = tuple(chain.from_iterable(replicas_missing(targets, finder).values()))
         self._forecast.add_metadata(identities, [finding.path for finding in missing])
-        return replace(options, identities=identities), (*findings, *missing)
+        topics = load_settings(targets, self._metadata, finder)
+        return replace(options, identities=identities, topics=topics), (*findings, *missing)
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """The events of the work, followed by a `broker-start` row for each node."""

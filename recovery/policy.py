@@ -6,13 +6,14 @@ output    the repaired directory, its costs, and the reasons; both policies retu
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Self
 
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.segment import layout as L
 from kseg.segment.findings import Finding
+from kseg.segment.partition.topic_settings import TopicSettings
 from kseg.segment.scanning.lost_offsets import UnreadBatch
 from kseg.segment.scanning.preallocated_tail import PREALLOCATED
 from kseg.segment.state.producer import DEFAULT_EXPIRATION_MS
@@ -26,6 +27,16 @@ class Policy(StrEnum):
     KAFKA = "kafka"
 
 
+_OF_LOAD = ("index_interval_bytes", "segment_index_bytes", "producer_id_expiration_ms")
+# the same, as topics and brokers call them
+LOAD_PROPERTIES = frozenset(
+    (
+        *("index.interval.bytes", "segment.index.bytes", "producer.id.expiration.ms"),
+        *("log.index.interval.bytes", "log.index.size.max.bytes"),
+    )
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSettings:
     """The broker settings that log loading depends on, under the names of the command's options.
@@ -37,6 +48,15 @@ class LoadSettings:
     index_interval_bytes: int = L.DEFAULT_INDEX_INTERVAL_BYTES
     segment_index_bytes: int = L.DEFAULT_SEGMENT_INDEX_BYTES
     producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
+
+    def of_topic(self, topic: TopicSettings) -> Self:
+        """The settings of the broker that loads a partition of a topic."""
+        known = topic.settings
+        named = {name: known[name.replace("_", ".")] for name in _OF_LOAD if name.replace("_", ".") in known}
+        values = {name: int(each.value) for name, each in named.items() if each.value.isdecimal()}
+        if all(getattr(self, name) == value for name, value in values.items()):
+            return self
+        return replace(self, **values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

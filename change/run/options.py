@@ -1,13 +1,8 @@
 """The options that all commands share that plan a change and carry it out."""
 
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import Self
-
 from kseg.change.apply.keeping import BESIDE, Keeping
 from kseg.change.run.shared_run import SharedRun
 from kseg.segment.partition.topic_identity import WithIdentities
-from kseg.segment.partition.topic_settings import SettingsByPath
 from kseg.segment.values import dataclass
 
 
@@ -17,8 +12,7 @@ class ChangeOptions(WithIdentities):
     instead (None: neither, plan only); hard_link: unchanged files of a copy are links. keeping: where journals and removed data are
     stored. follow_links: a directory to be changed may be a link. accept_unreadable: bytes that cannot be read count as lost, and
     are no reason to refuse a change in place. shared: the work is done by attempts in other processes; None: by this process and its
-    workers. topics: the settings of each topic, by partition directory, which take precedence over those of the command; None:
-    these apply to all.
+    workers.
     """
 
     apply: bool = False
@@ -29,12 +23,3 @@ class ChangeOptions(WithIdentities):
     follow_links: bool = False
     accept_unreadable: bool = False
     shared: SharedRun | None = None
-    topics: SettingsByPath | None = None
-
-    def narrowed_to(self, paths: Iterable[str]) -> Self:
-        """The options for some of the targets, without what is known about others."""
-        paths = [*paths]
-        narrowed = WithIdentities.narrowed_to(self, paths)  # no super(): the class with slots is another one
-        if self.topics is None:
-            return narrowed
-        return replace(narrowed, topics={path: self.topics[path] for path in paths if path in self.topics})

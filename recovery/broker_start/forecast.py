@@ -4,8 +4,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from kseg.jobs.events import Event, Failure, Row
+from kseg.recovery.broker_start.loaded_directory import LoadedDirectory
 from kseg.recovery.broker_start.log_dir_start import is_empty_directory, unformatted
-from kseg.recovery.broker_start.node_start import LoadedDirectory, node_start
+from kseg.recovery.broker_start.node_start import node_start
 from kseg.recovery.broker_start.partition_start import PartitionStart
 from kseg.recovery.broker_start.start_check import TargetStart
 from kseg.segment.diagnosis import PartitionTwice

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from kseg.recovery.broker_start.log_dir_start import READ_BEFORE_LOADING, checkpoint_fault
-from kseg.recovery.loading.kafka_exceptions import IO, MALFORMED_INPUT, NO_SUCH_FILE, STORAGE
+from kseg.recovery.loading.kafka_exceptions import FILE_SYSTEM, IO, MALFORMED_INPUT, NO_SUCH_FILE, STORAGE
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.totals import CheckedPartition
 from kseg.segment import layout as L
@@ -29,11 +29,11 @@ from kseg.segment.values import dataclass
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kseg.recovery.policy import Removed, Repair
+    from kseg.recovery.policy import LoadSettings, Removed, Repair
     from kseg.segment.partition.directory import SegmentFiles
 
 INTERNAL_ERROR = "InternalError"
-FILE_NOT_FOUND, FILE_SYSTEM = "FileNotFoundException", "FileSystemException"
+FILE_NOT_FOUND = "FileNotFoundException"
 _FAULT = "a fault occurred in a recent unsafe memory access operation in compiled Java code"
 
 # A load that ends with one of these takes the data directory offline; any other exception ends the process
@@ -166,7 +166,10 @@ def partition_start(
         return PartitionStart(partition=name.text, outcome=outcome)
     offline = around.path if not name.is_metadata_log and _is_offline(around) else None
     if outcome is None or offline or not kinds <= _IGNORED_BY_LOAD or checked.end_offset is None:
-        return _simulated_load(checked, name, noted, options.now_ms, outcome, offline)
+        from kseg.recovery.policy import LoadSettings
+
+        settings = LoadSettings(now_ms=options.now_ms).of_topic(options.topic_of(directory.path))
+        return _simulated_load(checked, name, noted, settings, outcome, offline)
     return PartitionStart(
         partition=name.text,
         outcome=outcome,
@@ -248,7 +251,7 @@ def _simulated_load(
     checked: CheckedPartition,
     name: PartitionName,
     noted: _Checkpointed,
-    now_ms: int,
+    settings: "LoadSettings",
     outcome: Loading | None,
     offline: str | None,
 ) -> PartitionStart | None:
@@ -257,7 +260,7 @@ def _simulated_load(
     obstacle = _obstacle(checked, noted)
     if obstacle is not None:
         return _failed(name, *obstacle)
-    repair = _load(checked.directory.path, name, noted, now_ms)
+    repair = _load(checked.directory.path, name, noted, settings)
     if repair is None or isinstance(repair, PartitionStart):
         return repair
     if offline and (repair.is_read or outcome is Loading.BECOMES_STRAY):
@@ -284,18 +287,20 @@ def marked_start(path: str, around: LogDirState, now_ms: int) -> PartitionStart 
     name = own_partition_name(path)
     if name is None:
         return None
-    loaded = _load(path, name, _checkpointed(name, around), now_ms)
+    from kseg.recovery.policy import LoadSettings
+
+    loaded = _load(path, name, _checkpointed(name, around), LoadSettings(now_ms=now_ms))
     return loaded if isinstance(loaded, PartitionStart) else None
 
 
 def _load(
-    path: str, name: PartitionName, noted: _Checkpointed, now_ms: int
+    path: str, name: PartitionName, noted: _Checkpointed, settings: "LoadSettings"
 ) -> "Repair | PartitionStart | None":
     """The simulated load, or how it fails. None where that is unknown."""
     # most runs find nothing that affects a load
     from kseg.change.plan.inputs import inputs_of
     from kseg.recovery.loading.loader import load_as_broker
-    from kseg.recovery.policy import BrokerState, LoadSettings
+    from kseg.recovery.policy import BrokerState
 
     broker_state = BrokerState(
         is_clean=noted.is_clean,
@@ -306,9 +311,7 @@ def _load(
     if fault is not None:
         return _failed(name, INTERNAL_ERROR, f"{_FAULT} ({fault} cannot be read)")
     try:
-        repair = load_as_broker(
-            path, inputs_of(path), broker_state, LoadSettings(now_ms=now_ms), folders=_folders(path)
-        )
+        repair = load_as_broker(path, inputs_of(path), broker_state, settings, folders=_folders(path))
     except Refused:  # files that are links: a broker follows them, an image of the directory cannot
         return None
     except UnreadableInput as error:
@@ -342,7 +345,6 @@ def _obstacle(checked: CheckedPartition, noted: _Checkpointed) -> tuple[str, str
         is_opened = (
             (role in (Role.OFFSET_INDEX, Role.TIME_INDEX) and offset in opened)  # else mapped on first use
             or (role is Role.TXN_INDEX and offset in bases)
-            or (role is Role.PRODUCER_SNAPSHOT and noted.is_clean and offset == checked.end_offset)
             or role in (Role.LEADER_EPOCHS, Role.PARTITION_METADATA)
         )
         if is_opened:

@@ -21,6 +21,7 @@ NO_SUCH_ELEMENT = "NoSuchElementException"
 NULL_POINTER = "NullPointerException"
 NUMBER_FORMAT = "NumberFormatException"
 IO = "IOException"
+FILE_SYSTEM = "FileSystemException"
 MALFORMED_INPUT = "MalformedInputException"
 
 

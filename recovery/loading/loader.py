@@ -26,7 +26,7 @@ from kseg.change.plan.directory_image import DirectoryImage
 from kseg.change.plan.steps import FileIdentity
 from kseg.recovery.loading.epoch_cache import FILE_NAME as EPOCHS_FILE
 from kseg.recovery.loading.epoch_cache import LoadedEpochs
-from kseg.recovery.loading.kafka_exceptions import OUT_OF_ORDER, OVERFLOW, BrokerException
+from kseg.recovery.loading.kafka_exceptions import FILE_SYSTEM, OUT_OF_ORDER, OVERFLOW, BrokerException
 from kseg.recovery.loading.load_state import LoadState, numbered, offset_in_name
 from kseg.recovery.loading.loss_report import kept_ranges, report_removed_log, report_truncation, without_kept
 from kseg.recovery.loading.overflow import split_overflowed
@@ -43,6 +43,7 @@ from kseg.segment.state.producer import last_stable_offset
 
 T = TypeVar("T")
 
+_EMPTY_SEGMENT = (OUT_OF_ORDER, FILE_SYSTEM)
 _SIDE_SUFFIXES = (L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX, L.TXN_INDEX_SUFFIX)
 
 
@@ -240,7 +241,7 @@ class _Load:
             try:
                 removed = self._recover_segment(segment)
             except BrokerException as thrown:
-                if thrown.kafka_exception != OUT_OF_ORDER:
+                if thrown.kafka_exception not in _EMPTY_SEGMENT:
                     raise
                 removed = self._empty(segment, thrown)
             if removed:
@@ -249,13 +250,13 @@ class _Load:
                 return
 
     def _empty(self, segment: LoadedSegment, thrown: BrokerException) -> int:
-        """Truncate a segment with offsets out of order to 0 bytes; returns the number of bytes truncated."""
+        """Truncate a segment with offsets out of order, or whose snapshot cannot be written, to 0 bytes; returns the number of bytes
+        truncated."""
         found = segment.find(segment.base_offset)
         if found is not None and found.position < segment.size_bytes:
             path = self._load_state.path(segment.log_name)
-            cause = Finding(
-                "offset-not-monotonic", path, f"{thrown.sentence}; a broker truncates the segment to 0 bytes"
-            )
+            kind = "offset-not-monotonic" if thrown.kafka_exception == OUT_OF_ORDER else "unknown-file"
+            cause = Finding(kind, path, f"{thrown.sentence}; a broker truncates the segment to 0 bytes")
             report_truncation(
                 self._load_state,
                 segment.log_name,
@@ -264,7 +265,8 @@ class _Load:
                 segment.base_offset,
                 cause,
             )
-        return segment.truncate_to(segment.base_offset, "its offsets are out of order")
+        why = "its offsets are out of order" if thrown.kafka_exception == OUT_OF_ORDER else thrown.sentence
+        return segment.truncate_to(segment.base_offset, why)
 
     def _delete_after(self, damaged: LoadedSegment) -> None:
         cause = self._load_state.removed[-1].cause

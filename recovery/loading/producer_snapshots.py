@@ -13,7 +13,7 @@ A broker creates a new state manager for every segment that it recovers, and one
 A snapshot is taken only if the state has advanced since the last one.
 """
 
-from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, BrokerException
+from kseg.recovery.loading.kafka_exceptions import FILE_SYSTEM, ILLEGAL_ARGUMENT, BrokerException
 from kseg.recovery.loading.load_state import LoadState, numbered
 from kseg.recovery.loading.producer_replay import SegmentReplay
 from kseg.recovery.loading.segment import LoadedSegment, LoadedSegments, LogRange
@@ -48,6 +48,8 @@ class LoadedProducers:
         if offset <= self._last_snapshot_offset:
             return
         name = numbered(offset, L.SNAPSHOT_SUFFIX)
+        if name in self._load_state.folders:
+            raise BrokerException(FILE_SYSTEM, f"{self._load_state.path(name)} (Is a directory)")
         self._load_state.write(
             name, encode_snapshot(self.state.snapshot()), f"the producers up to offset {offset}"
         )

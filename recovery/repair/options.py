@@ -1,16 +1,11 @@
 """The options of `recover`."""
 
 import os
-from dataclasses import replace
 
 from kseg.change.run.options import ChangeOptions
 from kseg.recovery.policy import LoadSettings, Policy
 from kseg.recovery.repair.meta_properties_repair import RequestedIdentity
-from kseg.segment.partition.topic_settings import TopicSettings
 from kseg.segment.values import dataclass
-
-_OF_LOAD = ("index_interval_bytes", "segment_index_bytes", "producer_id_expiration_ms")
-_NOTHING_KNOWN = TopicSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,18 +31,9 @@ class RecoverOptions(ChangeOptions):
     identity: RequestedIdentity | None = None
     drop_cache: bool = False
 
-    def topic_of(self, path: str) -> TopicSettings:
-        """The configuration and identity of a partition directory's topic, as far as known."""
-        return (self.topics or {}).get(path, _NOTHING_KNOWN)
-
     def load_settings_of(self, path: str) -> LoadSettings:
         """The settings of the broker that loads a partition directory."""
-        known = self.topic_of(path).settings
-        named = {name: known[name.replace("_", ".")] for name in _OF_LOAD if name.replace("_", ".") in known}
-        values = {name: int(each.value) for name, each in named.items() if each.value.isdecimal()}
-        if all(getattr(self.settings, name) == value for name, value in values.items()):
-            return self.settings
-        return replace(self.settings, **values)
+        return self.settings.of_topic(self.topic_of(path))
 
     def copy_of(self, log_dir: str | None) -> str | None:
         """The output directory for the copy of a data directory or of a partition in it; None without --output."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Self
 
 from kseg.segment.findings import Finding
+from kseg.segment.partition.topic_settings import SettingsByPath, TopicSettings
 from kseg.segment.values import dataclass
 
 
@@ -33,6 +34,7 @@ class TopicIdentity:
 
 
 UNKNOWN_IDENTITY = TopicIdentity()
+_NOTHING_KNOWN = TopicSettings()
 
 IdentityByPath = Mapping[str, TopicIdentity]  # by the path of a partition directory, as shown to the user
 
@@ -40,17 +42,24 @@ IdentityByPath = Mapping[str, TopicIdentity]  # by the path of a partition direc
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithIdentities:
     """Options of a work that compares partition directories with the metadata log. identities: what that says about each of them,
-    None when nobody has asked it."""
+    None when nobody has asked it. topics: the settings of each topic, by partition directory, which take precedence over those of the command; None:
+    these apply to all."""
 
     identities: IdentityByPath | None = None
+    topics: SettingsByPath | None = None
 
     def narrowed_to(self, paths: Iterable[str]) -> Self:
         """The options for some of the targets, without what is known about others."""
-        if self.identities is None:
-            return self
-        return replace(
-            self, identities={path: self.identities[path] for path in paths if path in self.identities}
-        )
+        paths, identities, topics = [*paths], self.identities, self.topics
+        if identities is not None:
+            identities = {path: identities[path] for path in paths if path in identities}
+        if topics is not None:
+            topics = {path: topics[path] for path in paths if path in topics}
+        return replace(self, identities=identities, topics=topics)
+
+    def topic_of(self, path: str) -> TopicSettings:
+        """The configuration and identity of a partition directory's topic, as far as known."""
+        return (self.topics or {}).get(path, _NOTHING_KNOWN)
 
     def identity_of(self, partition_path: str) -> TopicIdentity:
         """The metadata log's verdict on a partition directory; an empty one when the log was not consulted."""

@@ -13,7 +13,7 @@ import pytest
 from fixtures.diseases import bad_crc
 from kseg.cli.main import run
 from kseg.cli.text.broker_start import broker_start_words
-from kseg.recovery.broker_start.node_start import LoadedDirectory
+from kseg.recovery.broker_start.loaded_directory import LoadedDirectory
 from kseg.segment.storage import places
 from tests.kafka.start_cases import CASES
 from tests.support.trees import copy_tree

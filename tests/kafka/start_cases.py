@@ -250,6 +250,17 @@ def metadata_snapshot_and_quorum_state_foreign(data: Path) -> None:
 
 
 @case
+def moving_within(data: Path) -> None:
+    """A move that somebody finished by hand with a copy."""
+    shutil.copytree(data / "fares-0", data / f"fares-0.{SUFFIX}-future")
+
+
+@case
+def number_with_a_zero(data: Path) -> None:
+    shutil.copytree(data / "fares-0", data / "fares-00")
+
+
+@case
 def metadata_log_gone(data: Path) -> None:
     shutil.rmtree(data / METADATA)
 
@@ -369,6 +380,11 @@ def time_index_is_a_directory(data: Path) -> None:
 
 
 @case
+def old_index_is_a_directory(data: Path) -> None:
+    _a_directory(min((data / "metro-none-0").glob("*.index")))
+
+
+@case
 def leader_epochs_are_a_directory(data: Path) -> None:
     _a_directory(data / "metro-none-0" / "leader-epoch-checkpoint")
 
@@ -376,6 +392,13 @@ def leader_epochs_are_a_directory(data: Path) -> None:
 @case
 def snapshot_at_the_end_is_a_directory(data: Path) -> None:
     _a_directory(max((data / "metro-none-0").glob("*.snapshot")))
+
+
+@case
+def snapshot_at_the_end_is_a_directory_unclean(data: Path) -> None:
+    """A broker that recovers the segment before it cannot write the snapshot, and empties the segment."""
+    snapshot_at_the_end_is_a_directory(data)
+    (data / MARKER).unlink()
 
 
 @case
