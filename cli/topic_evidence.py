@@ -3,6 +3,7 @@ plain values (`segment.partition.topic_settings`), so that the lower layers do n
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -203,7 +204,12 @@ def identities_after_cut(
     if not image.is_certain or quorum.current_voters != (node.node_id,):
         return None
     names = {path: own_partition_name(path) for path in paths}
-    return {path: _identity(path, name, image, node) for path, name in names.items() if name is not None}
+    nodes = {log_dir: node_of(log_dir) for log_dir in {os.path.dirname(path) for path in paths}}
+    return {
+        path: _identity(path, name, image, replace(nodes[os.path.dirname(path)], node_id=node.node_id))
+        for path, name in names.items()
+        if name is not None
+    }
 
 
 def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "dict[str, tuple[Finding, ...]]":

@@ -1,12 +1,12 @@
 """What the start of a KRaft node requires of the metadata log beyond its batches: quorum-state, and the snapshot to start from.
 
-The node replays its own metadata log before it loads any other log, and any fault there is fatal: an unreadable quorum-state,
+The node replays its own metadata log before it loads any other log, and any fault there is fatal: a batch of an unknown magic, an unreadable quorum-state,
 a newest snapshot with a damaged batch (older ones are not tried), or a log that begins after its snapshots end the
 process (Kafka: FileQuorumStateStore, RecordsSnapshotReader, KafkaRaftLog), a damaged batch before the quorum-state. A log that ends below the newest snapshot, for example after
 a truncation, is emptied and continues at the end of the snapshot.
 """
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kseg.recovery.broker_start.partition_start import Loading, PartitionStart
@@ -14,6 +14,7 @@ from kseg.recovery.broker_start.snapshot_start import snapshot_fault
 from kseg.recovery.loading.kafka_exceptions import CORRUPT, ILLEGAL_STATE, NULL_POINTER
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import read_small
+from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory
 from kseg.segment.partition.names import Role
 from kseg.segment.sidecar.metadata_files import QuorumStateFault, decode_quorum_state
@@ -22,12 +23,13 @@ UNCHECKED_IO = "UncheckedIOException"
 
 
 def with_quorum_files(
-    start: PartitionStart, directory: PartitionDirectory, damaged: Collection[str]
+    start: PartitionStart, directory: PartitionDirectory, errors: Sequence[Finding]
 ) -> PartitionStart:
-    """The start of the metadata log, with the files beside it taken into account. damaged: paths of files with an error in them."""
+    """The start of the metadata log, with the files beside it taken into account. errors: of all of them."""
     if start.exception is not None:
         return start
     snapshot = newest_snapshot(directory)
+    damaged = {error.path for error in errors}
     fault = snapshot_fault(snapshot.path) if snapshot is not None and snapshot.path in damaged else None
     of_snapshot = None
     if snapshot is not None and fault is not None:
@@ -35,10 +37,15 @@ def with_quorum_files(
         of_snapshot = _failed(start, fault.exception, message)
         if fault.exception in (CORRUPT, NULL_POINTER):
             return of_snapshot
+    end = -1 if snapshot is None else snapshot.name.base_offset or 0
+    read = range(end, start.log_end_offset or 0)
+    for error in errors:
+        # a load takes the batch for one of magic 2, whose checksum does not cover that byte
+        if error.id == "bad-magic" and error.first_offset in read and of_snapshot is None:
+            return _failed(start, CORRUPT, f"Invalid magic found in record: {error.message}")
     of_quorum = _quorum_fault(start, directory)
     if of_quorum is not None or of_snapshot is not None:
         return of_quorum or of_snapshot or start
-    end = -1 if snapshot is None else snapshot.name.base_offset or 0
     log_start, log_end = start.log_start_offset or 0, start.log_end_offset or 0
     if log_start > 0 and end < log_start:
         message = (

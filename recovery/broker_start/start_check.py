@@ -78,7 +78,7 @@ def _start(
         return None
     start = partition_start(checked, kinds, options)
     if start is not None and _is_metadata_log(totals):
-        return with_quorum_files(start, checked.directory, {error.path for error in errors})
+        return with_quorum_files(start, checked.directory, errors)
     return start
 
 

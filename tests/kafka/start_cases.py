@@ -261,6 +261,17 @@ def number_with_a_zero(data: Path) -> None:
 
 
 @case
+def metadata_magic_of_tomorrow(data: Path) -> None:
+    """Its checksum is valid, so that the log is loaded, and nobody can read it."""
+    log = min((data / METADATA).glob("*.log"))
+    content, position = bytearray(log.read_bytes()), 0
+    while int.from_bytes(content[position : position + 8], "big") < 100:
+        position += 12 + int.from_bytes(content[position + 8 : position + 12], "big")
+    content[position + 16] = 3
+    log.write_bytes(content)
+
+
+@case
 def metadata_log_gone(data: Path) -> None:
     shutil.rmtree(data / METADATA)
 
