@@ -49,6 +49,14 @@ def said(capfd: pytest.CaptureFixture[str], *arguments: object) -> list[str]:
     return [lines[first], *[line for line in lines[first + 1 :] if line.startswith("  ")]]
 
 
+def test_a_load_follows_the_settings_of_the_topic(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+    """Observed with 4.3.1 (tests/kafka/test_broker_start.py)."""
+    (data,) = made("offset_lowered_unclean")
+    (row,) = starts(capfd, data)
+    (cut,) = row["partitions_truncated"]
+    assert (cut["partition"], cut["log_end_offset"]) == ("metro-none-0", 0)
+
+
 def test_a_sound_directory_starts_and_keeps_all(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
     (data,) = made("clean")
     (row,) = starts(capfd, data)

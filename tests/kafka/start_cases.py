@@ -272,6 +272,19 @@ def metadata_magic_of_tomorrow(data: Path) -> None:
 
 
 @case
+def offset_lowered_unclean(data: Path) -> None:
+    """An index entry every 1,024 bytes, as the topic has it, meets an offset that is not above the last one; every 4,096 bytes there would be none."""
+    log = min((data / "metro-none-0").glob("*.log"))
+    content, position = bytearray(log.read_bytes()), 0
+    while position < len(content):
+        last = position
+        position += 12 + int.from_bytes(content[position + 8 : position + 12], "big")
+    content[last : last + 8] = bytes(8)
+    log.write_bytes(content)
+    unclean_from_the_start(data)
+
+
+@case
 def metadata_log_gone(data: Path) -> None:
     shutil.rmtree(data / METADATA)
 
