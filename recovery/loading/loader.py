@@ -124,7 +124,7 @@ class _Load:
         self._splitting(self._load_files)
         if self._is_deleted:
             if not len(segments):
-                segments.add(LoadedSegment(self._load_state, 0, self._settings))
+                segments.add(self._new_segment(0))
         else:
             self.log_end_offset = self._splitting(self._recover_log)
             segments.last.offset_index.resize_to_full()
@@ -231,10 +231,16 @@ class _Load:
             self._load_state.note(
                 "no-segments", "", "the directory has no segment; a broker creates an empty one"
             )
-        segments.add(LoadedSegment(self._load_state, broker_state.log_start_offset, self._settings))
+        segments.add(self._new_segment(broker_state.log_start_offset))
         end = segments.last.next_offset()
         self.recovery_point = min(broker_state.recovery_point, end)
         return end
+
+    def _new_segment(self, base_offset: int) -> LoadedSegment:
+        name = numbered(base_offset, L.LOG_SUFFIX)
+        if name in self._load_state.folders:
+            raise BrokerException(FILE_SYSTEM, f"{self._load_state.path(name)}: Is a directory")
+        return LoadedSegment(self._load_state, base_offset, self._settings)
 
     def _recover_unflushed(self) -> None:
         for segment in self._segments.between(self._broker_state.recovery_point, L.INT64_MAX):

@@ -159,7 +159,8 @@ class LoadedProducers:
         for table in segment.walk.with_headers(span.position, span.end):
             replay.take(decoder, table)
         end_offset = self.state.end_offset
-        still_open = {open_one.first_offset for open_one in self.state.open_transactions} - self.lost
+        owners = {one.first_offset: one.producer_id for one in self.state.open_transactions}
+        still_open = owners.keys() - self.lost
         still_open.update(first_offset for first_offset, _ in replay.started)
         for first_offset, marker_offset in replay.completed:
             if first_offset not in still_open:
@@ -169,4 +170,9 @@ class LoadedProducers:
             still_open.remove(first_offset)
             self.unreplicated[first_offset] = marker_offset
         self.state = ProducerState.load(replay.merged(), end_offset, are_replayed=True)
-        self.lost = {one.first_offset for one in self.state.open_transactions} - still_open
+        in_entries = {one.first_offset for one in self.state.open_transactions}
+        self.lost = in_entries - still_open
+        for first_offset in (
+            still_open - in_entries
+        ):  # of an entry that another one of the same producer followed
+            self.state.keep_open(first_offset, owners[first_offset])

@@ -200,7 +200,8 @@ class ProducerState:
         batches and not from a file, which forgets a batch whose last offset is negative.
 
         now_ms: producers idle for `expiration_ms` are left out as a broker does; None keeps them. Of several
-        entries of one producer, which no broker writes, the last one counts.
+        entries of one producer, which no broker writes, the last one counts, but the transactions of the others stay open for ever (Kafka:
+        ProducerStateManager.loadProducerEntry).
         """
         state = cls(end_offset, high_watermark)
         for entry in entries:
@@ -271,6 +272,11 @@ class ProducerState:
         for producer_id in idle:
             known.drop(producer_id)
         return idle
+
+    def keep_open(self, first_offset: int, producer_id: int) -> None:
+        """Add a transaction that no entry of its producer has any more."""
+        self._open.add(first_offset, producer_id)
+        self._open.sort()
 
     def snapshot(self) -> tuple[ProducerSnapshotEntry, ...]:
         """The entries a broker would write now, in its order."""
@@ -371,9 +377,6 @@ class ProducerState:
         ):
             return
         known, slot = self._producers, self._slot(entry.producer_id)
-        former = known.transaction_first_offset(slot)
-        if former is not None:
-            self._open.remove(former)
         known.forget_batch(slot)
         known.set(slot, EPOCH, entry.producer_epoch)
         known.set(slot, COORDINATOR_EPOCH, entry.coordinator_epoch)
@@ -400,7 +403,10 @@ class ProducerState:
         )
 
     def _open_transaction(self, place: OpenPlace) -> OpenTransaction:
-        known, slot = self._producers, self._producers.slot_of[place.producer_id]
+        known = self._producers
+        slot = known.slot_of.get(place.producer_id)
+        if slot is None:  # of one whose other entry has expired
+            return OpenTransaction(place.producer_id, -1, place.first_offset, -1, -1, -1)
         timestamp_ms = known.get(slot, TIMESTAMP)
         return OpenTransaction(
             place.producer_id,

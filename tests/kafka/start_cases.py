@@ -387,6 +387,13 @@ def log_is_a_directory(data: Path) -> None:
 
 
 @case
+def all_logs_are_directories(data: Path) -> None:
+    """The first one is in the way of the log that a broker makes anew."""
+    for log in (data / "metro-none-0").glob("*.log"):
+        _a_directory(log)
+
+
+@case
 def last_index_is_a_directory(data: Path) -> None:
     _a_directory(max((data / "metro-none-0").glob("*.index")))
 

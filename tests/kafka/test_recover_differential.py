@@ -269,3 +269,31 @@ def test_states_that_were_loaded_differently(
     make(directory)
     settings = LoadSettings(now_ms=T0 + 1000, segment_index_bytes=1000)
     assert differences(oracle, Case(directory, around, settings)) == []
+
+
+@pytest.mark.evidence("producer-snapshot")
+@pytest.mark.parametrize("offset", [72, 144, 160], ids=["old", "base", "end"])
+@pytest.mark.parametrize("firsts", [(3, None), (None, 3), (3, 100), (100, 3), (3, 3)], ids=str)
+def test_one_producer_twice_in_a_snapshot(
+    oracle: Oracle, capture_small: Path, tmp_path: Path, offset: int, firsts: tuple[int | None, int | None]
+) -> None:
+    """The last entry counts, and the transaction of the first one stays open."""
+    partition = shutil.copytree(capture_small / "data" / "metro-none-0", tmp_path / "metro-0")
+    for path in partition.glob("*.snapshot"):
+        path.unlink()
+    entries = [
+        ProducerSnapshotEntry(
+            producer_id=1,
+            producer_epoch=0,
+            last_sequence=3,
+            last_offset=5,
+            offset_delta=0,
+            timestamp_ms=T0,
+            coordinator_epoch=0,
+            current_txn_first_offset=first,
+        )
+        for first in firsts
+    ]
+    (partition / f"{offset:020d}.snapshot").write_bytes(encode_snapshot(entries))
+    around = BrokerState(is_clean=True, recovery_point=160)
+    assert not differences(oracle, Case(partition, around, LoadSettings(now_ms=T0 + 1000), []))
