@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tests.kafka.odd_directories import ODD_DAMAGES
 from tests.kafka.random_directories import DAMAGES
 from tests.kafka.random_ground import Ground
 from tests.kafka.start_cases import MARKER, METADATA, SUFFIX
@@ -79,6 +80,13 @@ def damage_a_partition(node: Node) -> None:
 def damage_several_partitions(node: Node) -> None:
     for _ in range(node.rng.randint(2, 6)):
         damage_a_partition(node)
+
+
+def damage_a_partition_oddly(node: Node) -> None:
+    """By what is further from what brokers write, and by several damages at once."""
+    if path := node.a_partition():
+        for _ in range(node.rng.choice((1, 2, 2, 3))):
+            _damaged(node, path, ODD_DAMAGES)
 
 
 def damage_the_metadata_log(node: Node) -> None:
@@ -244,7 +252,10 @@ def change_a_checkpoint(node: Node) -> None:
 def add_something(node: Node) -> None:
     place = node.a_log_dir()
     name = node.rng.choice(
-        ("lost+found", "notes", "a-b", "a-1x", "x.y-", "backup.tmp", "orders-7", "orders-7.log")
+        (
+            *("lost+found", "notes", "a-b", "a-1x", "x.y-", "backup.tmp", "orders-7", "orders-7.log"),
+            *(".hidden", ".hidden-0", "q" * 249 + "-0", "-1", "a-2147483648", "ü-0", "x y-1"),
+        )
     )
     if node.rng.random() < 0.6:
         (place / name).mkdir(exist_ok=True)
@@ -317,6 +328,7 @@ def change_metadata_files(node: Node) -> None:
 CHANGES: list[tuple[Callable[[Node], None], int]] = [
     (damage_a_partition, 8),
     (damage_several_partitions, 6),
+    (damage_a_partition_oddly, 6),
     (damage_the_metadata_log, 4),
     (set_a_partition_aside, 4),
     (remove_a_partition, 3),
