@@ -39,7 +39,7 @@ def differences(oracle: Oracle, log_dirs: list[Path], rows: list[dict[str, Any]]
         shutil.rmtree(Path(copy).parent, ignore_errors=True)  # the log manager may still create a file
     start = next((row for row in rows if row["type"] == "broker-start"), None)
     if "thrown" in happened:
-        return _of_a_start_that_fails(happened["thrown"]["exception"], start)
+        return _of_a_start_that_fails(happened["thrown"]["exception"], start, rows)
     offline = {str(copies[path]) for path in happened["offline"]}
     if start is None:
         return [f"{offline} go offline, nothing is said"] if offline else []
@@ -62,12 +62,16 @@ def differences(oracle: Oracle, log_dirs: list[Path], rows: list[dict[str, Any]]
     return lines
 
 
-def _of_a_start_that_fails(exception: str, start: dict[str, Any] | None) -> list[str]:
-    """Of several partitions that cannot be loaded, the order of the threads decides which is named."""
+def _of_a_start_that_fails(
+    exception: str, start: dict[str, Any] | None, rows: list[dict[str, Any]]
+) -> list[str]:
+    """Of several partitions that cannot be loaded, marked for deletion or not, the order of the threads decides which is named."""
     name = exception.rpartition(".")[2]
     if start is None:
         return [f"{name} ends the start, nothing is said"]
     failed = {each["exception"] for each in start["partitions_failed"]}
+    of_directories = (row.get("start") or {} for row in rows if row["type"] == "verified")
+    failed |= {thrown for each in of_directories for thrown, _ in each.get("unloadable", ())}
     # what another partition in the same directory does to it depends on which of them is loaded first
     is_by_turns = name == "KafkaStorageException" and "IOException" in failed
     if name in failed or start["exception"] == name or is_by_turns:
