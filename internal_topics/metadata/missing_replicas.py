@@ -3,7 +3,7 @@
 At its next start a KRaft broker creates each of them again, empty, and does not report the loss (Kafka:
 ReplicaManager.applyDelta, LogManager.getOrCreateLog; observed with 4.3.1). A directory that was emptied is set aside as stray, or
 begins again at the log start if partition.metadata is left in it. There are two exceptions. A `-future` log of the same
-partition is promoted (Kafka: LogManager.recoverAbandonedFutureLogs). A log with its topic id in another log dir of the node is kept: the
+partition is promoted where the replica is assigned to (Kafka: LogManager.recoverAbandonedFutureLogs). A log with its topic id in another log dir of the node is kept: the
 broker looks for a log of the partition in every log dir before it creates one (LogManager.getOrCreateLog) and reports where it is
 (AssignmentsManager), so that nothing is lost and nothing is missing. A log dir is expected to contain the replicas
 assigned to its directory id and, of replicas without an assigned directory, those of a node that has registered only this one, and those
@@ -43,7 +43,7 @@ def missing_replicas(
     missing = [
         expected
         for expected in image.partitions_of(node.node_id, node.directory_id)
-        if not _has(log_dir, present, _name(expected))
+        if not _has(log_dir, present, expected)
         and (_is_here(expected, node, image) or _noted_offset(expected, state()) is not None)
     ]
     if not missing:
@@ -93,10 +93,16 @@ def _has_segment(partition_path: str) -> bool:
         return True
 
 
-def _has(log_dir: str, names: _Names, name: str) -> bool:
-    found = names.get(name, {})
-    live = found.get(PartitionState.LIVE)
-    return PartitionState.FUTURE in found or (live is not None and _has_segment(os.path.join(log_dir, live)))
+def _has(log_dir: str, names: _Names, expected: ExpectedPartition) -> bool:
+    """Whether the log dir has the replica, or a `-future` log that is promoted: without the topic id it becomes stray."""
+    found = names.get(_name(expected), {})
+    live, moving = found.get(PartitionState.LIVE), found.get(PartitionState.FUTURE)
+    if live is not None and _has_segment(os.path.join(log_dir, live)):
+        return True
+    if moving is None or expected.placement is not Placement.ASSIGNED:
+        return False
+    has_file, topic_id = topic_id_of(os.path.join(log_dir, moving))
+    return has_file and topic_id in (None, expected.topic_id)
 
 
 def _is_kept(log_dir: str, names: _Names, expected: ExpectedPartition) -> bool:

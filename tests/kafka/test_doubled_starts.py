@@ -60,6 +60,12 @@ def moving_with_the_id_of_another(own: Path, other: Path) -> None:
     (other / f"{partition.name}.{FUTURE}" / "partition.metadata").write_text(FOREIGN)
 
 
+def moving_without_an_id_and_gone(own: Path, _: Path) -> None:
+    """The replica that moves becomes stray, and the partition is made anew."""
+    moved_and_gone(own, own)
+    next(own.glob(f"*.{FUTURE}/partition.metadata")).unlink()
+
+
 def with_a_zero(own: Path, _: Path) -> None:
     topic, dash, number = _one(own).name.rpartition("-")
     shutil.copytree(_one(own), own / f"{topic}{dash}0{number}")
@@ -81,6 +87,7 @@ CASES: tuple[tuple[Double, bool], ...] = (
     (moved_but_for_the_name, False),
     (moved_and_gone, False),
     (moving_with_the_id_of_another, False),
+    (moving_without_an_id_and_gone, False),
     (with_a_zero, True),
     (with_a_zero_alone, False),
     (linked, True),
