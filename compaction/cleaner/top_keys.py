@@ -10,6 +10,7 @@ what stays uses a secret instead: there, two keys that are crafted to collide wo
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import nlargest
 
 from kseg.compaction.cleaner.segments import CleanerSegment
 from kseg.segment import header_tables as C
@@ -58,7 +59,7 @@ class KeySketch:
 
     def top(self, limit: int, segments: Sequence[CleanerSegment]) -> Iterator[TopKey]:
         """The largest first. segments: those that were counted, in their original state."""
-        weights = self._column(_BYTES)
+        weights = self._column(_BYTES).tolist()
         by_base = {segment.base_offset: segment for segment in segments}
         first = [self._column(field) for field in (_SEGMENT, _POSITION, _OFFSET)]
 
@@ -67,7 +68,8 @@ class KeySketch:
         ) -> tuple[int, ...]:  # ties in log order: their slots are arbitrary
             return -weights[at], *(column[at] for column in first)
 
-        heaviest = sorted((at for at in range(_PLACES) if weights[at]), key=rank)
+        least = max(1, min(nlargest(limit, weights), default=1))  # few of the slots have to be ranked
+        heaviest = sorted((at for at, weight in enumerate(weights) if weight >= least), key=rank)
         for at in heaviest[:limit]:
             segment = by_base[self._column(_SEGMENT)[at]]
             key = _key_at(segment, self._column(_POSITION)[at], self._column(_OFFSET)[at])
