@@ -39,7 +39,7 @@ def test_a_random_start_is_foretold(seed: int, disks: Path, capture_small: Path,
     reported = foretold(log_dirs)
     try:
         # which offsets an index refuses depends on it, and verify assumes the default
-        if told.node["node_id"] not in (None, 1) and len(log_dirs) == 1:
+        if reported.node["node_id"] not in (None, 1) and len(log_dirs) == 1:
             pytest.skip("the node id of server.properties is another one, which verify is not given")
         seen = observed(tmp_path, log_dirs, SETTLE_S, **{"log.index.interval.bytes": "4096"})
         assert_as_foretold(reported, seen)
