@@ -90,6 +90,12 @@ def observed(root: Path, log_dirs: Sequence[Path], settle_s: float = SETTLE_S, *
         for path in sorted(log_dir.glob("*/[0-9]*.log*"))
         if _LOG_NAME.fullmatch(path.name)
     }
+    # one that is swapped in gets an index by that
+    no_index = [
+        path
+        for path in sizes
+        if not path.with_suffix(".index").exists() and not path.with_suffix(".log.swap").exists()
+    ]
     broker = PlainBroker(root / "broker", log_dirs[0], log_dirs=",".join(map(str, log_dirs)), **properties)
     lives = False
     try:
@@ -104,10 +110,10 @@ def observed(root: Path, log_dirs: Sequence[Path], settle_s: float = SETTLE_S, *
     finally:
         if broker.is_running():
             broker.crash()
-    return _read(broker.log_text(), sizes, lives)
+    return _read(broker.log_text(), sizes, no_index, lives)
 
 
-def _read(log: str, sizes: Mapping[Path, int], lives: bool) -> Observed:
+def _read(log: str, sizes: Mapping[Path, int], no_index: Sequence[Path], lives: bool) -> Observed:
     offline = {one or other for one, other in _OFFLINE.findall(log)}
     outcome = "starts-with-offline-log-dirs" if offline else "starts"
     seen = Observed(outcome if lives else "does-not-start", log, offline=offline)
@@ -120,7 +126,10 @@ def _read(log: str, sizes: Mapping[Path, int], lives: bool) -> Observed:
     seen.unserved = set(_NOT_SERVED.findall(log))
     seen.made = set(_MADE.findall(log))
     scanned = [(place, name, int(base)) for name, place, base in _SCANNED.findall(log)]
-    scanned += [_segment(Path(path)) for path in _NO_INDEX.findall(log)]
+    # when it is found missing, before all others; where the segment is recovered anyway, nothing is logged
+    told_missing = {Path(path) for path in _NO_INDEX.findall(log)}
+    loaded = {str(path.parent) for path in seen.ends}
+    scanned += [_segment(path) for path in told_missing.union(no_index) if str(path.parent.parent) in loaded]
     size_of: dict[Segment, list[int]] = {}
     for path, size in sizes.items():
         size_of.setdefault(_segment(path), []).append(size)
