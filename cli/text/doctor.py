@@ -107,8 +107,6 @@ class DoctorReport(Report):
 
     def _broker(self) -> Iterator[Line]:
         for node in self._rows.get("node", ()):
-            whose = "a node" if node["node_id"] is None else f"node {node['node_id']}"
-            cluster = "an unknown cluster" if node["cluster_id"] is None else f"cluster {node['cluster_id']}"
             version = node["metadata_version"]
             wrote = "" if version is None else f", metadata.version {version}"
             last = (
@@ -116,7 +114,7 @@ class DoctorReport(Report):
                 if node["metadata_timestamp"] is None
                 else f", last heard at {moment(node['metadata_timestamp'])}"
             )
-            yield Line(visible(f"{whose} of {cluster}{wrote}{last}"))
+            yield Line(visible(f"{_identity(node['node_id'], node['cluster_id'])}{wrote}{last}"))
         log_dirs = self._rows.get("log_dir", ())
         if not self._rows.get("node"):
             yield from map(Line, _identities(log_dirs, self._rows.get("broker-start", ())))
@@ -237,14 +235,14 @@ def _identities(log_dirs: Sequence[Values], starts: Sequence[Values]) -> Iterato
     for node_id, cluster_id in [*known][:_NAMED_DIRS]:
         if node_id is None and cluster_id is None:
             continue
-        whose = "a node" if node_id is None else f"node {node_id}"
-        cluster = "an unknown cluster" if cluster_id is None else f"cluster {cluster_id}"
-        version = (
-            ", written by a broker with ZooKeeper (Kafka 3.9 or older)"
-            if (node_id, cluster_id) in old
-            else ""
-        )
-        yield visible(f"{whose} of {cluster}{version}")
+        is_old = (node_id, cluster_id) in old
+        wrote = ", written by a broker with ZooKeeper (Kafka 3.9 or older)" if is_old else ""
+        yield visible(f"{_identity(node_id, cluster_id)}{wrote}")
+
+
+def _identity(node_id: int | None, cluster_id: str | None) -> str:
+    whose = "a node" if node_id is None else f"node {node_id}"
+    return f"{whose} of {'an unknown cluster' if cluster_id is None else f'cluster {cluster_id}'}"
 
 
 def _section(title: str, lines: Iterator[Line] | Sequence[Line]) -> Iterator[Line]:

@@ -16,12 +16,17 @@ from tests.support.doctor_helpers import NOW, commands, doctor, of_type
 FIRST, ACTIVE = f"{0:020d}.log", f"{297:020d}.log"
 
 
-def test_on_a_full_disk_room_is_made_first(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def damaged_with_a_leftover(tmp_path: Path) -> Path:
     data = broker_dir(tmp_path / "data", 1, 2)
     bad_crc(data / "orders.00-1" / FIRST)
     (data / "orders.00-0" / f"{0:020}.log.deleted").write_bytes(bytes(100))
+    return data
+
+
+def test_on_a_full_disk_room_is_made_first(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = damaged_with_a_leftover(tmp_path)
     real = os.statvfs
 
     def full(path: str) -> os.statvfs_result:
@@ -74,9 +79,7 @@ def test_a_read_only_mount_comes_first(
 def test_without_inodes_files_are_deleted_first(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = broker_dir(tmp_path / "data", 1, 2)
-    bad_crc(data / "orders.00-1" / FIRST)
-    (data / "orders.00-0" / f"{0:020}.log.deleted").write_bytes(bytes(100))
+    data = damaged_with_a_leftover(tmp_path)
     real = os.statvfs
 
     def few(path: str) -> os.statvfs_result:

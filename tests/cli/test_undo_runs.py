@@ -39,6 +39,21 @@ def several(data: Path) -> None:
         tear(data, name)
 
 
+def torn_over_two(data: Path) -> Path:
+    """Move some partitions into a second data directory of the node, and tear logs in both; returns the second one."""
+    other = data.parent / "other"
+    other.mkdir()
+    for name in ("gates-append-0", "gates-append-1"):
+        shutil.move(data / name, other / name)
+    for file in ("meta.properties", "recovery-point-offset-checkpoint"):
+        shutil.copy2(data / file, other / file)
+    meta = (other / "meta.properties").read_text()
+    (other / "meta.properties").write_text(meta.replace("directory.id=U", "directory.id=A"))
+    several(data)
+    tear(other, "gates-append-0")
+    return other
+
+
 def none_and_checkpoint(data: Path) -> None:
     (data / "recovery-point-offset-checkpoint").write_text("x")
 
@@ -67,16 +82,7 @@ def test_it_is_taken_back_with_the_path_that_was_given(
 
 @pytest.mark.parametrize("mark", [(), ("--mark-clean",)])
 def test_of_several_data_directories(data: Path, say: Say, mark: tuple[str, ...]) -> None:
-    other = data.parent / "other"
-    other.mkdir()
-    for name in ("gates-append-0", "gates-append-1"):
-        shutil.move(data / name, other / name)
-    for file in ("meta.properties", "recovery-point-offset-checkpoint"):
-        shutil.copy2(data / file, other / file)
-    meta = (other / "meta.properties").read_text()
-    (other / "meta.properties").write_text(meta.replace("directory.id=U", "directory.id=A"))
-    several(data)
-    tear(other, "gates-append-0")
+    torn_over_two(data)
     before = tree_state(data.parent)
     say("recover", "--apply", *mark, data.parent)
     assert say("undo", data.parent)[0] == 0

@@ -13,7 +13,7 @@ import pytest
 
 from kseg.change.apply.disk import Disk
 from kseg.change.apply.lock import locked
-from tests.cli.test_undo_runs import several, tear, without_journals
+from tests.cli.test_undo_runs import several, torn_over_two, without_journals
 from tests.support.command_lines import Say
 from tests.support.lock_holders import child
 from tests.support.trees import tree_state
@@ -27,16 +27,7 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def both(data: Path, say: Say) -> tuple[Path, Path]:
     """Two data directories of one node, which one run has changed."""
-    other = data.parent / "other"
-    other.mkdir()
-    for name in ("gates-append-0", "gates-append-1"):
-        shutil.move(data / name, other / name)
-    for file in ("meta.properties", "recovery-point-offset-checkpoint"):
-        shutil.copy2(data / file, other / file)
-    meta = (other / "meta.properties").read_text()
-    (other / "meta.properties").write_text(meta.replace("directory.id=U", "directory.id=A"))
-    several(data)
-    tear(other, "gates-append-0")
+    other = torn_over_two(data)
     return data, other
 
 
