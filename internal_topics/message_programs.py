@@ -13,7 +13,7 @@ from functools import cache
 from kseg.internal_topics.schemas import Field, Message, messages
 from kseg.segment.java import uuids
 from kseg.segment.kernel import decoded_lines as D
-from kseg.segment.kernel import message_json as J
+from kseg.segment.kernel import message_reader as J
 from kseg.segment.values import dataclass
 
 CONSUMER_PROTOCOL = "consumer-protocol"

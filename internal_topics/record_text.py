@@ -13,7 +13,7 @@ from kseg.internal_topics.remote_log_text import remote_log_text
 from kseg.internal_topics.topic_names import REMOTE_LOG_METADATA
 from kseg.segment.errors import FormatError
 from kseg.segment.kernel import decoded_lines as D
-from kseg.segment.kernel import message_json as J
+from kseg.segment.kernel import message_reader as J
 from kseg.segment.record_decoder import RecordText
 from kseg.segment.values import dataclass
 

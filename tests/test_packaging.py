@@ -88,7 +88,7 @@ def test_a_source_distribution_builds_kernels_with_their_types(tmp_path: Path) -
         "kseg/__init__.pxd",
     ):
         shutil.copyfile(ROOT / name, tree / name)
-    for name in ("segment/__init__", "segment/kernel/__init__", "segment/kernel/arithmetic"):
+    for name in ("segment/__init__", "segment/kernel/__init__", "segment/kernel/indexing"):
         for suffix in (".py", ".pxd"):
             shutil.copyfile(ROOT / f"{name}{suffix}", tree / f"{name}{suffix}")
 
@@ -96,9 +96,9 @@ def test_a_source_distribution_builds_kernels_with_their_types(tmp_path: Path) -
     made = subprocess.run(words, cwd=tree, capture_output=True, text=True, check=False)
 
     assert made.returncode == 0, made.stderr
-    (translated,) = (tree / "made").rglob("arithmetic.c")
+    (translated,) = (tree / "made").rglob("indexing.c")
     assert re.search(
-        r"^static PY_LONG_LONG __pyx_f_\w+_add_sequence\(PY_LONG_LONG", translated.read_text(), re.MULTILINE
+        r"^static Py_ssize_t __pyx_f_\w+_index_rows\(__Pyx_memviewslice", translated.read_text(), re.MULTILINE
     )
 
 

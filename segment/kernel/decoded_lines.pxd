@@ -1,6 +1,6 @@
 cimport cython
-from kseg.segment.kernel cimport buffer_access, dump_text, message_json
-from kseg.segment.kernel.message_json cimport MessageReader
+from kseg.segment.kernel cimport buffer_access, dump_text, message_json, message_reader
+from kseg.segment.kernel.message_reader cimport MessageReader
 
 cdef Py_ssize_t stop_at(MessageReader r, int stage) noexcept
 

@@ -7,7 +7,7 @@
 A program begins with COORDINATOR or FRAMED, the number of types and the position of their table. For each type the table has the
 struct of the key (COORDINATOR) or 1 (FRAMED), 0 for a type that does not exist; the first and the last version; the position of the
 structs of all versions, followed by the one for any later version; and the name of the type in `names`. The structs:
-`kernel.message_json`.
+`kernel.message_reader`.
 
 Only records that can be decoded become lines here. At any other record `format_decoded` stops, and the caller writes the line with
 the reason, which `format_parts` reports as a stage and an error in the state.
@@ -17,17 +17,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kseg.segment.kernel import buffer_access, dump_text, message_json
-from kseg.segment.kernel.message_json import STATE_WIDTH as _MESSAGE_STATE
+from kseg.segment.kernel import buffer_access, dump_text, message_json, message_reader
+from kseg.segment.kernel.message_reader import STATE_WIDTH as _MESSAGE_STATE
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
-    from kseg.segment.kernel.message_json import MessageReader
+    from kseg.segment.kernel.message_reader import MessageReader
 
 COORDINATOR, FRAMED = range(2)
 TYPE_WIDTH = 6
 
-# behind the state of message_json: where it went wrong, the type and version read so far, what is left behind the message, where the key ends
+# behind the state of message_reader: where it went wrong, the type and version read so far, what is left behind the message, where the key ends
 STAGE, TYPE, VERSION, LEFT_OVER, KEY_END = range(_MESSAGE_STATE, _MESSAGE_STATE + 5)
 STATE_WIDTH = _MESSAGE_STATE + 5
 
@@ -182,7 +182,7 @@ def format_parts(
     state[137] = 0
     state[1] = 0
     state[141] = 0
-    r = message_json.reader_of(ops, names, buf, out, state)
+    r = message_reader.reader_of(ops, names, buf, out, state)
     if r.ops[0] == 1:
         return put_framed(r, value_start, value_length, 0)
     o = put_coordinator_key(r, key_start, key_length, 0)
@@ -216,7 +216,7 @@ def format_decoded(
         raise ValueError("the table of batches is too small")
     if capacity * 12 > len(cells) or len(message_state) < 142:
         raise ValueError("the table of records is too small")
-    r = message_json.reader_of(ops, names, buf, out, message_state)
+    r = message_reader.reader_of(ops, names, buf, out, message_state)
     body = buffer_access.bytes_in(buf)
     rows = buffer_access.cells_in(batches)
     table = buffer_access.cells_in(cells)

@@ -1,6 +1,5 @@
 cimport cython
-from kseg.segment.kernel cimport buffer_access
-from kseg.segment.kernel.arithmetic cimport add_sequence, to_int
+from kseg.segment.kernel cimport arithmetic, buffer_access, java_utf8
 
 @cython.locals(least=cython.longlong, high=cython.longlong, low=cython.uint)
 cdef inline Py_ssize_t put_number(unsigned char* out, Py_ssize_t o, long long value) noexcept
@@ -26,40 +25,6 @@ cdef inline long long last_sequence(long long base_sequence, long long base_offs
 
 @cython.locals(magic=cython.longlong, attributes=cython.longlong, base_offset=cython.longlong, last_offset=cython.longlong, sequence=cython.longlong)
 cdef inline Py_ssize_t put_batch(unsigned char* out, Py_ssize_t o, const long long* cells, Py_ssize_t capacity, Py_ssize_t row) noexcept
-
-cdef inline bint is_tail(int byte) noexcept
-
-@cython.locals(b1=cython.int, b2=cython.int, left=cython.Py_ssize_t)
-cdef inline Py_ssize_t sequence_length(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end) noexcept
-
-@cython.locals(high=cython.int, low=cython.int)
-cdef inline Py_ssize_t put_escape(unsigned char* out, Py_ssize_t o, int byte) noexcept
-
-@cython.locals(n=cython.Py_ssize_t)
-cdef inline Py_ssize_t put_escaped(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end, unsigned char* out, Py_ssize_t o) noexcept
-
-cdef inline Py_ssize_t put_last(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end, unsigned char* out, Py_ssize_t o) noexcept
-
-@cython.locals(n=cython.Py_ssize_t, last=cython.Py_ssize_t, looked=cython.Py_ssize_t, grown=cython.Py_ssize_t, byte=cython.int, is_replaced=cython.int)
-cdef inline Py_ssize_t put_decoded(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end, unsigned char* out, Py_ssize_t o) noexcept
-
-@cython.locals(marks=cython.Py_ssize_t, lengths=cython.Py_ssize_t, n=cython.Py_ssize_t)
-cdef Py_ssize_t put_no_text(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end, unsigned char* out, Py_ssize_t o) noexcept
-
-@cython.locals(i=cython.Py_ssize_t, b1=cython.uchar, b2=cython.uchar, has_two=cython.uchar, has_three=cython.uchar, has_four=cython.uchar, is_wrong=cython.uchar, is_cut=cython.uchar)
-cdef inline void mark_sequences(const unsigned char* buf, Py_ssize_t p, unsigned char* out, Py_ssize_t marks) noexcept
-
-cdef inline unsigned char is_inside(unsigned char before, unsigned char two_before, unsigned char three_before) noexcept
-cdef inline unsigned char is_swallowed(unsigned char before, unsigned char two_before, unsigned char three_before) noexcept
-
-@cython.locals(i=cython.Py_ssize_t, before=cython.uchar, two_before=cython.uchar, three_before=cython.uchar, begins=cython.uchar, is_alone=cython.uchar, is_replaced=cython.uchar)
-cdef inline void mark_lengths(const unsigned char* buf, Py_ssize_t p, unsigned char* out, Py_ssize_t marks, Py_ssize_t lengths) noexcept
-
-@cython.locals(i=cython.Py_ssize_t, length=cython.uint, mask=cython.uint)
-cdef inline Py_ssize_t put_marked(const unsigned char* buf, Py_ssize_t p, unsigned char* out, Py_ssize_t lengths, Py_ssize_t o) noexcept
-
-@cython.locals(seen=cython.uchar, byte=cython.uchar, i=cython.Py_ssize_t)
-cdef inline Py_ssize_t put_text(const unsigned char* buf, Py_ssize_t p, Py_ssize_t length, unsigned char* out, Py_ssize_t o, bint escape) noexcept
 
 cdef inline Py_ssize_t skip_varint(const unsigned char* buf, Py_ssize_t p) noexcept
 

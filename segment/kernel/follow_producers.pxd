@@ -1,6 +1,5 @@
 cimport cython
-from kseg.segment.kernel cimport buffer_access
-from kseg.segment.kernel.arithmetic cimport add_sequence
+from kseg.segment.kernel cimport arithmetic, buffer_access
 
 @cython.locals(low=cython.Py_ssize_t, high=cython.Py_ssize_t, middle=cython.Py_ssize_t)
 cdef Py_ssize_t row_of_open(const long long[::1] opened, Py_ssize_t room, Py_ssize_t head, Py_ssize_t tail, long long first, long long producer) except -2

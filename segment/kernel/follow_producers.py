@@ -17,8 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kseg.segment.kernel import buffer_access
-from kseg.segment.kernel.arithmetic import add_sequence
+from kseg.segment.kernel import arithmetic, buffer_access
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
@@ -216,7 +215,7 @@ def follow(
                     if sequence < -1:
                         break
                     if cells[12 * capacity + row] == slots[slot]:
-                        if sequence >= 0 and former >= 0 and sequence != add_sequence(former, 1):
+                        if sequence >= 0 and former >= 0 and sequence != arithmetic.add_sequence(former, 1):
                             break
                     elif open_room == 0:
                         break
@@ -238,7 +237,7 @@ def follow(
                         slots[6 * room + slot] = 1
                         slots[7 * room + slot] = base
                     if sequence >= 0:
-                        sequence = add_sequence(sequence, last - base)
+                        sequence = arithmetic.add_sequence(sequence, last - base)
                     slots[slot] = cells[12 * capacity + row]
                     slots[room + slot] = sequence
                     slots[2 * room + slot] = last

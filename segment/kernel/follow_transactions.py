@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kseg.segment.kernel import buffer_access
-from kseg.segment.kernel.arithmetic import add_sequence
+from kseg.segment.kernel import arithmetic, buffer_access
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
@@ -134,7 +133,7 @@ def follow_transactions(
                 break
             slots[slot] = cells[12 * capacity + row]
             if sequence >= 0:
-                sequence = add_sequence(sequence, last - base)
+                sequence = arithmetic.add_sequence(sequence, last - base)
             slots[room + slot] = sequence
             slots[2 * room + slot] = last
             slots[3 * room + slot] = last - base

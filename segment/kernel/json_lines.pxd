@@ -1,5 +1,5 @@
 cimport cython
-from kseg.segment.kernel cimport buffer_access, dump_text
+from kseg.segment.kernel cimport buffer_access, dump_text, java_utf8
 
 @cython.locals(short=cython.int, low=cython.int)
 cdef Py_ssize_t put_escaped(unsigned char* out, Py_ssize_t o, int byte, int letters) noexcept

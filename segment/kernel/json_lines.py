@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kseg.segment.kernel import buffer_access, dump_text
+from kseg.segment.kernel import buffer_access, dump_text, java_utf8
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
@@ -82,7 +82,7 @@ def put_string(buf: Readable, p: int, length: int, out: Writable, o: int, letter
     while p < end:
         byte = buf[p]
         if byte >= 128:
-            n = dump_text.sequence_length(buf, p, end)
+            n = java_utf8.sequence_length(buf, p, end)
             if n < 0:
                 o = buffer_access.put(out, o, b"\xef\xbf\xbd", 3)
                 p = p - n
@@ -109,7 +109,7 @@ def is_utf8(buf: Readable, p: int, end: int) -> int:
     if seen < 128:
         return 1
     while p < end:
-        n = dump_text.sequence_length(buf, p, end)
+        n = java_utf8.sequence_length(buf, p, end)
         if n < 0:
             return 0
         p = p + n

@@ -1,16 +1,6 @@
 cimport cython
-from kseg.segment.kernel cimport buffer_access, dump_text, json_lines, message_values
-
-cdef class MessageReader:
-    cdef const long long* ops
-    cdef const unsigned char* names
-    cdef const unsigned char* buf
-    cdef unsigned char* out
-    cdef Py_ssize_t limit
-    cdef long long* state
-
-@cython.locals(r=MessageReader)
-cdef MessageReader reader_of(const long long[::1] ops, const unsigned char[::1] names, const unsigned char[::1] buf, unsigned char[::1] out, long long[::1] state)
+from kseg.segment.kernel cimport buffer_access, dump_text, json_lines, message_reader, message_values
+from kseg.segment.kernel.message_reader cimport MessageReader
 
 cdef Py_ssize_t fail(MessageReader r, int error, long long a, long long b, Py_ssize_t field) noexcept
 
@@ -22,7 +12,7 @@ cdef Py_ssize_t uvarint(MessageReader r, Py_ssize_t p, Py_ssize_t end) noexcept
 @cython.locals(least=cython.longlong)
 cdef Py_ssize_t read_length(MessageReader r, Py_ssize_t p, Py_ssize_t end, int width, bint flexible) noexcept
 
-cdef inline void put_byte(MessageReader r, unsigned char byte) noexcept
+cdef inline int put_byte(MessageReader r, unsigned char byte, Py_ssize_t f) noexcept
 
 @cython.locals(kind=cython.longlong, is_text=cython.bint, length=cython.longlong, letters=cython.int)
 cdef Py_ssize_t read_bytes(MessageReader r, Py_ssize_t f, Py_ssize_t p, Py_ssize_t end, Py_ssize_t depth, bint flexible, int write, bint element) noexcept
@@ -30,23 +20,11 @@ cdef Py_ssize_t read_bytes(MessageReader r, Py_ssize_t f, Py_ssize_t p, Py_ssize
 @cython.locals(start=cython.longlong, versions=cython.longlong, version=cython.longlong, s=cython.longlong)
 cdef Py_ssize_t read_protocol(MessageReader r, Py_ssize_t f, Py_ssize_t p, Py_ssize_t end, Py_ssize_t depth, int write) noexcept
 
-@cython.locals(table=cython.longlong, low=cython.longlong, high=cython.longlong, middle=cython.longlong, at=cython.longlong, i=cython.int)
-cdef Py_ssize_t topic_of(MessageReader r, Py_ssize_t p) noexcept
-
-@cython.locals(at=cython.longlong, stop=cython.longlong)
-cdef Py_ssize_t named_number(MessageReader r, Py_ssize_t f, long long value) noexcept
-
-@cython.locals(o=cython.Py_ssize_t, label=cython.longlong, at=cython.Py_ssize_t, value=cython.longlong, length=cython.longlong)
-cdef int put_name(MessageReader r, Py_ssize_t f, Py_ssize_t p) noexcept
-
 @cython.locals(kind=cython.longlong, o=cython.Py_ssize_t, is_there=cython.bint, size=cython.int, value=cython.longlong)
 cdef Py_ssize_t read_one(MessageReader r, Py_ssize_t f, Py_ssize_t p, Py_ssize_t end, Py_ssize_t depth, bint flexible, int write, bint element) noexcept
 
 @cython.locals(count=cython.longlong, i=cython.longlong)
 cdef Py_ssize_t read_value(MessageReader r, Py_ssize_t f, Py_ssize_t p, Py_ssize_t end, Py_ssize_t depth, bint flexible, int write) noexcept
-
-@cython.locals(f=cython.Py_ssize_t, stop=cython.Py_ssize_t)
-cdef Py_ssize_t field_of_tag(MessageReader r, Py_ssize_t s, long long tag) noexcept
 
 @cython.locals(positions=cython.Py_ssize_t, i=cython.longlong, count=cython.longlong, tag=cython.longlong, size=cython.longlong, f=cython.Py_ssize_t)
 cdef Py_ssize_t read_tags(MessageReader r, Py_ssize_t s, Py_ssize_t p, Py_ssize_t end, Py_ssize_t depth) noexcept

@@ -1,13 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
-"""Kafka's messages as the JSON text of their generated `*JsonConverter` classes, produced by interpreting a program of numbers.
-
-A program (`internal_topics.message_programs` makes it from the schemas) is one array:
-
-    struct   flexible, number of fields, TAGS | SCAN_FIRST, unreadable, fields …
-    field    kind, ARRAY | NULLABLE | TAGGED, tag, name start, name length, struct, default start, default length
-
-name, default: in `names`, the name as `,"name":`, the default as the text of the value. struct: position of the struct of the field;
-for PROTOCOL fields of their table of versions. unreadable: the version is above those of the struct, and reading it throws.
+"""Kafka's messages as the JSON text of their generated `*JsonConverter` classes, produced by interpreting a program of numbers
+(`kernel.message_reader` describes the program and the state).
 
 Bytes are read in the order and with the checks of Kafka's generated readers, so that the first error is the one that Kafka reports:
 
@@ -20,12 +13,8 @@ Three ways to read, by `write`: SILENT, AS_KAFKA (what the converters print), an
 nothing that may be wrong:
 
     every field is there, tagged ones that the bytes do not have with their default (its text has the name before it)
-    a NAMED field is followed by the name of its number or topic id; field's struct: the table of names
-        of a number   label start, label length, count, (value, text start, text length) …        of an id   label start, label length
+    a NAMED field is followed by the name of its number or topic id
     doubles, and messages of a protocol that cannot be read, are left to the caller (UNFIT)
-
-The ids of topics are sorted and stand in `names`; their table (its place is the program's fourth number): count, start of the ids, (text start,
-text length) …
 
 A reader returns the position behind what it read, or −1 with the reason in the state. `out` is the caller's scratch buffer; the room is
 checked before anything of a size that the data says, and at each field for the rest. Reading takes time linear in the bytes.
@@ -35,64 +24,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kseg.segment.kernel import buffer_access, dump_text, json_lines, message_values
+from kseg.segment.kernel import buffer_access, dump_text, json_lines, message_reader, message_values
 
 if TYPE_CHECKING:
-    from kseg.segment.kernel.buffer_types import Readable, Writable
-
-# state: where the text ends; what went wrong, with its two numbers and the field in the program; the number read last; whether the
-# protocol type read last is `consumer`; how many unknown tags were met; how many varints of five bytes and tags that say a wrong size; and for
-# each depth the positions of the tags
-OUT, ERROR, A, B, FIELD, VALUE, IS_CONSUMER, UNKNOWN_TAGS, ODDITIES, SCRATCH = range(10)
-TAG_LIMIT, DEPTH_LIMIT = 16, 8
-STATE_WIDTH = SCRATCH + TAG_LIMIT * DEPTH_LIMIT
-
-(
-    BOOL,
-    INT8,
-    INT16,
-    UINT16,
-    INT32,
-    UINT32,
-    INT64,
-    FLOAT64,
-    UUID,
-    STRING,
-    BYTES,
-    STRUCT,
-    PROTOCOL_TYPE,  # a string that says whether PROTOCOL fields are those of consumers
-    PROTOCOL,  # bytes that are a message of their own
-    INVALID_TAG,  # a tag of other versions
-) = range(15)
-ARRAY, NULLABLE, TAGGED, NAMED = 1, 2, 4, 8
-SILENT, AS_KAFKA, AS_ROWS = range(3)
-TAGS, SCAN_FIRST = 1, 2
-STRUCT_WIDTH, FIELD_WIDTH = 4, 8
-
-# A: number read, B: number left, or 1 for an element of the field
-NO_ERROR, UNDERFLOW, IS_NULL, TOO_LONG, MISSING_BYTES, TOO_MANY, BAD_VARINT, NEGATIVE_SIZE, TOO_NEW, NO_ROOM, BAD_TAG, UNFIT = range(12)  # fmt: skip
-
-
-class MessageReader:
-    """What all readers of one message share: the program and its names, the bytes, the text and where it must end, the state."""
-
-    ops: Readable
-    names: Readable
-    buf: Readable
-    out: Writable
-    limit: int
-    state: Writable
-
-
-def reader_of(ops: Readable, names: Readable, buf: Readable, out: Writable, state: Writable) -> MessageReader:
-    r = MessageReader()
-    r.ops = buffer_access.cells_in(ops)
-    r.names = buffer_access.bytes_in(names)
-    r.buf = buffer_access.bytes_in(buf)
-    r.out = buffer_access.room_in(out)
-    r.limit = len(out)
-    r.state = buffer_access.table_in(state)
-    return r
+    from kseg.segment.kernel.buffer_types import Readable
+    from kseg.segment.kernel.message_reader import MessageReader
 
 
 def fail(r: MessageReader, error: int, a: int, b: int, field: int) -> int:
@@ -153,9 +89,13 @@ def read_length(r: MessageReader, p: int, end: int, width: int, flexible: int) -
 # --- fields
 
 
-def put_byte(r: MessageReader, byte: int) -> None:
+def put_byte(r: MessageReader, byte: int, f: int) -> int:
+    """A byte of punctuation, where there is room for it and a short value."""
+    if r.limit - r.state[0] < 48:
+        return fail(r, 9, 0, 0, f)
     r.out[r.state[0]] = byte
     r.state[0] = r.state[0] + 1
+    return 0
 
 
 def equals_text(buf: Readable, start: int, end: int, text: Readable, at: int, length: int) -> int:
@@ -231,61 +171,6 @@ def read_protocol(r: MessageReader, f: int, p: int, end: int, depth: int, write:
     return p
 
 
-def topic_of(r: MessageReader, p: int) -> int:
-    """Where the name of the topic with the id at `p` stands in the program, −1 for an unknown one."""
-    table = r.ops[3]
-    low = 0
-    high = r.ops[table]
-    while low < high:
-        middle = (low + high) >> 1
-        at = r.ops[table + 1] + 16 * middle
-        i = 0
-        while i < 16 and r.names[at + i] == r.buf[p + i]:
-            i = i + 1
-        if i == 16:
-            return table + 2 + 2 * middle
-        if r.names[at + i] < r.buf[p + i]:
-            low = middle + 1
-        else:
-            high = middle
-    return -1
-
-
-def named_number(r: MessageReader, f: int, value: int) -> int:
-    """Where the name of a number stands in the program, −1 when it has none."""
-    at = r.ops[f + 5] + 3
-    stop = at + 3 * r.ops[r.ops[f + 5] + 2]
-    while at < stop:
-        if r.ops[at] == value:
-            return at + 1
-        at = at + 3
-    return -1
-
-
-def put_name(r: MessageReader, f: int, p: int) -> int:
-    """The name of the number or id that was written last, with its label."""
-    o = r.state[0]
-    label = r.ops[f + 5]
-    if r.ops[f] == 8:
-        at = topic_of(r, p)
-    elif r.ops[f] == 1:
-        value = r.buf[p]
-        at = named_number(r, f, value - 256 if value > 127 else value)
-    else:
-        at = named_number(r, f, buffer_access.short_at(r.buf, p))
-    length = r.ops[at + 1] if at >= 0 else 4
-    if r.limit - o < r.ops[label + 1] + length + 48:
-        return fail(r, 9, 0, 0, f)
-    buffer_access.copied(r.out, o, r.names, r.ops[label], r.ops[label + 1])
-    o = o + r.ops[label + 1]
-    if at >= 0:
-        buffer_access.copied(r.out, o, r.names, r.ops[at], length)
-        r.state[0] = o + length
-    else:
-        r.state[0] = buffer_access.put(r.out, o, b"null", 4)
-    return 0
-
-
 def read_one(
     r: MessageReader, f: int, p: int, end: int, depth: int, flexible: int, write: int, element: int
 ) -> int:
@@ -348,8 +233,8 @@ def read_one(
         else:
             o = message_values.put_double(r.buf, p, r.out, o)
         r.state[0] = o
-        if write == 2 and r.ops[f + 1] & 8 and put_name(r, f, p) < 0:
-            return -1
+        if write == 2 and r.ops[f + 1] & 8 and message_reader.put_name(r, f, p) < 0:
+            return fail(r, 9, 0, 0, f)
     return p + size
 
 
@@ -361,46 +246,32 @@ def read_value(r: MessageReader, f: int, p: int, end: int, depth: int, flexible:
     if p < 0:
         return -1
     count = r.state[5]
-    if write and r.limit - r.state[0] < 48:
-        return fail(r, 9, 0, 0, f)
     if count < 0:
         if not r.ops[f + 1] & 2:
             return fail(r, 2, 0, 0, f)
         if write:
+            if r.limit - r.state[0] < 48:
+                return fail(r, 9, 0, 0, f)
             r.state[0] = buffer_access.put(r.out, r.state[0], b"null", 4)
         return p
     if count > end - p:
         return fail(r, 5, count, end - p, f)
-    if write:
-        put_byte(r, 91)
+    if write and put_byte(r, 91, f) < 0:
+        return -1
     i = 0
     while i < count:
         p = read_one(r, f, p, end, depth, flexible, write, 1)
         if p < 0:
             return -1
         i = i + 1
-        if write and i < count:
-            if r.limit - r.state[0] < 48:
-                return fail(r, 9, 0, 0, f)
-            put_byte(r, 44)
-    if write:
-        if r.limit - r.state[0] < 48:
-            return fail(r, 9, 0, 0, f)
-        put_byte(r, 93)
+        if write and i < count and put_byte(r, 44, f) < 0:
+            return -1
+    if write and put_byte(r, 93, f) < 0:
+        return -1
     return p
 
 
 # --- structs
-
-
-def field_of_tag(r: MessageReader, s: int, tag: int) -> int:
-    f = s + 4
-    stop = f + 8 * r.ops[s + 1]
-    while f < stop:
-        if r.ops[f + 1] & 4 and r.ops[f + 2] == tag:
-            return f
-        f = f + 8
-    return -1
 
 
 def read_tags(r: MessageReader, s: int, p: int, end: int, depth: int) -> int:
@@ -425,7 +296,7 @@ def read_tags(r: MessageReader, s: int, p: int, end: int, depth: int) -> int:
         if p < 0:
             return -1
         size = r.state[5]
-        f = field_of_tag(r, s, tag)
+        f = message_reader.field_of_tag(r, s, tag)
         if f >= 0:
             if r.ops[f] == 14:
                 return fail(r, 10, tag, 0, f)
@@ -483,13 +354,12 @@ def read_struct(r: MessageReader, s: int, p: int, end: int, depth: int, write: i
     flexible = r.ops[s]
     after_tags = -1
     if write:
-        if r.limit - r.state[0] < 48:
-            return fail(r, 9, 0, 0, s)
         if r.ops[s + 2] & 2:
             after_tags = read_struct(r, s, p, end, depth, 0)
             if after_tags < 0:
                 return -1
-        put_byte(r, 123)
+        if put_byte(r, 123, s) < 0:
+            return -1
     first = 1
     f = s + 4
     stop = f + 8 * r.ops[s + 1]
@@ -527,8 +397,6 @@ def read_struct(r: MessageReader, s: int, p: int, end: int, depth: int, write: i
             after_tags = read_tags(r, s, p, end, depth)
             if after_tags < 0:
                 return -1
-    if write:
-        if r.limit - r.state[0] < 48:
-            return fail(r, 9, 0, 0, s)
-        put_byte(r, 125)
+    if write and put_byte(r, 125, s) < 0:
+        return -1
     return after_tags

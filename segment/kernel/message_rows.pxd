@@ -1,6 +1,6 @@
 cimport cython
-from kseg.segment.kernel cimport buffer_access, dump_text, json_lines, message_json
-from kseg.segment.kernel.message_json cimport MessageReader
+from kseg.segment.kernel cimport buffer_access, dump_text, json_lines, message_json, message_reader
+from kseg.segment.kernel.message_reader cimport MessageReader
 
 cdef Py_ssize_t put_struct(MessageReader r, Py_ssize_t s, Py_ssize_t p, Py_ssize_t end, Py_ssize_t o) noexcept
 

@@ -17,16 +17,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kseg.segment.kernel import buffer_access, dump_text, json_lines, message_json
-from kseg.segment.kernel.message_json import STATE_WIDTH as _MESSAGE_STATE
+from kseg.segment.kernel import buffer_access, dump_text, json_lines, message_json, message_reader
+from kseg.segment.kernel.message_reader import STATE_WIDTH as _MESSAGE_STATE
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
-    from kseg.segment.kernel.message_json import MessageReader
+    from kseg.segment.kernel.message_reader import MessageReader
 
 TYPE_WIDTH = 8
 
-# behind the state of message_json: whether the record at state[RECORD] is left to the caller, and its type
+# behind the state of message_reader: whether the record at state[RECORD] is left to the caller, and its type
 STOPPED, TYPE = _MESSAGE_STATE, _MESSAGE_STATE + 1
 STATE_WIDTH = _MESSAGE_STATE + 2
 
@@ -179,7 +179,7 @@ def format_rows(
         raise ValueError("the table of batches is too small")
     if capacity * 12 > len(cells) or len(message_state) < 139:
         raise ValueError("the table of records is too small")
-    r = message_json.reader_of(ops, names, buf, out, message_state)
+    r = message_reader.reader_of(ops, names, buf, out, message_state)
     body = buffer_access.bytes_in(buf)
     rows = buffer_access.cells_in(batches)
     table = buffer_access.cells_in(cells)

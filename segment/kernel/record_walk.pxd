@@ -1,6 +1,5 @@
 cimport cython
-from kseg.segment.kernel cimport buffer_access
-from kseg.segment.kernel.arithmetic cimport add_sequence
+from kseg.segment.kernel cimport arithmetic, buffer_access
 
 @cython.locals(n=cython.Py_ssize_t)
 cdef inline Py_ssize_t varlong_size(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end) noexcept

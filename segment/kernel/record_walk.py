@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kseg.segment.kernel import buffer_access
-from kseg.segment.kernel.arithmetic import add_sequence
+from kseg.segment.kernel import arithmetic, buffer_access
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
@@ -179,7 +178,7 @@ def read_record(
     cells[2 * capacity + at] = timestamp
     sequence = batches[13 * batch_capacity + row]
     if sequence >= 0:
-        cells[9 * capacity + at] = add_sequence(sequence, delta)
+        cells[9 * capacity + at] = arithmetic.add_sequence(sequence, delta)
     else:
         cells[9 * capacity + at] = -1
 

@@ -23,12 +23,14 @@ _FIRST = [
     "buffer_access",
     "keymap_probe",
     "arithmetic",
+    "java_utf8",
     "dump_text",
     "json_lines",
     "record_walk",
     "arrow_gather",
     "json_lines",
     "message_values",
+    "message_reader",
     "message_json",
 ]  # imported by the others
 NAMES = _FIRST + sorted(

@@ -15,7 +15,7 @@ from kseg.internal_topics.message_programs import program_of
 from kseg.internal_topics.topic_names import TOPICS
 from kseg.segment.files import MappedFile
 from kseg.segment.kernel.decoded_lines import STATE_WIDTH
-from kseg.segment.kernel.message_json import ERROR, NO_ROOM
+from kseg.segment.kernel.message_reader import ERROR, NO_ROOM
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.scanning.scan import Scanner
