@@ -75,3 +75,16 @@ BATCH_WIDTH = 15
     R_VALID,  # legacy messages only: 1 or 0
 ) = range(12)
 RECORD_WIDTH = 12
+
+# --- columns of a table of what a compaction makes of batches (filled by kernel.key_verdicts)
+(
+    T_RECORDS,
+    T_KEPT,
+    T_TOMBSTONES,  # kept ones without a value, keyed or not
+    T_MAX_TIMESTAMP,  # of the kept ones
+    T_FIRST_TIMESTAMP,
+    T_FIRST_OFFSET,
+    T_LAST_OFFSET,
+    T_BEGIN,  # the first offset, kept or not
+) = range(8)
+TALLY_WIDTH = 8

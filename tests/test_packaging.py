@@ -88,7 +88,12 @@ def test_a_source_distribution_builds_kernels_with_their_types(tmp_path: Path) -
         "kseg/__init__.pxd",
     ):
         shutil.copyfile(ROOT / name, tree / name)
-    for name in ("segment/__init__", "segment/kernel/__init__", "segment/kernel/indexing"):
+    for name in (
+        "segment/__init__",
+        "segment/header_tables",
+        "segment/kernel/__init__",
+        "segment/kernel/indexing",
+    ):
         for suffix in (".py", ".pxd"):
             shutil.copyfile(ROOT / f"{name}{suffix}", tree / f"{name}{suffix}")
 

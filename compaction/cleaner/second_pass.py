@@ -142,7 +142,7 @@ class SegmentCleaner:
         state.advance_to(table.at(C.LAST_OFFSET, table.count - 1))
 
     def _tallies(self, table: Columns) -> memoryview:
-        if len(self._room) < K.T_WIDTH * table.capacity:
+        if len(self._room) < C.TALLY_WIDTH * table.capacity:
             self._room = _tallies_of(table)
         return self._room
 
@@ -201,10 +201,10 @@ class SegmentCleaner:
             self._filter_chunk(table, tallies, chunk, self.totals)
             if declared < 0:
                 self.records_read += chunk.records.count
-            if chunk.complete and tallies[K.T_RECORDS * table.capacity + row] == chunk.records.count:
+            if chunk.complete and tallies[C.T_RECORDS * table.capacity + row] == chunk.records.count:
                 self._new.emit(chunk, self._flags, table, tallies)
                 return
-        kept = tallies[K.T_KEPT * table.capacity + row]
+        kept = tallies[C.T_KEPT * table.capacity + row]
         is_legacy = table.at(C.MAGIC, row) < L.MAGIC_V2
         if not kept:
             self._new.drop(table, tallies, row, row + 1)
@@ -216,7 +216,7 @@ class SegmentCleaner:
     @staticmethod
     def _is_horizon_due(table: Columns, tallies: memoryview, row: int) -> bool:
         has_horizon = table.at(C.ATTRIBUTES, row) & L.DELETE_HORIZON_BIT
-        return not has_horizon and tallies[K.T_TOMBSTONES * table.capacity + row] > 0
+        return not has_horizon and tallies[C.T_TOMBSTONES * table.capacity + row] > 0
 
     def _refiltered(self, table: Columns, row: int) -> Iterator[tuple[Chunk, bytearray]]:
         tallies = _tallies_of(table)
@@ -266,13 +266,13 @@ class SegmentCleaner:
                 raise problem_of(self._segment, table, chunk.problem or outside(row))
             records = chunk.records
             self._flags[: records.count] = b"\1" * records.count
-            tallies[K.T_RECORDS * capacity + row] = tallies[K.T_KEPT * capacity + row] = records.count
-            tallies[K.T_TOMBSTONES * capacity + row] = 1
+            tallies[C.T_RECORDS * capacity + row] = tallies[C.T_KEPT * capacity + row] = records.count
+            tallies[C.T_TOMBSTONES * capacity + row] = 1
             times = records.column(C.R_TIMESTAMP)
-            tallies[K.T_MAX_TIMESTAMP * capacity + row] = max(times)
-            tallies[K.T_FIRST_TIMESTAMP * capacity + row] = times[0]
+            tallies[C.T_MAX_TIMESTAMP * capacity + row] = max(times)
+            tallies[C.T_FIRST_TIMESTAMP * capacity + row] = times[0]
             self._new.emit(chunk, self._flags, table, tallies)
 
 
 def _tallies_of(table: Columns) -> memoryview:
-    return memoryview(array("q", bytes(8 * K.T_WIDTH * table.capacity)))
+    return memoryview(array("q", bytes(8 * C.TALLY_WIDTH * table.capacity)))

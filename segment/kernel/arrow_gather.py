@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access
 
 if TYPE_CHECKING:
@@ -32,9 +33,15 @@ class RecordRows:
         first: int,
         stop: int,
     ) -> None:
-        if batch_capacity < 0 or 15 * batch_capacity > len(batches):
+        if batch_capacity < 0 or C.BATCH_WIDTH * batch_capacity > len(batches):
             raise ValueError("the table of batches is smaller than its capacity says")
-        if capacity < 0 or 12 * capacity > len(cells) or first < 0 or stop > capacity or first > stop:
+        if (
+            capacity < 0
+            or C.RECORD_WIDTH * capacity > len(cells)
+            or first < 0
+            or stop > capacity
+            or first > stop
+        ):
             raise ValueError("the rows lie outside the table of records")
         self.batches = batches
         self.batch_capacity = batch_capacity
@@ -73,7 +80,13 @@ def wanted_until(batches: Readable, capacity: int, row: int, count: int, bounds:
     bounds: lowest offset, lowest offset that is too high, least timestamp, whether control batches are wanted. The
     first offset of a compressed set of an old format is not in its header: such a one is wanted when it may be.
     """
-    if capacity < 0 or 15 * capacity > len(batches) or row < 0 or count > capacity or len(bounds) < 4:
+    if (
+        capacity < 0
+        or C.BATCH_WIDTH * capacity > len(batches)
+        or row < 0
+        or count > capacity
+        or len(bounds) < 4
+    ):
         raise ValueError("the rows lie outside the table of batches")
     table = buffer_access.cells_in(batches)
     lowest = bounds[0]
@@ -81,12 +94,17 @@ def wanted_until(batches: Readable, capacity: int, row: int, count: int, bounds:
     least_ms = bounds[2]
     with_control = bounds[3]
     while row < count:
-        is_old = table[2 * capacity + row] < 2
-        if table[4 * capacity + row] < lowest or table[10 * capacity + row] < least_ms:
+        is_old = table[C.MAGIC * capacity + row] < 2
+        if (
+            table[C.LAST_OFFSET * capacity + row] < lowest
+            or table[C.MAX_TIMESTAMP * capacity + row] < least_ms
+        ):
             break
-        if table[3 * capacity + row] >= highest and (not is_old or table[5 * capacity + row] >= 0):
+        if table[C.BASE_OFFSET * capacity + row] >= highest and (
+            not is_old or table[C.COUNT * capacity + row] >= 0
+        ):
             break
-        if not with_control and not is_old and table[6 * capacity + row] & 32:
+        if not with_control and not is_old and table[C.ATTRIBUTES * capacity + row] & 32:
             break
         row = row + 1
     return row
@@ -95,16 +113,24 @@ def wanted_until(batches: Readable, capacity: int, row: int, count: int, bounds:
 def keep_rows(cells: Writable, capacity: int, count: int, bounds: Readable) -> int:
     """Move the rows that are within `bounds` (as in `wanted_until`, and behind them the least timestamp that is too
     high) to the front; returns how many they are. Rows whose value cannot be told (a length and no place) go, too."""
-    if capacity < 0 or 12 * capacity > len(cells) or count < 0 or count > capacity or len(bounds) < 5:
+    if (
+        capacity < 0
+        or C.RECORD_WIDTH * capacity > len(cells)
+        or count < 0
+        or count > capacity
+        or len(bounds) < 5
+    ):
         raise ValueError("the rows lie outside the table of records")
     table = buffer_access.table_in(cells)
     kept = 0
     row = 0
     while row < count:
-        offset = table[capacity + row]
-        time = table[2 * capacity + row]
+        offset = table[C.R_OFFSET * capacity + row]
+        time = table[C.R_TIMESTAMP * capacity + row]
         keep = offset >= bounds[0] and offset < bounds[1] and time >= bounds[2] and time < bounds[4]
-        if keep and (table[5 * capacity + row] >= 0 or table[6 * capacity + row] < 0):
+        if keep and (
+            table[C.R_VALUE_START * capacity + row] >= 0 or table[C.R_VALUE_LENGTH * capacity + row] < 0
+        ):
             if kept != row:
                 field = 0
                 while field < 12:
@@ -129,10 +155,10 @@ def rows_within(rows: RecordRows, keys: bool, values: bool, room: Writable) -> i
     row = rows.first
     stop = rows.stop
     while row < stop:
-        if keys and table[4 * capacity + row] > 0:
-            left = left - table[4 * capacity + row]
-        if values and table[6 * capacity + row] > 0:
-            left = left - table[6 * capacity + row]
+        if keys and table[C.R_KEY_LENGTH * capacity + row] > 0:
+            left = left - table[C.R_KEY_LENGTH * capacity + row]
+        if values and table[C.R_VALUE_LENGTH * capacity + row] > 0:
+            left = left - table[C.R_VALUE_LENGTH * capacity + row]
         if left < 0:
             break
         room[0] = left
@@ -235,7 +261,7 @@ def gather_times(rows: RecordRows, out: Writable, at: int) -> int:
     row = rows.first
     stop = rows.stop
     while row < stop:
-        time = source[2 * capacity + row]
+        time = source[C.R_TIMESTAMP * capacity + row]
         if time > most:
             time = most
         if time < -most:
@@ -292,10 +318,10 @@ def spread_time_types(rows: RecordRows, out: Writable, at: int) -> int:
     stop = rows.stop
     while row < stop:
         batch = batch_of(cells, row, capacity)
-        if source[2 * capacity + batch] == 0:
+        if source[C.MAGIC * capacity + batch] == 0:
             out[at] = -1
         else:
-            out[at] = source[6 * capacity + batch] >> 3 & 1
+            out[at] = source[C.ATTRIBUTES * capacity + batch] >> 3 & 1
         at = at + 1
         row = row + 1
     return at
@@ -310,7 +336,7 @@ def spread_codecs(rows: RecordRows, out: Writable, at: int) -> int:
     row = rows.first
     stop = rows.stop
     while row < stop:
-        out[at] = source[6 * capacity + batch_of(cells, row, capacity)] & 7
+        out[at] = source[C.ATTRIBUTES * capacity + batch_of(cells, row, capacity)] & 7
         at = at + 1
         row = row + 1
     return at
@@ -326,7 +352,7 @@ def spread_flags(rows: RecordRows, bit: int, flags: Writable, at: int) -> int:
     stop = rows.stop
     while row < stop:
         batch = batch_of(cells, row, capacity)
-        if source[2 * capacity + batch] >= 2 and source[6 * capacity + batch] & bit:
+        if source[C.MAGIC * capacity + batch] >= 2 and source[C.ATTRIBUTES * capacity + batch] & bit:
             flags[at >> 3] = flags[at >> 3] | 1 << (at & 7)
         at = at + 1
         row = row + 1
@@ -343,7 +369,7 @@ def spread_validity(rows: RecordRows, flags: Writable, at: int) -> int:
     stop = rows.stop
     while row < stop:
         batch = batch_of(cells, row, capacity)
-        if source[14 * capacity + batch] == 1 and cells[11 * rows.capacity + row] != 0:
+        if source[C.VALID * capacity + batch] == 1 and cells[C.R_VALID * rows.capacity + row] != 0:
             flags[at >> 3] = flags[at >> 3] | 1 << (at & 7)
         at = at + 1
         row = row + 1
@@ -360,9 +386,9 @@ def spread_checksums(rows: RecordRows, out: Writable, at: int) -> int:
     row = rows.first
     stop = rows.stop
     while row < stop:
-        target[at] = cells[10 * rows.capacity + row]
+        target[at] = cells[C.R_CRC * rows.capacity + row]
         if target[at] < 0:
-            target[at] = source[8 * capacity + batch_of(cells, row, capacity)]
+            target[at] = source[C.CRC * capacity + batch_of(cells, row, capacity)]
         at = at + 1
         row = row + 1
     return at

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access
 from kseg.segment.kernel.arrow_gather import RecordRows, check_room
 
@@ -31,8 +32,8 @@ def measure_headers(body: Readable, rows: RecordRows, most: int, sums: Writable)
     row = rows.first
     stop = rows.stop
     while row < stop:
-        p = cells[7 * capacity + row]
-        left = cells[8 * capacity + row]
+        p = cells[C.R_HEADERS_START * capacity + row]
+        left = cells[C.R_HEADER_COUNT * capacity + row]
         if left > 0:
             count = needed[0]
             name_bytes = needed[1]
@@ -110,8 +111,8 @@ def gather_headers(
     row = rows.first
     stop = rows.stop
     while row < stop:
-        p = cells[7 * capacity + row]
-        left = cells[8 * capacity + row]
+        p = cells[C.R_HEADERS_START * capacity + row]
+        left = cells[C.R_HEADER_COUNT * capacity + row]
         while left > 0:
             place = field_at(source, p, size)
             if place < 0 or place >> 4 > len(names) - name_bytes:

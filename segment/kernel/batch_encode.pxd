@@ -1,4 +1,5 @@
 cimport cython
+from kseg.segment cimport header_tables as C
 from kseg.segment.kernel cimport buffer_access, record_walk as walked
 
 cdef int put_int(unsigned char* out, Py_ssize_t at, long long value) noexcept

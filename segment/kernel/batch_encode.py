@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access
 from kseg.segment.kernel import record_walk as walked
 
@@ -80,16 +81,16 @@ def put_batch_header(
 ) -> int:
     put_long(out, o, base)
     put_int(out, o + 8, size - 12)
-    put_int(out, o + 12, batches[7 * capacity + row])
+    put_int(out, o + 12, batches[C.LEADER_EPOCH * capacity + row])
     out[o + 16] = 2
     put_int(out, o + 17, 0)
     put_short(out, o + 21, attributes)
     put_int(out, o + 23, last - base)
     put_long(out, o + 27, base_ms)
     put_long(out, o + 35, max_ms)
-    put_long(out, o + 43, batches[11 * capacity + row])
-    put_short(out, o + 51, batches[12 * capacity + row])
-    put_int(out, o + 53, batches[13 * capacity + row])
+    put_long(out, o + 43, batches[C.PRODUCER_ID * capacity + row])
+    put_short(out, o + 51, batches[C.PRODUCER_EPOCH * capacity + row])
+    put_int(out, o + 53, batches[C.BASE_SEQUENCE * capacity + row])
     put_int(out, o + 57, count)
     return 0
 
@@ -110,21 +111,21 @@ def put_records(
     room: int,
 ) -> int:
     """Encode the kept records of batch `row`, from record `at` on; the position behind them, −1 when `out` is too small."""
-    while at < count and cells[at] == row:
+    while at < count and cells[C.R_BATCH * capacity + at] == row:
         if flags[at]:
-            key_length = cells[4 * capacity + at]
-            value_length = cells[6 * capacity + at]
+            key_length = cells[C.R_KEY_LENGTH * capacity + at]
+            value_length = cells[C.R_VALUE_LENGTH * capacity + at]
             if key_length < 0:  # in old messages any negative length is a null
                 key_length = -1
             if value_length < 0:
                 value_length = -1
-            headers_start = cells[7 * capacity + at]
-            header_count = cells[8 * capacity + at]
+            headers_start = cells[C.R_HEADERS_START * capacity + at]
+            header_count = cells[C.R_HEADER_COUNT * capacity + at]
             headers_length = 0
             if header_count > 0:
                 headers_length = walked.headers_end(body, headers_start, end, header_count) - headers_start
-            time_delta = cells[2 * capacity + at] - base_ms
-            offset_delta = cells[capacity + at] - base
+            time_delta = cells[C.R_TIMESTAMP * capacity + at] - base_ms
+            offset_delta = cells[C.R_OFFSET * capacity + at] - base
             size = 1 + varint_size(time_delta) + varint_size(offset_delta) + varint_size(key_length)
             size = size + varint_size(value_length) + varint_size(header_count) + headers_length
             if key_length > 0:
@@ -139,11 +140,11 @@ def put_records(
             o = put_varint(out, o, offset_delta)
             o = put_varint(out, o, key_length)
             if key_length > 0:
-                buffer_access.copied(out, o, body, cells[3 * capacity + at], key_length)
+                buffer_access.copied(out, o, body, cells[C.R_KEY_START * capacity + at], key_length)
                 o = o + key_length
             o = put_varint(out, o, value_length)
             if value_length > 0:
-                buffer_access.copied(out, o, body, cells[5 * capacity + at], value_length)
+                buffer_access.copied(out, o, body, cells[C.R_VALUE_START * capacity + at], value_length)
                 o = o + value_length
             o = put_varint(out, o, header_count)
             if headers_length > 0:

@@ -1,4 +1,5 @@
 cimport cython
+from kseg.segment cimport header_tables as C
 
 @cython.locals(records=cython.longlong, declared=cython.longlong)
 cpdef Py_ssize_t fitting_run(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t stop, long long most) except -1

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access
 
 if TYPE_CHECKING:
@@ -28,31 +29,33 @@ FULL, END, TOO_SMALL, PARTIAL, HEADER_CUT = range(5)
 
 def put_batch(buf: Readable, p: int, cells: Writable, capacity: int, row: int) -> int:
     base_offset = buffer_access.long_at(buf, p)
-    cells[row] = p
-    cells[capacity + row] = buffer_access.int_at(buf, p + 8) + 12
+    cells[C.POSITION * capacity + row] = p
+    cells[C.SIZE * capacity + row] = buffer_access.int_at(buf, p + 8) + 12
     magic = buf[p + 16]
     if magic > 127:
         magic = magic - 256
-    cells[2 * capacity + row] = magic
-    cells[3 * capacity + row] = base_offset
-    cells[4 * capacity + row] = buffer_access.add_long(base_offset, buffer_access.int_at(buf, p + 23))
-    cells[5 * capacity + row] = buffer_access.int_at(buf, p + 57)
-    cells[6 * capacity + row] = buffer_access.short_at(buf, p + 21)
-    cells[7 * capacity + row] = buffer_access.int_at(buf, p + 12)
-    cells[8 * capacity + row] = buffer_access.crc_at(buf, p + 17)
-    cells[9 * capacity + row] = buffer_access.long_at(buf, p + 27)
-    cells[10 * capacity + row] = buffer_access.long_at(buf, p + 35)
-    cells[11 * capacity + row] = buffer_access.long_at(buf, p + 43)
-    cells[12 * capacity + row] = buffer_access.short_at(buf, p + 51)
-    cells[13 * capacity + row] = buffer_access.int_at(buf, p + 53)
-    cells[14 * capacity + row] = -1
+    cells[C.MAGIC * capacity + row] = magic
+    cells[C.BASE_OFFSET * capacity + row] = base_offset
+    cells[C.LAST_OFFSET * capacity + row] = buffer_access.add_long(
+        base_offset, buffer_access.int_at(buf, p + 23)
+    )
+    cells[C.COUNT * capacity + row] = buffer_access.int_at(buf, p + 57)
+    cells[C.ATTRIBUTES * capacity + row] = buffer_access.short_at(buf, p + 21)
+    cells[C.LEADER_EPOCH * capacity + row] = buffer_access.int_at(buf, p + 12)
+    cells[C.CRC * capacity + row] = buffer_access.crc_at(buf, p + 17)
+    cells[C.BASE_TIMESTAMP * capacity + row] = buffer_access.long_at(buf, p + 27)
+    cells[C.MAX_TIMESTAMP * capacity + row] = buffer_access.long_at(buf, p + 35)
+    cells[C.PRODUCER_ID * capacity + row] = buffer_access.long_at(buf, p + 43)
+    cells[C.PRODUCER_EPOCH * capacity + row] = buffer_access.short_at(buf, p + 51)
+    cells[C.BASE_SEQUENCE * capacity + row] = buffer_access.int_at(buf, p + 53)
+    cells[C.VALID * capacity + row] = -1
     return 0
 
 
 def put_legacy(buf: Readable, p: int, cells: Writable, capacity: int, row: int) -> int:
     offset = buffer_access.long_at(buf, p)
-    cells[row] = p
-    cells[capacity + row] = buffer_access.int_at(buf, p + 8) + 12
+    cells[C.POSITION * capacity + row] = p
+    cells[C.SIZE * capacity + row] = buffer_access.int_at(buf, p + 8) + 12
     magic = buf[p + 16]
     if magic > 127:
         magic = magic - 256
@@ -60,20 +63,20 @@ def put_legacy(buf: Readable, p: int, cells: Writable, capacity: int, row: int) 
     timestamp = -1
     if magic != 0:
         timestamp = buffer_access.long_at(buf, p + 18)
-    cells[2 * capacity + row] = magic
-    cells[3 * capacity + row] = offset
-    cells[4 * capacity + row] = offset
+    cells[C.MAGIC * capacity + row] = magic
+    cells[C.BASE_OFFSET * capacity + row] = offset
+    cells[C.LAST_OFFSET * capacity + row] = offset
     # a wrapper does not say how many messages it holds
-    cells[5 * capacity + row] = 1 if attributes & 7 == 0 else -1
-    cells[6 * capacity + row] = attributes
-    cells[7 * capacity + row] = -1
-    cells[8 * capacity + row] = buffer_access.crc_at(buf, p + 12)
-    cells[9 * capacity + row] = timestamp
-    cells[10 * capacity + row] = timestamp
-    cells[11 * capacity + row] = -1
-    cells[12 * capacity + row] = -1
-    cells[13 * capacity + row] = -1
-    cells[14 * capacity + row] = -1
+    cells[C.COUNT * capacity + row] = 1 if attributes & 7 == 0 else -1
+    cells[C.ATTRIBUTES * capacity + row] = attributes
+    cells[C.LEADER_EPOCH * capacity + row] = -1
+    cells[C.CRC * capacity + row] = buffer_access.crc_at(buf, p + 12)
+    cells[C.BASE_TIMESTAMP * capacity + row] = timestamp
+    cells[C.MAX_TIMESTAMP * capacity + row] = timestamp
+    cells[C.PRODUCER_ID * capacity + row] = -1
+    cells[C.PRODUCER_EPOCH * capacity + row] = -1
+    cells[C.BASE_SEQUENCE * capacity + row] = -1
+    cells[C.VALID * capacity + row] = -1
     return 0
 
 
@@ -86,7 +89,7 @@ def walk(buf: Readable, end: int, cells: Writable, capacity: int, state: Writabl
     """
     position = state[0]
     file_end = len(buf)
-    if position < 0 or end > file_end or 15 * capacity > len(cells) or len(state) < 2:
+    if position < 0 or end > file_end or C.BATCH_WIDTH * capacity > len(cells) or len(state) < 2:
         raise ValueError("the walk would leave its buffers")
     source = buffer_access.bytes_in(buf)
     table = buffer_access.table_in(cells)
@@ -224,7 +227,7 @@ def zero_run(buf: Readable, position: int, end: int) -> int:
 def next_remarkable(cells: Readable, capacity: int, row: int, count: int) -> int:
     """The first row from `row` on whose VALID is not 1 or whose codec no Kafka knows; `count` when there is none."""
     while row < count:
-        if cells[14 * capacity + row] != 1 or cells[6 * capacity + row] & 7 > 4:
+        if cells[C.VALID * capacity + row] != 1 or cells[C.ATTRIBUTES * capacity + row] & 7 > 4:
             break
         row = row + 1
     return row
@@ -233,7 +236,7 @@ def next_remarkable(cells: Readable, capacity: int, row: int, count: int) -> int
 def first_invalid(cells: Readable, capacity: int, count: int) -> int:
     """The first row whose VALID is not 1; `count` when all are valid."""
     row = 0
-    while row < count and cells[14 * capacity + row] == 1:
+    while row < count and cells[C.VALID * capacity + row] == 1:
         row = row + 1
     return row
 
@@ -241,12 +244,12 @@ def first_invalid(cells: Readable, capacity: int, count: int) -> int:
 def declared_records(cells: Readable, capacity: int, row: int, stop: int) -> int:
     """How many records the headers of rows `row` … stop − 1 declare. One whose checksum nobody has verified may declare any number: of each
     batch count as many as it has offsets. A compressed set of magic 0 or 1 declares none."""
-    if row < 0 or stop > capacity or 15 * capacity > len(cells):
+    if row < 0 or stop > capacity or C.BATCH_WIDTH * capacity > len(cells):
         raise ValueError("the rows lie outside the table")
     total = 0
     while row < stop:
-        declared = cells[5 * capacity + row]
-        offsets = cells[4 * capacity + row] - cells[3 * capacity + row] + 1
+        declared = cells[C.COUNT * capacity + row]
+        offsets = cells[C.LAST_OFFSET * capacity + row] - cells[C.BASE_OFFSET * capacity + row] + 1
         if declared > offsets:
             declared = offsets
         if declared > 0:
@@ -258,7 +261,7 @@ def declared_records(cells: Readable, capacity: int, row: int, stop: int) -> int
 def first_uncounted(cells: Readable, capacity: int, count: int) -> int:
     """The first row whose COUNT is negative; `count` when there is none."""
     row = 0
-    while row < count and cells[5 * capacity + row] >= 0:
+    while row < count and cells[C.COUNT * capacity + row] >= 0:
         row = row + 1
     return row
 
@@ -268,8 +271,8 @@ def highest_offset(cells: Readable, capacity: int, count: int) -> int:
     highest = -1
     row = 0
     while row < count:
-        if cells[4 * capacity + row] > highest:
-            highest = cells[4 * capacity + row]
+        if cells[C.LAST_OFFSET * capacity + row] > highest:
+            highest = cells[C.LAST_OFFSET * capacity + row]
         row = row + 1
     return highest
 
@@ -279,10 +282,10 @@ def plain_run(cells: Readable, capacity: int, row: int, count: int) -> int:
 
     All of a run are batches of magic 2, or all are messages of magic 0 and 1.
     """
-    is_legacy = row < count and cells[2 * capacity + row] < 2
+    is_legacy = row < count and cells[C.MAGIC * capacity + row] < 2
     while row < count:
-        attributes = cells[6 * capacity + row]
-        if attributes & 7 or (cells[2 * capacity + row] < 2) != is_legacy:
+        attributes = cells[C.ATTRIBUTES * capacity + row]
+        if attributes & 7 or (cells[C.MAGIC * capacity + row] < 2) != is_legacy:
             break
         if attributes & 32 and not is_legacy:
             break
@@ -295,11 +298,11 @@ def compressed_run(cells: Readable, capacity: int, row: int, count: int, most_re
     declare at most `most_records` of them. Wrappers, control batches and empty batches end it."""
     records = 0
     while row < count:
-        attributes = cells[6 * capacity + row]
-        declared = cells[5 * capacity + row]
-        if cells[2 * capacity + row] < 2 or attributes & 7 == 0 or attributes & 32:
+        attributes = cells[C.ATTRIBUTES * capacity + row]
+        declared = cells[C.COUNT * capacity + row]
+        if cells[C.MAGIC * capacity + row] < 2 or attributes & 7 == 0 or attributes & 32:
             break
-        if declared < 1 or declared > most_records - records or cells[capacity + row] < 61:
+        if declared < 1 or declared > most_records - records or cells[C.SIZE * capacity + row] < 61:
             break
         records = records + declared
         row = row + 1

@@ -14,6 +14,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access
 from kseg.segment.kernel.in_c import castagnoli as in_c
 
@@ -103,26 +104,26 @@ def verify_small(
     """
     if len(tables_checked(castagnoli)) + len(tables_checked(ieee)) != 4096 or count > capacity:
         raise ValueError("tables of 2048 entries and count ≤ capacity are required")
-    if capacity * 15 > len(cells):
+    if capacity * C.BATCH_WIDTH > len(cells):
         raise ValueError("the table of batches is too small")
     left = 0
     size_of_buf = len(buf)
     row = 0
     while row < count:
-        start = cells[row]
-        size = cells[capacity + row]
+        start = cells[C.POSITION * capacity + row]
+        size = cells[C.SIZE * capacity + row]
         if start < 0 or size < 26 or start > size_of_buf - size:
             raise ValueError("a batch lies outside the buffer")
         if size > limit_bytes:
             left = left + 1
-        elif cells[2 * capacity + row] < 2:
+        elif cells[C.MAGIC * capacity + row] < 2:
             crc = crc_of(buf, start + 16, start + size, ieee)
-            cells[14 * capacity + row] = 1 if crc == cells[8 * capacity + row] else 0
+            cells[C.VALID * capacity + row] = 1 if crc == cells[C.CRC * capacity + row] else 0
         elif size < 61:
-            cells[14 * capacity + row] = 0
+            cells[C.VALID * capacity + row] = 0
         else:
             crc = castagnoli_of(buf, start + 21, start + size, castagnoli)
-            cells[14 * capacity + row] = 1 if crc == cells[8 * capacity + row] else 0
+            cells[C.VALID * capacity + row] = 1 if crc == cells[C.CRC * capacity + row] else 0
         row = row + 1
     return left
 
@@ -141,24 +142,24 @@ def verify_large(
     view: a memoryview of the whole file, whose slices they get. buf: the same bytes. castagnoli, ieee: for magic 2 and for
     legacy entries; the first is not asked where this processor has instructions.
     """
-    if count > capacity or capacity * 15 > len(cells):
+    if count > capacity or capacity * C.BATCH_WIDTH > len(cells):
         raise ValueError("the table of batches is too small")
     size_of_buf = len(buf)
     way = in_c.way()
     row = 0
     while row < count:
-        if cells[14 * capacity + row] == -1:
-            start = cells[row]
-            end = start + cells[capacity + row]
+        if cells[C.VALID * capacity + row] == -1:
+            start = cells[C.POSITION * capacity + row]
+            end = start + cells[C.SIZE * capacity + row]
             if start < 0 or end < start + 26 or end > size_of_buf:
                 raise ValueError("a batch lies outside the buffer")
-            if cells[2 * capacity + row] < 2:
+            if cells[C.MAGIC * capacity + row] < 2:
                 crc = ieee(view[start + 16 : end])
             elif way > 0:
                 crc = in_c.crc_of(way, buffer_access.bytes_in(buf), start + 21, end)
             else:
                 crc = castagnoli(view[start + 21 : end])
-            cells[14 * capacity + row] = 1 if crc == cells[8 * capacity + row] else 0
+            cells[C.VALID * capacity + row] = 1 if crc == cells[C.CRC * capacity + row] else 0
         row = row + 1
     return 0
 

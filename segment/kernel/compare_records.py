@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access, keymap_probe
 
 if TYPE_CHECKING:
@@ -74,9 +75,13 @@ def compare_rows(
     state: Writable,
 ) -> int:
     """Go on until one of the tables is exhausted, or the rows at work are different records of one offset."""
-    if 15 * batch_capacity_a > len(batches_a) or 15 * batch_capacity_b > len(batches_b) or len(state) < 8:
+    if (
+        C.BATCH_WIDTH * batch_capacity_a > len(batches_a)
+        or C.BATCH_WIDTH * batch_capacity_b > len(batches_b)
+        or len(state) < 8
+    ):
         raise ValueError("a table of batches is smaller than its capacity says")
-    if 12 * capacity_a > len(records_a) or 12 * capacity_b > len(records_b):
+    if C.RECORD_WIDTH * capacity_a > len(records_a) or C.RECORD_WIDTH * capacity_b > len(records_b):
         raise ValueError("a table of records is smaller than its capacity says")
     if count_a > capacity_a or count_b > capacity_b or count_a > len(flags_a) or count_b > len(flags_b):
         raise ValueError("there are more records than that")
@@ -96,8 +101,8 @@ def compare_rows(
     table_b = buffer_access.cells_in(batches_b)
     result = 0
     while a < count_a and b < count_b:
-        offset = cells_a[capacity_a + a]
-        other = cells_b[capacity_b + b]
+        offset = cells_a[C.R_OFFSET * capacity_a + a]
+        other = cells_b[C.R_OFFSET * capacity_b + b]
         if offset < first or offset > last:
             a = a + 1
         elif other < first or other > last:
@@ -123,36 +128,49 @@ def compare_rows(
                     if not is_same_field(bytes_a, p, bytes_b, q, length):
                         break
                 field = field + 2
-            count = cells_a[8 * capacity_a + a]
-            if field < 7 or count != cells_b[8 * capacity_b + b]:
+            count = cells_a[C.R_HEADER_COUNT * capacity_a + a]
+            if field < 7 or count != cells_b[C.R_HEADER_COUNT * capacity_b + b]:
                 break
-            if cells_a[2 * capacity_a + a] != cells_b[2 * capacity_b + b]:
+            if cells_a[C.R_TIMESTAMP * capacity_a + a] != cells_b[C.R_TIMESTAMP * capacity_b + b]:
                 break
-            if cells_a[9 * capacity_a + a] != cells_b[9 * capacity_b + b]:
+            if cells_a[C.R_SEQUENCE * capacity_a + a] != cells_b[C.R_SEQUENCE * capacity_b + b]:
                 break
             if count > 0:
-                p = cells_a[7 * capacity_a + a]
-                q = cells_b[7 * capacity_b + b]
+                p = cells_a[C.R_HEADERS_START * capacity_a + a]
+                q = cells_b[C.R_HEADERS_START * capacity_b + b]
                 if p < 0 or q < 0 or not are_same_headers(bytes_a, p, size_a, bytes_b, q, size_b, count):
                     break
-            row = cells_a[a]
-            at = cells_b[b]
+            row = cells_a[C.R_BATCH * capacity_a + a]
+            at = cells_b[C.R_BATCH * capacity_b + b]
             if row < 0 or row >= batch_capacity_a or at < 0 or at >= batch_capacity_b:
                 raise ValueError("a record belongs to no batch of the table")
             # producer id, its epoch, and the bits of transactional and control batches
-            if table_a[11 * batch_capacity_a + row] != table_b[11 * batch_capacity_b + at]:
+            if (
+                table_a[C.PRODUCER_ID * batch_capacity_a + row]
+                != table_b[C.PRODUCER_ID * batch_capacity_b + at]
+            ):
                 break
-            if table_a[12 * batch_capacity_a + row] != table_b[12 * batch_capacity_b + at]:
+            if (
+                table_a[C.PRODUCER_EPOCH * batch_capacity_a + row]
+                != table_b[C.PRODUCER_EPOCH * batch_capacity_b + at]
+            ):
                 break
-            if table_a[6 * batch_capacity_a + row] & 48 != table_b[6 * batch_capacity_b + at] & 48:
+            if (
+                table_a[C.ATTRIBUTES * batch_capacity_a + row] & 48
+                != table_b[C.ATTRIBUTES * batch_capacity_b + at] & 48
+            ):
                 break
-            if state[4] < 0 and table_a[7 * batch_capacity_a + row] != table_b[7 * batch_capacity_b + at]:
+            if (
+                state[4] < 0
+                and table_a[C.LEADER_EPOCH * batch_capacity_a + row]
+                != table_b[C.LEADER_EPOCH * batch_capacity_b + at]
+            ):
                 state[4] = offset
             if row != state[5]:
                 state[5] = row
                 state[6] = 0
             state[6] = state[6] + 1
-            if state[6] == table_a[5 * batch_capacity_a + row]:
+            if state[6] == table_a[C.COUNT * batch_capacity_a + row]:
                 state[7] = state[7] + 1
             result = 0
             a = a + 1
@@ -166,10 +184,10 @@ def flag_rest(
     records: Readable, capacity: int, row: int, count: int, first: int, last: int, flags: Writable
 ) -> int:
     """Flag the records from `row` on whose offsets are `first` to `last`."""
-    if 12 * capacity > len(records) or row < 0 or count > capacity or count > len(flags):
+    if C.RECORD_WIDTH * capacity > len(records) or row < 0 or count > capacity or count > len(flags):
         raise ValueError("the table of records is too small")
     while row < count:
-        if records[capacity + row] >= first and records[capacity + row] <= last:
+        if records[C.R_OFFSET * capacity + row] >= first and records[C.R_OFFSET * capacity + row] <= last:
             flags[row] = 1
         row = row + 1
     return 0
@@ -180,13 +198,19 @@ def flagged_range(
 ) -> int:
     """The next run of flagged records at or behind `row` whose offsets follow each other: bounds[0] and bounds[1] are its first and its last
     offset, bounds[2] the number of records. Returns the row behind it; bounds[2] is 0 where there is none."""
-    if 12 * capacity > len(records) or row < 0 or count > capacity or count > len(flags) or len(bounds) < 3:
+    if (
+        C.RECORD_WIDTH * capacity > len(records)
+        or row < 0
+        or count > capacity
+        or count > len(flags)
+        or len(bounds) < 3
+    ):
         raise ValueError("the table of records is too small")
     while row < count and flags[row] == 0:
         row = row + 1
     bounds[2] = 0
     while row < count and flags[row] != 0:
-        offset = records[capacity + row]
+        offset = records[C.R_OFFSET * capacity + row]
         if bounds[2] == 0:
             bounds[0] = offset
         elif offset != bounds[1] + 1:
@@ -211,7 +235,12 @@ def unflag_superseded(
 
     by_itself: 1 to clear it also where the offset in the map is the record's own.
     """
-    if 12 * capacity > len(records) or count > capacity or count > len(flags) or 2 * count > len(hashes):
+    if (
+        C.RECORD_WIDTH * capacity > len(records)
+        or count > capacity
+        or count > len(flags)
+        or 2 * count > len(hashes)
+    ):
         raise ValueError("the table of records is too small")
     if slot_count < 2 or 3 * slot_count > len(slots):
         raise ValueError("the map is smaller than its capacity says")
@@ -221,10 +250,10 @@ def unflag_superseded(
     while row < count:
         if flags[row] != 0:
             at = 0
-            if records[4 * capacity + row] >= 0:
+            if records[C.R_KEY_LENGTH * capacity + row] >= 0:
                 at = keymap_probe.find_slot(table, slot_count, hashes[2 * row], hashes[2 * row + 1])
                 at = table[at + 2]  # one more than the offset, 0 for none
-            if at + by_itself > records[capacity + row] + 1:
+            if at + by_itself > records[C.R_OFFSET * capacity + row] + 1:
                 flags[row] = 0
             else:
                 remaining = remaining + 1

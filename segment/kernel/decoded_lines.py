@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access, dump_text, message_json, message_reader
 from kseg.segment.kernel.message_reader import STATE_WIDTH as _MESSAGE_STATE
 
@@ -212,9 +213,9 @@ def format_decoded(
 
     Stops early at a record that cannot be read; message_state[STAGE] is not NO_STAGE then, and state[RECORD] is that record.
     """
-    if batch_capacity * 15 > len(batches) or last_row >= batch_capacity or count > capacity:
+    if batch_capacity * C.BATCH_WIDTH > len(batches) or last_row >= batch_capacity or count > capacity:
         raise ValueError("the table of batches is too small")
-    if capacity * 12 > len(cells) or len(message_state) < 142:
+    if capacity * C.RECORD_WIDTH > len(cells) or len(message_state) < 142:
         raise ValueError("the table of records is too small")
     r = message_reader.reader_of(ops, names, buf, out, message_state)
     body = buffer_access.bytes_in(buf)
@@ -230,41 +231,55 @@ def format_decoded(
     row = state[0]
     at = state[1]
     while True:
-        while at < count and table[at] < row:
+        while at < count and table[C.R_BATCH * capacity + at] < row:
             end = o
             if not skip:
                 room = dump_text.record_room(body, table, capacity, at, 0)
                 if end + room > limit:
                     break
                 end = dump_text.put_metadata(
-                    body, rows, batch_capacity, table[at], table, capacity, at, text, end, 0
+                    body,
+                    rows,
+                    batch_capacity,
+                    table[C.R_BATCH * capacity + at],
+                    table,
+                    capacity,
+                    at,
+                    text,
+                    end,
+                    0,
                 )
             if limit - end < 32:
                 break
-            if rows[2 * batch_capacity + table[at]] < 2 or not rows[6 * batch_capacity + table[at]] & 32:
+            if (
+                rows[C.MAGIC * batch_capacity + table[C.R_BATCH * capacity + at]] < 2
+                or not rows[C.ATTRIBUTES * batch_capacity + table[C.R_BATCH * capacity + at]] & 32
+            ):
                 if skip:
                     text[end] = 124
                     end = end + 1
-                length = table[6 * capacity + at]
-                if table[5 * capacity + at] < 0 and length >= 0:
+                length = table[C.R_VALUE_LENGTH * capacity + at]
+                if table[C.R_VALUE_START * capacity + at] < 0 and length >= 0:
                     stop_at(r, 7)  # a legacy value that leaves its message
                     break
                 if not framed:
                     end = buffer_access.put(text, end, b" key: ", 6)
-                    end = put_coordinator_key(r, table[3 * capacity + at], table[4 * capacity + at], end)
+                    end = put_coordinator_key(
+                        r, table[C.R_KEY_START * capacity + at], table[C.R_KEY_LENGTH * capacity + at], end
+                    )
                     if end < 0 or limit - end < 32:
                         break
                     end = buffer_access.put(text, end, b" payload: ", 10)
-                    end = put_coordinator_value(r, table[5 * capacity + at], length, end)
+                    end = put_coordinator_value(r, table[C.R_VALUE_START * capacity + at], length, end)
                 else:
                     end = buffer_access.put(text, end, b" payload: ", 10)
-                    end = put_framed(r, table[5 * capacity + at], length, end)
+                    end = put_framed(r, table[C.R_VALUE_START * capacity + at], length, end)
                 if end < 0 or limit - end < 2:
                     break
             text[end] = 10
             o = end + 1
             at = at + 1
-        if at < count and table[at] < row:
+        if at < count and table[C.R_BATCH * capacity + at] < row:
             break
         if row > last_row or o + 640 > limit:
             break

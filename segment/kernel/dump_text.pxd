@@ -1,4 +1,5 @@
 cimport cython
+from kseg.segment cimport header_tables as C
 from kseg.segment.kernel cimport arithmetic, buffer_access, java_utf8
 
 @cython.locals(least=cython.longlong, high=cython.longlong, low=cython.uint)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import arithmetic, buffer_access, java_utf8
 
 if TYPE_CHECKING:
@@ -133,28 +134,28 @@ def last_sequence(base_sequence: int, base_offset: int, last_offset: int) -> int
 
 def put_batch(out: Writable, o: int, cells: Readable, capacity: int, row: int) -> int:
     """The batch line of one row, newline included; needs BATCH_ROOM bytes."""
-    magic = cells[2 * capacity + row]
-    attributes = cells[6 * capacity + row] & 255
-    base_offset = cells[3 * capacity + row]
-    last_offset = cells[4 * capacity + row]
+    magic = cells[C.MAGIC * capacity + row]
+    attributes = cells[C.ATTRIBUTES * capacity + row] & 255
+    base_offset = cells[C.BASE_OFFSET * capacity + row]
+    last_offset = cells[C.LAST_OFFSET * capacity + row]
     if magic >= 2:
         o = buffer_access.put(out, o, b"baseOffset: ", 12)
         o = put_number(out, o, base_offset)
         o = buffer_access.put(out, o, b" lastOffset: ", 13)
         o = put_number(out, o, last_offset)
         o = buffer_access.put(out, o, b" count: ", 8)
-        o = put_number(out, o, cells[5 * capacity + row])
+        o = put_number(out, o, cells[C.COUNT * capacity + row])
         o = buffer_access.put(out, o, b" baseSequence: ", 15)
-        sequence = cells[13 * capacity + row]
+        sequence = cells[C.BASE_SEQUENCE * capacity + row]
         o = put_number(out, o, sequence)
         o = buffer_access.put(out, o, b" lastSequence: ", 15)
         o = put_number(out, o, last_sequence(sequence, base_offset, last_offset))
         o = buffer_access.put(out, o, b" producerId: ", 13)
-        o = put_number(out, o, cells[11 * capacity + row])
+        o = put_number(out, o, cells[C.PRODUCER_ID * capacity + row])
         o = buffer_access.put(out, o, b" producerEpoch: ", 16)
-        o = put_number(out, o, cells[12 * capacity + row])
+        o = put_number(out, o, cells[C.PRODUCER_EPOCH * capacity + row])
         o = buffer_access.put(out, o, b" partitionLeaderEpoch: ", 23)
-        o = put_number(out, o, cells[7 * capacity + row])
+        o = put_number(out, o, cells[C.LEADER_EPOCH * capacity + row])
         o = buffer_access.put(out, o, b" isTransactional: ", 18)
         o = put_bool(out, o, attributes & 16)
         o = buffer_access.put(out, o, b" isControl: ", 12)
@@ -162,7 +163,7 @@ def put_batch(out: Writable, o: int, cells: Readable, capacity: int, row: int) -
         o = buffer_access.put(out, o, b" deleteHorizonMs: OptionalLong", 30)
         if attributes & 64:
             out[o] = 91
-            o = put_number(out, o + 1, cells[9 * capacity + row])
+            o = put_number(out, o + 1, cells[C.BASE_TIMESTAMP * capacity + row])
             out[o] = 93
             o = o + 1
         else:
@@ -171,21 +172,21 @@ def put_batch(out: Writable, o: int, cells: Readable, capacity: int, row: int) -
         o = buffer_access.put(out, o, b"offset: ", 8)
         o = put_number(out, o, last_offset)
     o = buffer_access.put(out, o, b" position: ", 11)
-    o = put_number(out, o, cells[row])
+    o = put_number(out, o, cells[C.POSITION * capacity + row])
     out[o] = 32
     o = put_type(out, o + 1, magic, attributes)
     o = buffer_access.put(out, o, b": ", 2)
-    o = put_number(out, o, cells[10 * capacity + row])
+    o = put_number(out, o, cells[C.MAX_TIMESTAMP * capacity + row])
     o = buffer_access.put(out, o, b" size: ", 7)
-    o = put_number(out, o, cells[capacity + row])
+    o = put_number(out, o, cells[C.SIZE * capacity + row])
     o = buffer_access.put(out, o, b" magic: ", 8)
     o = put_number(out, o, magic)
     o = buffer_access.put(out, o, b" compresscodec: ", 16)
     o = put_codec(out, o, attributes & 7)
     o = buffer_access.put(out, o, b" crc: ", 6)
-    o = put_number(out, o, cells[8 * capacity + row])
+    o = put_number(out, o, cells[C.CRC * capacity + row])
     o = buffer_access.put(out, o, b" isvalid: ", 10)
-    o = put_bool(out, o, cells[14 * capacity + row] == 1)
+    o = put_bool(out, o, cells[C.VALID * capacity + row] == 1)
     out[o] = 10
     return o + 1
 
@@ -245,13 +246,15 @@ def headers_length(buf: Readable, p: int, count: int) -> int:
 def record_room(buf: Readable, cells: Readable, capacity: int, at: int, flags: int) -> int:
     """Upper bound of the bytes that a record's line can take."""
     room = 320
-    if cells[8 * capacity + at] > 0:
-        room = room + 4 * headers_length(buf, cells[7 * capacity + at], cells[8 * capacity + at])
+    if cells[C.R_HEADER_COUNT * capacity + at] > 0:
+        room = room + 4 * headers_length(
+            buf, cells[C.R_HEADERS_START * capacity + at], cells[C.R_HEADER_COUNT * capacity + at]
+        )
     if flags & 2:
-        if cells[4 * capacity + at] > 0:
-            room = room + 4 * cells[4 * capacity + at]
-        if cells[6 * capacity + at] > 0 and cells[5 * capacity + at] >= 0:
-            room = room + 4 * cells[6 * capacity + at]
+        if cells[C.R_KEY_LENGTH * capacity + at] > 0:
+            room = room + 4 * cells[C.R_KEY_LENGTH * capacity + at]
+        if cells[C.R_VALUE_LENGTH * capacity + at] > 0 and cells[C.R_VALUE_START * capacity + at] >= 0:
+            room = room + 4 * cells[C.R_VALUE_LENGTH * capacity + at]
     return room
 
 
@@ -267,26 +270,33 @@ def put_metadata(
     o: int,
     escape: int,
 ) -> int:
-    magic = batches[2 * batch_capacity + row]
+    magic = batches[C.MAGIC * batch_capacity + row]
     o = buffer_access.put(out, o, b"| offset: ", 10)
-    o = put_number(out, o, cells[capacity + at])
+    o = put_number(out, o, cells[C.R_OFFSET * capacity + at])
     out[o] = 32
-    o = put_type(out, o + 1, magic, batches[6 * batch_capacity + row])
+    o = put_type(out, o + 1, magic, batches[C.ATTRIBUTES * batch_capacity + row])
     o = buffer_access.put(out, o, b": ", 2)
-    o = put_number(out, o, cells[2 * capacity + at])
+    o = put_number(out, o, cells[C.R_TIMESTAMP * capacity + at])
     o = buffer_access.put(out, o, b" keySize: ", 10)
-    o = put_number(out, o, cells[4 * capacity + at])
+    o = put_number(out, o, cells[C.R_KEY_LENGTH * capacity + at])
     o = buffer_access.put(out, o, b" valueSize: ", 12)
-    o = put_number(out, o, cells[6 * capacity + at])
+    o = put_number(out, o, cells[C.R_VALUE_LENGTH * capacity + at])
     if magic >= 2:
         o = buffer_access.put(out, o, b" sequence: ", 11)
-        o = put_number(out, o, cells[9 * capacity + at])
+        o = put_number(out, o, cells[C.R_SEQUENCE * capacity + at])
         o = buffer_access.put(out, o, b" headerKeys: ", 13)
-        return put_header_names(buf, cells[7 * capacity + at], cells[8 * capacity + at], out, o, escape)
+        return put_header_names(
+            buf,
+            cells[C.R_HEADERS_START * capacity + at],
+            cells[C.R_HEADER_COUNT * capacity + at],
+            out,
+            o,
+            escape,
+        )
     o = buffer_access.put(out, o, b" isValid: ", 10)
-    o = put_bool(out, o, cells[11 * capacity + at] == 1)
+    o = put_bool(out, o, cells[C.R_VALID * capacity + at] == 1)
     o = buffer_access.put(out, o, b" crc: ", 6)
-    return put_number(out, o, cells[10 * capacity + at])
+    return put_number(out, o, cells[C.R_CRC * capacity + at])
 
 
 def put_record(
@@ -306,21 +316,37 @@ def put_record(
     skip = flags & 4
     if not skip:
         o = put_metadata(buf, batches, batch_capacity, row, cells, capacity, at, out, o, escape)
-    if flags & 2 and not (batches[2 * batch_capacity + row] >= 2 and batches[6 * batch_capacity + row] & 32):
-        if cells[4 * capacity + at] >= 0:
+    if flags & 2 and not (
+        batches[C.MAGIC * batch_capacity + row] >= 2 and batches[C.ATTRIBUTES * batch_capacity + row] & 32
+    ):
+        if cells[C.R_KEY_LENGTH * capacity + at] >= 0:
             if skip:
                 out[o] = 124
                 o = o + 1
                 skip = 0
             o = buffer_access.put(out, o, b" key: ", 6)
-            o = java_utf8.put_text(buf, cells[3 * capacity + at], cells[4 * capacity + at], out, o, escape)
+            o = java_utf8.put_text(
+                buf,
+                cells[C.R_KEY_START * capacity + at],
+                cells[C.R_KEY_LENGTH * capacity + at],
+                out,
+                o,
+                escape,
+            )
         # a legacy value that leaves its message has a length and no start
-        if cells[6 * capacity + at] >= 0 and cells[5 * capacity + at] >= 0:
+        if cells[C.R_VALUE_LENGTH * capacity + at] >= 0 and cells[C.R_VALUE_START * capacity + at] >= 0:
             if skip:
                 out[o] = 124
                 o = o + 1
             o = buffer_access.put(out, o, b" payload: ", 10)
-            o = java_utf8.put_text(buf, cells[5 * capacity + at], cells[6 * capacity + at], out, o, escape)
+            o = java_utf8.put_text(
+                buf,
+                cells[C.R_VALUE_START * capacity + at],
+                cells[C.R_VALUE_LENGTH * capacity + at],
+                out,
+                o,
+                escape,
+            )
     return o
 
 
@@ -344,9 +370,9 @@ def format_lines(
     RECORD next record] (a batch line is written when its row is reached). Returns the new end in `out`; when the
     room is short it stops early (state says where), so a caller whose `out` is empty must enlarge it.
     """
-    if batch_capacity * 15 > len(batches) or last_row >= batch_capacity or count > capacity:
+    if batch_capacity * C.BATCH_WIDTH > len(batches) or last_row >= batch_capacity or count > capacity:
         raise ValueError("the table of batches is too small")
-    if capacity * 12 > len(cells):
+    if capacity * C.RECORD_WIDTH > len(cells):
         raise ValueError("the table of records is too small")
     body = buffer_access.bytes_in(buf)
     rows = buffer_access.cells_in(batches)
@@ -358,15 +384,26 @@ def format_lines(
     at = state[1]
     while True:
         if flags & 1:
-            while at < count and table[at] < row:
+            while at < count and table[C.R_BATCH * capacity + at] < row:
                 room = record_room(body, table, capacity, at, flags)
                 if o + room > limit:
                     break
-                o = put_record(body, rows, batch_capacity, table[at], table, capacity, at, flags, text, o)
+                o = put_record(
+                    body,
+                    rows,
+                    batch_capacity,
+                    table[C.R_BATCH * capacity + at],
+                    table,
+                    capacity,
+                    at,
+                    flags,
+                    text,
+                    o,
+                )
                 text[o] = 10
                 o = o + 1
                 at = at + 1
-            if at < count and table[at] < row:
+            if at < count and table[C.R_BATCH * capacity + at] < row:
                 break
         if row > last_row or o + 640 > limit:
             break

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import batch_encode, buffer_access
 
 if TYPE_CHECKING:
@@ -34,13 +35,13 @@ def put_row(
 ) -> int:
     """A batch of the new file. start: in `out`, −1 for one that stays as it is."""
     row = state[4]
-    table[row] = state[3]
-    table[capacity + row] = size
-    table[4 * capacity + row] = last
-    table[5 * capacity + row] = count
-    table[8 * capacity + row] = start
-    table[10 * capacity + row] = max_ms
-    table[14 * capacity + row] = 1 if start < 0 else -1
+    table[C.POSITION * capacity + row] = state[3]
+    table[C.SIZE * capacity + row] = size
+    table[C.LAST_OFFSET * capacity + row] = last
+    table[C.COUNT * capacity + row] = count
+    table[C.CRC * capacity + row] = start
+    table[C.MAX_TIMESTAMP * capacity + row] = max_ms
+    table[C.VALID * capacity + row] = 1 if start < 0 else -1
     state[4] = row + 1
     state[3] = state[3] + size
     state[9] = state[9] + count
@@ -50,25 +51,25 @@ def put_row(
 def base_time(batches: Readable, capacity: int, row: int, horizon_ms: int, first_ms: int) -> int:
     if horizon_ms >= 0:
         return horizon_ms
-    if batches[6 * capacity + row] & 8 and batches[2 * capacity + row] != 0:
-        return batches[10 * capacity + row]
+    if batches[C.ATTRIBUTES * capacity + row] & 8 and batches[C.MAGIC * capacity + row] != 0:
+        return batches[C.MAX_TIMESTAMP * capacity + row]
     return first_ms
 
 
 def horizon_of(batches: Readable, capacity: int, row: int, tallies: Readable, new_horizon_ms: int) -> int:
     """The delete horizon of what a batch becomes; −1 for none."""
-    if batches[2 * capacity + row] >= 2 and batches[6 * capacity + row] & 64:
-        return batches[9 * capacity + row]
-    if tallies[2 * capacity + row] > 0:
+    if batches[C.MAGIC * capacity + row] >= 2 and batches[C.ATTRIBUTES * capacity + row] & 64:
+        return batches[C.BASE_TIMESTAMP * capacity + row]
+    if tallies[C.T_TOMBSTONES * capacity + row] > 0:
         return new_horizon_ms
     return -1
 
 
 def stays_whole(batches: Readable, capacity: int, row: int, tallies: Readable) -> int:
-    kept = tallies[capacity + row]
-    if batches[2 * capacity + row] < 2 or kept == 0 or kept != tallies[row]:
+    kept = tallies[C.T_KEPT * capacity + row]
+    if batches[C.MAGIC * capacity + row] < 2 or kept == 0 or kept != tallies[C.T_RECORDS * capacity + row]:
         return 0
-    return tallies[2 * capacity + row] == 0 or batches[6 * capacity + row] & 64 != 0
+    return tallies[C.T_TOMBSTONES * capacity + row] == 0 or batches[C.ATTRIBUTES * capacity + row] & 64 != 0
 
 
 def flush_span(view: Readable, out: Writable, room: int, short: int, state: Writable) -> int:
@@ -104,10 +105,10 @@ def is_protected(protected: Readable, count: int, offset: int, producer: int) ->
 
 def is_needed(batches: Readable, capacity: int, row: int, params: Readable, protected: Readable) -> int:
     """Whether a batch must stay though all of its records go (Kafka: Cleaner.checkBatchRetention)."""
-    last = batches[4 * capacity + row]
+    last = batches[C.LAST_OFFSET * capacity + row]
     if last == params[0] - 1:
         return 1
-    producer = batches[11 * capacity + row]
+    producer = batches[C.PRODUCER_ID * capacity + row]
     return producer >= 0 and is_protected(protected, params[3], last, producer)
 
 
@@ -124,17 +125,17 @@ def take_row(
     state: Writable,
 ) -> int:
     # the batch as it lies becomes part of the pending span
-    start = batches[row]
-    size = batches[capacity + row]
+    start = batches[C.POSITION * capacity + row]
+    size = batches[C.SIZE * capacity + row]
     if state[2] != start:
         due = flush_span(view, out, room, short, state)
         if due != 0:
             return due
         state[1] = start
     state[2] = start + size
-    count = batches[5 * capacity + row]
-    last = batches[4 * capacity + row]
-    put_row(table, table_capacity, state, size, last, batches[10 * capacity + row], count, -1)
+    count = batches[C.COUNT * capacity + row]
+    last = batches[C.LAST_OFFSET * capacity + row]
+    put_row(table, table_capacity, state, size, last, batches[C.MAX_TIMESTAMP * capacity + row], count, -1)
     state[10] = state[10] + 1
     return 0
 
@@ -159,16 +160,16 @@ def empty_row(
     o = state[0]
     if room - o < 61:
         return 1
-    attributes = batches[6 * capacity + row] & 56
-    base = batches[3 * capacity + row]
-    if batches[2 * capacity + row] < 2:
+    attributes = batches[C.ATTRIBUTES * capacity + row] & 56
+    base = batches[C.BASE_OFFSET * capacity + row]
+    if batches[C.MAGIC * capacity + row] < 2:
         attributes = attributes & 8
-        if batches[2 * capacity + row] == 0:
+        if batches[C.MAGIC * capacity + row] == 0:
             attributes = 0
-        base = tallies[7 * capacity + row]
+        base = tallies[C.T_BEGIN * capacity + row]
         state[14] = state[14] + 1
-    last = batches[4 * capacity + row]
-    max_ms = batches[10 * capacity + row]
+    last = batches[C.LAST_OFFSET * capacity + row]
+    max_ms = batches[C.MAX_TIMESTAMP * capacity + row]
     batch_encode.put_batch_header(out, o, 61, base, last, attributes, -1, max_ms, 0, batches, capacity, row)
     put_row(table, table_capacity, state, 61, last, max_ms, 0, o)
     state[0] = o + 61
@@ -190,23 +191,23 @@ def finish(
     state: Writable,
 ) -> int:
     # the header of a new batch whose body stands in out[o + 61:end]
-    attributes = batches[6 * capacity + row] & 63
-    base = batches[3 * capacity + row]
-    last = batches[4 * capacity + row]
-    if batches[2 * capacity + row] < 2:
+    attributes = batches[C.ATTRIBUTES * capacity + row] & 63
+    base = batches[C.BASE_OFFSET * capacity + row]
+    last = batches[C.LAST_OFFSET * capacity + row]
+    if batches[C.MAGIC * capacity + row] < 2:
         attributes = attributes & 15
-        if batches[2 * capacity + row] == 0:
+        if batches[C.MAGIC * capacity + row] == 0:
             attributes = attributes & 7
-        base = tallies[5 * capacity + row]
-        last = tallies[6 * capacity + row]
+        base = tallies[C.T_FIRST_OFFSET * capacity + row]
+        last = tallies[C.T_LAST_OFFSET * capacity + row]
     horizon_ms = horizon_of(batches, capacity, row, tallies, new_horizon_ms)
-    base_ms = base_time(batches, capacity, row, horizon_ms, tallies[4 * capacity + row])
-    max_ms = tallies[3 * capacity + row]
+    base_ms = base_time(batches, capacity, row, horizon_ms, tallies[C.T_FIRST_TIMESTAMP * capacity + row])
+    max_ms = tallies[C.T_MAX_TIMESTAMP * capacity + row]
     if attributes & 8:
-        max_ms = batches[10 * capacity + row]
+        max_ms = batches[C.MAX_TIMESTAMP * capacity + row]
     if horizon_ms >= 0:
         attributes = attributes | 64
-    count = tallies[capacity + row]
+    count = tallies[C.T_KEPT * capacity + row]
     size = end - o
     batch_encode.put_batch_header(
         out, o, size, base, last, attributes, base_ms, max_ms, count, batches, capacity, row
@@ -235,11 +236,13 @@ def body_of(
     room: int,
 ) -> int:
     # the body of what batch `row` becomes, as far as this table of records goes
-    base = batches[3 * batch_capacity + row]
-    if batches[2 * batch_capacity + row] < 2:
-        base = tallies[5 * batch_capacity + row]
+    base = batches[C.BASE_OFFSET * batch_capacity + row]
+    if batches[C.MAGIC * batch_capacity + row] < 2:
+        base = tallies[C.T_FIRST_OFFSET * batch_capacity + row]
     horizon_ms = horizon_of(batches, batch_capacity, row, tallies, new_ms)
-    base_ms = base_time(batches, batch_capacity, row, horizon_ms, tallies[4 * batch_capacity + row])
+    base_ms = base_time(
+        batches, batch_capacity, row, horizon_ms, tallies[C.T_FIRST_TIMESTAMP * batch_capacity + row]
+    )
     return batch_encode.put_records(
         body, end, cells, capacity, count, row, at, flags, base, base_ms, out, o, room
     )

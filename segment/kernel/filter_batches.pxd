@@ -1,4 +1,5 @@
 cimport cython
+from kseg.segment cimport header_tables as C
 from kseg.segment.kernel cimport buffer_access, filter_batch
 
 cpdef int clear_tallies(long long[::1] tallies, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t stop) except -1

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access, filter_batch
 
 if TYPE_CHECKING:
@@ -44,12 +45,12 @@ PACK_WIDTH = 3  # start, end, row
 
 def clear_tallies(tallies: Writable, capacity: int, row: int, stop: int) -> int:
     """Before rows row … stop − 1 are judged."""
-    if row < 0 or stop > capacity or 8 * capacity > len(tallies):
+    if row < 0 or stop > capacity or C.TALLY_WIDTH * capacity > len(tallies):
         raise ValueError("there is no room for the tallies")
     while row < stop:
-        tallies[row] = 0
-        tallies[capacity + row] = 0
-        tallies[2 * capacity + row] = 0
+        tallies[C.T_RECORDS * capacity + row] = 0
+        tallies[C.T_KEPT * capacity + row] = 0
+        tallies[C.T_TOMBSTONES * capacity + row] = 0
         row = row + 1
     return 0
 
@@ -66,9 +67,9 @@ def check_sizes(
     table_capacity: int,
     state: Writable,
 ) -> int:
-    if stop > capacity or 15 * capacity > len(batches) or 8 * capacity > len(tallies):
+    if stop > capacity or C.BATCH_WIDTH * capacity > len(batches) or C.TALLY_WIDTH * capacity > len(tallies):
         raise ValueError("the rows lie outside their tables")
-    if 15 * table_capacity > len(table) or len(state) < 15 or len(params) < 4:
+    if C.BATCH_WIDTH * table_capacity > len(table) or len(state) < 15 or len(params) < 4:
         raise ValueError("a table is smaller than its capacity says")
     if params[3] < 0 or 2 * params[3] > len(protected) or state[6] < 0 or state[5] < 0 or state[0] < 0:
         raise ValueError("the state points outside the tables")
@@ -94,7 +95,7 @@ def fate(
     if known == 0:
         if filter_batch.stays_whole(batches, capacity, row, tallies):
             return 1
-        if tallies[capacity + row] > 0:
+        if tallies[C.T_KEPT * capacity + row] > 0:
             return 2
     return 3 if filter_batch.is_needed(batches, capacity, row, params, protected) else 0
 
@@ -130,7 +131,7 @@ def rewrite_rows(
     the state[PACKS] bodies in `packs` are to be compressed, `finish_packed` goes on. Unless ALL it is called again.
     """
     check_sizes(view, batches, batch_capacity, stop, tallies, params, protected, table, table_capacity, state)
-    if count > capacity or 12 * capacity > len(cells) or count > len(flags) or len(packs) < 3:
+    if count > capacity or C.RECORD_WIDTH * capacity > len(cells) or count > len(flags) or len(packs) < 3:
         raise ValueError("a table is smaller than its capacity says")
     old = buffer_access.bytes_in(view)
     rows = buffer_access.cells_in(batches)
@@ -149,13 +150,13 @@ def rewrite_rows(
             due = NO_ROOM
             break
         if (
-            rows[row] < 0
-            or rows[batch_capacity + row] < 0
-            or rows[row] > len(view) - rows[batch_capacity + row]
+            rows[C.POSITION * batch_capacity + row] < 0
+            or rows[C.SIZE * batch_capacity + row] < 0
+            or rows[C.POSITION * batch_capacity + row] > len(view) - rows[C.SIZE * batch_capacity + row]
         ):
             raise ValueError("a batch lies outside the file")
         becomes = fate(known, rows, batch_capacity, row, sums, rules, buffer_access.cells_in(protected))
-        if waiting and becomes == 2 and rows[6 * batch_capacity + row] & 7 != codec:
+        if waiting and becomes == 2 and rows[C.ATTRIBUTES * batch_capacity + row] & 7 != codec:
             break
         if waiting and becomes & 1:
             break  # where it comes to lie depends on what waits
@@ -192,7 +193,7 @@ def rewrite_rows(
                     o,
                     room,
                 )
-            codec = rows[6 * batch_capacity + row] & 7
+            codec = rows[C.ATTRIBUTES * batch_capacity + row] & 7
             if end < 0:
                 due = NO_ROOM
             elif codec:
@@ -217,7 +218,7 @@ def rewrite_rows(
                 )
         if due != 0:
             break
-        state[5] = state[5] + sums[row]
+        state[5] = state[5] + sums[C.T_RECORDS * batch_capacity + row]
         row = row + 1
     state[6] = row
     state[7] = waiting
@@ -239,9 +240,13 @@ def finish_packed(
 ) -> int:
     """Go on behind PACK_DUE: of each of `count` bodies the compressed one ends in out[ends[…]], and begins 61 bytes behind
     the end of the one before, the first of them behind `out`."""
-    if 15 * batch_capacity > len(batches) or 8 * batch_capacity > len(tallies) or len(params) < 4:
+    if (
+        C.BATCH_WIDTH * batch_capacity > len(batches)
+        or C.TALLY_WIDTH * batch_capacity > len(tallies)
+        or len(params) < 4
+    ):
         raise ValueError("the rows lie outside their tables")
-    if 15 * table_capacity > len(table) or len(state) < 15 or state[4] + count > table_capacity:
+    if C.BATCH_WIDTH * table_capacity > len(table) or len(state) < 15 or state[4] + count > table_capacity:
         raise ValueError("there is no room for the batches")
     if count < 0 or count > len(ends) or 3 * count > len(packs):
         raise ValueError("there are fewer bodies than that")
@@ -288,13 +293,19 @@ def encode_rows(
 
     For a batch with more records than a table: the tallies are of the whole batch, the flags of this table.
     """
-    if count > capacity or 12 * capacity > len(cells) or count > len(flags) or o < 0 or o > len(out):
+    if (
+        count > capacity
+        or C.RECORD_WIDTH * capacity > len(cells)
+        or count > len(flags)
+        or o < 0
+        or o > len(out)
+    ):
         raise ValueError("a table is smaller than its capacity says")
     if (
         row < 0
         or row >= batch_capacity
-        or 15 * batch_capacity > len(batches)
-        or 8 * batch_capacity > len(tallies)
+        or C.BATCH_WIDTH * batch_capacity > len(batches)
+        or C.TALLY_WIDTH * batch_capacity > len(tallies)
     ):
         raise ValueError("the rows lie outside their tables")
     return filter_batch.body_of(
@@ -322,17 +333,17 @@ def place_rows(rows: Readable, first: int, count: int, base: int, table: Writabl
     rows: position, size, last offset and maximum timestamp of each. They come into rows 0 … count − 1 of `table`, from row `first`
     on, their positions `base` further on.
     """
-    if first < 0 or count < 0 or count > capacity or 15 * capacity > len(table):
+    if first < 0 or count < 0 or count > capacity or C.BATCH_WIDTH * capacity > len(table):
         raise ValueError("a table is smaller than its capacity says")
     if 4 * (first + count) > len(rows):
         raise ValueError("there are fewer rows than that")
     at = 4 * first
     row = 0
     while row < count:
-        table[row] = rows[at] + base
-        table[capacity + row] = rows[at + 1]
-        table[4 * capacity + row] = rows[at + 2]
-        table[10 * capacity + row] = rows[at + 3]
+        table[C.POSITION * capacity + row] = rows[at] + base
+        table[C.SIZE * capacity + row] = rows[at + 1]
+        table[C.LAST_OFFSET * capacity + row] = rows[at + 2]
+        table[C.MAX_TIMESTAMP * capacity + row] = rows[at + 3]
         at = at + 4
         row = row + 1
     return count
@@ -340,16 +351,16 @@ def place_rows(rows: Readable, first: int, count: int, base: int, table: Writabl
 
 def note_rows(table: Readable, capacity: int, first: int, stop: int, rows: Writable) -> int:
     """Rows first … stop − 1 of a table of new batches as `place_rows` takes them; how many numbers there are."""
-    if first < 0 or first > stop or stop > capacity or 15 * capacity > len(table):
+    if first < 0 or first > stop or stop > capacity or C.BATCH_WIDTH * capacity > len(table):
         raise ValueError("a table is smaller than its capacity says")
     if 4 * (stop - first) > len(rows):
         raise ValueError("there is no room for the rows")
     at = 0
     while first < stop:
-        rows[at] = table[first]
-        rows[at + 1] = table[capacity + first]
-        rows[at + 2] = table[4 * capacity + first]
-        rows[at + 3] = table[10 * capacity + first]
+        rows[at] = table[C.POSITION * capacity + first]
+        rows[at + 1] = table[C.SIZE * capacity + first]
+        rows[at + 2] = table[C.LAST_OFFSET * capacity + first]
+        rows[at + 3] = table[C.MAX_TIMESTAMP * capacity + first]
         at = at + 4
         first = first + 1
     return at

@@ -1,4 +1,5 @@
 cimport cython
+from kseg.segment cimport header_tables as C
 from kseg.segment.kernel cimport arithmetic, buffer_access
 
 @cython.locals(low=cython.Py_ssize_t, high=cython.Py_ssize_t, middle=cython.Py_ssize_t)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import arithmetic, buffer_access
 
 if TYPE_CHECKING:
@@ -87,8 +88,12 @@ def compacted(opened: Writable, room: int, head: int, tail: int) -> int:
 
 def is_plain_marker(source: Readable, size: int, cells: Readable, capacity: int, row: int) -> int:
     # whether a control batch is the end of a transaction as brokers write it; size: of the file
-    p = cells[row]
-    if cells[capacity + row] != 78 or cells[5 * capacity + row] != 1 or cells[6 * capacity + row] & 7:
+    p = cells[C.POSITION * capacity + row]
+    if (
+        cells[C.SIZE * capacity + row] != 78
+        or cells[C.COUNT * capacity + row] != 1
+        or cells[C.ATTRIBUTES * capacity + row] & 7
+    ):
         return 0
     if p < 0 or p + 78 > size:
         return 0
@@ -98,15 +103,15 @@ def is_plain_marker(source: Readable, size: int, cells: Readable, capacity: int,
 def next_control(buf: Readable, cells: Readable, capacity: int, row: int, stop: int) -> int:
     """The next row from `row` on with a producer's control batch that is not the end of a transaction as brokers write it; `stop` when
     there is none. buf: the whole file."""
-    if len(cells) < 15 * capacity or row < 0 or stop > capacity:
+    if len(cells) < C.BATCH_WIDTH * capacity or row < 0 or stop > capacity:
         raise ValueError("the table is too small")
     size = len(buf)
     source = buffer_access.bytes_in(buf)
     while row < stop:
         if (
-            cells[6 * capacity + row] & 32
-            and cells[2 * capacity + row] >= 2
-            and cells[11 * capacity + row] >= 0
+            cells[C.ATTRIBUTES * capacity + row] & 32
+            and cells[C.MAGIC * capacity + row] >= 2
+            and cells[C.PRODUCER_ID * capacity + row] >= 0
             and not is_plain_marker(source, size, cells, capacity, row)
         ):
             break
@@ -147,7 +152,7 @@ def follow(
     if (
         len(opened) < 4 * open_room
         or len(markers) < 5 * most
-        or len(cells) < 15 * capacity
+        or len(cells) < C.BATCH_WIDTH * capacity
         or len(slots) < 8 * room
         or stop > capacity
         or head < 0
@@ -157,12 +162,12 @@ def follow(
     ):
         raise ValueError("the tables are too small")
     while row < stop:
-        if cells[2 * capacity + row] >= 2:
-            base = cells[3 * capacity + row]
-            last = cells[4 * capacity + row]
-            producer = cells[11 * capacity + row]
+        if cells[C.MAGIC * capacity + row] >= 2:
+            base = cells[C.BASE_OFFSET * capacity + row]
+            last = cells[C.LAST_OFFSET * capacity + row]
+            producer = cells[C.PRODUCER_ID * capacity + row]
             if producer >= 0:
-                attributes = cells[6 * capacity + row]
+                attributes = cells[C.ATTRIBUTES * capacity + row]
                 if base < 0 or last < base or last - base > 2147483646:
                     break
                 if producer != known:
@@ -173,7 +178,7 @@ def follow(
                 if attributes & 32:
                     if done >= most or not is_plain_marker(source, size, cells, capacity, row):
                         break
-                    p = cells[row]
+                    p = cells[C.POSITION * capacity + row]
                     first = -1
                     stable = -1
                     if slots[6 * room + slot]:
@@ -200,21 +205,25 @@ def follow(
                     markers[3 * most + done] = first
                     markers[4 * most + done] = stable
                     done = done + 1
-                    epoch = cells[12 * capacity + row]
+                    epoch = cells[C.PRODUCER_EPOCH * capacity + row]
                     if epoch != slots[slot]:
                         slots[slot] = epoch
                         slots[room + slot] = -1
                         slots[2 * room + slot] = -1
                         slots[3 * room + slot] = 0
-                    timestamp = cells[10 * capacity + row] if attributes & 8 else cells[9 * capacity + row]
+                    timestamp = (
+                        cells[C.MAX_TIMESTAMP * capacity + row]
+                        if attributes & 8
+                        else cells[C.BASE_TIMESTAMP * capacity + row]
+                    )
                     slots[4 * room + slot] = timestamp
                     slots[5 * room + slot] = buffer_access.int_at(source, p + 73)
                 else:
-                    sequence = cells[13 * capacity + row]
+                    sequence = cells[C.BASE_SEQUENCE * capacity + row]
                     former = slots[room + slot]
                     if sequence < -1:
                         break
-                    if cells[12 * capacity + row] == slots[slot]:
+                    if cells[C.PRODUCER_EPOCH * capacity + row] == slots[slot]:
                         if sequence >= 0 and former >= 0 and sequence != arithmetic.add_sequence(former, 1):
                             break
                     elif open_room == 0:
@@ -231,18 +240,18 @@ def follow(
                             break
                         opened[tail] = base
                         opened[open_room + tail] = producer
-                        opened[2 * open_room + tail] = cells[10 * capacity + row]
+                        opened[2 * open_room + tail] = cells[C.MAX_TIMESTAMP * capacity + row]
                         opened[3 * open_room + tail] = 1
                         tail = tail + 1
                         slots[6 * room + slot] = 1
                         slots[7 * room + slot] = base
                     if sequence >= 0:
                         sequence = arithmetic.add_sequence(sequence, last - base)
-                    slots[slot] = cells[12 * capacity + row]
+                    slots[slot] = cells[C.PRODUCER_EPOCH * capacity + row]
                     slots[room + slot] = sequence
                     slots[2 * room + slot] = last
                     slots[3 * room + slot] = last - base
-                    slots[4 * room + slot] = cells[10 * capacity + row]
+                    slots[4 * room + slot] = cells[C.MAX_TIMESTAMP * capacity + row]
             state[0] = last
         row = row + 1
     state[1] = head

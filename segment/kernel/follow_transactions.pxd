@@ -1,4 +1,5 @@
 cimport cython
+from kseg.segment cimport header_tables as C
 from kseg.segment.kernel cimport arithmetic, buffer_access
 
 @cython.locals(known=cython.longlong, slot=cython.Py_ssize_t, base=cython.longlong, last=cython.longlong, producer=cython.longlong, attributes=cython.longlong, sequence=cython.longlong, epoch=cython.longlong, timestamp=cython.longlong, p=cython.Py_ssize_t, size=cython.Py_ssize_t, done=cython.Py_ssize_t, source=cython.p_const_uchar)

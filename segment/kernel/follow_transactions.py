@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import arithmetic, buffer_access
 
 if TYPE_CHECKING:
@@ -64,15 +65,20 @@ def follow_transactions(
     known = -1
     slot = -1
     done = state[S_ENDED]
-    if len(ended) < 7 * most or len(cells) < 15 * capacity or len(slots) < 15 * room or stop > capacity:
+    if (
+        len(ended) < 7 * most
+        or len(cells) < C.BATCH_WIDTH * capacity
+        or len(slots) < 15 * room
+        or stop > capacity
+    ):
         raise ValueError("the tables are too small")
     while row < stop:
-        if cells[2 * capacity + row] < 2:
+        if cells[C.MAGIC * capacity + row] < 2:
             row = row + 1
             continue
-        base = cells[3 * capacity + row]
-        last = cells[4 * capacity + row]
-        producer = cells[11 * capacity + row]
+        base = cells[C.BASE_OFFSET * capacity + row]
+        last = cells[C.LAST_OFFSET * capacity + row]
+        producer = cells[C.PRODUCER_ID * capacity + row]
         if producer < 0:
             state[0] = last
             row = row + 1
@@ -84,16 +90,16 @@ def follow_transactions(
             known = producer
         if slot < 0:
             break
-        attributes = cells[6 * capacity + row]
+        attributes = cells[C.ATTRIBUTES * capacity + row]
         if attributes & 32:
-            if cells[5 * capacity + row] == 0:
+            if cells[C.COUNT * capacity + row] == 0:
                 state[0] = last
                 row = row + 1
                 continue
-            p = cells[row]
+            p = cells[C.POSITION * capacity + row]
             if (
-                cells[capacity + row] != 78
-                or cells[5 * capacity + row] != 1
+                cells[C.SIZE * capacity + row] != 78
+                or cells[C.COUNT * capacity + row] != 1
                 or attributes & 7
                 or p + 78 > size
             ):
@@ -113,13 +119,17 @@ def follow_transactions(
                 ended[6 * most + done] = 1 - buffer_access.int_at(source, p + 5)
                 done = done + 1
                 slots[8 * room + slot] = -1
-            epoch = cells[12 * capacity + row]
+            epoch = cells[C.PRODUCER_EPOCH * capacity + row]
             if epoch != slots[slot]:
                 slots[slot] = epoch
                 slots[room + slot] = -1
                 slots[2 * room + slot] = -1
                 slots[3 * room + slot] = 0
-            timestamp = cells[10 * capacity + row] if attributes & 8 else cells[9 * capacity + row]
+            timestamp = (
+                cells[C.MAX_TIMESTAMP * capacity + row]
+                if attributes & 8
+                else cells[C.BASE_TIMESTAMP * capacity + row]
+            )
             slots[4 * room + slot] = timestamp
             slots[5 * room + slot] = buffer_access.int_at(source, p + 12)
             slots[6 * room + slot] = 0
@@ -128,26 +138,26 @@ def follow_transactions(
             slots[13 * room + slot] = epoch
             slots[14 * room + slot] = timestamp
         else:
-            sequence = cells[13 * capacity + row]
+            sequence = cells[C.BASE_SEQUENCE * capacity + row]
             if sequence < -1:
                 break
-            slots[slot] = cells[12 * capacity + row]
+            slots[slot] = cells[C.PRODUCER_EPOCH * capacity + row]
             if sequence >= 0:
                 sequence = arithmetic.add_sequence(sequence, last - base)
             slots[room + slot] = sequence
             slots[2 * room + slot] = last
             slots[3 * room + slot] = last - base
-            slots[4 * room + slot] = cells[10 * capacity + row]
+            slots[4 * room + slot] = cells[C.MAX_TIMESTAMP * capacity + row]
             if attributes & 16:
                 if slots[6 * room + slot] == 0:
                     slots[6 * room + slot] = 1
                     slots[7 * room + slot] = base
-                if cells[5 * capacity + row] != 0:
+                if cells[C.COUNT * capacity + row] != 0:
                     if slots[8 * room + slot] < 0:
                         slots[8 * room + slot] = base
                     slots[9 * room + slot] = last
-                    slots[10 * room + slot] = cells[12 * capacity + row]
-                    slots[11 * room + slot] = cells[10 * capacity + row]
+                    slots[10 * room + slot] = cells[C.PRODUCER_EPOCH * capacity + row]
+                    slots[11 * room + slot] = cells[C.MAX_TIMESTAMP * capacity + row]
         state[0] = last
         row = row + 1
     state[1] = done

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
+
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
 
@@ -63,11 +65,11 @@ def index_rows(
     new_offsets = 0
     new_times = 0
     while row < stop:
-        position = cells[row]
-        last = cells[4 * capacity + row]
+        position = cells[C.POSITION * capacity + row]
+        last = cells[C.LAST_OFFSET * capacity + row]
         if base < 0 or last < base or last - base > 2147483647 or position > 2147483647:
             break
-        timestamp = cells[10 * capacity + row]
+        timestamp = cells[C.MAX_TIMESTAMP * capacity + row]
         largest = state[1]
         at_largest = state[2]
         if timestamp > largest:
@@ -93,7 +95,7 @@ def index_rows(
             state[0] = position
         state[1] = largest
         state[2] = at_largest
-        state[3] = position + cells[capacity + row]
+        state[3] = position + cells[C.SIZE * capacity + row]
         row = row + 1
     state[9] = new_offsets
     state[10] = new_times

@@ -1,4 +1,5 @@
 cimport cython
+from kseg.segment cimport header_tables as C
 from kseg.segment.kernel cimport buffer_access, dump_text, java_utf8
 
 @cython.locals(short=cython.int, low=cython.int)

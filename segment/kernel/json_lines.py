@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access, dump_text, java_utf8
 
 if TYPE_CHECKING:
@@ -198,18 +199,18 @@ def put_file(out: Writable, o: int, file: Readable, file_length: int) -> int:
 def put_batch_line(
     out: Writable, o: int, cells: Readable, capacity: int, row: int, file: Readable, file_length: int
 ) -> int:
-    magic = cells[2 * capacity + row]
-    attributes = cells[6 * capacity + row] & 255
+    magic = cells[C.MAGIC * capacity + row]
+    attributes = cells[C.ATTRIBUTES * capacity + row] & 255
     flags = attributes if magic >= 2 else 0
-    base_offset = cells[3 * capacity + row]
-    last_offset = cells[4 * capacity + row]
-    count = cells[5 * capacity + row]
-    sequence = cells[13 * capacity + row]
+    base_offset = cells[C.BASE_OFFSET * capacity + row]
+    last_offset = cells[C.LAST_OFFSET * capacity + row]
+    count = cells[C.COUNT * capacity + row]
+    sequence = cells[C.BASE_SEQUENCE * capacity + row]
     o = buffer_access.put(out, o, b'{"type":"batch"', 15)
     o = put_file(out, o, file, file_length)
-    o = dump_text.put_number(out, o, cells[row])
+    o = dump_text.put_number(out, o, cells[C.POSITION * capacity + row])
     o = buffer_access.put(out, o, b',"size":', 8)
-    o = dump_text.put_number(out, o, cells[capacity + row])
+    o = dump_text.put_number(out, o, cells[C.SIZE * capacity + row])
     o = buffer_access.put(out, o, b',"magic":', 9)
     o = dump_text.put_number(out, o, magic)
     o = buffer_access.put(out, o, b',"base_offset":', 15)
@@ -226,30 +227,30 @@ def put_batch_line(
     o = buffer_access.put(out, o, b',"last_sequence":', 17)
     o = dump_text.put_number(out, o, dump_text.last_sequence(sequence, base_offset, last_offset))
     o = buffer_access.put(out, o, b',"producer_id":', 15)
-    o = dump_text.put_number(out, o, cells[11 * capacity + row])
+    o = dump_text.put_number(out, o, cells[C.PRODUCER_ID * capacity + row])
     o = buffer_access.put(out, o, b',"producer_epoch":', 18)
-    o = dump_text.put_number(out, o, cells[12 * capacity + row])
+    o = dump_text.put_number(out, o, cells[C.PRODUCER_EPOCH * capacity + row])
     o = buffer_access.put(out, o, b',"leader_epoch":', 16)
-    o = dump_text.put_number(out, o, cells[7 * capacity + row])
+    o = dump_text.put_number(out, o, cells[C.LEADER_EPOCH * capacity + row])
     o = buffer_access.put(out, o, b',"transactional":', 17)
     o = dump_text.put_bool(out, o, flags & 16)
     o = buffer_access.put(out, o, b',"control":', 11)
     o = dump_text.put_bool(out, o, flags & 32)
     o = buffer_access.put(out, o, b',"delete_horizon_ms":', 21)
     if flags & 64:
-        o = dump_text.put_number(out, o, cells[9 * capacity + row])
+        o = dump_text.put_number(out, o, cells[C.BASE_TIMESTAMP * capacity + row])
     else:
         o = buffer_access.put(out, o, b"null", 4)
     o = buffer_access.put(out, o, b',"timestamp_type":"', 19)
     o = dump_text.put_type(out, o, magic, attributes)
     o = buffer_access.put(out, o, b'","max_timestamp":', 18)
-    o = dump_text.put_number(out, o, cells[10 * capacity + row])
+    o = dump_text.put_number(out, o, cells[C.MAX_TIMESTAMP * capacity + row])
     o = buffer_access.put(out, o, b',"compression":"', 16)
     o = dump_text.put_codec(out, o, attributes & 7)
     o = buffer_access.put(out, o, b'","crc":', 8)
-    o = dump_text.put_number(out, o, cells[8 * capacity + row])
+    o = dump_text.put_number(out, o, cells[C.CRC * capacity + row])
     o = buffer_access.put(out, o, b',"valid":', 9)
-    o = dump_text.put_bool(out, o, cells[14 * capacity + row] == 1)
+    o = dump_text.put_bool(out, o, cells[C.VALID * capacity + row] == 1)
     return buffer_access.put(out, o, b"}\n", 2)
 
 
@@ -268,15 +269,17 @@ def put_record_head(
     # all before the key
     o = buffer_access.put(out, o, b'{"type":"record"', 16)
     o = put_file(out, o, file, file_length)
-    o = dump_text.put_number(out, o, batches[row])
+    o = dump_text.put_number(out, o, batches[C.POSITION * batch_capacity + row])
     o = buffer_access.put(out, o, b',"offset":', 10)
-    o = dump_text.put_number(out, o, cells[capacity + at])
+    o = dump_text.put_number(out, o, cells[C.R_OFFSET * capacity + at])
     o = buffer_access.put(out, o, b',"timestamp":', 13)
-    o = dump_text.put_number(out, o, cells[2 * capacity + at])
+    o = dump_text.put_number(out, o, cells[C.R_TIMESTAMP * capacity + at])
     o = buffer_access.put(out, o, b',"timestamp_type":"', 19)
-    o = dump_text.put_type(out, o, batches[2 * batch_capacity + row], batches[6 * batch_capacity + row])
+    o = dump_text.put_type(
+        out, o, batches[C.MAGIC * batch_capacity + row], batches[C.ATTRIBUTES * batch_capacity + row]
+    )
     o = buffer_access.put(out, o, b'","sequence":', 13)
-    o = dump_text.put_number(out, o, cells[9 * capacity + at])
+    o = dump_text.put_number(out, o, cells[C.R_SEQUENCE * capacity + at])
     return buffer_access.put(out, o, b',"key":', 7)
 
 
@@ -284,9 +287,9 @@ def put_record_tail(magic: int, cells: Readable, capacity: int, at: int, out: Wr
     # all behind the encodings
     if magic < 2:
         o = buffer_access.put(out, o, b',"crc":', 7)
-        o = dump_text.put_number(out, o, cells[10 * capacity + at])
+        o = dump_text.put_number(out, o, cells[C.R_CRC * capacity + at])
         o = buffer_access.put(out, o, b',"valid":', 9)
-        o = dump_text.put_bool(out, o, cells[11 * capacity + at] == 1)
+        o = dump_text.put_bool(out, o, cells[C.R_VALID * capacity + at] == 1)
     return buffer_access.put(out, o, b"}\n", 2)
 
 
@@ -304,33 +307,37 @@ def put_record_line(
     out: Writable,
     o: int,
 ) -> int:
-    key_start = cells[3 * capacity + at]
-    key_length = cells[4 * capacity + at]
-    value_start = cells[5 * capacity + at]
-    value_length = cells[6 * capacity + at]
+    key_start = cells[C.R_KEY_START * capacity + at]
+    key_length = cells[C.R_KEY_LENGTH * capacity + at]
+    value_start = cells[C.R_VALUE_START * capacity + at]
+    value_length = cells[C.R_VALUE_LENGTH * capacity + at]
     o = put_record_head(batches, batch_capacity, row, cells, capacity, at, file, file_length, out, o)
     o = put_bytes(buf, key_start, key_length, mode, out, o)
     o = buffer_access.put(out, o, b',"value":', 9)
     o = put_bytes(buf, value_start, value_length, mode, out, o)
     o = buffer_access.put(out, o, b',"headers":', 11)
-    o = put_headers(buf, cells[7 * capacity + at], cells[8 * capacity + at], mode, out, o)
+    o = put_headers(
+        buf, cells[C.R_HEADERS_START * capacity + at], cells[C.R_HEADER_COUNT * capacity + at], mode, out, o
+    )
     o = buffer_access.put(out, o, b',"key_encoding":', 16)
     o = put_encoding(buf, key_start, key_length, mode, out, o)
     o = buffer_access.put(out, o, b',"value_encoding":', 18)
     o = put_encoding(buf, value_start, value_length, mode, out, o)
-    return put_record_tail(batches[2 * batch_capacity + row], cells, capacity, at, out, o)
+    return put_record_tail(batches[C.MAGIC * batch_capacity + row], cells, capacity, at, out, o)
 
 
 def line_room(buf: Readable, cells: Readable, capacity: int, at: int, file_length: int) -> int:
     """Upper bound of the bytes of a record's line: every byte can become `\\u00xx`."""
     room = 500 + file_length
-    if cells[8 * capacity + at] > 0:
-        room = room + 16 * cells[8 * capacity + at]
-        room = room + 6 * dump_text.headers_length(buf, cells[7 * capacity + at], cells[8 * capacity + at])
-    if cells[4 * capacity + at] > 0:
-        room = room + 6 * cells[4 * capacity + at]
-    if cells[6 * capacity + at] > 0 and cells[5 * capacity + at] >= 0:
-        room = room + 6 * cells[6 * capacity + at]
+    if cells[C.R_HEADER_COUNT * capacity + at] > 0:
+        room = room + 16 * cells[C.R_HEADER_COUNT * capacity + at]
+        room = room + 6 * dump_text.headers_length(
+            buf, cells[C.R_HEADERS_START * capacity + at], cells[C.R_HEADER_COUNT * capacity + at]
+        )
+    if cells[C.R_KEY_LENGTH * capacity + at] > 0:
+        room = room + 6 * cells[C.R_KEY_LENGTH * capacity + at]
+    if cells[C.R_VALUE_LENGTH * capacity + at] > 0 and cells[C.R_VALUE_START * capacity + at] >= 0:
+        room = room + 6 * cells[C.R_VALUE_LENGTH * capacity + at]
     return room
 
 
@@ -353,9 +360,9 @@ def format_json(
     mode: AUTO or TEXT. file: the file's name as a JSON string, UTF-8. state: [next batch row, next record]. Returns
     the new end in `out`; when the room is short it stops early, so a caller whose `out` is empty must enlarge it.
     """
-    if batch_capacity * 15 > len(batches) or last_row >= batch_capacity or count > capacity:
+    if batch_capacity * C.BATCH_WIDTH > len(batches) or last_row >= batch_capacity or count > capacity:
         raise ValueError("the table of batches is too small")
-    if capacity * 12 > len(cells):
+    if capacity * C.RECORD_WIDTH > len(cells):
         raise ValueError("the table of records is too small")
     body = buffer_access.bytes_in(buf)
     rows = buffer_access.cells_in(batches)
@@ -368,14 +375,14 @@ def format_json(
     row = state[0]
     at = state[1]
     while True:
-        while at < count and table[at] < row:
+        while at < count and table[C.R_BATCH * capacity + at] < row:
             if o + line_room(body, table, capacity, at, name_length) > limit:
                 break
             o = put_record_line(
                 body,
                 rows,
                 batch_capacity,
-                table[at],
+                table[C.R_BATCH * capacity + at],
                 table,
                 capacity,
                 at,
@@ -386,7 +393,7 @@ def format_json(
                 o,
             )
             at = at + 1
-        if at < count and table[at] < row:
+        if at < count and table[C.R_BATCH * capacity + at] < row:
             break
         if row > last_row or o + 900 + name_length > limit:
             break

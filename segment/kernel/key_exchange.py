@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access, keymap_probe
 
 if TYPE_CHECKING:
@@ -52,7 +53,12 @@ def copy_rows(
 
     Returns `count`, or the first row whose offset is not above all before it, or not below `bound`.
     """
-    if count > capacity or 12 * capacity > len(cells) or 2 * count > len(hashes) or len(state) < 2:
+    if (
+        count > capacity
+        or C.RECORD_WIDTH * capacity > len(cells)
+        or 2 * count > len(hashes)
+        or len(state) < 2
+    ):
         raise ValueError("a table is smaller than its capacity says")
     if state[0] < 0 or 3 * (state[0] + count) > len(out):
         raise ValueError("there is no room for the rows")
@@ -63,8 +69,8 @@ def copy_rows(
     last = state[1]
     row = 0
     while row < count:
-        offset = records[capacity + row]
-        if records[4 * capacity + row] >= 0 and offset >= from_offset and offset < to_offset:
+        offset = records[C.R_OFFSET * capacity + row]
+        if records[C.R_KEY_LENGTH * capacity + row] >= 0 and offset >= from_offset and offset < to_offset:
             if offset <= last or offset >= bound:
                 break
             last = offset
@@ -310,7 +316,7 @@ def look_up(
     size: of the body that the records lie in, in bytes. Returns the first row whose key or value lies outside of it, `count`
     when there is none, as `keymap.hash_rows` does.
     """
-    if count > capacity or 12 * capacity > len(cells) or 2 * count > len(words):
+    if count > capacity or C.RECORD_WIDTH * capacity > len(cells) or 2 * count > len(words):
         raise ValueError("a table is smaller than its capacity says")
     records = buffer_access.cells_in(cells)
     marks = buffer_access.bytes_in(bits)
@@ -320,17 +326,17 @@ def look_up(
     later = -(later << 62) - (later << 62)
     row = 0
     while row < count:
-        length = records[4 * capacity + row]
+        length = records[C.R_KEY_LENGTH * capacity + row]
         if length >= 0:
-            start = records[3 * capacity + row]
+            start = records[C.R_KEY_START * capacity + row]
             if start < 0 or start > size - length:
                 return row
-        length = records[6 * capacity + row]
+        length = records[C.R_VALUE_LENGTH * capacity + row]
         if length > 0:
-            start = records[5 * capacity + row]
+            start = records[C.R_VALUE_START * capacity + row]
             if start < 0 or start > size - length:
                 return row
-        place = records[capacity + row] - base
+        place = records[C.R_OFFSET * capacity + row] - base
         found[2 * row] = 0
         found[2 * row + 1] = 0
         if place >= 0 and place >> 3 < room and marks[place >> 3] & (1 << (place & 7)):

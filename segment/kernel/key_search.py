@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access
 
 if TYPE_CHECKING:
@@ -101,13 +102,16 @@ def needs_decoding(body: Readable, p: int, body_end: int, count: int, key: Reada
 
 def is_outside(batches: Readable, capacity: int, row: int, lowest: int, above: int, earliest: int) -> int:
     # by its header; where the records of a compressed set of an old format begin is not said there
-    if batches[4 * capacity + row] < lowest or batches[10 * capacity + row] < earliest:
+    if (
+        batches[C.LAST_OFFSET * capacity + row] < lowest
+        or batches[C.MAX_TIMESTAMP * capacity + row] < earliest
+    ):
         return 1
-    return batches[2 * capacity + row] >= 2 and batches[3 * capacity + row] >= above
+    return batches[C.MAGIC * capacity + row] >= 2 and batches[C.BASE_OFFSET * capacity + row] >= above
 
 
 def check_rows(batches: Readable, capacity: int, row: int, stop: int, limits: Readable) -> int:
-    if capacity * 15 > len(batches) or row < 0 or stop > capacity or len(limits) < 3:
+    if capacity * C.BATCH_WIDTH > len(batches) or row < 0 or stop > capacity or len(limits) < 3:
         raise ValueError("the table of batches is too small")
     return 0
 
@@ -143,11 +147,11 @@ def next_candidate(
         if is_outside(table, capacity, row, lowest, above, earliest):
             row = row + 1
             continue
-        start = table[row]
-        end = start + table[capacity + row]
-        count = table[5 * capacity + row]
-        attributes = table[6 * capacity + row]
-        if table[2 * capacity + row] != 2 or end - start < 61 or count < 0:
+        start = table[C.POSITION * capacity + row]
+        end = start + table[C.SIZE * capacity + row]
+        count = table[C.COUNT * capacity + row]
+        attributes = table[C.ATTRIBUTES * capacity + row]
+        if table[C.MAGIC * capacity + row] != 2 or end - start < 61 or count < 0:
             break
         if start < 0 or end > len(buf):
             raise ValueError("a batch lies outside the buffer")
@@ -174,8 +178,12 @@ def run_end(row: int, stop: int, batches: Readable, capacity: int, limits: Reada
     check_rows(batches, capacity, row, stop, limits)
     table = buffer_access.cells_in(batches)
     while row < stop:
-        attributes = table[6 * capacity + row]
-        if table[2 * capacity + row] != 2 or table[capacity + row] < 61 or table[5 * capacity + row] < 1:
+        attributes = table[C.ATTRIBUTES * capacity + row]
+        if (
+            table[C.MAGIC * capacity + row] != 2
+            or table[C.SIZE * capacity + row] < 61
+            or table[C.COUNT * capacity + row] < 1
+        ):
             break
         if attributes & 32 and attributes & 7:
             break
@@ -187,12 +195,12 @@ def run_end(row: int, stop: int, batches: Readable, capacity: int, limits: Reada
 
 def next_of_key(body: Readable, records: Readable, capacity: int, at: int, count: int, key: Readable) -> int:
     """The first of the decoded records `at` … count − 1 that has the key; `count` when none has."""
-    if capacity * 12 > len(records) or at < 0 or count > capacity:
+    if capacity * C.RECORD_WIDTH > len(records) or at < 0 or count > capacity:
         raise ValueError("the table of records is too small")
     key_size = len(key)
     while at < count:
-        if records[4 * capacity + at] == key_size:
-            start = records[3 * capacity + at]
+        if records[C.R_KEY_LENGTH * capacity + at] == key_size:
+            start = records[C.R_KEY_START * capacity + at]
             if start < 0 or start > len(body) - key_size:
                 raise ValueError("a key lies outside its buffer")
             if is_key_at(buffer_access.bytes_in(body), start, buffer_access.bytes_in(key), key_size):

@@ -1,4 +1,5 @@
 cimport cython
+from kseg.segment cimport header_tables as C
 from kseg.segment.kernel cimport buffer_access, keymap_probe
 
 @cython.locals(table=cython.p_longlong, words=cython.p_longlong, rows=cython.p_longlong, of_batch=cython.p_longlong, row=cython.Py_ssize_t, touched_to=cython.Py_ssize_t, batch=cython.Py_ssize_t, offset=cython.longlong, has_key=cython.bint, has_value=cython.bint, keep=cython.int, at=cython.Py_ssize_t, timestamp=cython.longlong, kept=cython.longlong)

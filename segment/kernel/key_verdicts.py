@@ -9,22 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access, keymap_probe
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
 
-(
-    T_RECORDS,  # tallies of a batch: its records
-    T_KEPT,
-    T_TOMBSTONES,  # kept ones without a value, keyed or not
-    T_MAX_TIMESTAMP,  # of the kept ones
-    T_FIRST_TIMESTAMP,
-    T_FIRST_OFFSET,
-    T_LAST_OFFSET,
-    T_BEGIN,  # the first offset, kept or not
-) = range(8)
-T_WIDTH = 8
 (
     J_INVALID,  # totals: records without a key that go
     J_TOMBSTONES_KEPT,
@@ -58,11 +48,16 @@ def judge_rows(
     latest_offset: what the map reaches to; records above it stay. keeps_legacy: 1 when tombstones of magic 0 and 1
     stay. tallies: columns of `batch_capacity` rows, added to; the caller has set T_RECORDS to 0 for rows not begun.
     """
-    if count > capacity or 12 * capacity > len(cells) or 2 * count > len(hashes) or count > len(flags):
+    if (
+        count > capacity
+        or C.RECORD_WIDTH * capacity > len(cells)
+        or 2 * count > len(hashes)
+        or count > len(flags)
+    ):
         raise ValueError("a table is smaller than its capacity says")
-    if slot_count < 2 or 3 * slot_count > len(slots) or 15 * batch_capacity > len(batches):
+    if slot_count < 2 or 3 * slot_count > len(slots) or C.BATCH_WIDTH * batch_capacity > len(batches):
         raise ValueError("the map is smaller than its capacity says")
-    if 8 * batch_capacity > len(tallies) or len(totals) < 7:
+    if C.TALLY_WIDTH * batch_capacity > len(tallies) or len(totals) < 7:
         raise ValueError("there is no room for the tallies")
     table = buffer_access.table_in(slots)
     words = buffer_access.table_in(hashes)
@@ -76,12 +71,12 @@ def judge_rows(
             if touched_to > count:
                 touched_to = count
             totals[6] = keymap_probe.touched(table, slot_count, rows, capacity, row, touched_to, words)
-        batch = rows[row]
+        batch = rows[C.R_BATCH * capacity + row]
         if batch < 0 or batch >= batch_capacity:
             raise ValueError("a record belongs to no batch of the table")
-        offset = rows[capacity + row]
-        has_key = rows[4 * capacity + row] >= 0
-        has_value = rows[6 * capacity + row] >= 0
+        offset = rows[C.R_OFFSET * capacity + row]
+        has_key = rows[C.R_KEY_LENGTH * capacity + row] >= 0
+        has_value = rows[C.R_VALUE_LENGTH * capacity + row] >= 0
         keep = 1
         if offset <= latest_offset:
             if not has_key:
@@ -92,36 +87,38 @@ def judge_rows(
                 if table[at + 2] > offset + 1:
                     keep = 0
                     totals[4] = totals[4] + 1
-                    totals[5] = totals[5] + rows[4 * capacity + row]
+                    totals[5] = totals[5] + rows[C.R_KEY_LENGTH * capacity + row]
                     if has_value:
-                        totals[5] = totals[5] + rows[6 * capacity + row]
+                        totals[5] = totals[5] + rows[C.R_VALUE_LENGTH * capacity + row]
                 elif has_value:
                     totals[3] = totals[3] + 1
-                elif batches[2 * batch_capacity + batch] < 2:
+                elif batches[C.MAGIC * batch_capacity + batch] < 2:
                     keep = keeps_legacy
-                elif batches[6 * batch_capacity + batch] & 64:
-                    keep = now_ms < batches[9 * batch_capacity + batch]
+                elif batches[C.ATTRIBUTES * batch_capacity + batch] & 64:
+                    keep = now_ms < batches[C.BASE_TIMESTAMP * batch_capacity + batch]
         flags[row] = keep
         if has_key and not has_value:
             totals[2 - keep] = totals[2 - keep] + 1
-        if of_batch[batch] == 0:
-            of_batch[7 * batch_capacity + batch] = offset
-            of_batch[batch_capacity + batch] = 0
-            of_batch[2 * batch_capacity + batch] = 0
-        of_batch[batch] = of_batch[batch] + 1
+        if of_batch[C.T_RECORDS * batch_capacity + batch] == 0:
+            of_batch[C.T_BEGIN * batch_capacity + batch] = offset
+            of_batch[C.T_KEPT * batch_capacity + batch] = 0
+            of_batch[C.T_TOMBSTONES * batch_capacity + batch] = 0
+        of_batch[C.T_RECORDS * batch_capacity + batch] = of_batch[C.T_RECORDS * batch_capacity + batch] + 1
         if keep:
-            timestamp = rows[2 * capacity + row]
-            kept = of_batch[batch_capacity + batch]
+            timestamp = rows[C.R_TIMESTAMP * capacity + row]
+            kept = of_batch[C.T_KEPT * batch_capacity + batch]
             if kept == 0:
-                of_batch[3 * batch_capacity + batch] = -1
-                of_batch[4 * batch_capacity + batch] = timestamp
-                of_batch[5 * batch_capacity + batch] = offset
-            if timestamp > of_batch[3 * batch_capacity + batch]:
-                of_batch[3 * batch_capacity + batch] = timestamp
-            of_batch[6 * batch_capacity + batch] = offset
-            of_batch[batch_capacity + batch] = kept + 1
+                of_batch[C.T_MAX_TIMESTAMP * batch_capacity + batch] = -1
+                of_batch[C.T_FIRST_TIMESTAMP * batch_capacity + batch] = timestamp
+                of_batch[C.T_FIRST_OFFSET * batch_capacity + batch] = offset
+            if timestamp > of_batch[C.T_MAX_TIMESTAMP * batch_capacity + batch]:
+                of_batch[C.T_MAX_TIMESTAMP * batch_capacity + batch] = timestamp
+            of_batch[C.T_LAST_OFFSET * batch_capacity + batch] = offset
+            of_batch[C.T_KEPT * batch_capacity + batch] = kept + 1
             if not has_value:
-                of_batch[2 * batch_capacity + batch] = of_batch[2 * batch_capacity + batch] + 1
+                of_batch[C.T_TOMBSTONES * batch_capacity + batch] = (
+                    of_batch[C.T_TOMBSTONES * batch_capacity + batch] + 1
+                )
         row = row + 1
     return 0
 
@@ -143,17 +140,26 @@ def tally_keys(
     sketch: columns hash, hash, weight, bytes, values, segment, position of the batch, offset. A key has one place, which it
     holds as long as the bytes of others there do not outweigh its own; what it had before it came is not counted.
     """
-    if count > capacity or 12 * capacity > len(cells) or 2 * count > len(hashes) or count > len(flags):
+    if (
+        count > capacity
+        or C.RECORD_WIDTH * capacity > len(cells)
+        or 2 * count > len(hashes)
+        or count > len(flags)
+    ):
         raise ValueError("a table is smaller than its capacity says")
-    if places < 1 or 8 * places > len(sketch) or 15 * batch_capacity > len(batches):
+    if places < 1 or 8 * places > len(sketch) or C.BATCH_WIDTH * batch_capacity > len(batches):
         raise ValueError("the sketch is smaller than its capacity says")
     row = 0
     while row < count:
-        if flags[row] == 0 and cells[4 * capacity + row] >= 0 and cells[6 * capacity + row] >= 0:
-            batch = cells[row]
+        if (
+            flags[row] == 0
+            and cells[C.R_KEY_LENGTH * capacity + row] >= 0
+            and cells[C.R_VALUE_LENGTH * capacity + row] >= 0
+        ):
+            batch = cells[C.R_BATCH * capacity + row]
             if batch < 0 or batch >= batch_capacity:
                 raise ValueError("a record belongs to no batch of the table")
-            weight = cells[4 * capacity + row] + cells[6 * capacity + row] + 1
+            weight = cells[C.R_KEY_LENGTH * capacity + row] + cells[C.R_VALUE_LENGTH * capacity + row] + 1
             at = keymap_probe.home_of(hashes[2 * row + 1], places)
             is_known = sketch[at] == hashes[2 * row] and sketch[places + at] == hashes[2 * row + 1]
             if is_known or sketch[2 * places + at] < weight:
@@ -165,11 +171,13 @@ def tally_keys(
                     sketch[3 * places + at] = 0
                     sketch[4 * places + at] = 0
                     sketch[5 * places + at] = segment
-                    sketch[6 * places + at] = batches[batch]
-                    sketch[7 * places + at] = cells[capacity + row]
+                    sketch[6 * places + at] = batches[C.POSITION * batch_capacity + batch]
+                    sketch[7 * places + at] = cells[C.R_OFFSET * capacity + row]
                 sketch[2 * places + at] = sketch[2 * places + at] + weight
                 sketch[3 * places + at] = (
-                    sketch[3 * places + at] + cells[4 * capacity + row] + cells[6 * capacity + row]
+                    sketch[3 * places + at]
+                    + cells[C.R_KEY_LENGTH * capacity + row]
+                    + cells[C.R_VALUE_LENGTH * capacity + row]
                 )
                 sketch[4 * places + at] = sketch[4 * places + at] + 1
             else:

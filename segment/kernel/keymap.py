@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access, keymap_probe
 
 if TYPE_CHECKING:
@@ -109,21 +110,21 @@ def hash_rows(
 
     Returns the first row whose key or value lies outside of `body`, `count` when there is none.
     """
-    if count > capacity or 12 * capacity > len(cells) or 2 * count > len(hashes):
+    if count > capacity or C.RECORD_WIDTH * capacity > len(cells) or 2 * count > len(hashes):
         raise ValueError("a table is smaller than its capacity says")
     source = buffer_access.bytes_in(body)
     size = len(body)
     row = 0
     while row < count:
-        start = cells[3 * capacity + row]
-        length = cells[4 * capacity + row]
+        start = cells[C.R_KEY_START * capacity + row]
+        length = cells[C.R_KEY_LENGTH * capacity + row]
         if length >= 0:
             if start < 0 or start > size - length:
                 return row
             hash_key(source, start, start + length, first, second, buffer_access.table_in(hashes), 2 * row)
-        length = cells[6 * capacity + row]
+        length = cells[C.R_VALUE_LENGTH * capacity + row]
         if length > 0:
-            start = cells[5 * capacity + row]
+            start = cells[C.R_VALUE_START * capacity + row]
             if start < 0 or start > size - length:
                 return row
         row = row + 1
@@ -149,7 +150,12 @@ def put_rows(
     state: P_SIZE keys in the map, P_OFFSET and P_ROW the last record put and the row of its batch, P_TURNS how often one was
     put that does not lie above the one before.
     """
-    if count > capacity or 12 * capacity > len(cells) or 2 * count > len(hashes) or len(state) < 6:
+    if (
+        count > capacity
+        or C.RECORD_WIDTH * capacity > len(cells)
+        or 2 * count > len(hashes)
+        or len(state) < 6
+    ):
         raise ValueError("a table is smaller than its capacity says")
     if row < 0 or slot_count < 2 or limit >= slot_count or 3 * slot_count > len(slots):
         raise ValueError("the map is smaller than its capacity says")
@@ -164,8 +170,8 @@ def put_rows(
             state[3] = keymap_probe.touched(
                 table, slot_count, buffer_access.table_in(cells), capacity, row, touched_to, words
             )
-        offset = cells[capacity + row]
-        if cells[4 * capacity + row] >= 0 and offset >= start_offset:
+        offset = cells[C.R_OFFSET * capacity + row]
+        if cells[C.R_KEY_LENGTH * capacity + row] >= 0 and offset >= start_offset:
             if state[0] >= limit:
                 return row
             at = keymap_probe.find_slot(table, slot_count, words[2 * row], words[2 * row + 1])
@@ -177,7 +183,7 @@ def put_rows(
             if offset <= state[1]:
                 state[5] = state[5] + 1
             state[1] = offset
-            state[2] = cells[row]
+            state[2] = cells[C.R_BATCH * capacity + row]
         row = row + 1
     return count
 
@@ -281,7 +287,7 @@ def map_rows(
         row < first_row
         or first_row < 0
         or stop > capacity
-        or 15 * capacity > len(batches)
+        or C.BATCH_WIDTH * capacity > len(batches)
         or len(pending) < 128
     ):
         raise ValueError("a table is smaller than its capacity says")
@@ -300,13 +306,13 @@ def map_rows(
             end = bounds[2 * (row - first_row) + 1]
             p = start
         else:
-            start = batches[row]
-            end = start + batches[capacity + row]
+            start = batches[C.POSITION * capacity + row]
+            end = start + batches[C.SIZE * capacity + row]
             p = start + 61
         if start < 0 or p > end or end > len(body):
             raise ValueError("a batch lies outside the buffer")
-        records = batches[5 * capacity + row]
-        base = batches[3 * capacity + row]
+        records = batches[C.COUNT * capacity + row]
+        base = batches[C.BASE_OFFSET * capacity + row]
         is_bad = records < 0
         while records > 0:
             packed = buffer_access.varint(source, p, end)
@@ -343,7 +349,7 @@ def map_rows(
                 count = count + 1
             p = after
             records = records - 1
-        if is_bad or (batches[5 * capacity + row] > 0 and p != end):
+        if is_bad or (batches[C.COUNT * capacity + row] > 0 and p != end):
             if put_pending(waiting, done, count, table, slot_count, limit, at_work):
                 return FULL
             state[4] = row

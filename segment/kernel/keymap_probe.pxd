@@ -1,3 +1,4 @@
+from kseg.segment cimport header_tables as C
 cdef extern from *:
     """
     #ifdef __GNUC__
@@ -33,7 +34,7 @@ cdef inline long long touched(const long long* slots, long long slot_count, cons
     # looks at the slots of several records, so that they are at hand when they are searched
     total = 0
     while row < stop:
-        if cells[4 * capacity + row] >= 0:
+        if cells[C.R_KEY_LENGTH * capacity + row] >= 0:
             total = total ^ slots[3 * home_of(hashes[2 * row], slot_count) + 2]
         row = row + 1
     return total

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
+
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable
 
@@ -41,7 +43,7 @@ def touched(
     # looks at the slots of several records, so that they are at hand when they are searched
     total = 0
     while row < stop:
-        if cells[4 * capacity + row] >= 0:
+        if cells[C.R_KEY_LENGTH * capacity + row] >= 0:
             total = total ^ slots[3 * home_of(hashes[2 * row], slot_count) + 2]
         row = row + 1
     return total

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access
 from kseg.segment.kernel.record_walk import (
     BODY_BAD,
@@ -50,34 +51,34 @@ def read_message(
     wide = 0 if magic == 0 else 8
     if size < 10 + wide:
         return -MESSAGE_TOO_SHORT
-    cells[at] = row
-    cells[capacity + at] = offset
+    cells[C.R_BATCH * capacity + at] = row
+    cells[C.R_OFFSET * capacity + at] = offset
     if magic == 0:
-        cells[2 * capacity + at] = -1
+        cells[C.R_TIMESTAMP * capacity + at] = -1
     elif timestamp != -2:
-        cells[2 * capacity + at] = timestamp
+        cells[C.R_TIMESTAMP * capacity + at] = timestamp
     elif size < 14:
         return -MESSAGE_TOO_SHORT
     else:
-        cells[2 * capacity + at] = buffer_access.long_at(body, p + 6)
+        cells[C.R_TIMESTAMP * capacity + at] = buffer_access.long_at(body, p + 6)
     length = buffer_access.int_at(body, p + 6 + wide)
-    cells[3 * capacity + at] = p + 10 + wide
-    cells[4 * capacity + at] = length
+    cells[C.R_KEY_START * capacity + at] = p + 10 + wide
+    cells[C.R_KEY_LENGTH * capacity + at] = length
     if length < 0:
         length = 0
     if length > size - 14 - wide:
         return -MESSAGE_TOO_SHORT
     q = p + 10 + wide + length
     length = buffer_access.int_at(body, q)
-    cells[5 * capacity + at] = q + 4
-    cells[6 * capacity + at] = length
-    cells[7 * capacity + at] = 0
-    cells[8 * capacity + at] = 0
-    cells[9 * capacity + at] = -1
-    cells[10 * capacity + at] = buffer_access.crc_at(body, p)
-    cells[11 * capacity + at] = -1
+    cells[C.R_VALUE_START * capacity + at] = q + 4
+    cells[C.R_VALUE_LENGTH * capacity + at] = length
+    cells[C.R_HEADERS_START * capacity + at] = 0
+    cells[C.R_HEADER_COUNT * capacity + at] = 0
+    cells[C.R_SEQUENCE * capacity + at] = -1
+    cells[C.R_CRC * capacity + at] = buffer_access.crc_at(body, p)
+    cells[C.R_VALID * capacity + at] = -1
     if length > p + size - q - 4:
-        cells[5 * capacity + at] = -1
+        cells[C.R_VALUE_START * capacity + at] = -1
         return -VALUE_BEYOND_MESSAGE
     return 0
 
@@ -101,18 +102,18 @@ def read_messages(
     source = buffer_access.bytes_in(buf)
     while state[0] <= last_row:
         row = state[0]
-        p = batches[row]
-        size = batches[batch_capacity + row]
+        p = batches[C.POSITION * batch_capacity + row]
+        size = batches[C.SIZE * batch_capacity + row]
         if p < 0 or size < 26 or p > len(buf) - size:
             raise ValueError("a message lies outside the buffer")
         if state[3] >= capacity:
             return BODY_FULL
-        offset = batches[3 * batch_capacity + row]
+        offset = batches[C.BASE_OFFSET * batch_capacity + row]
         after = read_message(
             source, p + 12, size - 12, row, offset, -2, buffer_access.table_in(cells), capacity, state[3]
         )
         if after == 0 or after == -VALUE_BEYOND_MESSAGE:
-            cells[11 * capacity + state[3]] = batches[14 * batch_capacity + row]
+            cells[C.R_VALID * capacity + state[3]] = batches[C.VALID * batch_capacity + row]
             state[3] = state[3] + 1
         if after < 0:
             state[4] = -after
@@ -168,8 +169,8 @@ def read_message_set(
     p = state[1]
     end = len(body)
     timestamp = -2
-    if batches[2 * batch_capacity + row] == 1 and batches[6 * batch_capacity + row] & 8:
-        timestamp = batches[10 * batch_capacity + row]
+    if batches[C.MAGIC * batch_capacity + row] == 1 and batches[C.ATTRIBUTES * batch_capacity + row] & 8:
+        timestamp = batches[C.MAX_TIMESTAMP * batch_capacity + row]
     while p + 12 <= end:
         size = buffer_access.int_at(source, p + 8)
         if size < 14 or size > end - p - 12:
@@ -194,8 +195,8 @@ def read_message_set(
         )
         if after == 0 or after == -VALUE_BEYOND_MESSAGE:
             # the range of the message's checksum, for the caller to judge
-            cells[7 * capacity + state[3]] = p + 16
-            cells[11 * capacity + state[3]] = p + 12 + size
+            cells[C.R_HEADERS_START * capacity + state[3]] = p + 16
+            cells[C.R_VALID * capacity + state[3]] = p + 12 + size
             state[3] = state[3] + 1
         if after < 0:
             state[4] = -after

@@ -1,4 +1,5 @@
 cimport cython
+from kseg.segment cimport header_tables as C
 from kseg.segment.kernel cimport buffer_access, dump_text, json_lines, message_json, message_reader
 from kseg.segment.kernel.message_reader cimport MessageReader
 

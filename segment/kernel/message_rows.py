@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access, dump_text, json_lines, message_json, message_reader
 from kseg.segment.kernel.message_reader import STATE_WIDTH as _MESSAGE_STATE
 
@@ -109,12 +110,12 @@ def put_row(
     limit: int,
 ) -> int:
     """The line of a record, for which `line_room` is there; −1 when it is left to the caller, or the room is short."""
-    row = cells[at]
-    key_start = cells[3 * capacity + at]
-    key_length = cells[4 * capacity + at]
-    value_start = cells[5 * capacity + at]
-    value_length = cells[6 * capacity + at]
-    headers = cells[8 * capacity + at]
+    row = cells[C.R_BATCH * capacity + at]
+    key_start = cells[C.R_KEY_START * capacity + at]
+    key_length = cells[C.R_KEY_LENGTH * capacity + at]
+    value_start = cells[C.R_VALUE_START * capacity + at]
+    value_length = cells[C.R_VALUE_LENGTH * capacity + at]
+    headers = cells[C.R_HEADER_COUNT * capacity + at]
     framed = r.ops[0] == 1
     r.state[1] = 0
     if value_start < 0 <= value_length:
@@ -123,7 +124,9 @@ def put_row(
     r.limit = limit - 200
     if headers > 0:
         r.limit = (
-            r.limit - 16 * headers - 6 * dump_text.headers_length(r.buf, cells[7 * capacity + at], headers)
+            r.limit
+            - 16 * headers
+            - 6 * dump_text.headers_length(r.buf, cells[C.R_HEADERS_START * capacity + at], headers)
         )
     o = json_lines.put_record_head(
         batches, batch_capacity, row, cells, capacity, at, file, file_length, r.out, o
@@ -141,7 +144,7 @@ def put_row(
     if o < 0:
         return -1
     o = buffer_access.put(r.out, o, b',"headers":', 11)
-    o = json_lines.put_headers(r.buf, cells[7 * capacity + at], headers, mode, r.out, o)
+    o = json_lines.put_headers(r.buf, cells[C.R_HEADERS_START * capacity + at], headers, mode, r.out, o)
     o = buffer_access.put(r.out, o, b',"key_encoding":', 16)
     if framed:
         o = json_lines.put_encoding(r.buf, key_start, key_length, mode, r.out, o)
@@ -151,7 +154,7 @@ def put_row(
         o = buffer_access.put(r.out, o, b',"value_encoding":null', 22)
     else:
         o = buffer_access.put(r.out, o, b',"value_encoding":"message"', 27)
-    return json_lines.put_record_tail(batches[2 * batch_capacity + row], cells, capacity, at, r.out, o)
+    return json_lines.put_record_tail(batches[C.MAGIC * batch_capacity + row], cells, capacity, at, r.out, o)
 
 
 def format_rows(
@@ -175,9 +178,9 @@ def format_rows(
 
     Stops early at a record that is left to the caller; message_state[STOPPED] is 1 then, and state[RECORD] is that record.
     """
-    if batch_capacity * 15 > len(batches) or last_row >= batch_capacity or count > capacity:
+    if batch_capacity * C.BATCH_WIDTH > len(batches) or last_row >= batch_capacity or count > capacity:
         raise ValueError("the table of batches is too small")
-    if capacity * 12 > len(cells) or len(message_state) < 139:
+    if capacity * C.RECORD_WIDTH > len(cells) or len(message_state) < 139:
         raise ValueError("the table of records is too small")
     r = message_reader.reader_of(ops, names, buf, out, message_state)
     body = buffer_access.bytes_in(buf)
@@ -192,7 +195,7 @@ def format_rows(
     row = state[0]
     at = state[1]
     while True:
-        while at < count and table[at] < row:
+        while at < count and table[C.R_BATCH * capacity + at] < row:
             if o + json_lines.line_room(body, table, capacity, at, name_length) > limit:
                 break
             end = put_row(r, rows, batch_capacity, table, capacity, at, mode, name, name_length, o, limit)
@@ -201,7 +204,7 @@ def format_rows(
                 break
             o = end
             at = at + 1
-        if at < count and table[at] < row:
+        if at < count and table[C.R_BATCH * capacity + at] < row:
             break
         if row > last_row or o + 900 + name_length > limit:
             break

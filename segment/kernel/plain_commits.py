@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access
 
 if TYPE_CHECKING:
@@ -97,7 +98,12 @@ def take_commits(
     keys seen so far; a key that is not among them gets an entry with its first commit; None: new keys get none. A record is
     ordinary when its timestamp lies between earliest and latest; with keeps_rewinds one with a lower offset than before is not.
     """
-    if count > capacity or 12 * capacity > len(records) or 15 * batch_capacity > len(batches) or at < 0:
+    if (
+        count > capacity
+        or C.RECORD_WIDTH * capacity > len(records)
+        or C.BATCH_WIDTH * batch_capacity > len(batches)
+        or at < 0
+    ):
         raise ValueError("a table is smaller than its capacity says")
     source = buffer_access.bytes_in(body)
     size = len(body)
@@ -105,17 +111,20 @@ def take_commits(
     last_batch = -1
     is_plain = 0
     while at < count:
-        batch = records[at]
+        batch = records[C.R_BATCH * capacity + at]
         if batch != last_batch:
             if batch < 0 or batch >= batch_capacity:
                 raise ValueError("a batch lies outside the table")
             last_batch = batch
-            is_plain = batches[2 * batch_capacity + batch] < 2 or batches[11 * batch_capacity + batch] == -1
-        start = records[3 * capacity + at]
-        length = records[4 * capacity + at]
-        place = records[5 * capacity + at]
-        room = records[6 * capacity + at]
-        timestamp = records[2 * capacity + at]
+            is_plain = (
+                batches[C.MAGIC * batch_capacity + batch] < 2
+                or batches[C.PRODUCER_ID * batch_capacity + batch] == -1
+            )
+        start = records[C.R_KEY_START * capacity + at]
+        length = records[C.R_KEY_LENGTH * capacity + at]
+        place = records[C.R_VALUE_START * capacity + at]
+        room = records[C.R_VALUE_LENGTH * capacity + at]
+        timestamp = records[C.R_TIMESTAMP * capacity + at]
         if not is_plain or length < 8 or room < 20 or timestamp < earliest or timestamp > latest:
             break
         if start < 0 or start > size - length or place < 0 or place > size - room:
@@ -141,7 +150,7 @@ def take_commits(
             if keeps_rewinds:
                 break
             table[4 * entry + 3] = table[4 * entry + 3] + 1
-        table[4 * entry] = records[capacity + at]
+        table[4 * entry] = records[C.R_OFFSET * capacity + at]
         table[4 * entry + 1] = timestamp
         table[4 * entry + 2] = committed
         values[entry] = bytes(source[place : place + room])

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import arithmetic, buffer_access
 
 if TYPE_CHECKING:
@@ -164,28 +165,30 @@ def read_record(
         return -BAD_STRUCTURE
     delta = varlong_at(body, p, n)
     p = p + n
-    if batches[6 * batch_capacity + row] & 8:
-        timestamp = batches[10 * batch_capacity + row]
+    if batches[C.ATTRIBUTES * batch_capacity + row] & 8:
+        timestamp = batches[C.MAX_TIMESTAMP * batch_capacity + row]
     else:
-        timestamp = buffer_access.add_long(batches[9 * batch_capacity + row], delta)
+        timestamp = buffer_access.add_long(batches[C.BASE_TIMESTAMP * batch_capacity + row], delta)
     packed = buffer_access.varint(body, p, end)
     if packed == 0:
         return -BAD_STRUCTURE
     delta = packed >> 4
     p = p + (packed & 15)
-    cells[at] = row
-    cells[capacity + at] = buffer_access.add_long(batches[3 * batch_capacity + row], delta)
-    cells[2 * capacity + at] = timestamp
-    sequence = batches[13 * batch_capacity + row]
+    cells[C.R_BATCH * capacity + at] = row
+    cells[C.R_OFFSET * capacity + at] = buffer_access.add_long(
+        batches[C.BASE_OFFSET * batch_capacity + row], delta
+    )
+    cells[C.R_TIMESTAMP * capacity + at] = timestamp
+    sequence = batches[C.BASE_SEQUENCE * batch_capacity + row]
     if sequence >= 0:
-        cells[9 * capacity + at] = arithmetic.add_sequence(sequence, delta)
+        cells[C.R_SEQUENCE * capacity + at] = arithmetic.add_sequence(sequence, delta)
     else:
-        cells[9 * capacity + at] = -1
+        cells[C.R_SEQUENCE * capacity + at] = -1
 
-    p = read_field(body, p, end, cells, 3 * capacity + at, 4 * capacity + at)
+    p = read_field(body, p, end, cells, C.R_KEY_START * capacity + at, C.R_KEY_LENGTH * capacity + at)
     if p < 0:
         return -BAD_STRUCTURE
-    p = read_field(body, p, end, cells, 5 * capacity + at, 6 * capacity + at)
+    p = read_field(body, p, end, cells, C.R_VALUE_START * capacity + at, C.R_VALUE_LENGTH * capacity + at)
     if p < 0:
         return -BAD_STRUCTURE
 
@@ -196,8 +199,8 @@ def read_record(
     p = p + (packed & 15)
     if length < 0 or length > end - p:
         return -BAD_HEADER_COUNT
-    cells[7 * capacity + at] = p
-    cells[8 * capacity + at] = length
+    cells[C.R_HEADERS_START * capacity + at] = p
+    cells[C.R_HEADER_COUNT * capacity + at] = length
     if length > 0:
         p = headers_end(body, p, end, length)
         if p == -1:
@@ -206,8 +209,8 @@ def read_record(
             return -NEGATIVE_HEADER_NAME
     if p != end:
         return -SIZE_MISMATCH
-    cells[10 * capacity + at] = -1
-    cells[11 * capacity + at] = -1
+    cells[C.R_CRC * capacity + at] = -1
+    cells[C.R_VALID * capacity + at] = -1
     return p
 
 
@@ -222,7 +225,7 @@ def body_records(
     state: Writable,
 ) -> int:
     row = state[0]
-    count = batches[5 * batch_capacity + row]
+    count = batches[C.COUNT * batch_capacity + row]
     p = state[1]
     done = state[2]
     at = state[3]
@@ -289,7 +292,11 @@ def read_body(
 def check_tables(
     batches: Readable, batch_capacity: int, cells: Writable, capacity: int, state: Writable
 ) -> int:
-    if 15 * batch_capacity > len(batches) or 12 * capacity > len(cells) or len(state) < 6:
+    if (
+        C.BATCH_WIDTH * batch_capacity > len(batches)
+        or C.RECORD_WIDTH * capacity > len(cells)
+        or len(state) < 6
+    ):
         raise ValueError("a table is smaller than its capacity says")
     if state[0] < 0 or state[0] >= batch_capacity or state[3] < 0:
         raise ValueError("the state points outside the tables")
@@ -316,14 +323,14 @@ def read_plain(
     table = buffer_access.table_in(cells)
     while state[0] <= last_row:
         row = state[0]
-        p = batches[row]
-        size = batches[batch_capacity + row]
+        p = batches[C.POSITION * batch_capacity + row]
+        size = batches[C.SIZE * batch_capacity + row]
         if p < 0 or size < 26 or p > len(buf) - size:
             raise ValueError("a batch lies outside the buffer")
-        if batches[2 * batch_capacity + row] < 2:
+        if batches[C.MAGIC * batch_capacity + row] < 2:
             raise ValueError("a message of magic 0 or 1 is not a batch")
         if size < 61:
-            if batches[5 * batch_capacity + row] != 0:
+            if batches[C.COUNT * batch_capacity + row] != 0:
                 state[4] = TOO_FEW_RECORDS
                 state[5] = p
                 return BODY_BAD

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import batch_encode, buffer_access
 from kseg.segment.kernel.checksum import castagnoli_of
 
@@ -18,14 +19,14 @@ def seal_small(
     out: bytearray, table: Writable, table_capacity: int, count: int, limit_bytes: int, castagnoli: Readable
 ) -> int:
     """Compute the checksums that are due of batches of at most `limit_bytes`; how many are left."""
-    if 15 * table_capacity > len(table) or count > table_capacity or len(castagnoli) != 2048:
+    if C.BATCH_WIDTH * table_capacity > len(table) or count > table_capacity or len(castagnoli) != 2048:
         raise ValueError("a table is smaller than its capacity says")
     left = 0
     row = 0
     while row < count:
-        if table[14 * table_capacity + row] == -1:
-            start = table[8 * table_capacity + row]
-            size = table[table_capacity + row]
+        if table[C.VALID * table_capacity + row] == -1:
+            start = table[C.CRC * table_capacity + row]
+            size = table[C.SIZE * table_capacity + row]
             if start < 0 or size < 61 or start > len(out) - size:
                 raise ValueError("a batch lies outside the buffer")
             if size > limit_bytes:
@@ -33,7 +34,7 @@ def seal_small(
             else:
                 crc = castagnoli_of(out, start + 21, start + size, castagnoli)
                 batch_encode.put_int(buffer_access.room_in(out), start + 17, crc)
-                table[14 * table_capacity + row] = 1
+                table[C.VALID * table_capacity + row] = 1
         row = row + 1
     return left
 
@@ -47,17 +48,17 @@ def seal_large(
     castagnoli: Callable[[memoryview], int],
 ) -> int:
     """Compute those that are left, by a function that gives the CRC-32C of a buffer. view: of `out`, for slices."""
-    if 15 * table_capacity > len(table) or count > table_capacity:
+    if C.BATCH_WIDTH * table_capacity > len(table) or count > table_capacity:
         raise ValueError("a table is smaller than its capacity says")
     row = 0
     while row < count:
-        if table[14 * table_capacity + row] == -1:
-            start = table[8 * table_capacity + row]
-            size = table[table_capacity + row]
+        if table[C.VALID * table_capacity + row] == -1:
+            start = table[C.CRC * table_capacity + row]
+            size = table[C.SIZE * table_capacity + row]
             if start < 0 or size < 61 or start > len(out) - size:
                 raise ValueError("a batch lies outside the buffer")
             crc = castagnoli(view[start + 21 : start + size])
             batch_encode.put_int(buffer_access.room_in(out), start + 17, crc)
-            table[14 * table_capacity + row] = 1
+            table[C.VALID * table_capacity + row] = 1
         row = row + 1
     return 0

@@ -1,4 +1,5 @@
 cimport cython
+from kseg.segment cimport header_tables as C
 from kseg.segment.kernel cimport buffer_access
 
 @cython.locals(size=cython.Py_ssize_t, block_end=cython.Py_ssize_t)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access
 
 if TYPE_CHECKING:
@@ -95,19 +96,19 @@ def fill_bodies(
     view: a memoryview of the file, whose slices `fill` gets. buf: the same bytes. fill, unreadable, room_bytes: see `codec.Filler`. The
     content of row r goes to room[bounds[2i]:bounds[2i + 1]] with i = r − first, that of `row` to `filled`.
     """
-    if capacity * 15 > len(cells) or first < 0 or row < first or not row < stop <= capacity:
+    if capacity * C.BATCH_WIDTH > len(cells) or first < 0 or row < first or not row < stop <= capacity:
         raise ValueError("the table of batches is too small")
     source = buffer_access.bytes_in(buf)
     size_of_buf = len(buf)
     most = len(room) - room_bytes
-    codec = cells[6 * capacity + row] & 7
+    codec = cells[C.ATTRIBUTES * capacity + row] & 7
     begin = 0
     if codec != 4:
         begin = 11 if codec == 3 else 20
     while row < stop and filled <= most and 2 * (row - first) + 1 < len(bounds):
-        start = cells[row] + 61
-        end = start - 61 + cells[capacity + row]
-        if cells[6 * capacity + row] & 7 != codec or start < 61 or end > size_of_buf:
+        start = cells[C.POSITION * capacity + row] + 61
+        end = start - 61 + cells[C.SIZE * capacity + row]
+        if cells[C.ATTRIBUTES * capacity + row] & 7 != codec or start < 61 or end > size_of_buf:
             break
         end = block_end(source, start, end, codec)
         if end == 0:

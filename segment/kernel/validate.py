@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access
 
 if TYPE_CHECKING:
@@ -44,15 +45,15 @@ def headers_end(body: Readable, p: int, end: int, count: int) -> int:
 
 
 def body_is_sound(body: Readable, p: int, body_end: int, batches: Readable, capacity: int, row: int) -> int:
-    count = batches[5 * capacity + row]
-    base = batches[3 * capacity + row]
-    base_time = batches[9 * capacity + row]
-    greatest = batches[10 * capacity + row] - base_time
+    count = batches[C.COUNT * capacity + row]
+    base = batches[C.BASE_OFFSET * capacity + row]
+    base_time = batches[C.BASE_TIMESTAMP * capacity + row]
+    greatest = batches[C.MAX_TIMESTAMP * capacity + row] - base_time
     limit = 1
     limit = limit << 60
     if count < 1 or base < 0 or not -limit < base_time < limit or not -limit < greatest < limit:
         return 0
-    most = batches[4 * capacity + row] - base
+    most = batches[C.LAST_OFFSET * capacity + row] - base
     former = -1
     reached = -limit
     while count > 0:
@@ -116,7 +117,7 @@ def body_is_sound(body: Readable, p: int, body_end: int, batches: Readable, capa
     if p != body_end:
         return 0
     # with LogAppendTime the batch's maximum is the time of every record
-    if batches[6 * capacity + row] & 8:
+    if batches[C.ATTRIBUTES * capacity + row] & 8:
         return 1
     return 1 if reached == greatest else 0
 
@@ -124,16 +125,16 @@ def body_is_sound(body: Readable, p: int, body_end: int, batches: Readable, capa
 def plain_valid(buf: Readable, row: int, stop: int, batches: Readable, capacity: int) -> int:
     """The first of the rows from `row` on that is neither an uncompressed batch of sound records nor a marker as brokers write it; `stop`
     when all are."""
-    if capacity * 15 > len(batches) or row < 0 or stop > capacity:
+    if capacity * C.BATCH_WIDTH > len(batches) or row < 0 or stop > capacity:
         raise ValueError("the table of batches is too small")
     source = buffer_access.bytes_in(buf)
     table = buffer_access.cells_in(batches)
     size_of_buf = len(buf)
     while row < stop:
-        start = table[row]
-        size = table[capacity + row]
-        attributes = table[6 * capacity + row]
-        if table[2 * capacity + row] != 2 or attributes & 7 or size < 61:
+        start = table[C.POSITION * capacity + row]
+        size = table[C.SIZE * capacity + row]
+        attributes = table[C.ATTRIBUTES * capacity + row]
+        if table[C.MAGIC * capacity + row] != 2 or attributes & 7 or size < 61:
             break
         if start < 0 or start > size_of_buf - size:
             raise ValueError("a batch lies outside the buffer")
@@ -189,7 +190,7 @@ def next_doubtful(
     By the header, the first bytes of the body, and where offsets are missing behind it: an uncompressed batch is read then, a
     compressed one has to be opened, where offsets are missing only when `opens_before_gaps`. Of magic 0 and 1 nothing is said.
     """
-    if capacity * 15 > len(batches) or row < 0 or stop > capacity:
+    if capacity * C.BATCH_WIDTH > len(batches) or row < 0 or stop > capacity:
         raise ValueError("the table of batches is too small")
     source = buffer_access.bytes_in(buf)
     table = buffer_access.cells_in(batches)
@@ -197,19 +198,19 @@ def next_doubtful(
     largest = 1
     largest = largest << 62
     while row < stop:
-        if table[2 * capacity + row] != 2:
+        if table[C.MAGIC * capacity + row] != 2:
             row = row + 1
             continue
-        start = table[row]
-        size = table[capacity + row] - 61
+        start = table[C.POSITION * capacity + row]
+        size = table[C.SIZE * capacity + row] - 61
         if size < 0 or start < 0 or start > size_of_buf - size - 61:
             break
-        attributes = table[6 * capacity + row]
-        base = table[3 * capacity + row]
-        last = table[4 * capacity + row]
+        attributes = table[C.ATTRIBUTES * capacity + row]
+        base = table[C.BASE_OFFSET * capacity + row]
+        last = table[C.LAST_OFFSET * capacity + row]
         if not 0 <= base <= last < largest:
             break
-        count = table[5 * capacity + row]
+        count = table[C.COUNT * capacity + row]
         width = last - base + 1
         codec = attributes & 7
         if count == 0 and size == 0:
@@ -218,19 +219,21 @@ def next_doubtful(
             # a transaction's marker: a single record, and a producer id without a sequence
             if not attributes & 16 or count != 1 or width != 1 or codec:
                 break
-            if table[11 * capacity + row] < 0 or table[13 * capacity + row] != -1:
+            if table[C.PRODUCER_ID * capacity + row] < 0 or table[C.BASE_SEQUENCE * capacity + row] != -1:
                 break
         elif count == 0:
             break
         elif codec == 0:
-            is_dense = count == width and row + 1 < stop and table[3 * capacity + row + 1] - 1 == last
+            is_dense = (
+                count == width and row + 1 < stop and table[C.BASE_OFFSET * capacity + row + 1] - 1 == last
+            )
             if not is_dense or not begins_with_record(source, start + 61, size):
                 if not body_is_sound(source, start + 61, start + 61 + size, table, capacity, row):
                     break
         elif count != width or not looks_compressed(source, start + 61, size, codec):
             break
         else:
-            is_before_gap = row + 1 < stop and table[3 * capacity + row + 1] - 1 != last
+            is_before_gap = row + 1 < stop and table[C.BASE_OFFSET * capacity + row + 1] - 1 != last
             if opens_before_gaps and is_before_gap:
                 break
         row = row + 1
@@ -242,7 +245,12 @@ def compressed_valid(
 ) -> int:
     """The first of the rows from `row` on whose records are not sound; `stop` when all are. The first row's body lies in
     body[bounds[0]:bounds[1]], that of the next in body[bounds[2]:bounds[3]]."""
-    if capacity * 15 > len(batches) or row < 0 or stop > capacity or 2 * (stop - row) > len(bounds):
+    if (
+        capacity * C.BATCH_WIDTH > len(batches)
+        or row < 0
+        or stop > capacity
+        or 2 * (stop - row) > len(bounds)
+    ):
         raise ValueError("the table of batches is too small")
     source = buffer_access.bytes_in(body)
     table = buffer_access.cells_in(batches)
@@ -253,7 +261,7 @@ def compressed_valid(
         end = bounds[at + 1]
         if not 0 <= begin <= end <= size_of_body:
             raise ValueError("a body lies outside the buffer")
-        if table[2 * capacity + row] != 2 or table[6 * capacity + row] & 32:
+        if table[C.MAGIC * capacity + row] != 2 or table[C.ATTRIBUTES * capacity + row] & 32:
             break
         if not body_is_sound(source, begin, end, table, capacity, row):
             break

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access
 
 if TYPE_CHECKING:
@@ -25,16 +26,16 @@ OFFSET, EPOCH, COUNT, ATTRIBUTES, MAGIC = 1, 2, 4, 8, 16
 
 def header_reasons(cells: Readable, capacity: int, row: int) -> int:
     # what a header with a right checksum still must not say
-    magic = cells[2 * capacity + row]
-    attributes = cells[6 * capacity + row]
+    magic = cells[C.MAGIC * capacity + row]
+    attributes = cells[C.ATTRIBUTES * capacity + row]
     if magic < 2:
         return ATTRIBUTES if attributes > 15 or attributes & 7 > 3 else 0
     reasons = 0
     if magic > 2:
         reasons = MAGIC
-    base = cells[3 * capacity + row]
-    last = cells[4 * capacity + row]
-    count = cells[5 * capacity + row]
+    base = cells[C.BASE_OFFSET * capacity + row]
+    last = cells[C.LAST_OFFSET * capacity + row]
+    count = cells[C.COUNT * capacity + row]
     # of a negative offset the order tells, and the difference could overflow
     if last < base or count < 0 or (base >= 0 and count - 1 > last - base):
         reasons = reasons | COUNT
@@ -55,17 +56,17 @@ def next_suspect(cells: Readable, capacity: int, row: int, count: int, state: Wr
     reasons = 0
     while row < count:
         reasons = header_reasons(cells, capacity, row)
-        if cells[2 * capacity + row] >= 2:
-            if cells[3 * capacity + row] <= last:
+        if cells[C.MAGIC * capacity + row] >= 2:
+            if cells[C.BASE_OFFSET * capacity + row] <= last:
                 reasons = reasons | OFFSET
-            found = cells[7 * capacity + row]
+            found = cells[C.LEADER_EPOCH * capacity + row]
             if found != epoch and found != -1:
                 if epoch != -1 or found < -1:
                     reasons = reasons | EPOCH
                 epoch = found
-        elif cells[4 * capacity + row] <= last:
+        elif cells[C.LAST_OFFSET * capacity + row] <= last:
             reasons = reasons | OFFSET
-        last = cells[4 * capacity + row]
+        last = cells[C.LAST_OFFSET * capacity + row]
         if reasons:
             break
         row = row + 1
@@ -109,37 +110,37 @@ def tally(cells: Readable, capacity: int, row: int, count: int, now: int, state:
     largest = 1
     largest = largest << 61
     while row < count:
-        magic = cells[2 * capacity + row]
-        base = cells[3 * capacity + row]
-        records = cells[5 * capacity + row]
+        magic = cells[C.MAGIC * capacity + row]
+        base = cells[C.BASE_OFFSET * capacity + row]
+        records = cells[C.COUNT * capacity + row]
         if state[1] and 0 <= base < largest and base > state[0] + 1 and (magic >= 2 or records >= 0):
             if state[2] == 0:
-                state[4] = cells[row]
+                state[4] = cells[C.POSITION * capacity + row]
                 state[5] = state[0] + 1
             state[2] = state[2] + 1
             if state[3] < largest:
                 state[3] = state[3] + base - state[0] - 1
-        state[0] = cells[4 * capacity + row]
+        state[0] = cells[C.LAST_OFFSET * capacity + row]
         state[1] = 1 if -2 < state[0] < largest else 0
         if records >= 0:
             state[6] = state[6] + records
         elif magic < 2:
             state[7] = state[7] + 1
-        timestamp = cells[10 * capacity + row]
+        timestamp = cells[C.MAX_TIMESTAMP * capacity + row]
         if timestamp > state[8]:
             state[8] = timestamp
         if timestamp > now:
             if state[9] == 0:
-                state[10] = cells[row]
-                state[11] = cells[4 * capacity + row]
+                state[10] = cells[C.POSITION * capacity + row]
+                state[11] = cells[C.LAST_OFFSET * capacity + row]
                 state[12] = timestamp
             state[9] = state[9] + 1
         if 0 <= magic <= 2:
             state[13] = state[13] | (1 << magic)
         if magic >= 2:
-            if records == 0 or cells[6 * capacity + row] & 64:
+            if records == 0 or cells[C.ATTRIBUTES * capacity + row] & 64:
                 state[14] = state[14] + 1
-            if cells[11 * capacity + row] >= 0:
+            if cells[C.PRODUCER_ID * capacity + row] >= 0:
                 state[15] = state[15] + 1
         row = row + 1
     return 0
@@ -149,9 +150,9 @@ def next_epoch(cells: Readable, capacity: int, row: int, count: int, epoch: int)
     """The first row from `row` on that has a leader epoch other than `epoch` (−1 counts as none); else `count`."""
     while row < count:
         if (
-            cells[2 * capacity + row] >= 2
-            and cells[7 * capacity + row] >= 0
-            and cells[7 * capacity + row] != epoch
+            cells[C.MAGIC * capacity + row] >= 2
+            and cells[C.LEADER_EPOCH * capacity + row] >= 0
+            and cells[C.LEADER_EPOCH * capacity + row] != epoch
         ):
             break
         row = row + 1
@@ -214,9 +215,9 @@ def breaks_order(entries: Readable, width: int, former: int, slot: int, slots: i
 
 def starts_above(cells: Readable, capacity: int, row: int, former_last: int, offset: int) -> int:
     # whether the batch holds only offsets above this one; a legacy wrapper does not say where it starts
-    if cells[2 * capacity + row] < 2 and cells[5 * capacity + row] < 0:
+    if cells[C.MAGIC * capacity + row] < 2 and cells[C.COUNT * capacity + row] < 0:
         return offset <= former_last
-    return offset < cells[3 * capacity + row]
+    return offset < cells[C.BASE_OFFSET * capacity + row]
 
 
 def next_offset_entry(
@@ -240,16 +241,16 @@ def next_offset_entry(
         offset = base + buffer_access.int_at(entries, 8 * slot)
         position = buffer_access.int_at(entries, 8 * slot + 4)
         row = state[1]
-        while row < stop and cells[row] < position:
-            state[2] = cells[4 * capacity + row]
+        while row < stop and cells[C.POSITION * capacity + row] < position:
+            state[2] = cells[C.LAST_OFFSET * capacity + row]
             row = row + 1
         state[1] = row
         if row >= stop:
             return MORE
         state[0] = slot + 1
-        if cells[row] != position:
+        if cells[C.POSITION * capacity + row] != position:
             return NO_BATCH
-        last = cells[4 * capacity + row]
+        last = cells[C.LAST_OFFSET * capacity + row]
         if starts_above(cells, capacity, row, state[2], offset):
             return WRONG_OFFSET
         too_high = state[9] >= 0 and state[3] > state[2]
@@ -260,7 +261,7 @@ def next_offset_entry(
             state[5] = state[5] + 1
         elif offset > last:
             state[8] = state[8] + 1
-        elif offset == cells[3 * capacity + row]:
+        elif offset == cells[C.BASE_OFFSET * capacity + row]:
             state[6] = state[6] + 1
         else:
             state[7] = state[7] + 1
@@ -288,10 +289,10 @@ def next_time_entry(
         timestamp = buffer_access.long_at(entries, 12 * slot)
         offset = base + buffer_access.int_at(entries, 12 * slot + 8)
         row = state[1]
-        while row < stop and cells[4 * capacity + row] < offset:
-            state[2] = cells[4 * capacity + row]
-            if cells[10 * capacity + row] > state[3]:
-                state[3] = cells[10 * capacity + row]
+        while row < stop and cells[C.LAST_OFFSET * capacity + row] < offset:
+            state[2] = cells[C.LAST_OFFSET * capacity + row]
+            if cells[C.MAX_TIMESTAMP * capacity + row] > state[3]:
+                state[3] = cells[C.MAX_TIMESTAMP * capacity + row]
             row = row + 1
         state[1] = row
         if row >= stop:
@@ -300,11 +301,11 @@ def next_time_entry(
         state[9] = slot
         if starts_above(cells, capacity, row, state[2], offset):
             return NO_BATCH
-        if cells[2 * capacity + row] == 0:
+        if cells[C.MAGIC * capacity + row] == 0:
             return OLD_TIMESTAMP
-        if cells[10 * capacity + row] != timestamp or state[3] > timestamp:
+        if cells[C.MAX_TIMESTAMP * capacity + row] != timestamp or state[3] > timestamp:
             return WRONG_TIMESTAMP
-        if offset == cells[4 * capacity + row]:
+        if offset == cells[C.LAST_OFFSET * capacity + row]:
             state[5] = state[5] + 1
         else:
             state[7] = state[7] + 1
@@ -336,8 +337,8 @@ def next_record(
     """
     state[3] = RECORDS_DONE
     while at < count:
-        row = records[at]
-        offset = records[capacity + at]
+        row = records[C.R_BATCH * capacity + at]
+        offset = records[C.R_OFFSET * capacity + at]
         if row != state[0]:
             former = state[0]
             missed = former >= 0 and max_reached(batches, batch_capacity, former, state[2]) == 0
@@ -348,10 +349,11 @@ def next_record(
                 state[3] = MAX_TIMESTAMP
                 state[4] = former
                 return at
-        if records[2 * capacity + at] > state[2]:
-            state[2] = records[2 * capacity + at]
-        if batches[2 * batch_capacity + row] >= 2 and (
-            offset < batches[3 * batch_capacity + row] or offset > batches[4 * batch_capacity + row]
+        if records[C.R_TIMESTAMP * capacity + at] > state[2]:
+            state[2] = records[C.R_TIMESTAMP * capacity + at]
+        if batches[C.MAGIC * batch_capacity + row] >= 2 and (
+            offset < batches[C.BASE_OFFSET * batch_capacity + row]
+            or offset > batches[C.LAST_OFFSET * batch_capacity + row]
         ):
             state[3] = OUTSIDE
             state[1] = offset
@@ -361,7 +363,7 @@ def next_record(
             state[1] = offset
             return at
         state[1] = offset
-        if records[11 * capacity + at] == 0:
+        if records[C.R_VALID * capacity + at] == 0:
             state[3] = BAD_MESSAGE_CRC
             return at
         at = at + 1
@@ -370,6 +372,6 @@ def next_record(
 
 def max_reached(batches: Readable, capacity: int, row: int, greatest: int) -> int:
     """1 unless batch `row` is of magic 2 and its records' greatest timestamp is not what its header says."""
-    if batches[2 * capacity + row] < 2 or batches[5 * capacity + row] <= 0:
+    if batches[C.MAGIC * capacity + row] < 2 or batches[C.COUNT * capacity + row] <= 0:
         return 1
-    return 1 if greatest == batches[10 * capacity + row] else 0
+    return 1 if greatest == batches[C.MAX_TIMESTAMP * capacity + row] else 0

@@ -55,7 +55,7 @@ def stays(judge: KeyLookup, keys: Sequence[bytes | None]) -> list[bool]:
     found: list[bool] = []
     for _, chunk in pieces(keys):
         table, flags = chunk.records, bytearray(PIECE)
-        tallies, totals = (memoryview(array("q", bytes(8 * width))) for width in (J.T_WIDTH, J.J_WIDTH))
+        tallies, totals = (memoryview(array("q", bytes(8 * width))) for width in (C.TALLY_WIDTH, J.J_WIDTH))
         assert judge.hash(chunk)
         J.judge_rows(
             table.cells,

@@ -167,7 +167,7 @@ def test_the_map_is_a_dictionary_with_a_limit(seed: int) -> None:
     assert state[K.P_SIZE] == len(model)
     batches = Columns(C.BATCH_WIDTH, 1)
     batches.cells[C.MAGIC] = 2
-    flags, tallies = bytearray(count), memoryview(array("q", bytes(8 * J.T_WIDTH)))
+    flags, tallies = bytearray(count), memoryview(array("q", bytes(8 * C.TALLY_WIDTH)))
     totals = memoryview(array("q", bytes(8 * J.J_WIDTH)))
     latest = stopped - 1
     J.judge_rows(
@@ -191,8 +191,8 @@ def test_the_map_is_a_dictionary_with_a_limit(seed: int) -> None:
         for offset, key in enumerate(keys)
     ]
     assert [bool(flag) for flag in flags] == stays
-    assert tallies[J.T_KEPT] == sum(stays)
-    assert tallies[J.T_RECORDS] == count
+    assert tallies[C.T_KEPT] == sum(stays)
+    assert tallies[C.T_RECORDS] == count
 
 
 def test_many_keys_are_told_apart() -> None:
