@@ -11,7 +11,7 @@ import sys
 from kseg import __version__
 
 # not compiled separately: the C code of two is in their .pxd, inlined into the others; `buffer_types` is for type checkers
-INLINED = ("__init__", "arithmetic", "keymap_probe", "buffer_access", "buffer_types")
+INLINED = ("__init__", "arithmetic", "keymap_probe", "buffer_access", "state_fields", "buffer_types")
 DEPENDENCIES = (
     "typer",
     "rich",

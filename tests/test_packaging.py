@@ -92,6 +92,7 @@ def test_a_source_distribution_builds_kernels_with_their_types(tmp_path: Path) -
         "segment/__init__",
         "segment/header_tables",
         "segment/kernel/__init__",
+        "segment/kernel/state_fields",
         "segment/kernel/indexing",
     ):
         for suffix in (".py", ".pxd"):

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import field
 
-from kseg.segment.kernel import filter_batches as W
-from kseg.segment.kernel import key_verdicts as K
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.values import dataclass
 
 
@@ -15,8 +14,8 @@ class PassTotals:
     in the headers. aborted_records: data of aborted transactions, which are not looked up in the map. horizons: number of
     retained tombstones by delete horizon."""
 
-    totals: tuple[int, ...] = (0,) * K.J_WIDTH
-    counts: tuple[int, ...] = (0,) * W.S_WIDTH
+    totals: tuple[int, ...] = (0,) * S.TOTAL_WIDTH
+    counts: tuple[int, ...] = (0,) * S.REWRITE_WIDTH
     records_read: int = 0
     aborted_records: int = 0
     markers_kept: int = 0

@@ -22,6 +22,7 @@ from kseg.segment import layout as L
 from kseg.segment.counted import offsets_words
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel import verify_records
 from kseg.segment.kernel.batch_walk import FULL, walk
 from kseg.segment.scanning.damage import Damage
@@ -54,19 +55,19 @@ def contradictions(segment: CleanerSegment, next_base_offset: int | None) -> lis
 def _needs_scan(view: memoryview, base_offset: int, next_base_offset: int | None) -> bool:
     table = Columns(C.BATCH_WIDTH, rows_for(len(view)))
     state = memoryview(array("q", [0, 0]))
-    seen = memoryview(array("q", bytes(8 * verify_records.SEEN_WIDTH)))
-    seen[verify_records.SEEN_LAST], seen[verify_records.SEEN_EPOCH] = base_offset - 1, L.NO_LEADER_EPOCH
+    seen = memoryview(array("q", bytes(8 * S.SEEN_WIDTH)))
+    seen[S.SEEN_LAST], seen[S.SEEN_EPOCH] = base_offset - 1, L.NO_LEADER_EPOCH
     reason = FULL
     while reason == FULL:
         reason = walk(view, len(view), table.cells, table.capacity, state)
         table.count = state[1]
         row = 0
         while row < table.count:
-            first, former_epoch = row, seen[verify_records.SEEN_EPOCH]
+            first, former_epoch = row, seen[S.SEEN_EPOCH]
             row = verify_records.next_suspect(table.cells, table.capacity, row, table.count, seen)
             if row >= table.count:
                 break
-            reasons, epoch = seen[verify_records.SEEN_REASONS], seen[verify_records.SEEN_EPOCH]
+            reasons, epoch = seen[S.SEEN_REASONS], seen[S.SEEN_EPOCH]
             if reasons & verify_records.EPOCH:
                 former_epoch = max((former_epoch, *table.column(C.LEADER_EPOCH)[first:row]))
             if reasons & verify_records.OFFSET or (
@@ -76,7 +77,7 @@ def _needs_scan(view: memoryview, base_offset: int, next_base_offset: int | None
             row += 1
     if state[0] < len(view):
         return True  # damage: the batches behind it have not been seen
-    return next_base_offset is not None and seen[verify_records.SEEN_LAST] >= next_base_offset
+    return next_base_offset is not None and seen[S.SEEN_LAST] >= next_base_offset
 
 
 def _headers(view: memoryview, segment: CleanerSegment) -> Iterator[_Header]:

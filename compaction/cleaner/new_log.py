@@ -20,6 +20,7 @@ from kseg.segment.crc import crc32c
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import filter_batches as W
 from kseg.segment.kernel import seal_crc
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.scanning.crc_verdicts import SMALL_BATCH_BYTES, crc_tables
 from kseg.segment.scanning.decode import Chunk
 from kseg.segment.sidecar.index_builder import IndexRefusal
@@ -112,12 +113,12 @@ class NewLog:
         self._buffers = buffers
         self._log = log
         self._path, self._view = "", memoryview(b"")
-        self.state = memoryview(array("q", bytes(8 * W.S_WIDTH)))
+        self.state = memoryview(array("q", bytes(8 * S.REWRITE_WIDTH)))
         self._indexes = indexes
 
     @property
     def size_bytes(self) -> int:
-        return int(self.state[W.S_POSITION])
+        return int(self.state[S.REWRITE_POSITION])
 
     def join(self, part: WrittenPart, notes: memoryview, spool: ScratchFile | None) -> None:
         """Append what another process has written; everything before it must be complete. notes: about all its batches. Raises NotWritable."""
@@ -130,8 +131,8 @@ class NewLog:
                 raise NotWritable(refused[1])
         if self._log is not None and spool is not None and part.size_bytes:
             self._log.copy(spool.path, spool.view, part.log_at, part.size_bytes)
-        state[W.S_POSITION] += part.size_bytes
-        for field in range(W.S_RECORDS, W.S_WIDTH):
+        state[S.REWRITE_POSITION] += part.size_bytes
+        for field in range(S.REWRITE_RECORDS, S.REWRITE_WIDTH):
             state[field] += part.counts[field]
 
     # --- batches of an old segment
@@ -139,7 +140,7 @@ class NewLog:
     def begin(self, path: str, view: memoryview) -> None:
         """Start reading batches from this file."""
         self._path, self._view = path, view
-        self.state[W.S_SPAN_START] = self.state[W.S_SPAN_END] = 0
+        self.state[S.REWRITE_SPAN_START] = self.state[S.REWRITE_SPAN_END] = 0
 
     def emit(self, chunk: Chunk, flags: bytearray, table: Columns, tallies: memoryview) -> None:
         """Write the batches of a chunk whose records were all filtered."""
@@ -212,7 +213,7 @@ class NewLog:
         for chunk, flags in chunks:
             end = self._encoded(chunk, flags, table, tallies, row, end)
         buffers.packs[0], buffers.packs[1], buffers.packs[2] = L.BATCH_HEADER, end, row
-        state[W.S_PACKS] = 1
+        state[S.REWRITE_PACKS] = 1
         self._pack(table, tallies)
         if len(buffers.out) > _OUT_BYTES:
             self._flush()
@@ -231,7 +232,7 @@ class NewLog:
                 *table.raw,
                 row,
                 tallies,
-                self._buffers.params[W.P_HORIZON],
+                self._buffers.params[S.RULE_HORIZON],
                 out,
                 position,
             )
@@ -248,11 +249,11 @@ class NewLog:
     # --- requests of the kernel
 
     def _start_at(self, row: int) -> None:
-        self.state[W.S_ROW] = row
-        self.state[W.S_AT] = 0
+        self.state[S.REWRITE_ROW] = row
+        self.state[S.REWRITE_AT] = 0
 
     def _make_room(self) -> None:
-        if self.state[W.S_OUT] or self.state[W.S_ROWS]:
+        if self.state[S.REWRITE_OUT] or self.state[S.REWRITE_ROWS]:
             self._flush()
         else:
             self._buffers.out.extend(bytes(len(self._buffers.out)))
@@ -260,14 +261,14 @@ class NewLog:
     def _pack(self, table: Columns, tallies: memoryview) -> None:
         """Compress the bodies that are pending in the buffer, and put them in their place with room for their headers."""
         state, buffers = self.state, self._buffers
-        count, packs, ends = state[W.S_PACKS], buffers.packs, buffers.ends
+        count, packs, ends = state[S.REWRITE_PACKS], buffers.packs, buffers.ends
         codec = table.at(C.ATTRIBUTES, packs[2]) & L.CODEC_MASK
         with memoryview(buffers.out) as out:
             packed = [
                 compress(codec, L.MAGIC_V2, bytes(out[packs[at] : packs[at + 1]]))
                 for at in range(0, W.PACK_WIDTH * count, W.PACK_WIDTH)
             ]
-        end = state[W.S_OUT]
+        end = state[S.REWRITE_OUT]
         for at, content in enumerate(packed):
             ends[at] = end = end + L.BATCH_HEADER + len(content)
         if end > len(buffers.out):
@@ -282,7 +283,7 @@ class NewLog:
     def _flush(self) -> None:
         """Write out the buffer, and index what was added."""
         state, buffers, table = self.state, self._buffers, self._buffers.table
-        table.count = rows = state[W.S_ROWS]
+        table.count = rows = state[S.REWRITE_ROWS]
         if rows:
             left = seal_crc.seal_small(
                 buffers.out, table.cells, table.capacity, rows, SMALL_BATCH_BYTES, buffers.castagnoli
@@ -290,24 +291,24 @@ class NewLog:
             with memoryview(buffers.out) as view:
                 if left:
                     seal_crc.seal_large(view, buffers.out, table.cells, table.capacity, rows, crc32c)
-                if self._log is not None and state[W.S_OUT]:
-                    with view[: state[W.S_OUT]] as filled:
+                if self._log is not None and state[S.REWRITE_OUT]:
+                    with view[: state[S.REWRITE_OUT]] as filled:
                         self._log.write(filled)
             refused = self._indexes.add_rows(table, 0, rows)
             if refused is not None:
                 raise NotWritable(refused[1])
-        elif self._log is not None and state[W.S_OUT]:
-            with memoryview(buffers.out)[: state[W.S_OUT]] as filled:
+        elif self._log is not None and state[S.REWRITE_OUT]:
+            with memoryview(buffers.out)[: state[S.REWRITE_OUT]] as filled:
                 self._log.write(filled)
-        state[W.S_OUT] = state[W.S_ROWS] = 0
+        state[S.REWRITE_OUT] = state[S.REWRITE_ROWS] = 0
 
     def _flush_span(self) -> None:
         """Write out the pending span, which lies behind the buffer."""
         state = self.state
-        start, end = state[W.S_SPAN_START], state[W.S_SPAN_END]
+        start, end = state[S.REWRITE_SPAN_START], state[S.REWRITE_SPAN_END]
         if self._log is not None and end > start:
             if end - start > _SHORT_SPAN_BYTES:
                 self._log.copy(self._path, self._view, start, end - start)
             else:
                 self._log.write(self._view[start:end])
-        state[W.S_SPAN_START] = end
+        state[S.REWRITE_SPAN_START] = end

@@ -12,7 +12,7 @@ from kseg.compaction.cleaner.segment_splitting import SegmentOverflow
 from kseg.compaction.cleaner.segments import CleanerSegment, SideFiles
 from kseg.segment import layout as L
 from kseg.segment.findings import Finding
-from kseg.segment.kernel import filter_batches as W
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.sidecar.index_builder import OVERFLOW, SegmentIndexes
 from kseg.segment.sidecar.txn_index import AbortedTxn, encode_txn_index
 
@@ -147,7 +147,7 @@ def _new_segment(
 
 def _is_same(new: NewLog, old: CleanerSegment, new_segment: CleanerSegment) -> bool:
     """Whether the new segment equals the old one byte for byte."""
-    changes = (W.S_REBUILT, W.S_EMPTIED, W.S_DROPPED)
+    changes = (S.REWRITE_REBUILT, S.REWRITE_EMPTIED, S.REWRITE_DROPPED)
     if new.size_bytes != old.size_bytes or any(new.state[count] for count in changes):
         return False
     return new_segment.side_files == old.stored_side_files()

@@ -32,8 +32,7 @@ from kseg.compaction.cleaner.segment_splitting import SegmentOverflow, split
 from kseg.compaction.cleaner.segments import CleanerSegment
 from kseg.compaction.cleaner.top_keys import TopKey
 from kseg.segment.findings import Finding
-from kseg.segment.kernel import filter_batches as W
-from kseg.segment.kernel import key_verdicts as K
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.values import dataclass
 
 
@@ -201,22 +200,22 @@ class Rounds:
         # A later round reads the output of the previous one, and segments that no round has read.
         tally.records_before += pass_totals.records_read - tally.records_after
         tally.map_keys += map_keys
-        tally.live_keys = totals[K.J_LIVE]
-        tally.superseded += totals[K.J_SUPERSEDED]
-        tally.superseded_bytes += totals[K.J_SUPERSEDED_BYTES]
-        tally.invalid_records += totals[K.J_INVALID]
+        tally.live_keys = totals[S.TOTAL_LIVE]
+        tally.superseded += totals[S.TOTAL_SUPERSEDED]
+        tally.superseded_bytes += totals[S.TOTAL_SUPERSEDED_BYTES]
+        tally.invalid_records += totals[S.TOTAL_INVALID]
         tally.aborted_records += pass_totals.aborted_records
-        tally.tombstones_kept = totals[K.J_TOMBSTONES_KEPT]
-        tally.tombstones_removed += totals[K.J_TOMBSTONES_REMOVED]
+        tally.tombstones_kept = totals[S.TOTAL_TOMBSTONES_KEPT]
+        tally.tombstones_removed += totals[S.TOTAL_TOMBSTONES_REMOVED]
         tally.markers_kept = pass_totals.markers_kept
         tally.markers_removed += pass_totals.markers_removed
         tally.markers_stamped += pass_totals.markers_stamped
-        tally.records_after = counts[W.S_RECORDS]
-        tally.batches_kept = counts[W.S_TAKEN]
-        tally.batches_rebuilt += counts[W.S_REBUILT]
-        tally.batches_emptied += counts[W.S_EMPTIED]
-        tally.batches_removed += counts[W.S_DROPPED]
-        tally.legacy_emptied += counts[W.S_EMPTIED_LEGACY]
+        tally.records_after = counts[S.REWRITE_RECORDS]
+        tally.batches_kept = counts[S.REWRITE_TAKEN]
+        tally.batches_rebuilt += counts[S.REWRITE_REBUILT]
+        tally.batches_emptied += counts[S.REWRITE_EMPTIED]
+        tally.batches_removed += counts[S.REWRITE_DROPPED]
+        tally.legacy_emptied += counts[S.REWRITE_EMPTIED_LEGACY]
         tally.groups_skipped = done.groups_skipped
 
     # --- segments whose offsets do not fit

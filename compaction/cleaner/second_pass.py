@@ -29,6 +29,7 @@ from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import batch_runs as B
 from kseg.segment.kernel import filter_batches as W
 from kseg.segment.kernel import key_verdicts as K
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel.batch_walk import declared_records
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk, Decoder
 from kseg.segment.sidecar.txn_index import AbortedTxn
@@ -57,14 +58,14 @@ class SegmentCleaner:
         self.rules = Rules(upper_offset, min(horizon_ms, L.INT64_MAX), last_records.data_offsets)
         self.buffers = Buffers(self.rules)
         self.transactions = Transactions()
-        self.totals = memoryview(array("q", bytes(8 * K.J_WIDTH)))
-        self.counts = [0] * W.S_WIDTH
+        self.totals = memoryview(array("q", bytes(8 * S.TOTAL_WIDTH)))
+        self.counts = [0] * S.REWRITE_WIDTH
         self.horizons: Counter[int] = Counter()
         self.records_read = self.aborted_records = 0
         self.markers_kept = self.markers_removed = self.markers_stamped = 0
         self.sketch = sketch
         self._runs = memoryview(array("q"))
-        self._refilter_tallies = memoryview(array("q", bytes(8 * K.J_WIDTH)))
+        self._refilter_tallies = memoryview(array("q", bytes(8 * S.TOTAL_WIDTH)))
         self._flags = bytearray(RECORDS_PER_TABLE)
         self._keeps_legacy = True
         self._segment: CleanerSegment
@@ -152,11 +153,11 @@ class SegmentCleaner:
         while row < stop:
             end = B.fitting_run(table.cells, table.capacity, row, stop, max_rows)
             if end > row:
-                tombstones = self.totals[K.J_TOMBSTONES_KEPT]
+                tombstones = self.totals[S.TOTAL_TOMBSTONES_KEPT]
                 for chunk in self._decoder.chunks(table, row, end):
                     self._filter_chunk(table, tallies, chunk, self.totals)
                     self._new.emit(chunk, self._flags, table, tallies)
-                if self.totals[K.J_TOMBSTONES_KEPT] > tombstones:
+                if self.totals[S.TOTAL_TOMBSTONES_KEPT] > tombstones:
                     self._note_horizons(table, tallies, row, end)
                 row = end
             else:

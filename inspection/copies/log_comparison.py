@@ -17,6 +17,7 @@ from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import compare_records as K
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.scanning.decode import Chunk
 
 _COMPARED_AT_ONCE_BYTES = 1 << 20
@@ -50,12 +51,16 @@ class LogComparison:
         self._decodes_gaps = take_gaps is not None
         take_a, take_b = take_gaps or (self._gap_in_a, self._gap_in_b)
         self._records_a, self._records_b = RecordStream(a, take_b), RecordStream(b, take_a)
-        self._state = memoryview(array("q", bytes(8 * K.S_WIDTH)))
-        self._state[K.S_FIRST], self._state[K.S_LAST], self._state[K.S_EPOCHS] = start_offset, L.INT64_MAX, -1
+        self._state = memoryview(array("q", bytes(8 * S.PAIR_WIDTH)))
+        self._state[S.PAIR_FIRST], self._state[S.PAIR_LAST], self._state[S.PAIR_EPOCHS] = (
+            start_offset,
+            L.INT64_MAX,
+            -1,
+        )
 
     @property
     def repacked_batches(self) -> int:
-        return self._state[K.S_WHOLE]
+        return self._state[S.PAIR_WHOLE]
 
     def run(self) -> Iterator[None]:
         """Compare the copies. Yields from time to time, so that the caller can report progress."""
@@ -190,7 +195,7 @@ class LogComparison:
         self._records_b.open(b.rows_to(self._records_a.last_offset))
 
     def _open_a(self, rows: int) -> None:
-        self._state[K.S_ROW] = -1
+        self._state[S.PAIR_ROW] = -1
         self._records_a.open(rows)
 
     def _compare_records(self) -> None:
@@ -202,16 +207,16 @@ class LogComparison:
         if a.chunk is None or b.chunk is None:
             return
         state = self._state
-        state[K.S_A], state[K.S_B] = a.row, b.row
+        state[S.PAIR_A], state[S.PAIR_B] = a.row, b.row
         of_a, of_b = a.chunk.records, b.chunk.records
         outcome = K.compare_rows(
             *(a.chunk.body, a.table.cells, a.table.capacity, of_a.cells, of_a.capacity, of_a.count),
             *(b.chunk.body, b.table.cells, b.table.capacity, of_b.cells, of_b.capacity, of_b.count),
             *(a.flags, b.flags, state),
         )
-        a.row, b.row = state[K.S_A], state[K.S_B]
-        if state[K.S_EPOCHS] >= 0:
-            self._note_epochs(state[K.S_EPOCHS])
+        a.row, b.row = state[S.PAIR_A], state[S.PAIR_B]
+        if state[S.PAIR_EPOCHS] >= 0:
+            self._note_epochs(state[S.PAIR_EPOCHS])
         if outcome == K.DIFFERENT:
             self._diverge(a.chunk, b.chunk)
         a.skip_exhausted()

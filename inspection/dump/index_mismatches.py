@@ -14,6 +14,7 @@ from kseg.segment import header_tables as C
 from kseg.segment.counted import counted
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel import verify_records as K
 from kseg.segment.kernel.batch_walk import first_invalid
 from kseg.segment.moments import moment
@@ -64,20 +65,20 @@ def _all_exact(
     compare: `next_offset_entry` or `next_time_entry` of the kernel, which compare with the headers of batches. agrees: called for
     each table, with the entries (from, to) that name batches in it.
     """
-    state, seen = (memoryview(array("q", bytes(8 * width))) for width in (K.I_WIDTH, K.SEEN_WIDTH))
-    state[K.I_FORMER_SLOT] = seen[K.SEEN_LAST] = seen[K.SEEN_EPOCH] = -1
+    state, seen = (memoryview(array("q", bytes(8 * width))) for width in (S.ENTRY_WIDTH, S.SEEN_WIDTH))
+    state[S.ENTRY_FORMER_SLOT] = seen[S.SEEN_LAST] = seen[S.SEEN_EPOCH] = -1
     slots = index.entries
     for block in _tables(scanner):
         if isinstance(block, Damage) or not _rises(block, seen):
             return False
-        first, state[K.I_ROW] = state[K.I_SLOT], 0
+        first, state[S.ENTRY_ROW] = state[S.ENTRY_SLOT], 0
         outcome = compare(
             index.content, slots, index.base_offset, block.cells, block.capacity, block.count, state
         )
-        if outcome not in (K.IN_ORDER, K.MORE) or not agrees(block, first, state[K.I_SLOT]):
+        if outcome not in (K.IN_ORDER, K.MORE) or not agrees(block, first, state[S.ENTRY_SLOT]):
             return False
         if outcome == K.IN_ORDER:
-            return state[K.I_EXACT] == slots
+            return state[S.ENTRY_EXACT] == slots
     return not slots
 
 
@@ -96,7 +97,7 @@ def _rises(table: Columns, seen: memoryview) -> bool:
     row = 0
     while row < table.count:
         row = K.next_suspect(table.cells, table.capacity, row, table.count, seen)
-        if row < table.count and seen[K.SEEN_REASONS] != K.EPOCH:
+        if row < table.count and seen[S.SEEN_REASONS] != K.EPOCH:
             return False
         row += 1
     return True

@@ -29,6 +29,7 @@ from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel import verify_records
 from kseg.segment.kernel.batch_walk import FULL, first_invalid, walk
 from kseg.segment.kernel.validate import next_doubtful
@@ -63,8 +64,8 @@ class _Recovery:
         self._next_offset: int | None = None
         self._cause: Finding | None = None
         self._first: tuple[int, int] | None = None  # offset and leader epoch
-        self._seen = memoryview(array("q", bytes(8 * verify_records.SEEN_WIDTH)))
-        self._seen[verify_records.SEEN_LAST] = max(segment.base_offset, -L.INT64_MAX) - 1
+        self._seen = memoryview(array("q", bytes(8 * S.SEEN_WIDTH)))
+        self._seen[S.SEEN_LAST] = max(segment.base_offset, -L.INT64_MAX) - 1
         self._is_in_order = True
 
     def run(self) -> int:
@@ -83,7 +84,7 @@ class _Recovery:
         removed = self._cut()
         if not removed and self._is_in_order:
             first, epoch = (segment.base_offset, L.NO_LEADER_EPOCH) if self._first is None else self._first
-            last, last_epoch = self._seen[verify_records.SEEN_LAST], self._seen[verify_records.SEEN_EPOCH]
+            last, last_epoch = self._seen[S.SEEN_LAST], self._seen[S.SEEN_EPOCH]
             segment.ordered_range = OrderedRange(first, last, epoch, last_epoch)
         segment.offset_index.trim()
         refusal = self._indexes.finish()
@@ -140,16 +141,16 @@ class _Recovery:
         if self._first is None:
             epoch = table.at(C.LEADER_EPOCH, 0) if table.at(C.MAGIC, 0) >= L.MAGIC_V2 else L.NO_LEADER_EPOCH
             self._first = table.at(C.BASE_OFFSET, 0), epoch
-            self._seen[verify_records.SEEN_EPOCH] = epoch
+            self._seen[S.SEEN_EPOCH] = epoch
         if next_doubtful(self._view, 0, stop, table.cells, table.capacity, 1) < stop:
             self._is_in_order = False  # consumers may miss records of it; salvage determines which
         row, seen = 0, self._seen
         while self._is_in_order and row < stop:
-            epoch = seen[verify_records.SEEN_EPOCH]
+            epoch = seen[S.SEEN_EPOCH]
             row = verify_records.next_suspect(table.cells, table.capacity, row, stop, seen)
             is_wrong = (
-                seen[verify_records.SEEN_REASONS] & (verify_records.OFFSET | verify_records.COUNT)
-                or seen[verify_records.SEEN_EPOCH] < epoch
+                seen[S.SEEN_REASONS] & (verify_records.OFFSET | verify_records.COUNT)
+                or seen[S.SEEN_EPOCH] < epoch
             )
             self._is_in_order = row >= stop or not is_wrong
             row += 1

@@ -36,6 +36,7 @@ from kseg.segment.diagnosis import AlteredBaseOffset, AlteredLeaderEpoch, Invali
 from kseg.segment.files import OpenFile
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel import verify_records
 from kseg.segment.scanning.preallocated_tail import PREALLOCATED
 from kseg.segment.scanning.scan import Scanner
@@ -122,7 +123,7 @@ class ValidRunCollector:
         self._unknown_epochs: list[int] = []
         self._damage: int | None = None
         self._last_epoch = L.NO_LEADER_EPOCH
-        self._state = memoryview(array("q", bytes(8 * verify_records.SEEN_WIDTH)))
+        self._state = memoryview(array("q", bytes(8 * S.SEEN_WIDTH)))
 
     # --- what is said
 
@@ -217,7 +218,7 @@ class ValidRunCollector:
     def _take_ordered(self, table: Columns, first: int, stop: int) -> None:
         """Rows that all have offsets, cut where they do not increase."""
         state, row = self._state, first
-        state[verify_records.SEEN_LAST] = -L.INT64_MAX - 1
+        state[S.SEEN_LAST] = -L.INT64_MAX - 1
         while row < stop:
             row = verify_records.next_suspect(table.cells, table.capacity, row, stop, state)
             if row >= stop:
@@ -227,7 +228,7 @@ class ValidRunCollector:
                 self._extend(table, first, row)
                 self._leave_out(table, row, "offset-not-monotonic")
                 first = row + 1
-            elif state[verify_records.SEEN_REASONS] & verify_records.OFFSET:
+            elif state[S.SEEN_REASONS] & verify_records.OFFSET:
                 self._extend(table, first, row)
                 first = row
             row += 1

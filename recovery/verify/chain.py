@@ -18,6 +18,7 @@ from kseg.segment import layout as L
 from kseg.segment.counted import counted
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel import verify_records
 from kseg.segment.scanning import offset_fit as F
 from kseg.segment.scanning.damage import Damage
@@ -38,9 +39,9 @@ class Chain:
         self._checked_rows = 0
         self._lost_to: int | None = None  # the last offset of damage right behind the rows
         self._suspects = 0
-        self._state = memoryview(array("q", bytes(8 * verify_records.SEEN_WIDTH)))
-        self._state[verify_records.SEEN_LAST] = self.rows.before_last
-        self._state[verify_records.SEEN_EPOCH] = self.rows.before_epoch
+        self._state = memoryview(array("q", bytes(8 * S.SEEN_WIDTH)))
+        self._state[S.SEEN_LAST] = self.rows.before_last
+        self._state[S.SEEN_EPOCH] = self.rows.before_epoch
 
     @property
     def table(self) -> Columns:
@@ -50,7 +51,7 @@ class Chain:
     @property
     def last_epoch(self) -> int:
         """The leader epoch after everything checked so far."""
-        return self._state[verify_records.SEEN_EPOCH]
+        return self._state[S.SEEN_EPOCH]
 
     def last_batch(self) -> PreviousBatch | None:
         """After `close`, before `carry`: what the next segment must know of this one's last batch."""
@@ -77,7 +78,7 @@ class Chain:
         self.ready = 0
         if self._lost_to is not None:  # the headers of the damage tell which offsets it had
             self.rows.before_last = max(self.rows.before_last, self._lost_to)
-            self._state[verify_records.SEEN_LAST] = self.rows.before_last
+            self._state[S.SEEN_LAST] = self.rows.before_last
             self._lost_to = None
 
     def close(self) -> Iterator[Finding]:
@@ -105,7 +106,7 @@ class Chain:
             if fit.strength and is_altered:
                 why = f"behind the damage that follows, the log continues at offset {following}"
                 self._offsets.correct(row, fit.value, why)
-                self._state[verify_records.SEEN_LAST] = table.at(C.LAST_OFFSET, row)
+                self._state[S.SEEN_LAST] = table.at(C.LAST_OFFSET, row)
         if damage is not None and damage.lost.records is not None:
             self._lost_to = damage.lost.last_offset
         self.ready = table.count
@@ -131,7 +132,7 @@ class Chain:
             row = verify_records.next_suspect(table.cells, table.capacity, row, stop, state)
             if row >= stop:
                 break
-            reasons = state[verify_records.SEEN_REASONS]
+            reasons = state[S.SEEN_REASONS]
             self._suspects += 1
             if self._suspects > MAX_SUSPECTS:
                 self._give_up(row)
@@ -142,8 +143,8 @@ class Chain:
                 self._offsets.check(row, upper, is_end)
             if reasons & verify_records.EPOCH:
                 self._epochs.check(row, row + 1 >= table.count)
-                state[verify_records.SEEN_EPOCH] = self.rows.epoch_at(row)
-            state[verify_records.SEEN_LAST] = table.at(C.LAST_OFFSET, row)
+                state[S.SEEN_EPOCH] = self.rows.epoch_at(row)
+            state[S.SEEN_LAST] = table.at(C.LAST_OFFSET, row)
             row += 1
         self._checked_rows = max(self._checked_rows, stop)
 

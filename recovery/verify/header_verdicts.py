@@ -32,6 +32,7 @@ from kseg.segment.errors import FormatError, UnreadableInput, cannot_read
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel import verify_records
 from kseg.segment.kernel.batch_walk import walk
 from kseg.segment.partition.bounds import Bounds
@@ -102,7 +103,7 @@ class _LogPart:
         self._scanner = Scanner.over(file, context.base_offset, next_base=lambda: context.next_base)
         self._chain = Chain(context)
         self._spans: list[Span] = []
-        self._sums = memoryview(array("q", bytes(8 * verify_records.T_WIDTH)))
+        self._sums = memoryview(array("q", bytes(8 * S.SUM_WIDTH)))
 
     def verdicts(self) -> HeaderVerdicts:
         findings = tuple(finding for finding in self._findings() if self._is_ours(finding))
@@ -127,7 +128,7 @@ class _LogPart:
         for item in self._scanner.blocks(self._begin, None, until):
             if isinstance(item, Damage):
                 yield from chain.close_before(item)
-                self._sums[verify_records.T_CONTIGUOUS] = 0
+                self._sums[S.SUM_CONTIGUOUS] = 0
             else:
                 self._note_valid(item)
                 yield from chain.feed(item)
@@ -135,7 +136,7 @@ class _LogPart:
         if until < size:
             return  # the last batches are only side files
         # a part of a segment does not know whether there are gaps before it
-        is_gapless = not self._sums[verify_records.T_GAPS] and not self._sums[verify_records.T_CLEANED]
+        is_gapless = not self._sums[S.SUM_GAPS] and not self._sums[S.SUM_CLEANED]
         chain.rows.is_gapless = is_gapless and self._start == 0
         yield from chain.close()
 

@@ -22,6 +22,7 @@ from kseg.segment import layout as L
 from kseg.segment.counted import counted
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel import verify_records
 from kseg.segment.moments import moment
 from kseg.segment.unreadable import BadArea
@@ -72,9 +73,9 @@ class _IndexCheck:
         self.view = view
         self.slots = used_slots(view, self.WIDTH, data_end)
         self._totals = totals
-        self._state = memoryview(array("q", bytes(8 * verify_records.I_WIDTH)))
-        self._state[verify_records.I_FORMER_SLOT] = -1
-        self._state[verify_records.I_SEEN] = context.base_offset - 1
+        self._state = memoryview(array("q", bytes(8 * S.ENTRY_WIDTH)))
+        self._state[S.ENTRY_FORMER_SLOT] = -1
+        self._state[S.ENTRY_SEEN] = context.base_offset - 1
         self._pending: list[tuple[int, int]] = []
         self._bad_slots = 0
 
@@ -97,14 +98,14 @@ class _IndexCheck:
     ) -> Iterator[tuple[int, int]]:
         """The kernel's verdicts (code, slot) for rows first … stop - 1."""
         state = self._state
-        state[verify_records.I_ROW] = first
+        state[S.ENTRY_ROW] = first
         while True:
             code = kernel(
                 self.view, self.slots, self.context.base_offset, table.cells, table.capacity, stop, state
             )
             if code in (verify_records.IN_ORDER, verify_records.MORE):
                 return
-            yield code, state[verify_records.I_SLOT] - 1
+            yield code, state[S.ENTRY_SLOT] - 1
 
     def _defer(self, slot: int, context: int) -> None:
         # whether damage explains it is known at the end only; of very many, the first ones are enough
@@ -116,7 +117,7 @@ class _IndexCheck:
     def _unmatched(self, place_of: Callable[[int], int]) -> Iterator[tuple[int, int]]:
         """The entries without a batch: the deferred ones, and those after the last batch."""
         yield from self._pending
-        for slot in range(self._state[verify_records.I_SLOT], self.slots):
+        for slot in range(self._state[S.ENTRY_SLOT], self.slots):
             yield slot, place_of(slot)
 
     def _sizes(self) -> Iterator[Finding]:
@@ -167,7 +168,7 @@ class OffsetIndexCheck(_IndexCheck):
                 "index-not-sorted", slot, f"entry {slot} does not increase", self._offset(slot)
             )
         if code == verify_records.FORMER_TOO_HIGH:
-            slot = self._state[verify_records.I_FORMER_LAST]
+            slot = self._state[S.ENTRY_FORMER_LAST]
             message = f"entry {slot} has offset {self._offset(slot)}, above the batch of the next entry"
             return self._report("index-entry-mismatch", slot, message, self._offset(slot))
         message = f"entry {slot} has offset {self._offset(slot)}, but the batch at position {self._position(slot)} has higher offsets"
@@ -191,9 +192,9 @@ class OffsetIndexCheck(_IndexCheck):
         state = self._state
         yield from self._old_style(
             {
-                "have the first offset of their batch": state[verify_records.I_FIRST],
-                "have an offset inside it": state[verify_records.I_INNER],
-                "have the last offset of several batches": state[verify_records.I_BEYOND],
+                "have the first offset of their batch": state[S.ENTRY_FIRST],
+                "have an offset inside it": state[S.ENTRY_INNER],
+                "have the last offset of several batches": state[S.ENTRY_BEYOND],
             }
         )
         yield from self._sizes()
@@ -221,7 +222,7 @@ class OffsetIndexCheck(_IndexCheck):
         return self._report(kind, first, message, self._offset(first), (last - first + 1) * self.WIDTH)
 
     def _last_entry(self, facts: SegmentFacts) -> Iterator[Finding]:
-        slot = self._state[verify_records.I_FORMER_SLOT]
+        slot = self._state[S.ENTRY_FORMER_SLOT]
         if slot < 0 or facts.damage or facts.last_offset is None or self._offset(slot) <= facts.last_offset:
             return
         self._bad_slots += 1
@@ -247,7 +248,7 @@ class TimeIndexCheck(_IndexCheck):
         super().__init__(context, view, totals, data_end)
         if len(view) == self.WIDTH:
             self.slots = 1  # trimmed: an all-zero entry says timestamp 0
-        self._state[verify_records.I_FORMER] = L.NO_TIMESTAMP
+        self._state[S.ENTRY_FORMER] = L.NO_TIMESTAMP
         self._without_timestamp = 0
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
@@ -278,7 +279,7 @@ class TimeIndexCheck(_IndexCheck):
         yield from self._completeness(facts)
         yield from self._old_style(
             {
-                "have a record that is not the last of its batch": self._state[verify_records.I_INNER],
+                "have a record that is not the last of its batch": self._state[S.ENTRY_INNER],
                 "have a message without a timestamp": self._without_timestamp,
             }
         )

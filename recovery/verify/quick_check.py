@@ -26,6 +26,7 @@ from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import DISK, Reader
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel import verify_records
 from kseg.segment.kernel.validate import next_doubtful
 from kseg.segment.partition.names import FileState, Role, parse_file_name
@@ -85,7 +86,7 @@ class _QuickCheck:
         self._prefix = os.path.join(directory, "")
         self._reader = reader
         self._known = known
-        self._chain = memoryview(array("q", bytes(8 * verify_records.SEEN_WIDTH)))
+        self._chain = memoryview(array("q", bytes(8 * S.SEEN_WIDTH)))
         self._snapshots: dict[int, str] = {}
         self._has_snapshots = False
         self._history = EpochHistory()
@@ -101,8 +102,8 @@ class _QuickCheck:
             _require(first in self._snapshots)
             loaded = decode_snapshot(self._read(self._snapshots.pop(first)))
             self._producers = ProducerState.load(loaded, first)
-        self._chain[verify_records.SEEN_LAST] = first - 1
-        self._chain[verify_records.SEEN_EPOCH] = L.NO_LEADER_EPOCH
+        self._chain[S.SEEN_LAST] = first - 1
+        self._chain[S.SEEN_EPOCH] = L.NO_LEADER_EPOCH
         for base in bases:
             _require(base == end)
             self._compare(base)
@@ -143,8 +144,8 @@ class _QuickCheck:
     def _segment(self, base: int, *, is_last: bool) -> int:
         """The end offset of a sound segment."""
         stem = f"{self._prefix}{base:020d}"
-        sums = memoryview(array("q", bytes(8 * verify_records.T_WIDTH)))
-        sums[verify_records.T_MAX_TIMESTAMP] = L.NO_TIMESTAMP
+        sums = memoryview(array("q", bytes(8 * S.SUM_WIDTH)))
+        sums[S.SUM_MAX_TIMESTAMP] = L.NO_TIMESTAMP
         with (
             self._reader.open(stem + L.LOG_SUFFIX) as log,
             self._reader.open(stem + L.OFFSET_INDEX_SUFFIX) as offset_index,
@@ -166,26 +167,23 @@ class _QuickCheck:
             offsets.end()
             times.end()
             is_running = is_last and not self._known.is_clean
-            _require(is_running or sums[verify_records.T_MAX_TIMESTAMP] <= times.last_timestamp())
-        last: int = self._chain[verify_records.SEEN_LAST]
-        unusual = verify_records.T_GAPS, verify_records.T_FUTURE, verify_records.T_CLEANED
-        _require(not any(sums[at] for at in unusual) and sums[verify_records.T_MAGICS] == _MAGIC_2_ALONE)
+            _require(is_running or sums[S.SUM_MAX_TIMESTAMP] <= times.last_timestamp())
+        last: int = self._chain[S.SEEN_LAST]
+        unusual = S.SUM_GAPS, S.SUM_FUTURE, S.SUM_CLEANED
+        _require(not any(sums[at] for at in unusual) and sums[S.SUM_MAGICS] == _MAGIC_2_ALONE)
         _require(last - base <= L.INT32_MAX)
         return last + 1
 
     def _table(self, table: Columns, sums: memoryview) -> None:
         cells, capacity, count, chain = table.cells, table.capacity, table.count, self._chain
-        _require(table.at(C.BASE_OFFSET, 0) == chain[verify_records.SEEN_LAST] + 1)
-        row, epoch = 0, chain[verify_records.SEEN_EPOCH]
+        _require(table.at(C.BASE_OFFSET, 0) == chain[S.SEEN_LAST] + 1)
+        row, epoch = 0, chain[S.SEEN_EPOCH]
         while (row := verify_records.next_suspect(cells, capacity, row, count, chain)) < count:
-            _require(
-                chain[verify_records.SEEN_REASONS] == verify_records.EPOCH
-                and chain[verify_records.SEEN_EPOCH] > epoch
-            )
-            row, epoch = row + 1, chain[verify_records.SEEN_EPOCH]
-        before = sums[verify_records.T_PRODUCERS]
+            _require(chain[S.SEEN_REASONS] == verify_records.EPOCH and chain[S.SEEN_EPOCH] > epoch)
+            row, epoch = row + 1, chain[S.SEEN_EPOCH]
+        before = sums[S.SUM_PRODUCERS]
         verify_records.tally(cells, capacity, 0, count, self._known.now_ms, sums)
-        if self._producers is not None or sums[verify_records.T_PRODUCERS] > before:
+        if self._producers is not None or sums[S.SUM_PRODUCERS] > before:
             self._replay(table)
         self._follow_epochs(table)
 
@@ -242,16 +240,16 @@ class _Index:
         self._slots = len(view) // width
         self._width = width
         _require(not len(view) % width and (not self._slots or any(view[-width:])))
-        self._state = memoryview(array("q", bytes(8 * verify_records.I_WIDTH)))
-        self._state[verify_records.I_FORMER_SLOT] = -1
-        self._state[verify_records.I_SEEN] = base_offset - 1
+        self._state = memoryview(array("q", bytes(8 * S.ENTRY_WIDTH)))
+        self._state[S.ENTRY_FORMER_SLOT] = -1
+        self._state[S.ENTRY_SEEN] = base_offset - 1
         if width == L.TIME_INDEX_ENTRY:
-            self._state[verify_records.I_FORMER] = L.NO_TIMESTAMP
+            self._state[S.ENTRY_FORMER] = L.NO_TIMESTAMP
 
     def take(self, table: Columns) -> None:
         if self._slots:
             state = self._state
-            state[verify_records.I_ROW] = 0
+            state[S.ENTRY_ROW] = 0
             code = self._kernel(
                 self._view, self._slots, self._base, table.cells, table.capacity, table.count, state
             )
@@ -259,7 +257,7 @@ class _Index:
 
     def end(self) -> None:
         """Every entry belongs to a batch and has its last offset."""
-        _require(self._state[verify_records.I_SLOT] == self._state[verify_records.I_EXACT] == self._slots)
+        _require(self._state[S.ENTRY_SLOT] == self._state[S.ENTRY_EXACT] == self._slots)
 
     def last_timestamp(self) -> int:
         """Of a time index, NO_TIMESTAMP when it has no entry."""

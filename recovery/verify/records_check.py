@@ -20,6 +20,7 @@ from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import record_walk as R
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel import verify_records
 from kseg.segment.kernel.batch_walk import declared_records
 from kseg.segment.moments import moment
@@ -61,7 +62,7 @@ class RecordsCheck:
         self._view = view
         self._validated = validated or ValidatedRecords()
         self._decoder = Decoder(view)
-        self._state = memoryview(array("q", bytes(8 * verify_records.R_STATE_WIDTH)))
+        self._state = memoryview(array("q", bytes(8 * S.RECORDS_WIDTH)))
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
         row = first
@@ -87,22 +88,22 @@ class RecordsCheck:
 
     def _check_rows(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
         state = self._state
-        state[verify_records.R_BATCH] = -1
+        state[S.RECORDS_BATCH] = -1
         for chunk in self._decoder.chunks(table, first, stop):
             count = chunk.records.count
             self.records += count
             if count:
                 yield from self._walk(table, chunk, count)
             if chunk.problem is not None:
-                begun = state[verify_records.R_BATCH] == chunk.problem.row
+                begun = state[S.RECORDS_BATCH] == chunk.problem.row
                 if begun:
-                    state[verify_records.R_BATCH] = -1
+                    state[S.RECORDS_BATCH] = -1
                 yield from self._problem(table, chunk.problem, begun)
             elif chunk.control:
                 yield from self._control(table, chunk)
-        if state[verify_records.R_BATCH] >= 0:
-            row = state[verify_records.R_BATCH]
-            if not verify_records.max_reached(table.cells, table.capacity, row, state[verify_records.R_MAX]):
+        if state[S.RECORDS_BATCH] >= 0:
+            row = state[S.RECORDS_BATCH]
+            if not verify_records.max_reached(table.cells, table.capacity, row, state[S.RECORDS_MAX]):
                 yield self._max_timestamp(table, row)
 
     def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
@@ -117,10 +118,10 @@ class RecordsCheck:
             )
             if at >= count:
                 return
-            if state[verify_records.R_RULE] == verify_records.MAX_TIMESTAMP:
-                yield self._max_timestamp(table, state[verify_records.R_MISSED])
+            if state[S.RECORDS_RULE] == verify_records.MAX_TIMESTAMP:
+                yield self._max_timestamp(table, state[S.RECORDS_MISSED])
                 continue
-            kind, words = _RULES[state[verify_records.R_RULE]]
+            kind, words = _RULES[state[S.RECORDS_RULE]]
             row, offset = records.at(C.R_BATCH, at), records.at(C.R_OFFSET, at)
             position = table.at(C.POSITION, row)
             message = f"the record with offset {offset} in the batch at position {position} {words}"

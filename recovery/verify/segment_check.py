@@ -26,6 +26,7 @@ from kseg.segment.counted import counted
 from kseg.segment.files import OpenFile
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel import verify_records
 from kseg.segment.moments import moment
 from kseg.segment.scanning.damage import Damage
@@ -128,8 +129,8 @@ class SegmentCheck:
         self._trust = skippable
         self._records = records
         self._chain = Chain(context)
-        self._sums = memoryview(array("q", bytes(8 * verify_records.T_WIDTH)))
-        self._sums[verify_records.T_MAX_TIMESTAMP] = L.NO_TIMESTAMP
+        self._sums = memoryview(array("q", bytes(8 * S.SUM_WIDTH)))
+        self._sums[S.SUM_MAX_TIMESTAMP] = L.NO_TIMESTAMP
         self._seen_position = 0
         self._wrong_magic_bytes = 0
         self._is_ordered = True
@@ -163,9 +164,7 @@ class SegmentCheck:
                 yield from self._consume()
             yield Advance(path, done - self._seen_position)
             self._seen_position = done
-        chain.rows.is_gapless = (
-            not self._sums[verify_records.T_GAPS] and not self._sums[verify_records.T_CLEANED]
-        )
+        chain.rows.is_gapless = not self._sums[S.SUM_GAPS] and not self._sums[S.SUM_CLEANED]
         yield from self._counted(chain.close())
         self.last_batch = chain.last_batch()
         yield from self._consume()
@@ -201,7 +200,7 @@ class SegmentCheck:
         if finding.id == PREALLOCATED:  # the log ends here
             self.facts.padding_bytes += damage.length
             return
-        self._sums[verify_records.T_CONTIGUOUS] = 0
+        self._sums[S.SUM_CONTIGUOUS] = 0
         if damage.kind == "zero-tail":
             self.facts.padding_bytes += damage.length
         else:
@@ -210,11 +209,11 @@ class SegmentCheck:
 
     def _sum_up(self) -> None:
         facts, sums = self.facts, self._sums
-        facts.records, facts.sets_not_opened = sums[verify_records.T_RECORDS], sums[verify_records.T_WRAPPERS]
-        facts.max_timestamp_ms = sums[verify_records.T_MAX_TIMESTAMP]
-        facts.gaps, facts.missing_offsets = sums[verify_records.T_GAPS], sums[verify_records.T_MISSING]
-        facts.cleaned, facts.producers = sums[verify_records.T_CLEANED], sums[verify_records.T_PRODUCERS]
-        facts.magics = sums[verify_records.T_MAGICS]
+        facts.records, facts.sets_not_opened = sums[S.SUM_RECORDS], sums[S.SUM_WRAPPERS]
+        facts.max_timestamp_ms = sums[S.SUM_MAX_TIMESTAMP]
+        facts.gaps, facts.missing_offsets = sums[S.SUM_GAPS], sums[S.SUM_MISSING]
+        facts.cleaned, facts.producers = sums[S.SUM_CLEANED], sums[S.SUM_PRODUCERS]
+        facts.magics = sums[S.SUM_MAGICS]
         facts.last_epoch = self._chain.last_epoch
         damaged = facts.damaged_bytes + self._wrong_magic_bytes
         self._totals.account(facts.path, facts.size_bytes, damaged, facts.padding_bytes)
@@ -225,27 +224,27 @@ class SegmentCheck:
     def _conclusions(self) -> Iterator[Finding]:
         facts, sums, path = self.facts, self._sums, self._context.path
         if facts.gaps and self._is_ordered:  # without order it is unknown what is missing
-            where = sums[verify_records.T_GAP_OFFSET]
+            where = sums[S.SUM_GAP_OFFSET]
             yield Finding(
                 "offset-gap",
                 path,
                 f"{counted(facts.missing_offsets, 'offset')} {'is' if facts.missing_offsets == 1 else 'are'} missing at {counted(facts.gaps, 'place')}, "
                 f"first at offset {where}",
-                position=sums[verify_records.T_GAP_POSITION],
+                position=sums[S.SUM_GAP_POSITION],
                 length=0,
                 first_offset=where,
                 numbers={"gaps": facts.gaps, "missing_offsets": facts.missing_offsets},
             )
-        if sums[verify_records.T_FUTURE]:
-            timestamp, offset = sums[verify_records.T_FUTURE_TIMESTAMP], sums[verify_records.T_FUTURE_OFFSET]
+        if sums[S.SUM_FUTURE]:
+            timestamp, offset = sums[S.SUM_FUTURE_TIMESTAMP], sums[S.SUM_FUTURE_OFFSET]
             yield Finding(
                 "future-timestamp",
                 path,
-                f"{counted(sums[verify_records.T_FUTURE], 'batch')} with a timestamp in the future, the first one {moment(timestamp)} at "
+                f"{counted(sums[S.SUM_FUTURE], 'batch')} with a timestamp in the future, the first one {moment(timestamp)} at "
                 f"offset {offset}",
-                position=sums[verify_records.T_FUTURE_POSITION],
+                position=sums[S.SUM_FUTURE_POSITION],
                 first_offset=offset,
-                numbers={"batches": sums[verify_records.T_FUTURE], "timestamp": timestamp},
+                numbers={"batches": sums[S.SUM_FUTURE], "timestamp": timestamp},
             )
         magics = [magic for magic in range(3) if facts.magics >> magic & 1]
         if len(magics) > 1:

@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access, keymap_probe
+from kseg.segment.kernel import state_fields as S
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
-
-S_A, S_B, S_FIRST, S_LAST, S_EPOCHS, S_ROW, S_COMMON, S_WHOLE = range(8)
-S_WIDTH = 8
 EXHAUSTED, DIFFERENT = range(2)  # what `compare_rows` says
 
 
@@ -78,19 +76,19 @@ def compare_rows(
     if (
         C.BATCH_WIDTH * batch_capacity_a > len(batches_a)
         or C.BATCH_WIDTH * batch_capacity_b > len(batches_b)
-        or len(state) < 8
+        or len(state) < S.PAIR_WIDTH
     ):
         raise ValueError("a table of batches is smaller than its capacity says")
     if C.RECORD_WIDTH * capacity_a > len(records_a) or C.RECORD_WIDTH * capacity_b > len(records_b):
         raise ValueError("a table of records is smaller than its capacity says")
     if count_a > capacity_a or count_b > capacity_b or count_a > len(flags_a) or count_b > len(flags_b):
         raise ValueError("there are more records than that")
-    a = state[0]
-    b = state[1]
+    a = state[S.PAIR_A]
+    b = state[S.PAIR_B]
     if a < 0 or b < 0:
         raise ValueError("the rows lie outside the tables")
-    first = state[2]
-    last = state[3]
+    first = state[S.PAIR_FIRST]
+    last = state[S.PAIR_LAST]
     size_a = len(body_a)
     size_b = len(body_b)
     bytes_a = buffer_access.bytes_in(body_a)
@@ -161,22 +159,22 @@ def compare_rows(
             ):
                 break
             if (
-                state[4] < 0
+                state[S.PAIR_EPOCHS] < 0
                 and table_a[C.LEADER_EPOCH * batch_capacity_a + row]
                 != table_b[C.LEADER_EPOCH * batch_capacity_b + at]
             ):
-                state[4] = offset
-            if row != state[5]:
-                state[5] = row
-                state[6] = 0
-            state[6] = state[6] + 1
-            if state[6] == table_a[C.COUNT * batch_capacity_a + row]:
-                state[7] = state[7] + 1
+                state[S.PAIR_EPOCHS] = offset
+            if row != state[S.PAIR_ROW]:
+                state[S.PAIR_ROW] = row
+                state[S.PAIR_COMMON] = 0
+            state[S.PAIR_COMMON] = state[S.PAIR_COMMON] + 1
+            if state[S.PAIR_COMMON] == table_a[C.COUNT * batch_capacity_a + row]:
+                state[S.PAIR_WHOLE] = state[S.PAIR_WHOLE] + 1
             result = 0
             a = a + 1
             b = b + 1
-    state[0] = a
-    state[1] = b
+    state[S.PAIR_A] = a
+    state[S.PAIR_B] = b
     return result
 
 

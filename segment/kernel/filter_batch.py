@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import batch_encode, buffer_access
+from kseg.segment.kernel import state_fields as S
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
@@ -34,17 +35,17 @@ def put_row(
     table: Writable, capacity: int, state: Writable, size: int, last: int, max_ms: int, count: int, start: int
 ) -> int:
     """A batch of the new file. start: in `out`, −1 for one that stays as it is."""
-    row = state[4]
-    table[C.POSITION * capacity + row] = state[3]
+    row = state[S.REWRITE_ROWS]
+    table[C.POSITION * capacity + row] = state[S.REWRITE_POSITION]
     table[C.SIZE * capacity + row] = size
     table[C.LAST_OFFSET * capacity + row] = last
     table[C.COUNT * capacity + row] = count
     table[C.CRC * capacity + row] = start
     table[C.MAX_TIMESTAMP * capacity + row] = max_ms
     table[C.VALID * capacity + row] = 1 if start < 0 else -1
-    state[4] = row + 1
-    state[3] = state[3] + size
-    state[9] = state[9] + count
+    state[S.REWRITE_ROWS] = row + 1
+    state[S.REWRITE_POSITION] = state[S.REWRITE_POSITION] + size
+    state[S.REWRITE_RECORDS] = state[S.REWRITE_RECORDS] + count
     return 0
 
 
@@ -74,16 +75,16 @@ def stays_whole(batches: Readable, capacity: int, row: int, tallies: Readable) -
 
 def flush_span(view: Readable, out: Writable, room: int, short: int, state: Writable) -> int:
     """Copy a pending span to `out`; ALL, or why that is the caller's: SPAN_DUE, NO_ROOM."""
-    length = state[2] - state[1]
+    length = state[S.REWRITE_SPAN_END] - state[S.REWRITE_SPAN_START]
     if length == 0:
         return 0
     if length > short:
         return 2
-    if length > room - state[0]:
+    if length > room - state[S.REWRITE_OUT]:
         return 1
-    buffer_access.copied(out, state[0], view, state[1], length)
-    state[0] = state[0] + length
-    state[1] = state[2]
+    buffer_access.copied(out, state[S.REWRITE_OUT], view, state[S.REWRITE_SPAN_START], length)
+    state[S.REWRITE_OUT] = state[S.REWRITE_OUT] + length
+    state[S.REWRITE_SPAN_START] = state[S.REWRITE_SPAN_END]
     return 0
 
 
@@ -106,10 +107,10 @@ def is_protected(protected: Readable, count: int, offset: int, producer: int) ->
 def is_needed(batches: Readable, capacity: int, row: int, params: Readable, protected: Readable) -> int:
     """Whether a batch must stay though all of its records go (Kafka: Cleaner.checkBatchRetention)."""
     last = batches[C.LAST_OFFSET * capacity + row]
-    if last == params[0] - 1:
+    if last == params[S.RULE_UPPER] - 1:
         return 1
     producer = batches[C.PRODUCER_ID * capacity + row]
-    return producer >= 0 and is_protected(protected, params[3], last, producer)
+    return producer >= 0 and is_protected(protected, params[S.RULE_PROTECTED], last, producer)
 
 
 def take_row(
@@ -127,16 +128,16 @@ def take_row(
     # the batch as it lies becomes part of the pending span
     start = batches[C.POSITION * capacity + row]
     size = batches[C.SIZE * capacity + row]
-    if state[2] != start:
+    if state[S.REWRITE_SPAN_END] != start:
         due = flush_span(view, out, room, short, state)
         if due != 0:
             return due
-        state[1] = start
-    state[2] = start + size
+        state[S.REWRITE_SPAN_START] = start
+    state[S.REWRITE_SPAN_END] = start + size
     count = batches[C.COUNT * capacity + row]
     last = batches[C.LAST_OFFSET * capacity + row]
     put_row(table, table_capacity, state, size, last, batches[C.MAX_TIMESTAMP * capacity + row], count, -1)
-    state[10] = state[10] + 1
+    state[S.REWRITE_TAKEN] = state[S.REWRITE_TAKEN] + 1
     return 0
 
 
@@ -157,7 +158,7 @@ def empty_row(
     due = flush_span(view, out, room, short, state)
     if due != 0:
         return due
-    o = state[0]
+    o = state[S.REWRITE_OUT]
     if room - o < 61:
         return 1
     attributes = batches[C.ATTRIBUTES * capacity + row] & 56
@@ -167,13 +168,13 @@ def empty_row(
         if batches[C.MAGIC * capacity + row] == 0:
             attributes = 0
         base = tallies[C.T_BEGIN * capacity + row]
-        state[14] = state[14] + 1
+        state[S.REWRITE_EMPTIED_LEGACY] = state[S.REWRITE_EMPTIED_LEGACY] + 1
     last = batches[C.LAST_OFFSET * capacity + row]
     max_ms = batches[C.MAX_TIMESTAMP * capacity + row]
     batch_encode.put_batch_header(out, o, 61, base, last, attributes, -1, max_ms, 0, batches, capacity, row)
     put_row(table, table_capacity, state, 61, last, max_ms, 0, o)
-    state[0] = o + 61
-    state[12] = state[12] + 1
+    state[S.REWRITE_OUT] = o + 61
+    state[S.REWRITE_EMPTIED] = state[S.REWRITE_EMPTIED] + 1
     return 0
 
 
@@ -213,8 +214,8 @@ def finish(
         out, o, size, base, last, attributes, base_ms, max_ms, count, batches, capacity, row
     )
     put_row(table, table_capacity, state, size, last, max_ms, count, o)
-    state[0] = end
-    state[11] = state[11] + 1
+    state[S.REWRITE_OUT] = end
+    state[S.REWRITE_REBUILT] = state[S.REWRITE_REBUILT] + 1
     return 0
 
 

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
 """Replaces runs of batches, some or all of whose records are removed, in one buffer (`filter_batch`, batch by batch).
 
-`state`: OUT bytes in `out`, SPAN_START and SPAN_END of a span that is not copied yet, POSITION in the new file, ROWS of
+`state` (REWRITE_…): OUT bytes in `out`, SPAN_START and SPAN_END of a span that is not copied yet, POSITION in the new file, ROWS of
 `table`, AT the current record, ROW the current batch, PACKS bodies that wait to be compressed, and counts.
 
 Bodies to be compressed are collected in `out`; `packs` has the start, the end and the batch of each. The caller
@@ -14,30 +14,10 @@ from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access, filter_batch
+from kseg.segment.kernel import state_fields as S
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
-
-(
-    S_OUT,
-    S_SPAN_START,
-    S_SPAN_END,
-    S_POSITION,
-    S_ROWS,
-    S_AT,
-    S_ROW,
-    S_PACKS,
-    S_PACKED_TO,  # where the body that waits last ends in `out`
-    S_RECORDS,  # kept records
-    S_TAKEN,  # batches that stay as they are
-    S_REBUILT,
-    S_EMPTIED,
-    S_DROPPED,
-    S_EMPTIED_LEGACY,
-) = range(15)
-S_WIDTH = 15
-P_UPPER, P_HORIZON, P_SHORT, P_PROTECTED = range(4)  # what applies to all: see `rewrite_rows`
-P_WIDTH = 4
 JUDGED, TAKEN, NOT_NEEDED, EMPTIED = range(4)  # what is known of the batches
 ALL, NO_ROOM, SPAN_DUE, PACK_DUE = range(4)
 PACK_WIDTH = 3  # start, end, row
@@ -69,11 +49,25 @@ def check_sizes(
 ) -> int:
     if stop > capacity or C.BATCH_WIDTH * capacity > len(batches) or C.TALLY_WIDTH * capacity > len(tallies):
         raise ValueError("the rows lie outside their tables")
-    if C.BATCH_WIDTH * table_capacity > len(table) or len(state) < 15 or len(params) < 4:
+    if (
+        C.BATCH_WIDTH * table_capacity > len(table)
+        or len(state) < S.REWRITE_WIDTH
+        or len(params) < S.RULE_WIDTH
+    ):
         raise ValueError("a table is smaller than its capacity says")
-    if params[3] < 0 or 2 * params[3] > len(protected) or state[6] < 0 or state[5] < 0 or state[0] < 0:
+    if (
+        params[S.RULE_PROTECTED] < 0
+        or 2 * params[S.RULE_PROTECTED] > len(protected)
+        or state[S.REWRITE_ROW] < 0
+        or state[S.REWRITE_AT] < 0
+        or state[S.REWRITE_OUT] < 0
+    ):
         raise ValueError("the state points outside the tables")
-    if state[1] < 0 or state[1] > state[2] or state[2] > len(view):
+    if (
+        state[S.REWRITE_SPAN_START] < 0
+        or state[S.REWRITE_SPAN_START] > state[S.REWRITE_SPAN_END]
+        or state[S.REWRITE_SPAN_END] > len(view)
+    ):
         raise ValueError("the span lies outside the file")
     return 0
 
@@ -120,15 +114,15 @@ def rewrite_rows(
     table_capacity: int,
     state: Writable,
 ) -> int:
-    """What becomes of the batches state[ROW] … stop − 1.
+    """What becomes of the batches state[REWRITE_ROW] … stop − 1.
 
-    view: the old file. known: JUDGED their records were, these begin at state[AT]; TAKEN they stay as they are; NOT_NEEDED
+    view: the old file. known: JUDGED their records were, these begin at state[REWRITE_AT]; TAKEN they stay as they are; NOT_NEEDED
     their records go, and they do unless they are needed; EMPTIED their records go. body: what the records' positions mean.
     params: offset behind the last of the round, delete horizon for tombstones that have none, longest span to copy, number of
     `protected` pairs (last offset, producer), which are sorted.
 
     Returns ALL; NO_ROOM in `out` or `table`; SPAN_DUE: the pending span is the caller's to write, behind `out`; PACK_DUE:
-    the state[PACKS] bodies in `packs` are to be compressed, `finish_packed` goes on. Unless ALL it is called again.
+    the state[REWRITE_PACKS] bodies in `packs` are to be compressed, `finish_packed` goes on. Unless ALL it is called again.
     """
     check_sizes(view, batches, batch_capacity, stop, tallies, params, protected, table, table_capacity, state)
     if count > capacity or C.RECORD_WIDTH * capacity > len(cells) or count > len(flags) or len(packs) < 3:
@@ -141,12 +135,12 @@ def rewrite_rows(
     written = buffer_access.table_in(table)
     at_work = buffer_access.table_in(state)
     room = len(out)
-    row = state[6]
+    row = state[S.REWRITE_ROW]
     waiting = 0
     codec = 0
     due = 0
     while row < stop:
-        if state[4] + waiting >= table_capacity:
+        if state[S.REWRITE_ROWS] + waiting >= table_capacity:
             due = NO_ROOM
             break
         if (
@@ -162,18 +156,37 @@ def rewrite_rows(
             break  # where it comes to lie depends on what waits
         if becomes == 1:
             due = filter_batch.take_row(
-                old, rows, batch_capacity, row, new, room, params[2], written, table_capacity, at_work
+                old,
+                rows,
+                batch_capacity,
+                row,
+                new,
+                room,
+                params[S.RULE_SHORT],
+                written,
+                table_capacity,
+                at_work,
             )
         elif becomes == 3:
             due = filter_batch.empty_row(
-                old, rows, batch_capacity, row, sums, new, room, params[2], written, table_capacity, at_work
+                old,
+                rows,
+                batch_capacity,
+                row,
+                sums,
+                new,
+                room,
+                params[S.RULE_SHORT],
+                written,
+                table_capacity,
+                at_work,
             )
         elif becomes == 0:
-            state[13] = state[13] + 1
+            state[S.REWRITE_DROPPED] = state[S.REWRITE_DROPPED] + 1
         elif waiting == 0:
-            due = filter_batch.flush_span(old, new, room, params[2], at_work)
+            due = filter_batch.flush_span(old, new, room, params[S.RULE_SHORT], at_work)
         if becomes == 2 and due == 0:
-            o = state[8] if waiting else state[0] + 61
+            o = state[S.REWRITE_PACKED_TO] if waiting else state[S.REWRITE_OUT] + 61
             end = -1
             if o <= room and 3 * waiting + 3 <= len(packs):
                 end = filter_batch.body_of(
@@ -182,13 +195,13 @@ def rewrite_rows(
                     buffer_access.cells_in(cells),
                     capacity,
                     count,
-                    state[5],
+                    state[S.REWRITE_AT],
                     buffer_access.bytes_in(flags),
                     rows,
                     batch_capacity,
                     row,
                     sums,
-                    params[1],
+                    params[S.RULE_HORIZON],
                     new,
                     o,
                     room,
@@ -201,16 +214,16 @@ def rewrite_rows(
                 packs[3 * waiting + 1] = end
                 packs[3 * waiting + 2] = row
                 waiting = waiting + 1
-                state[8] = end
+                state[S.REWRITE_PACKED_TO] = end
             else:
                 filter_batch.finish(
-                    state[0],
+                    state[S.REWRITE_OUT],
                     end,
                     rows,
                     batch_capacity,
                     row,
                     sums,
-                    params[1],
+                    params[S.RULE_HORIZON],
                     new,
                     written,
                     table_capacity,
@@ -218,10 +231,10 @@ def rewrite_rows(
                 )
         if due != 0:
             break
-        state[5] = state[5] + sums[C.T_RECORDS * batch_capacity + row]
+        state[S.REWRITE_AT] = state[S.REWRITE_AT] + sums[C.T_RECORDS * batch_capacity + row]
         row = row + 1
-    state[6] = row
-    state[7] = waiting
+    state[S.REWRITE_ROW] = row
+    state[S.REWRITE_PACKS] = waiting
     return PACK_DUE if waiting else due
 
 
@@ -243,10 +256,14 @@ def finish_packed(
     if (
         C.BATCH_WIDTH * batch_capacity > len(batches)
         or C.TALLY_WIDTH * batch_capacity > len(tallies)
-        or len(params) < 4
+        or len(params) < S.RULE_WIDTH
     ):
         raise ValueError("the rows lie outside their tables")
-    if C.BATCH_WIDTH * table_capacity > len(table) or len(state) < 15 or state[4] + count > table_capacity:
+    if (
+        C.BATCH_WIDTH * table_capacity > len(table)
+        or len(state) < S.REWRITE_WIDTH
+        or state[S.REWRITE_ROWS] + count > table_capacity
+    ):
         raise ValueError("there is no room for the batches")
     if count < 0 or count > len(ends) or 3 * count > len(packs):
         raise ValueError("there are fewer bodies than that")
@@ -255,23 +272,23 @@ def finish_packed(
         row = packs[3 * at + 2]
         if row < 0 or row >= batch_capacity:
             raise ValueError("the rows lie outside their tables")
-        if state[0] < 0 or ends[at] > len(out) or state[0] > ends[at] - 61:
+        if state[S.REWRITE_OUT] < 0 or ends[at] > len(out) or state[S.REWRITE_OUT] > ends[at] - 61:
             raise ValueError("there is no room for the batch")
         filter_batch.finish(
-            state[0],
+            state[S.REWRITE_OUT],
             ends[at],
             buffer_access.cells_in(batches),
             batch_capacity,
             row,
             buffer_access.cells_in(tallies),
-            params[1],
+            params[S.RULE_HORIZON],
             buffer_access.room_in(out),
             buffer_access.table_in(table),
             table_capacity,
             buffer_access.table_in(state),
         )
         at = at + 1
-    state[7] = 0
+    state[S.REWRITE_PACKS] = 0
     return 0
 
 

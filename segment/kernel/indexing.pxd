@@ -1,4 +1,5 @@
 cimport cython
+from kseg.segment.kernel cimport state_fields as S
 from kseg.segment cimport header_tables as C
 
 cdef int put_int(unsigned char[::1] out, Py_ssize_t at, long long value) except -1

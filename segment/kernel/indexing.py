@@ -10,24 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
+from kseg.segment.kernel import state_fields as S
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
-
-(
-    COUNTED_FROM,  # position of the batch with the last entry
-    MAX_TIMESTAMP,
-    OFFSET_OF_MAX,
-    END_POSITION,
-    OFFSET_ENTRIES,
-    LAST_OFFSET,  # of the last offset entry
-    TIME_ENTRIES,
-    LAST_TIMESTAMP,  # of the last time entry
-    LAST_TIME_OFFSET,
-    NEW_OFFSET_ENTRIES,  # written by this call
-    NEW_TIME_ENTRIES,
-) = range(11)
-WIDTH = 11
 
 
 def put_int(out: Writable, at: int, value: int) -> int:
@@ -70,33 +56,37 @@ def index_rows(
         if base < 0 or last < base or last - base > 2147483647 or position > 2147483647:
             break
         timestamp = cells[C.MAX_TIMESTAMP * capacity + row]
-        largest = state[1]
-        at_largest = state[2]
+        largest = state[S.INDEX_MAX_TIMESTAMP]
+        at_largest = state[S.INDEX_OFFSET_OF_MAX]
         if timestamp > largest:
             largest = timestamp
             at_largest = last
-        if position - state[0] > interval:
-            if state[4] >= most_offsets or (state[4] > 0 and last <= state[5]):
+        if position - state[S.INDEX_COUNTED_FROM] > interval:
+            if state[S.INDEX_OFFSET_ENTRIES] >= most_offsets or (
+                state[S.INDEX_OFFSET_ENTRIES] > 0 and last <= state[S.INDEX_LAST_OFFSET]
+            ):
                 break
-            if state[6] >= most_times or (state[6] > 0 and at_largest < state[8]):
+            if state[S.INDEX_TIME_ENTRIES] >= most_times or (
+                state[S.INDEX_TIME_ENTRIES] > 0 and at_largest < state[S.INDEX_LAST_TIME_OFFSET]
+            ):
                 break
             put_int(offsets, 8 * new_offsets, last - base)
             put_int(offsets, 8 * new_offsets + 4, position)
             new_offsets = new_offsets + 1
-            state[4] = state[4] + 1
-            state[5] = last
-            if largest > state[7]:
+            state[S.INDEX_OFFSET_ENTRIES] = state[S.INDEX_OFFSET_ENTRIES] + 1
+            state[S.INDEX_LAST_OFFSET] = last
+            if largest > state[S.INDEX_LAST_TIMESTAMP]:
                 put_long(times, 12 * new_times, largest)
                 put_int(times, 12 * new_times + 8, at_largest - base)
                 new_times = new_times + 1
-                state[6] = state[6] + 1
-                state[7] = largest
-                state[8] = at_largest
-            state[0] = position
-        state[1] = largest
-        state[2] = at_largest
-        state[3] = position + cells[C.SIZE * capacity + row]
+                state[S.INDEX_TIME_ENTRIES] = state[S.INDEX_TIME_ENTRIES] + 1
+                state[S.INDEX_LAST_TIMESTAMP] = largest
+                state[S.INDEX_LAST_TIME_OFFSET] = at_largest
+            state[S.INDEX_COUNTED_FROM] = position
+        state[S.INDEX_MAX_TIMESTAMP] = largest
+        state[S.INDEX_OFFSET_OF_MAX] = at_largest
+        state[S.INDEX_END_POSITION] = position + cells[C.SIZE * capacity + row]
         row = row + 1
-    state[9] = new_offsets
-    state[10] = new_times
+    state[S.INDEX_NEW_OFFSET_ENTRIES] = new_offsets
+    state[S.INDEX_NEW_TIME_ENTRIES] = new_times
     return row

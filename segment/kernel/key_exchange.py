@@ -20,12 +20,10 @@ from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access, keymap_probe
+from kseg.segment.kernel import state_fields as S
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
-
-S_AT, S_LAST = range(2)  # the state of `copy_rows`: rows in `out`, the last offset that was met
-F_SIZE, F_GONE, F_TOUCHED = range(3)  # the state of a fold: keys in the map, offsets told, nothing
 LATER = -(1 << 63)
 
 
@@ -60,13 +58,13 @@ def copy_rows(
         or len(state) < 2
     ):
         raise ValueError("a table is smaller than its capacity says")
-    if state[0] < 0 or 3 * (state[0] + count) > len(out):
+    if state[S.COPY_AT] < 0 or 3 * (state[S.COPY_AT] + count) > len(out):
         raise ValueError("there is no room for the rows")
     records = buffer_access.cells_in(cells)
     words = buffer_access.cells_in(hashes)
     rows = buffer_access.table_in(out)
-    at = 3 * state[0]
-    last = state[1]
+    at = 3 * state[S.COPY_AT]
+    last = state[S.COPY_LAST]
     row = 0
     while row < count:
         offset = records[C.R_OFFSET * capacity + row]
@@ -79,8 +77,8 @@ def copy_rows(
             rows[at + 2] = offset + 1
             at = at + 3
         row = row + 1
-    state[0] = at // 3
-    state[1] = last
+    state[S.COPY_AT] = at // 3
+    state[S.COPY_LAST] = last
     return row
 
 
@@ -102,13 +100,13 @@ def fold_rows(
         raise ValueError("there are fewer rows than that")
     if slot_count < 2 or limit >= slot_count or 3 * slot_count > len(slots):
         raise ValueError("the map is smaller than its capacity says")
-    if state[1] < 0 or state[1] + stop - first > len(gone):
+    if state[S.FOLD_GONE] < 0 or state[S.FOLD_GONE] + stop - first > len(gone):
         raise ValueError("there is no room for the offsets")
     source = buffer_access.cells_in(rows)
     table = buffer_access.table_in(slots)
     told = buffer_access.table_in(gone)
-    size = state[0]
-    count = state[1]
+    size = state[S.FOLD_SIZE]
+    count = state[S.FOLD_GONE]
     row = first
     touched_to = first
     while row < stop:
@@ -116,7 +114,7 @@ def fold_rows(
             touched_to = row + 32
             if touched_to > stop:
                 touched_to = stop
-            state[2] = touched(table, slot_count, source, row, touched_to)
+            state[S.FOLD_TOUCHED] = touched(table, slot_count, source, row, touched_to)
         mark = source[3 * row + 2]
         at = keymap_probe.find_slot(table, slot_count, source[3 * row], source[3 * row + 1])
         known = table[at + 2]
@@ -135,8 +133,8 @@ def fold_rows(
             told[count] = mark - 1
             count = count + 1
         row = row + 1
-    state[0] = size
-    state[1] = count
+    state[S.FOLD_SIZE] = size
+    state[S.FOLD_GONE] = count
     return row
 
 
@@ -148,12 +146,12 @@ def ask_rows(
         raise ValueError("there are fewer rows than that")
     if slot_count < 2 or 3 * slot_count > len(slots):
         raise ValueError("the map is smaller than its capacity says")
-    if state[1] < 0 or state[1] + count > len(gone):
+    if state[S.FOLD_GONE] < 0 or state[S.FOLD_GONE] + count > len(gone):
         raise ValueError("there is no room for the offsets")
     source = buffer_access.cells_in(rows)
     table = buffer_access.table_in(slots)
     told = buffer_access.table_in(gone)
-    found = state[1]
+    found = state[S.FOLD_GONE]
     row = 0
     touched_to = 0
     while row < count:
@@ -161,13 +159,13 @@ def ask_rows(
             touched_to = row + 32
             if touched_to > count:
                 touched_to = count
-            state[2] = touched(table, slot_count, source, row, touched_to)
+            state[S.FOLD_TOUCHED] = touched(table, slot_count, source, row, touched_to)
         at = keymap_probe.find_slot(table, slot_count, source[3 * row], source[3 * row + 1])
         if table[at + 2] > source[3 * row + 2]:
             told[found] = source[3 * row + 2] - 1
             found = found + 1
         row = row + 1
-    state[1] = found
+    state[S.FOLD_GONE] = found
     return found
 
 

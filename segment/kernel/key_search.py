@@ -5,7 +5,7 @@ A batch is skipped only if the record walk (`kernel.record_walk`) would find not
 batches reports the same undecodable records as decoding all of them. Keys are compared from their end, because the keys of a topic tend
 to share a prefix.
 
-Columns are those of `kseg.segment.header_tables`. `limits` (int64): LOWEST offset, the first offset ABOVE the range, EARLIEST timestamp;
+Columns are those of `kseg.segment.header_tables`. `limits` (LIMIT_…): LOWEST offset, the first offset ABOVE the range, EARLIEST timestamp;
 a batch whose header excludes records within them is skipped without reading its records.
 """
 
@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access
+from kseg.segment.kernel import state_fields as S
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable
-
-LOWEST, ABOVE, EARLIEST = range(3)
-LIMITS_WIDTH = 3
 
 
 def fields_end(body: Readable, p: int, end: int, count: int) -> int:
@@ -111,7 +109,7 @@ def is_outside(batches: Readable, capacity: int, row: int, lowest: int, above: i
 
 
 def check_rows(batches: Readable, capacity: int, row: int, stop: int, limits: Readable) -> int:
-    if capacity * C.BATCH_WIDTH > len(batches) or row < 0 or stop > capacity or len(limits) < 3:
+    if capacity * C.BATCH_WIDTH > len(batches) or row < 0 or stop > capacity or len(limits) < S.LIMIT_WIDTH:
         raise ValueError("the table of batches is too small")
     return 0
 
@@ -140,9 +138,9 @@ def next_candidate(
     table = buffer_access.cells_in(batches)
     wanted = buffer_access.bytes_in(key)
     key_size = len(key)
-    lowest = limits[0]
-    above = limits[1]
-    earliest = limits[2]
+    lowest = limits[S.LIMIT_LOWEST]
+    above = limits[S.LIMIT_ABOVE]
+    earliest = limits[S.LIMIT_EARLIEST]
     while row < stop:
         if is_outside(table, capacity, row, lowest, above, earliest):
             row = row + 1
@@ -187,7 +185,9 @@ def run_end(row: int, stop: int, batches: Readable, capacity: int, limits: Reada
             break
         if attributes & 32 and attributes & 7:
             break
-        if is_outside(table, capacity, row, limits[0], limits[1], limits[2]):
+        if is_outside(
+            table, capacity, row, limits[S.LIMIT_LOWEST], limits[S.LIMIT_ABOVE], limits[S.LIMIT_EARLIEST]
+        ):
             break
         row = row + 1
     return row

@@ -1,4 +1,5 @@
 cimport cython
+from kseg.segment.kernel cimport state_fields as S
 from kseg.segment cimport header_tables as C
 from kseg.segment.kernel cimport buffer_access, keymap_probe
 

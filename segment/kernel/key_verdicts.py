@@ -11,20 +11,10 @@ from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access, keymap_probe
+from kseg.segment.kernel import state_fields as S
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
-
-(
-    J_INVALID,  # totals: records without a key that go
-    J_TOMBSTONES_KEPT,
-    J_TOMBSTONES_REMOVED,
-    J_LIVE,  # kept at or below the latest offset of the map, with key and value
-    J_SUPERSEDED,
-    J_SUPERSEDED_BYTES,
-    J_TOUCHED,
-) = range(7)
-J_WIDTH = 7
 
 
 def judge_rows(
@@ -57,7 +47,7 @@ def judge_rows(
         raise ValueError("a table is smaller than its capacity says")
     if slot_count < 2 or 3 * slot_count > len(slots) or C.BATCH_WIDTH * batch_capacity > len(batches):
         raise ValueError("the map is smaller than its capacity says")
-    if C.TALLY_WIDTH * batch_capacity > len(tallies) or len(totals) < 7:
+    if C.TALLY_WIDTH * batch_capacity > len(tallies) or len(totals) < S.TOTAL_WIDTH:
         raise ValueError("there is no room for the tallies")
     table = buffer_access.table_in(slots)
     words = buffer_access.table_in(hashes)
@@ -70,7 +60,9 @@ def judge_rows(
             touched_to = row + 32
             if touched_to > count:
                 touched_to = count
-            totals[6] = keymap_probe.touched(table, slot_count, rows, capacity, row, touched_to, words)
+            totals[S.TOTAL_TOUCHED] = keymap_probe.touched(
+                table, slot_count, rows, capacity, row, touched_to, words
+            )
         batch = rows[C.R_BATCH * capacity + row]
         if batch < 0 or batch >= batch_capacity:
             raise ValueError("a record belongs to no batch of the table")
@@ -81,17 +73,21 @@ def judge_rows(
         if offset <= latest_offset:
             if not has_key:
                 keep = 0
-                totals[0] = totals[0] + 1
+                totals[S.TOTAL_INVALID] = totals[S.TOTAL_INVALID] + 1
             else:
                 at = keymap_probe.find_slot(table, slot_count, words[2 * row], words[2 * row + 1])
                 if table[at + 2] > offset + 1:
                     keep = 0
-                    totals[4] = totals[4] + 1
-                    totals[5] = totals[5] + rows[C.R_KEY_LENGTH * capacity + row]
+                    totals[S.TOTAL_SUPERSEDED] = totals[S.TOTAL_SUPERSEDED] + 1
+                    totals[S.TOTAL_SUPERSEDED_BYTES] = (
+                        totals[S.TOTAL_SUPERSEDED_BYTES] + rows[C.R_KEY_LENGTH * capacity + row]
+                    )
                     if has_value:
-                        totals[5] = totals[5] + rows[C.R_VALUE_LENGTH * capacity + row]
+                        totals[S.TOTAL_SUPERSEDED_BYTES] = (
+                            totals[S.TOTAL_SUPERSEDED_BYTES] + rows[C.R_VALUE_LENGTH * capacity + row]
+                        )
                 elif has_value:
-                    totals[3] = totals[3] + 1
+                    totals[S.TOTAL_LIVE] = totals[S.TOTAL_LIVE] + 1
                 elif batches[C.MAGIC * batch_capacity + batch] < 2:
                     keep = keeps_legacy
                 elif batches[C.ATTRIBUTES * batch_capacity + batch] & 64:

@@ -21,12 +21,10 @@ from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access, keymap_probe
+from kseg.segment.kernel import state_fields as S
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
-
-P_SIZE, P_OFFSET, P_ROW, P_TOUCHED, P_STOPPED, P_TURNS = range(6)  # the state of `put_rows` and `map_rows`
-P_WIDTH = 6
 MAPPED, FULL, BAD = range(3)  # what `map_rows` says
 PENDING = 32
 
@@ -147,14 +145,14 @@ def put_rows(
 
     Stops at the first keyed record that meets `limit` keys in the map, known or not (Kafka: Cleaner.
     buildOffsetMapForSegment); returns its row, `count` when there was room for all. limit: below `slot_count`.
-    state: P_SIZE keys in the map, P_OFFSET and P_ROW the last record put and the row of its batch, P_TURNS how often one was
+    state: MAP_SIZE keys in the map, MAP_OFFSET and MAP_ROW the last record put and the row of its batch, MAP_TURNS how often one was
     put that does not lie above the one before.
     """
     if (
         count > capacity
         or C.RECORD_WIDTH * capacity > len(cells)
         or 2 * count > len(hashes)
-        or len(state) < 6
+        or len(state) < S.MAP_WIDTH
     ):
         raise ValueError("a table is smaller than its capacity says")
     if row < 0 or slot_count < 2 or limit >= slot_count or 3 * slot_count > len(slots):
@@ -167,23 +165,23 @@ def put_rows(
             touched_to = row + 32
             if touched_to > count:
                 touched_to = count
-            state[3] = keymap_probe.touched(
+            state[S.MAP_TOUCHED] = keymap_probe.touched(
                 table, slot_count, buffer_access.table_in(cells), capacity, row, touched_to, words
             )
         offset = cells[C.R_OFFSET * capacity + row]
         if cells[C.R_KEY_LENGTH * capacity + row] >= 0 and offset >= start_offset:
-            if state[0] >= limit:
+            if state[S.MAP_SIZE] >= limit:
                 return row
             at = keymap_probe.find_slot(table, slot_count, words[2 * row], words[2 * row + 1])
             if table[at + 2] == 0:
                 table[at] = words[2 * row]
                 table[at + 1] = words[2 * row + 1]
-                state[0] = state[0] + 1
+                state[S.MAP_SIZE] = state[S.MAP_SIZE] + 1
             table[at + 2] = offset + 1
-            if offset <= state[1]:
-                state[5] = state[5] + 1
-            state[1] = offset
-            state[2] = cells[C.R_BATCH * capacity + row]
+            if offset <= state[S.MAP_OFFSET]:
+                state[S.MAP_TURNS] = state[S.MAP_TURNS] + 1
+            state[S.MAP_OFFSET] = offset
+            state[S.MAP_ROW] = cells[C.R_BATCH * capacity + row]
         row = row + 1
     return count
 
@@ -230,19 +228,19 @@ def pack_slots(slots: Readable, slot_count: int, out: Writable) -> int:
 
 def put_one(pending: Readable, at: int, slots: Writable, slot_count: int, limit: int, state: Writable) -> int:
     # hash, hash, offset, row; 1 when it meets a full map
-    if state[0] >= limit:
-        state[4] = pending[at + 3]
+    if state[S.MAP_SIZE] >= limit:
+        state[S.MAP_STOPPED] = pending[at + 3]
         return 1
     place = keymap_probe.find_slot(slots, slot_count, pending[at], pending[at + 1])
     if slots[place + 2] == 0:
         slots[place] = pending[at]
         slots[place + 1] = pending[at + 1]
-        state[0] = state[0] + 1
+        state[S.MAP_SIZE] = state[S.MAP_SIZE] + 1
     slots[place + 2] = pending[at + 2] + 1
-    if pending[at + 2] <= state[1]:
-        state[5] = state[5] + 1
-    state[1] = pending[at + 2]
-    state[2] = pending[at + 3]
+    if pending[at + 2] <= state[S.MAP_OFFSET]:
+        state[S.MAP_TURNS] = state[S.MAP_TURNS] + 1
+    state[S.MAP_OFFSET] = pending[at + 2]
+    state[S.MAP_ROW] = pending[at + 3]
     return 0
 
 
@@ -278,10 +276,10 @@ def map_rows(
 
     body: the file in which uncompressed batches lie; or, with `bounds`, what was decompressed: that of batch r is
     body[bounds[2i]:bounds[2i + 1]] with i = r − first_row.
-    pending: room for 4 × PENDING numbers. Returns MAPPED; FULL, and in state[P_STOPPED] the row of the record that met a
+    pending: room for 4 × PENDING numbers. Returns MAPPED; FULL, and in state[MAP_STOPPED] the row of the record that met a
     full map; BAD, and there the row of a batch whose records cannot be walked over: those before it are in the map.
     """
-    if slot_count < 2 or limit >= slot_count or 3 * slot_count > len(slots) or len(state) < 6:
+    if slot_count < 2 or limit >= slot_count or 3 * slot_count > len(slots) or len(state) < S.MAP_WIDTH:
         raise ValueError("the map is smaller than its capacity says")
     if (
         row < first_row
@@ -352,7 +350,7 @@ def map_rows(
         if is_bad or (batches[C.COUNT * capacity + row] > 0 and p != end):
             if put_pending(waiting, done, count, table, slot_count, limit, at_work):
                 return FULL
-            state[4] = row
+            state[S.MAP_STOPPED] = row
             return BAD
         row = row + 1
     if put_pending(waiting, done, count, table, slot_count, limit, at_work):

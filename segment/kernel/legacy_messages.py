@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel.record_walk import (
     BODY_BAD,
     BODY_DONE,
@@ -92,36 +93,44 @@ def read_messages(
     capacity: int,
     state: Writable,
 ) -> int:
-    """Decode consecutive uncompressed messages, rows state[ROW] … last_row, which lie in `buf` itself.
+    """Decode consecutive uncompressed messages, rows state[WALK_ROW] … last_row, which lie in `buf` itself.
 
-    Returns as `read_body`; on BODY_BAD state[ROW] is the bad message, on BODY_DONE it is last_row + 1.
+    Returns as `read_body`; on BODY_BAD state[WALK_ROW] is the bad message, on BODY_DONE it is last_row + 1.
     """
     check_tables(batches, batch_capacity, cells, capacity, state)
     if last_row >= batch_capacity:
         raise ValueError("the last row lies outside the table of batches")
     source = buffer_access.bytes_in(buf)
-    while state[0] <= last_row:
-        row = state[0]
+    while state[S.WALK_ROW] <= last_row:
+        row = state[S.WALK_ROW]
         p = batches[C.POSITION * batch_capacity + row]
         size = batches[C.SIZE * batch_capacity + row]
         if p < 0 or size < 26 or p > len(buf) - size:
             raise ValueError("a message lies outside the buffer")
-        if state[3] >= capacity:
+        if state[S.WALK_COUNT] >= capacity:
             return BODY_FULL
         offset = batches[C.BASE_OFFSET * batch_capacity + row]
         after = read_message(
-            source, p + 12, size - 12, row, offset, -2, buffer_access.table_in(cells), capacity, state[3]
+            source,
+            p + 12,
+            size - 12,
+            row,
+            offset,
+            -2,
+            buffer_access.table_in(cells),
+            capacity,
+            state[S.WALK_COUNT],
         )
         if after == 0 or after == -VALUE_BEYOND_MESSAGE:
-            cells[C.R_VALID * capacity + state[3]] = batches[C.VALID * batch_capacity + row]
-            state[3] = state[3] + 1
+            cells[C.R_VALID * capacity + state[S.WALK_COUNT]] = batches[C.VALID * batch_capacity + row]
+            state[S.WALK_COUNT] = state[S.WALK_COUNT] + 1
         if after < 0:
-            state[4] = -after
-            state[5] = p
+            state[S.WALK_ERROR] = -after
+            state[S.WALK_ERROR_AT] = p
             return BODY_BAD
-        state[0] = row + 1
-        state[1] = 0
-        state[2] = 0
+        state[S.WALK_ROW] = row + 1
+        state[S.WALK_NEXT] = 0
+        state[S.WALK_DONE] = 0
     return BODY_DONE
 
 
@@ -158,15 +167,15 @@ def read_message_set(
     capacity: int,
     state: Writable,
 ) -> int:
-    """Decode the messages of a decompressed wrapper, batch row state[ROW]; returns as `read_body`.
+    """Decode the messages of a decompressed wrapper, batch row state[WALK_ROW]; returns as `read_body`.
 
     base_offset: added to every inner offset (0 for magic 0 wrappers, whose inner offsets are absolute).
     R_HEADERS_START and R_VALID of each row are left as the range of the message's checksum.
     """
     check_tables(batches, batch_capacity, cells, capacity, state)
     source = buffer_access.bytes_in(body)
-    row = state[0]
-    p = state[1]
+    row = state[S.WALK_ROW]
+    p = state[S.WALK_NEXT]
     end = len(body)
     timestamp = -2
     if batches[C.MAGIC * batch_capacity + row] == 1 and batches[C.ATTRIBUTES * batch_capacity + row] & 8:
@@ -175,12 +184,12 @@ def read_message_set(
         size = buffer_access.int_at(source, p + 8)
         if size < 14 or size > end - p - 12:
             break
-        if state[3] >= capacity:
-            state[1] = p
+        if state[S.WALK_COUNT] >= capacity:
+            state[S.WALK_NEXT] = p
             return BODY_FULL
         if body[p + 17] & 7:
-            state[4] = INNER_COMPRESSED
-            state[5] = p
+            state[S.WALK_ERROR] = INNER_COMPRESSED
+            state[S.WALK_ERROR_AT] = p
             return BODY_BAD
         after = read_message(
             source,
@@ -191,22 +200,22 @@ def read_message_set(
             timestamp,
             buffer_access.table_in(cells),
             capacity,
-            state[3],
+            state[S.WALK_COUNT],
         )
         if after == 0 or after == -VALUE_BEYOND_MESSAGE:
             # the range of the message's checksum, for the caller to judge
-            cells[C.R_HEADERS_START * capacity + state[3]] = p + 16
-            cells[C.R_VALID * capacity + state[3]] = p + 12 + size
-            state[3] = state[3] + 1
+            cells[C.R_HEADERS_START * capacity + state[S.WALK_COUNT]] = p + 16
+            cells[C.R_VALID * capacity + state[S.WALK_COUNT]] = p + 12 + size
+            state[S.WALK_COUNT] = state[S.WALK_COUNT] + 1
         if after < 0:
-            state[4] = -after
-            state[5] = p
+            state[S.WALK_ERROR] = -after
+            state[S.WALK_ERROR_AT] = p
             # Kafka lists such a message and goes on, as long as nobody asks for the value
             if after != -VALUE_BEYOND_MESSAGE:
                 return BODY_BAD
         p = p + 12 + size
-        state[1] = p
-        state[2] = state[2] + 1
-    if state[4] != OK:
+        state[S.WALK_NEXT] = p
+        state[S.WALK_DONE] = state[S.WALK_DONE] + 1
+    if state[S.WALK_ERROR] != OK:
         return BODY_BAD
     return BODY_DONE

@@ -7,10 +7,10 @@
 Messages of magic 0 and 1 have their own kernel (`legacy_messages`), which shares the state and the codes below.
 
 Bodies are never trusted: a length is compared with the remaining bytes before it is used, a varint ends within 5 (10)
-bytes, a record uses exactly the bytes it declares, a batch exactly its body. An error is a code in `state[ERROR]` at
-the body position `state[ERROR_AT]`; the records before it stay in the table.
+bytes, a record uses exactly the bytes it declares, a batch exactly its body. An error is a code in `state[WALK_ERROR]` at
+the body position `state[WALK_ERROR_AT]`; the records before it stay in the table.
 
-`state` (int64): ROW the current batch, NEXT body position (0 = the batch has not begun), DONE records of that batch so
+`state` (WALK_…): ROW the current batch, NEXT body position (0 = the batch has not begun), DONE records of that batch so
 far, COUNT records in the table, ERROR, ERROR_AT. When the table is full, the walk returns early; called again with
 COUNT set to 0, it continues where it stopped.
 """
@@ -21,12 +21,10 @@ from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import arithmetic, buffer_access
+from kseg.segment.kernel import state_fields as S
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
-
-ROW, NEXT, DONE, COUNT, ERROR, ERROR_AT = range(6)
-STATE_WIDTH = 6
 
 (
     OK,
@@ -224,15 +222,15 @@ def body_records(
     capacity: int,
     state: Writable,
 ) -> int:
-    row = state[0]
+    row = state[S.WALK_ROW]
     count = batches[C.COUNT * batch_capacity + row]
-    p = state[1]
-    done = state[2]
-    at = state[3]
+    p = state[S.WALK_NEXT]
+    done = state[S.WALK_DONE]
+    at = state[S.WALK_COUNT]
     result = BODY_DONE
     if count < 0:
-        state[4] = NEGATIVE_COUNT
-        state[5] = start
+        state[S.WALK_ERROR] = NEGATIVE_COUNT
+        state[S.WALK_ERROR_AT] = start
         return BODY_BAD
     if p == 0:
         p = start
@@ -242,19 +240,19 @@ def body_records(
             break
         after = read_record(body, p, end, row, batches, batch_capacity, cells, capacity, at)
         if after < 0:
-            state[4] = -after
+            state[S.WALK_ERROR] = -after
             result = BODY_BAD
             break
         p = after
         done = done + 1
         at = at + 1
     if result == BODY_DONE and count > 0 and p != end:
-        state[4] = BYTES_LEFT_OVER
+        state[S.WALK_ERROR] = BYTES_LEFT_OVER
         result = BODY_BAD
-    state[1] = p
-    state[2] = done
-    state[3] = at
-    state[5] = p
+    state[S.WALK_NEXT] = p
+    state[S.WALK_DONE] = done
+    state[S.WALK_COUNT] = at
+    state[S.WALK_ERROR_AT] = p
     return result
 
 
@@ -268,10 +266,10 @@ def read_body(
     capacity: int,
     state: Writable,
 ) -> int:
-    """Decode the records of one magic 2 batch, row `state[ROW]`, whose (decompressed) body is body[start:end].
+    """Decode the records of one magic 2 batch, row `state[WALK_ROW]`, whose (decompressed) body is body[start:end].
 
-    Begins or resumes at state[NEXT] (0 = at `start`), appends from row state[COUNT] on. Returns BODY_FULL (table
-    full, call again), BODY_DONE, or BODY_BAD (state[ERROR], state[ERROR_AT]). A batch with count 0 is done at
+    Begins or resumes at state[WALK_NEXT] (0 = at `start`), appends from row state[WALK_COUNT] on. Returns BODY_FULL (table
+    full, call again), BODY_DONE, or BODY_BAD (state[WALK_ERROR], state[WALK_ERROR_AT]). A batch with count 0 is done at
     once and its body is not looked at, as in Kafka.
     """
     check_tables(batches, batch_capacity, cells, capacity, state)
@@ -295,10 +293,10 @@ def check_tables(
     if (
         C.BATCH_WIDTH * batch_capacity > len(batches)
         or C.RECORD_WIDTH * capacity > len(cells)
-        or len(state) < 6
+        or len(state) < S.WALK_WIDTH
     ):
         raise ValueError("a table is smaller than its capacity says")
-    if state[0] < 0 or state[0] >= batch_capacity or state[3] < 0:
+    if state[S.WALK_ROW] < 0 or state[S.WALK_ROW] >= batch_capacity or state[S.WALK_COUNT] < 0:
         raise ValueError("the state points outside the tables")
     return 0
 
@@ -312,17 +310,17 @@ def read_plain(
     capacity: int,
     state: Writable,
 ) -> int:
-    """Decode consecutive uncompressed batches of magic 2, rows state[ROW] … last_row, whose bodies lie in `buf` itself.
+    """Decode consecutive uncompressed batches of magic 2, rows state[WALK_ROW] … last_row, whose bodies lie in `buf` itself.
 
-    Returns as `read_body`; on BODY_BAD state[ROW] is the bad batch, on BODY_DONE it is last_row + 1.
+    Returns as `read_body`; on BODY_BAD state[WALK_ROW] is the bad batch, on BODY_DONE it is last_row + 1.
     """
     check_tables(batches, batch_capacity, cells, capacity, state)
     if last_row >= batch_capacity:
         raise ValueError("the last row lies outside the table of batches")
     source = buffer_access.bytes_in(buf)
     table = buffer_access.table_in(cells)
-    while state[0] <= last_row:
-        row = state[0]
+    while state[S.WALK_ROW] <= last_row:
+        row = state[S.WALK_ROW]
         p = batches[C.POSITION * batch_capacity + row]
         size = batches[C.SIZE * batch_capacity + row]
         if p < 0 or size < 26 or p > len(buf) - size:
@@ -331,8 +329,8 @@ def read_plain(
             raise ValueError("a message of magic 0 or 1 is not a batch")
         if size < 61:
             if batches[C.COUNT * batch_capacity + row] != 0:
-                state[4] = TOO_FEW_RECORDS
-                state[5] = p
+                state[S.WALK_ERROR] = TOO_FEW_RECORDS
+                state[S.WALK_ERROR_AT] = p
                 return BODY_BAD
         else:
             result = body_records(
@@ -347,9 +345,9 @@ def read_plain(
             )
             if result != BODY_DONE:
                 return result
-        state[0] = row + 1
-        state[1] = 0
-        state[2] = 0
+        state[S.WALK_ROW] = row + 1
+        state[S.WALK_NEXT] = 0
+        state[S.WALK_DONE] = 0
     return BODY_DONE
 
 
@@ -364,7 +362,7 @@ def read_bodies(
     capacity: int,
     state: Writable,
 ) -> int:
-    """Decode decompressed batches, rows state[ROW] … last_row: the body of row r is body[bounds[2i]:bounds[2i + 1]]
+    """Decode decompressed batches, rows state[WALK_ROW] … last_row: the body of row r is body[bounds[2i]:bounds[2i + 1]]
     with i = r − first.
 
     Returns as `read_plain`; the caller sees to it that the table of records has room for all they declare.
@@ -373,13 +371,13 @@ def read_bodies(
     if (
         last_row >= batch_capacity
         or first < 0
-        or state[0] < first
+        or state[S.WALK_ROW] < first
         or 2 * (last_row - first) + 2 > len(bounds)
     ):
         raise ValueError("the rows lie outside the tables")
     source = buffer_access.bytes_in(body)
-    while state[0] <= last_row:
-        row = state[0]
+    while state[S.WALK_ROW] <= last_row:
+        row = state[S.WALK_ROW]
         start = bounds[2 * (row - first)]
         end = bounds[2 * (row - first) + 1]
         if start < 0 or start > end or end > len(body):
@@ -396,7 +394,7 @@ def read_bodies(
         )
         if result != BODY_DONE:
             return result
-        state[0] = row + 1
-        state[1] = 0
-        state[2] = 0
+        state[S.WALK_ROW] = row + 1
+        state[S.WALK_NEXT] = 0
+        state[S.WALK_DONE] = 0
     return BODY_DONE

@@ -3,8 +3,8 @@
 header of their batch.
 
 Every function runs until something needs a closer look and returns where; valid data costs one call per table.
-Columns are those of `kseg.segment.header_tables`; numbers that outlive a call are in `state` (int64); the constants
-beside each function name its fields.
+Columns are those of `kseg.segment.header_tables`; numbers that outlive a call are in `state` (int64), whose fields
+`state_fields` names.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access
+from kseg.segment.kernel import state_fields as S
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
 
 # --- neighbours
-
-SEEN_LAST, SEEN_EPOCH, SEEN_REASONS = range(3)
-SEEN_WIDTH = 3
 OFFSET, EPOCH, COUNT, ATTRIBUTES, MAGIC = 1, 2, 4, 8, 16
 
 
@@ -51,8 +49,8 @@ def next_suspect(cells: Readable, capacity: int, row: int, count: int, state: Wr
     says why: OFFSET it does not start above the end of the one before, EPOCH another leader epoch, COUNT, ATTRIBUTES,
     MAGIC the header contradicts itself or the format. A legacy wrapper is judged by its only offset, the last.
     """
-    last = state[0]
-    epoch = state[1]
+    last = state[S.SEEN_LAST]
+    epoch = state[S.SEEN_EPOCH]
     reasons = 0
     while row < count:
         reasons = header_reasons(cells, capacity, row)
@@ -70,40 +68,19 @@ def next_suspect(cells: Readable, capacity: int, row: int, count: int, state: Wr
         if reasons:
             break
         row = row + 1
-    state[0] = last
-    state[1] = epoch
-    state[2] = reasons
+    state[S.SEEN_LAST] = last
+    state[S.SEEN_EPOCH] = epoch
+    state[S.SEEN_REASONS] = reasons
     return row
-
-
-(
-    T_LAST,
-    T_CONTIGUOUS,  # 1 when the next batch is expected right behind T_LAST
-    T_GAPS,
-    T_MISSING,
-    T_GAP_POSITION,
-    T_GAP_OFFSET,
-    T_RECORDS,
-    T_WRAPPERS,
-    T_MAX_TIMESTAMP,
-    T_FUTURE,
-    T_FUTURE_POSITION,
-    T_FUTURE_OFFSET,
-    T_FUTURE_TIMESTAMP,
-    T_MAGICS,
-    T_CLEANED,
-    T_PRODUCERS,
-) = range(16)
-T_WIDTH = 16
 
 
 def tally(cells: Readable, capacity: int, row: int, count: int, now: int, state: Writable) -> int:
     """Add rows `row` … count − 1 to the sums in `state`; returns 0.
 
-    T_GAPS, T_MISSING: places where offsets are missing and how many (before a legacy wrapper none is counted, its
-    first offset is unknown); the first of them in T_GAP_POSITION (of the batch behind it) and T_GAP_OFFSET.
-    T_RECORDS: declared ones; T_WRAPPERS: batches that declare none. T_FUTURE: batches whose maximum timestamp lies
-    above `now`. T_MAGICS: bit m for magic m. T_CLEANED: batches that only a cleaner leaves. T_PRODUCERS: with a
+    SUM_GAPS, SUM_MISSING: places where offsets are missing and how many (before a legacy wrapper none is counted, its
+    first offset is unknown); the first of them in SUM_GAP_POSITION (of the batch behind it) and SUM_GAP_OFFSET.
+    SUM_RECORDS: declared ones; SUM_WRAPPERS: batches that declare none. SUM_FUTURE: batches whose maximum timestamp lies
+    above `now`. SUM_MAGICS: bit m for magic m. SUM_CLEANED: batches that only a cleaner leaves. SUM_PRODUCERS: with a
     producer id.
     """
     # sums of what stays below this cannot overflow
@@ -113,35 +90,40 @@ def tally(cells: Readable, capacity: int, row: int, count: int, now: int, state:
         magic = cells[C.MAGIC * capacity + row]
         base = cells[C.BASE_OFFSET * capacity + row]
         records = cells[C.COUNT * capacity + row]
-        if state[1] and 0 <= base < largest and base > state[0] + 1 and (magic >= 2 or records >= 0):
-            if state[2] == 0:
-                state[4] = cells[C.POSITION * capacity + row]
-                state[5] = state[0] + 1
-            state[2] = state[2] + 1
-            if state[3] < largest:
-                state[3] = state[3] + base - state[0] - 1
-        state[0] = cells[C.LAST_OFFSET * capacity + row]
-        state[1] = 1 if -2 < state[0] < largest else 0
+        if (
+            state[S.SUM_CONTIGUOUS]
+            and 0 <= base < largest
+            and base > state[S.SUM_LAST] + 1
+            and (magic >= 2 or records >= 0)
+        ):
+            if state[S.SUM_GAPS] == 0:
+                state[S.SUM_GAP_POSITION] = cells[C.POSITION * capacity + row]
+                state[S.SUM_GAP_OFFSET] = state[S.SUM_LAST] + 1
+            state[S.SUM_GAPS] = state[S.SUM_GAPS] + 1
+            if state[S.SUM_MISSING] < largest:
+                state[S.SUM_MISSING] = state[S.SUM_MISSING] + base - state[S.SUM_LAST] - 1
+        state[S.SUM_LAST] = cells[C.LAST_OFFSET * capacity + row]
+        state[S.SUM_CONTIGUOUS] = 1 if -2 < state[S.SUM_LAST] < largest else 0
         if records >= 0:
-            state[6] = state[6] + records
+            state[S.SUM_RECORDS] = state[S.SUM_RECORDS] + records
         elif magic < 2:
-            state[7] = state[7] + 1
+            state[S.SUM_WRAPPERS] = state[S.SUM_WRAPPERS] + 1
         timestamp = cells[C.MAX_TIMESTAMP * capacity + row]
-        if timestamp > state[8]:
-            state[8] = timestamp
+        if timestamp > state[S.SUM_MAX_TIMESTAMP]:
+            state[S.SUM_MAX_TIMESTAMP] = timestamp
         if timestamp > now:
-            if state[9] == 0:
-                state[10] = cells[C.POSITION * capacity + row]
-                state[11] = cells[C.LAST_OFFSET * capacity + row]
-                state[12] = timestamp
-            state[9] = state[9] + 1
+            if state[S.SUM_FUTURE] == 0:
+                state[S.SUM_FUTURE_POSITION] = cells[C.POSITION * capacity + row]
+                state[S.SUM_FUTURE_OFFSET] = cells[C.LAST_OFFSET * capacity + row]
+                state[S.SUM_FUTURE_TIMESTAMP] = timestamp
+            state[S.SUM_FUTURE] = state[S.SUM_FUTURE] + 1
         if 0 <= magic <= 2:
-            state[13] = state[13] | (1 << magic)
+            state[S.SUM_MAGICS] = state[S.SUM_MAGICS] | (1 << magic)
         if magic >= 2:
             if records == 0 or cells[C.ATTRIBUTES * capacity + row] & 64:
-                state[14] = state[14] + 1
+                state[S.SUM_CLEANED] = state[S.SUM_CLEANED] + 1
             if cells[C.PRODUCER_ID * capacity + row] >= 0:
-                state[15] = state[15] + 1
+                state[S.SUM_PRODUCERS] = state[S.SUM_PRODUCERS] + 1
         row = row + 1
     return 0
 
@@ -161,10 +143,6 @@ def next_epoch(cells: Readable, capacity: int, row: int, count: int, epoch: int)
 
 # --- indexes
 
-(I_SLOT, I_ROW, I_SEEN, I_FORMER, I_FORMER_LAST, I_EXACT, I_FIRST, I_INNER, I_BEYOND, I_FORMER_SLOT) = range(
-    10
-)
-I_WIDTH = 10
 IN_ORDER, MORE, UNSORTED, NO_BATCH, WRONG_OFFSET, FORMER_TOO_HIGH, WRONG_TIMESTAMP, OLD_TIMESTAMP = range(8)
 
 
@@ -223,48 +201,48 @@ def starts_above(cells: Readable, capacity: int, row: int, former_last: int, off
 def next_offset_entry(
     index: Readable, slots: int, base: int, cells: Readable, capacity: int, stop: int, state: Writable
 ) -> int:
-    """Compare offset index entries with the batches in rows state[I_ROW] … stop − 1; why it stopped.
+    """Compare offset index entries with the batches in rows state[ENTRY_ROW] … stop − 1; why it stopped.
 
     index: the file. base: of the segment. MORE: the next entry points behind the last row (call again with the next
-    rows and I_ROW set); IN_ORDER: all entries are done. UNSORTED, NO_BATCH (no batch starts there), WRONG_OFFSET:
-    about the slot before state[I_SLOT]. FORMER_TOO_HIGH: about slot state[I_FORMER_SLOT]. True entries
-    are counted by style: I_EXACT last offset of the batch, I_FIRST its first, I_INNER between, I_BEYOND above it.
-    State: I_SEEN last offset of the row before I_ROW; I_FORMER offset of the last sound entry.
+    rows and ENTRY_ROW set); IN_ORDER: all entries are done. UNSORTED, NO_BATCH (no batch starts there), WRONG_OFFSET:
+    about the slot before state[ENTRY_SLOT]. FORMER_TOO_HIGH: about slot state[ENTRY_FORMER_SLOT]. True entries
+    are counted by style: ENTRY_EXACT last offset of the batch, ENTRY_FIRST its first, ENTRY_INNER between, ENTRY_BEYOND above it.
+    State: ENTRY_SEEN last offset of the row before ENTRY_ROW; ENTRY_FORMER offset of the last sound entry.
     """
     entries = buffer_access.bytes_in(index)
-    while state[0] < slots:
-        slot = state[0]
-        check_slots(len(index), 8, state[9], slot, slots)
-        if breaks_order(entries, 8, state[9], slot, slots):
-            state[0] = slot + 1
+    while state[S.ENTRY_SLOT] < slots:
+        slot = state[S.ENTRY_SLOT]
+        check_slots(len(index), 8, state[S.ENTRY_FORMER_SLOT], slot, slots)
+        if breaks_order(entries, 8, state[S.ENTRY_FORMER_SLOT], slot, slots):
+            state[S.ENTRY_SLOT] = slot + 1
             return UNSORTED
         offset = base + buffer_access.int_at(entries, 8 * slot)
         position = buffer_access.int_at(entries, 8 * slot + 4)
-        row = state[1]
+        row = state[S.ENTRY_ROW]
         while row < stop and cells[C.POSITION * capacity + row] < position:
-            state[2] = cells[C.LAST_OFFSET * capacity + row]
+            state[S.ENTRY_SEEN] = cells[C.LAST_OFFSET * capacity + row]
             row = row + 1
-        state[1] = row
+        state[S.ENTRY_ROW] = row
         if row >= stop:
             return MORE
-        state[0] = slot + 1
+        state[S.ENTRY_SLOT] = slot + 1
         if cells[C.POSITION * capacity + row] != position:
             return NO_BATCH
         last = cells[C.LAST_OFFSET * capacity + row]
-        if starts_above(cells, capacity, row, state[2], offset):
+        if starts_above(cells, capacity, row, state[S.ENTRY_SEEN], offset):
             return WRONG_OFFSET
-        too_high = state[9] >= 0 and state[3] > state[2]
-        state[4] = state[9]
-        state[3] = offset
-        state[9] = slot
+        too_high = state[S.ENTRY_FORMER_SLOT] >= 0 and state[S.ENTRY_FORMER] > state[S.ENTRY_SEEN]
+        state[S.ENTRY_FORMER_LAST] = state[S.ENTRY_FORMER_SLOT]
+        state[S.ENTRY_FORMER] = offset
+        state[S.ENTRY_FORMER_SLOT] = slot
         if offset == last:
-            state[5] = state[5] + 1
+            state[S.ENTRY_EXACT] = state[S.ENTRY_EXACT] + 1
         elif offset > last:
-            state[8] = state[8] + 1
+            state[S.ENTRY_BEYOND] = state[S.ENTRY_BEYOND] + 1
         elif offset == cells[C.BASE_OFFSET * capacity + row]:
-            state[6] = state[6] + 1
+            state[S.ENTRY_FIRST] = state[S.ENTRY_FIRST] + 1
         else:
-            state[7] = state[7] + 1
+            state[S.ENTRY_INNER] = state[S.ENTRY_INNER] + 1
         if too_high:
             return FORMER_TOO_HIGH
     return IN_ORDER
@@ -273,49 +251,46 @@ def next_offset_entry(
 def next_time_entry(
     index: Readable, slots: int, base: int, cells: Readable, capacity: int, stop: int, state: Writable
 ) -> int:
-    """Compare time index entries with the batches in rows state[I_ROW] … stop − 1; why it stopped.
+    """Compare time index entries with the batches in rows state[ENTRY_ROW] … stop − 1; why it stopped.
 
     As `next_offset_entry`, with NO_BATCH (the offset lies in no batch), WRONG_TIMESTAMP (not the batch's maximum, or
-    a batch before has a greater one) and OLD_TIMESTAMP (the batch has no timestamp at all). State: I_SEEN last
-    offset of the row before, I_FORMER greatest timestamp before I_ROW.
+    a batch before has a greater one) and OLD_TIMESTAMP (the batch has no timestamp at all). State: ENTRY_SEEN last
+    offset of the row before, ENTRY_FORMER greatest timestamp before ENTRY_ROW.
     """
     entries = buffer_access.bytes_in(index)
-    while state[0] < slots:
-        slot = state[0]
-        check_slots(len(index), 12, state[9], slot, slots)
-        if breaks_order(entries, 12, state[9], slot, slots):
-            state[0] = slot + 1
+    while state[S.ENTRY_SLOT] < slots:
+        slot = state[S.ENTRY_SLOT]
+        check_slots(len(index), 12, state[S.ENTRY_FORMER_SLOT], slot, slots)
+        if breaks_order(entries, 12, state[S.ENTRY_FORMER_SLOT], slot, slots):
+            state[S.ENTRY_SLOT] = slot + 1
             return UNSORTED
         timestamp = buffer_access.long_at(entries, 12 * slot)
         offset = base + buffer_access.int_at(entries, 12 * slot + 8)
-        row = state[1]
+        row = state[S.ENTRY_ROW]
         while row < stop and cells[C.LAST_OFFSET * capacity + row] < offset:
-            state[2] = cells[C.LAST_OFFSET * capacity + row]
-            if cells[C.MAX_TIMESTAMP * capacity + row] > state[3]:
-                state[3] = cells[C.MAX_TIMESTAMP * capacity + row]
+            state[S.ENTRY_SEEN] = cells[C.LAST_OFFSET * capacity + row]
+            if cells[C.MAX_TIMESTAMP * capacity + row] > state[S.ENTRY_FORMER]:
+                state[S.ENTRY_FORMER] = cells[C.MAX_TIMESTAMP * capacity + row]
             row = row + 1
-        state[1] = row
+        state[S.ENTRY_ROW] = row
         if row >= stop:
             return MORE
-        state[0] = slot + 1
-        state[9] = slot
-        if starts_above(cells, capacity, row, state[2], offset):
+        state[S.ENTRY_SLOT] = slot + 1
+        state[S.ENTRY_FORMER_SLOT] = slot
+        if starts_above(cells, capacity, row, state[S.ENTRY_SEEN], offset):
             return NO_BATCH
         if cells[C.MAGIC * capacity + row] == 0:
             return OLD_TIMESTAMP
-        if cells[C.MAX_TIMESTAMP * capacity + row] != timestamp or state[3] > timestamp:
+        if cells[C.MAX_TIMESTAMP * capacity + row] != timestamp or state[S.ENTRY_FORMER] > timestamp:
             return WRONG_TIMESTAMP
         if offset == cells[C.LAST_OFFSET * capacity + row]:
-            state[5] = state[5] + 1
+            state[S.ENTRY_EXACT] = state[S.ENTRY_EXACT] + 1
         else:
-            state[7] = state[7] + 1
+            state[S.ENTRY_INNER] = state[S.ENTRY_INNER] + 1
     return IN_ORDER
 
 
 # --- records
-
-R_BATCH, R_OFFSET, R_MAX, R_RULE, R_MISSED = range(5)
-R_STATE_WIDTH = 5
 RECORDS_DONE, OUTSIDE, NOT_INCREASING, BAD_MESSAGE_CRC, MAX_TIMESTAMP = range(5)
 
 
@@ -328,43 +303,43 @@ def next_record(
     batch_capacity: int,
     state: Writable,
 ) -> int:
-    """Run over decoded records `at` … count − 1; the number of the first that breaks a rule, with R_RULE the rule.
+    """Run over decoded records `at` … count − 1; the number of the first that breaks a rule, with RECORDS_RULE the rule.
 
-    OUTSIDE the batch's offsets, NOT_INCREASING, BAD_MESSAGE_CRC (inner messages of magic 0 and 1). R_MAX is the
-    greatest timestamp of the batch at work, whose row is R_BATCH (set it to −1 at the start of a table). That a
+    OUTSIDE the batch's offsets, NOT_INCREASING, BAD_MESSAGE_CRC (inner messages of magic 0 and 1). RECORDS_MAX is the
+    greatest timestamp of the batch at work, whose row is RECORDS_BATCH (set it to −1 at the start of a table). That a
     batch's records did not have its declared maximum (magic 2 only) is told at the first record of the batch behind
-    it: MAX_TIMESTAMP, the row in R_MISSED; the last batch of a table is the caller's (`max_reached`).
+    it: MAX_TIMESTAMP, the row in RECORDS_MISSED; the last batch of a table is the caller's (`max_reached`).
     """
-    state[3] = RECORDS_DONE
+    state[S.RECORDS_RULE] = RECORDS_DONE
     while at < count:
         row = records[C.R_BATCH * capacity + at]
         offset = records[C.R_OFFSET * capacity + at]
-        if row != state[0]:
-            former = state[0]
-            missed = former >= 0 and max_reached(batches, batch_capacity, former, state[2]) == 0
-            state[0] = row
-            state[1] = -9223372036854775807 - 1
-            state[2] = -9223372036854775807 - 1
+        if row != state[S.RECORDS_BATCH]:
+            former = state[S.RECORDS_BATCH]
+            missed = former >= 0 and max_reached(batches, batch_capacity, former, state[S.RECORDS_MAX]) == 0
+            state[S.RECORDS_BATCH] = row
+            state[S.RECORDS_OFFSET] = -9223372036854775807 - 1
+            state[S.RECORDS_MAX] = -9223372036854775807 - 1
             if missed:
-                state[3] = MAX_TIMESTAMP
-                state[4] = former
+                state[S.RECORDS_RULE] = MAX_TIMESTAMP
+                state[S.RECORDS_MISSED] = former
                 return at
-        if records[C.R_TIMESTAMP * capacity + at] > state[2]:
-            state[2] = records[C.R_TIMESTAMP * capacity + at]
+        if records[C.R_TIMESTAMP * capacity + at] > state[S.RECORDS_MAX]:
+            state[S.RECORDS_MAX] = records[C.R_TIMESTAMP * capacity + at]
         if batches[C.MAGIC * batch_capacity + row] >= 2 and (
             offset < batches[C.BASE_OFFSET * batch_capacity + row]
             or offset > batches[C.LAST_OFFSET * batch_capacity + row]
         ):
-            state[3] = OUTSIDE
-            state[1] = offset
+            state[S.RECORDS_RULE] = OUTSIDE
+            state[S.RECORDS_OFFSET] = offset
             return at
-        if offset <= state[1]:
-            state[3] = NOT_INCREASING
-            state[1] = offset
+        if offset <= state[S.RECORDS_OFFSET]:
+            state[S.RECORDS_RULE] = NOT_INCREASING
+            state[S.RECORDS_OFFSET] = offset
             return at
-        state[1] = offset
+        state[S.RECORDS_OFFSET] = offset
         if records[C.R_VALID * capacity + at] == 0:
-            state[3] = BAD_MESSAGE_CRC
+            state[S.RECORDS_RULE] = BAD_MESSAGE_CRC
             return at
         at = at + 1
     return count

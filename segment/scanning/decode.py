@@ -19,6 +19,7 @@ from kseg.segment.codecs.codec import MAX_BODY_BYTES, decompress
 from kseg.segment.errors import CodecError
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import record_walk as R
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel.batch_walk import compressed_run, first_uncounted, plain_run
 from kseg.segment.model import Headers, Record
 from kseg.segment.scanning.decompressed_runs import (
@@ -85,7 +86,7 @@ class Decoder:
         self.view = memoryview(view)
         self._rows = min(capacity, _MIN_ROWS + len(self.view) // _BYTES_PER_ROW)
         self.limit_bytes = limit_bytes
-        self._state = memoryview(array("q", bytes(8 * R.STATE_WIDTH)))
+        self._state = memoryview(array("q", bytes(8 * S.WALK_WIDTH)))
         self._bodies = DecompressionBuffer()
 
     @cached_property
@@ -146,12 +147,12 @@ class Decoder:
         self._begin(first)
         read = R.read_plain if table.at(C.MAGIC, first) >= L.MAGIC_V2 else _messages().read_messages
         while True:
-            state[R.COUNT] = 0
+            state[S.WALK_COUNT] = 0
             outcome = read(
                 self.view, last, table.cells, table.capacity, records.cells, records.capacity, state
             )
-            records.count = state[R.COUNT]
-            row = state[R.ROW]
+            records.count = state[S.WALK_COUNT]
+            row = state[S.WALK_ROW]
             if outcome == R.BODY_DONE:
                 yield Chunk(self.view, records, first, last, True, False, None)
                 return last + 1
@@ -182,10 +183,10 @@ class Decoder:
         state, records, first, last = self._state, self.records, run.first, run.stop - 1
         while first <= last:
             self._begin(first)
-            state[R.COUNT] = 0
+            state[S.WALK_COUNT] = 0
             outcome = R.read_bodies(run.body, run.bounds, run.first, last, *table.raw, *records.raw, state)
-            records.count = state[R.COUNT]
-            row = last if outcome == R.BODY_DONE else state[R.ROW]
+            records.count = state[S.WALK_COUNT]
+            row = last if outcome == R.BODY_DONE else state[S.WALK_ROW]
             problem = self._problem(row) if outcome == R.BODY_BAD else None
             yield Chunk(run.body, records, first, row, True, False, problem)
             first = row + 1
@@ -235,11 +236,11 @@ class Decoder:
         state, records = self._state, self.records
         self._begin(row)
         while True:
-            state[R.COUNT] = 0
+            state[S.WALK_COUNT] = 0
             outcome = R.read_body(
                 body, start, end, table.cells, table.capacity, records.cells, records.capacity, state
             )
-            records.count = state[R.COUNT]
+            records.count = state[S.WALK_COUNT]
             problem = self._problem(row) if outcome == R.BODY_BAD else None
             yield Chunk(body, records, row, row, outcome != R.BODY_FULL, control, problem)
             if outcome != R.BODY_FULL:
@@ -251,11 +252,11 @@ class Decoder:
         state, records = self._state, self.records
         self._begin(row)
         while True:
-            state[R.COUNT] = 0
+            state[S.WALK_COUNT] = 0
             outcome = _messages().read_message_set(
                 body, base_offset, table.cells, table.capacity, records.cells, records.capacity, state
             )
-            records.count = state[R.COUNT]
+            records.count = state[S.WALK_COUNT]
             self._check_messages(body)
             problem = self._problem(row) if outcome == R.BODY_BAD else None
             yield Chunk(body, records, row, row, outcome != R.BODY_FULL, False, problem)
@@ -309,13 +310,13 @@ class Decoder:
             cells[end_at + at] = crc32(view[cells[start_at + at] : cells[end_at + at]]) == cells[crc_at + at]
 
     def _begin(self, row: int) -> None:
-        self._state[R.ROW] = row
-        self._state[R.NEXT] = 0
-        self._state[R.DONE] = 0
-        self._state[R.ERROR] = R.OK
+        self._state[S.WALK_ROW] = row
+        self._state[S.WALK_NEXT] = 0
+        self._state[S.WALK_DONE] = 0
+        self._state[S.WALK_ERROR] = R.OK
 
     def _problem(self, row: int) -> Problem:
-        code = self._state[R.ERROR]
+        code = self._state[S.WALK_ERROR]
         return Problem(row, code, R.SENTENCES[code])
 
 

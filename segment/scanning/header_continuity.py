@@ -9,6 +9,7 @@ from array import array
 
 from kseg.segment import header_tables as C
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel import verify_records
 from kseg.segment.kernel.batch_walk import FULL, walk
 from kseg.segment.layout import INT64_MAX
@@ -21,10 +22,10 @@ class HeaderContinuity:
 
     def __init__(self) -> None:
         self.batches = 0
-        self._sums = memoryview(array("q", bytes(8 * verify_records.T_WIDTH)))
+        self._sums = memoryview(array("q", bytes(8 * S.SUM_WIDTH)))
         self._first = self._last = -1
-        self._state = memoryview(array("q", bytes(8 * verify_records.SEEN_WIDTH)))
-        self._state[verify_records.SEEN_LAST] = self._state[verify_records.SEEN_EPOCH] = -1
+        self._state = memoryview(array("q", bytes(8 * S.SEEN_WIDTH)))
+        self._state[S.SEEN_LAST] = self._state[S.SEEN_EPOCH] = -1
         self._is_cut = self._has_suspects = False
 
     def note(self, table: Columns) -> None:
@@ -55,8 +56,8 @@ class HeaderContinuity:
 
     def proves(self, base_offset: int) -> bool:
         """Whether no header in a log of this base offset can be altered; also true of an empty log."""
-        if self._is_cut or self._has_suspects or self._sums[verify_records.T_GAPS]:
+        if self._is_cut or self._has_suspects or self._sums[S.SUM_GAPS]:
             return False
-        records: int = self._sums[verify_records.T_RECORDS]
+        records: int = self._sums[S.SUM_RECORDS]
         is_full = self._first == base_offset and records == self._last - self._first + 1
         return not self.batches or (self.batches > 1 and is_full)

@@ -19,6 +19,7 @@ from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import indexing
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.sidecar.index_writer import OffsetIndexBuilder, TimeIndexBuilder, can_index_offset
 from kseg.segment.values import dataclass
 
@@ -127,15 +128,15 @@ class SegmentIndexes:
 
     def _add_good_rows(self, table: Columns, first: int, stop: int) -> int:
         offset_index, time_index = self.offset_index, self.time_index
-        state = memoryview(array("q", bytes(8 * indexing.WIDTH)))
-        state[indexing.COUNTED_FROM] = self._counted_from
-        state[indexing.MAX_TIMESTAMP] = self.max_timestamp_ms
-        state[indexing.OFFSET_OF_MAX] = self.offset_of_max
-        state[indexing.END_POSITION] = self._end_position
-        state[indexing.OFFSET_ENTRIES] = offset_index.entries
-        state[indexing.LAST_OFFSET] = offset_index.last_offset
-        state[indexing.TIME_ENTRIES] = time_index.entries
-        state[indexing.LAST_TIMESTAMP], state[indexing.LAST_TIME_OFFSET] = time_index.last_entry
+        state = memoryview(array("q", bytes(8 * S.INDEX_WIDTH)))
+        state[S.INDEX_COUNTED_FROM] = self._counted_from
+        state[S.INDEX_MAX_TIMESTAMP] = self.max_timestamp_ms
+        state[S.INDEX_OFFSET_OF_MAX] = self.offset_of_max
+        state[S.INDEX_END_POSITION] = self._end_position
+        state[S.INDEX_OFFSET_ENTRIES] = offset_index.entries
+        state[S.INDEX_LAST_OFFSET] = offset_index.last_offset
+        state[S.INDEX_TIME_ENTRIES] = time_index.entries
+        state[S.INDEX_LAST_TIMESTAMP], state[S.INDEX_LAST_TIME_OFFSET] = time_index.last_entry
         offsets = bytearray(L.OFFSET_INDEX_ENTRY * (stop - first))
         times = bytearray(L.TIME_INDEX_ENTRY * (stop - first))
         row = indexing.index_rows(
@@ -150,12 +151,12 @@ class SegmentIndexes:
             times,
             state,
         )
-        self._counted_from = state[indexing.COUNTED_FROM]
-        self.max_timestamp_ms = state[indexing.MAX_TIMESTAMP]
-        self.offset_of_max = state[indexing.OFFSET_OF_MAX]
-        self._end_position = state[indexing.END_POSITION]
-        offset_index.extend(offsets, state[indexing.NEW_OFFSET_ENTRIES])
-        time_index.extend(times, state[indexing.NEW_TIME_ENTRIES])
+        self._counted_from = state[S.INDEX_COUNTED_FROM]
+        self.max_timestamp_ms = state[S.INDEX_MAX_TIMESTAMP]
+        self.offset_of_max = state[S.INDEX_OFFSET_OF_MAX]
+        self._end_position = state[S.INDEX_END_POSITION]
+        offset_index.extend(offsets, state[S.INDEX_NEW_OFFSET_ENTRIES])
+        time_index.extend(times, state[S.INDEX_NEW_TIME_ENTRIES])
         return row
 
     def finish(self) -> IndexRefusal | None:

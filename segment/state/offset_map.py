@@ -18,6 +18,7 @@ from kseg.segment import header_tables as C
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import key_exchange as R
 from kseg.segment.kernel import keymap as K
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.memory import PrivateMemory
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk
 from kseg.segment.scanning.decompressed_runs import DecompressedRun
@@ -80,7 +81,7 @@ class OffsetMap:
         )
         self.hashes = self.words = memoryview(array("q", bytes(16 * RECORDS_PER_TABLE)))
         self._pending = memoryview(array("q", bytes(32 * K.PENDING)))
-        self._state = memoryview(array("q", bytes(8 * K.P_WIDTH)))
+        self._state = memoryview(array("q", bytes(8 * S.MAP_WIDTH)))
         self.latest_offset = -1
         self.start_offset = 0
         self.skipped_ranges: list[tuple[int, int]] = []
@@ -108,26 +109,26 @@ class OffsetMap:
     @property
     def size(self) -> int:
         """Number of keys."""
-        return int(self._state[K.P_SIZE])
+        return int(self._state[S.MAP_SIZE])
 
     @property
     def is_ordered(self) -> bool:
         """Whether offsets were put in ascending order."""
-        return not self._state[K.P_TURNS]
+        return not self._state[S.MAP_TURNS]
 
     def begin(self, start_offset: int) -> None:
         """Clear the map for a round that starts at this offset."""
         if self.size:
             self._memory.forget()
-        self._state[K.P_SIZE] = self._state[K.P_TURNS] = 0
-        self._state[K.P_OFFSET] = _NO_OFFSET_PUT
+        self._state[S.MAP_SIZE] = self._state[S.MAP_TURNS] = 0
+        self._state[S.MAP_OFFSET] = _NO_OFFSET_PUT
         self.latest_offset = -1
         self.start_offset = start_offset
         self.skipped_ranges.clear()
 
     def begin_table(self) -> None:
         """Begin a new table of batches; row numbers of the previous one are no longer valid."""
-        self._state[K.P_ROW] = _NO_OFFSET_PUT
+        self._state[S.MAP_ROW] = _NO_OFFSET_PUT
 
     def hash(self, chunk: Chunk) -> bool:
         """The hashes of a chunk's keys into `hashes`; False when a key or value lies outside of the body."""
@@ -177,16 +178,16 @@ class OffsetMap:
             if status != K.FULL or not self._grow():
                 return status
             row = self.stopped  # what was put of that batch is put once more, which changes nothing
-            self._state[K.P_OFFSET] = table.at(C.BASE_OFFSET, row) - 1
+            self._state[S.MAP_OFFSET] = table.at(C.BASE_OFFSET, row) - 1
 
     @property
     def stopped(self) -> int:
         """The row of the batch at which `map_rows` stopped."""
-        return int(self._state[K.P_STOPPED])
+        return int(self._state[S.MAP_STOPPED])
 
     def last_put_offset(self, row: int) -> int | None:
         """The last offset put, when that was a record of batch `row` of the table at work."""
-        return int(self._state[K.P_OFFSET]) if self._state[K.P_ROW] == row else None
+        return int(self._state[S.MAP_OFFSET]) if self._state[S.MAP_ROW] == row else None
 
     def skip(self, first_offset: int, last_offset: int) -> None:
         """Record offsets that were not put because their transaction was aborted."""
@@ -201,11 +202,11 @@ class OffsetMap:
     @property
     def last_offset(self) -> int:
         """The last offset put; −1 when there is none."""
-        return int(self._state[K.P_OFFSET])
+        return int(self._state[S.MAP_OFFSET])
 
     def expect_above(self, offset: int) -> None:
         """What is put from now on lies above this offset in an ordered map."""
-        self._state[K.P_OFFSET] = offset
+        self._state[S.MAP_OFFSET] = offset
 
     def pack(self, rows: memoryview) -> int:
         """Copy the keys and their offsets to `rows`; how many there are."""
@@ -220,9 +221,9 @@ class OffsetMap:
         at = 0
         while at < count:
             stop = min(count, at + _JOINED)
-            state[R.F_GONE] = 0
+            state[S.FOLD_GONE] = 0
             at = R.fold_rows(rows, at, stop, self.slots, self.slot_count, self._limit, state, gone)
-            self._state[K.P_SIZE] = state[R.F_SIZE]
+            self._state[S.MAP_SIZE] = state[S.FOLD_SIZE]
             if at < stop:
                 self._grow()
         return True

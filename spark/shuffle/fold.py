@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 
 from kseg.segment.kernel import key_exchange as R
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.memory import PrivateMemory
 from kseg.spark.shuffle.task_messages import ROW_BYTES, Message, ShufflePlan, WorkKind, numbers
 
@@ -38,7 +39,7 @@ def verdicts_of(messages: Iterable[tuple[int, Message]], plan: ShufflePlan) -> I
     try:
         state = numbers(3)
         yield from _folded(blobs[WorkKind.PUT], slots, state, router)
-        yield plan.notes_place, pickle.dumps(state[R.F_SIZE])
+        yield plan.notes_place, pickle.dumps(state[S.FOLD_SIZE])
         yield from _asked(blobs[WorkKind.ASK], slots, state, router)
     finally:
         slots.release()
@@ -52,8 +53,8 @@ def _folded(
     gone = numbers(_GONE)
     for rows, count in _stretches(blobs):
         R.fold_rows(rows, 0, count, slots, slot_count, slot_count - 1, state, gone)
-        yield from router.routed(gone, state[R.F_GONE])
-        state[R.F_GONE] = 0
+        yield from router.routed(gone, state[S.FOLD_GONE])
+        state[S.FOLD_GONE] = 0
 
 
 def _asked(
@@ -62,8 +63,8 @@ def _asked(
     gone = numbers(_GONE)
     for rows, count in _stretches(blobs):
         R.ask_rows(rows, count, slots, len(slots) // 3, state, gone)
-        yield from router.routed(gone, state[R.F_GONE])
-        state[R.F_GONE] = 0
+        yield from router.routed(gone, state[S.FOLD_GONE])
+        state[S.FOLD_GONE] = 0
 
 
 def _stretches(blobs: list[bytes]) -> Iterator[tuple[memoryview, int]]:

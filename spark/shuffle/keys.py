@@ -22,6 +22,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import key_exchange as R
 from kseg.segment.kernel import keymap as K
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel.batch_runs import plain_stop, same_transaction
 from kseg.segment.memory import PrivateMemory
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk, Decoder
@@ -177,22 +178,22 @@ class _Sender:
     def put(self, chunk: Chunk) -> None:
         """Its records from the dirty offset on count."""
         state = self._put_state
-        state[R.S_AT] = 0
+        state[S.COPY_AT] = 0
         self._copy(chunk, self._work.start_offset, L.INT64_MAX, state, self._rows)
-        row, count, fold = 0, state[R.S_AT], self._fold_state
+        row, count, fold = 0, state[S.COPY_AT], self._fold_state
         while row < count:
             row = R.fold_rows(
                 self._rows, row, count, self._slots, self._slots_count, self._limit, fold, self._gone
             )
             if row < count:
                 self._send_map()
-        if fold[R.F_GONE] >= _GONE:
+        if fold[S.FOLD_GONE] >= _GONE:
             self._send_gone()
 
     def ask(self, chunk: Chunk, from_offset: int, to_offset: int) -> None:
         """Its records in a range of offsets are asked about."""
         self._copy(chunk, from_offset, to_offset, self._ask_state, self._asked)
-        if self._ask_state[R.S_AT] >= _ASKED_ROWS:
+        if self._ask_state[S.COPY_AT] >= _ASKED_ROWS:
             self._send_asked()
 
     def _copy(
@@ -200,11 +201,11 @@ class _Sender:
     ) -> None:
         records, bound = chunk.records, self._work.bound
         cells, capacity, count = records.cells, records.capacity, records.count
-        state[R.S_LAST] = self._last
+        state[S.COPY_LAST] = self._last
         done = R.copy_rows(cells, capacity, count, self._hashes, from_offset, to_offset, bound, state, rows)
         if done < count:
             raise Irregular
-        self._last = state[R.S_LAST]
+        self._last = state[S.COPY_LAST]
 
     def finish(self) -> None:
         """No more records."""
@@ -218,17 +219,17 @@ class _Sender:
         yield from ready
 
     def _send_map(self) -> None:
-        size = self._fold_state[R.F_SIZE]
+        size = self._fold_state[S.FOLD_SIZE]
         if size:
             self._send_rows(WorkKind.PUT, self._slots, self._slots_count, size)
             self._memory.forget()
-            self._fold_state[R.F_SIZE] = 0
+            self._fold_state[S.FOLD_SIZE] = 0
 
     def _send_asked(self) -> None:
-        count = self._ask_state[R.S_AT]
+        count = self._ask_state[S.COPY_AT]
         if count:
             self._send_rows(WorkKind.ASK, self._asked, count, count)
-            self._ask_state[R.S_AT] = 0
+            self._ask_state[S.COPY_AT] = 0
 
     def _send_rows(self, kind: WorkKind, rows: memoryview, count: int, filled: int) -> None:
         out, bounds, parts = numbers(3 * filled), self._bounds, self._plan.parts
@@ -239,11 +240,11 @@ class _Sender:
                 self._ready.append((part, (kind, data)))
 
     def _send_gone(self) -> None:
-        count = self._fold_state[R.F_GONE]
+        count = self._fold_state[S.FOLD_GONE]
         if count:
             part = self._work.number % self._plan.parts  # whichever: they are on their way to a group
             self._ready.append((part, (WorkKind.GONE, self._gone[:count].tobytes())))
-            self._fold_state[R.F_GONE] = 0
+            self._fold_state[S.FOLD_GONE] = 0
 
     def close(self) -> None:
         self._slots.release()

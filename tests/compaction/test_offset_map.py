@@ -15,6 +15,7 @@ from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import key_verdicts as J
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.scanning.decode import Chunk
 from kseg.segment.state.offset_map import SLOT_BYTES, KeyLookup, OffsetMap
 from tests.segment.kernel.test_keymap import table_of
@@ -55,7 +56,9 @@ def stays(judge: KeyLookup, keys: Sequence[bytes | None]) -> list[bool]:
     found: list[bool] = []
     for _, chunk in pieces(keys):
         table, flags = chunk.records, bytearray(PIECE)
-        tallies, totals = (memoryview(array("q", bytes(8 * width))) for width in (C.TALLY_WIDTH, J.J_WIDTH))
+        tallies, totals = (
+            memoryview(array("q", bytes(8 * width))) for width in (C.TALLY_WIDTH, S.TOTAL_WIDTH)
+        )
         assert judge.hash(chunk)
         J.judge_rows(
             table.cells,

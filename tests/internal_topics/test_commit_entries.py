@@ -24,6 +24,7 @@ from kseg.internal_topics.groups.group_rows import TopicNames, offset_line, offs
 from kseg.internal_topics.groups.partition_ends import LogEnds, PartitionEnds
 from kseg.segment.java import uuids
 from kseg.segment.json_line import json_line
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.partition.targets import PartitionTarget
 from tests.internal_topics.coordinator_logs import T0, batch, key, marker, value, write_segment
 from tests.support.kernel_variants import both, outcome, read_rows, table_of
@@ -178,7 +179,7 @@ def test_the_kernel_compiled_and_interpreted(
     def run(kernel: dict[str, ModuleType], wrap: Any) -> Any:
         cells = array("q", bytes(8 * 12 * 64))
         state = read_rows(kernel, wrap, data, table, rows, cells)
-        found = state[kernel["record_walk"].COUNT]
+        found = state[S.WALK_COUNT]
         keys = {
             data[start : start + length]: number % 3
             for number in range(found)

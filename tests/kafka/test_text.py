@@ -8,6 +8,7 @@ import pytest
 
 from kseg.segment.java.java_output import decode_utf8
 from kseg.segment.kernel import dump_text, record_walk
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel.batch_walk import walk
 from tests.kafka.oracle import Oracle
 from tests.support.raw_batches import record, sealed
@@ -25,7 +26,7 @@ def by_the_kernel(value: bytes) -> bytes:
     """The value as a dump prints it."""
     data = sealed(record(0, key=None, value=value), 1)
     batches, cells = array("q", bytes(8 * 15)), array("q", bytes(8 * 12))
-    at, state = array("q", [0, 0]), array("q", bytes(8 * record_walk.STATE_WIDTH))
+    at, state = array("q", [0, 0]), array("q", bytes(8 * S.WALK_WIDTH))
     walk(data, len(data), memoryview(batches), 1, memoryview(at))
     record_walk.read_plain(data, 0, memoryview(batches), 1, memoryview(cells), 1, memoryview(state))
     out = bytearray(1000 + 4 * len(value))

@@ -1,16 +1,33 @@
-"""The columns of the kernels' tables have one number in Python and in C."""
+"""Tables and states of the kernels have the same numbers in Python and in C."""
 
 import re
+from types import ModuleType
+
+import pytest
 
 from kseg.segment import header_tables
+from kseg.segment.kernel import state_fields
 from tests.support.paths import ROOT
 
 
-def test_compiled_kernels_have_the_same_columns() -> None:
-    in_python = {
-        name: value for name, value in vars(header_tables).items() if name.isupper() and name[0] != "_"
-    }
-    text = (ROOT / "segment/header_tables.pxd").read_text()
+@pytest.mark.parametrize(
+    ("module", "path", "some"),
+    [
+        (
+            header_tables,
+            "segment/header_tables.pxd",
+            {"POSITION", "VALID", "R_BATCH", "R_VALID", "T_RECORDS", "BATCH_WIDTH"},
+        ),
+        (
+            state_fields,
+            "segment/kernel/state_fields.pxd",
+            {"SEEN_LAST", "SUM_WIDTH", "WALK_ERROR_AT", "LIMIT_EARLIEST"},
+        ),
+    ],
+)
+def test_compiled_kernels_have_the_same_numbers(module: ModuleType, path: str, some: set[str]) -> None:
+    in_python = {name: value for name, value in vars(module).items() if name.isupper() and name[0] != "_"}
+    text = (ROOT / path).read_text()
     in_c = {name: int(number) for name, number in re.findall(r"^    (\w+) = (\d+)$", text, re.MULTILINE)}
     assert in_c == in_python
-    assert {"POSITION", "VALID", "R_BATCH", "R_VALID", "T_RECORDS", "BATCH_WIDTH"} <= set(in_c)
+    assert some <= set(in_c)

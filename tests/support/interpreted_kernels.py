@@ -20,6 +20,7 @@ from tests.support.paths import ROOT
 PACKAGE = "kseg.segment.kernel"
 HOME = ROOT / "segment" / "kernel"
 _FIRST = [
+    "state_fields",
     "buffer_access",
     "keymap_probe",
     "arithmetic",

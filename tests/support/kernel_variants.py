@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kseg.cli.version import INLINED
 from kseg.segment import header_tables as C
+from kseg.segment.kernel import state_fields as S
 from tests.support import interpreted_kernels
 from tests.support.interpreted_kernels import NAMES, Checked
 from tests.support.raw_batches import CASES
@@ -82,9 +83,9 @@ def read_rows(
     """The records of `count` uncompressed batches, in 64 rows, up to the first problem; the state."""
     records, state = kernel["record_walk"], array("q", bytes(48))
     ended = records.BODY_DONE
-    while ended == records.BODY_DONE and state[records.ROW] < count:
+    while ended == records.BODY_DONE and state[S.WALK_ROW] < count:
         magics = [magic < 2 for magic in batches[C.MAGIC * 16 : C.MAGIC * 16 + count]]
-        row = last = state[records.ROW]
+        row = last = state[S.WALK_ROW]
         while last + 1 < count and magics[last + 1] == magics[row]:
             last += 1
         read = kernel["legacy_messages"].read_messages if magics[row] else records.read_plain

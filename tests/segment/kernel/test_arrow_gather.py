@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import arrow_gather as G
 from kseg.segment.kernel import arrow_headers as H
+from kseg.segment.kernel import state_fields as S
 from tests.support.kernel_variants import COMPILED, both, buffers, numbers, outcome, read_rows, table_of
 from tests.support.raw_batches import field, record, sealed, varint
 
@@ -31,7 +32,7 @@ def laid_out(kernel: Kernel, wrap: Wrap, data: bytes, bounds: array[int], room: 
     batches, count = table_of(data)
     cells = array("q", bytes(8 * 12 * CAPACITY))
     state = read_rows(kernel, wrap, data, batches, count, cells)
-    count_of_rows = state[kernel["record_walk"].COUNT]
+    count_of_rows = state[S.WALK_COUNT]
     wanted = outcome(lambda: gather.wanted_until(wrap(batches), 16, 0, count, wrap(bounds)))
     kept = outcome(lambda: gather.keep_rows(wrap(cells), CAPACITY, count_of_rows, wrap(bounds)))
     if not isinstance(kept, int):

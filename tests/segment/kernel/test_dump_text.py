@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kseg.segment.java.java_output import decode_utf8
+from kseg.segment.kernel import state_fields as S
 from tests.support import interpreted_kernels
 from tests.support.kernel_variants import COMPILED, SEEDS, both, buffers, numbers, read_rows, table_of
 from tests.support.paths import ROOT
@@ -32,8 +33,8 @@ def test_lines(data: bytes, flags: int, room: int) -> None:
     def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> list[bytes]:
         cells = array("q", bytes(8 * 12 * 64))
         state = read_rows(kernel, wrap, data, batches, count, cells)
-        filled, at = state[kernel["record_walk"].COUNT], numbers(0, 0)
-        last = min(count - 1, state[kernel["record_walk"].ROW])
+        filled, at = state[S.WALK_COUNT], numbers(0, 0)
+        last = min(count - 1, state[S.WALK_ROW])
         pieces = []
         for _ in range(200):
             out = bytearray(room)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from kseg.segment import crc
 from kseg.segment import header_tables as C
+from kseg.segment.kernel import state_fields as S
 from tests.support.interpreted_kernels import HOME, IN_C, NAMES, Checked
 from tests.support.kernel_variants import (
     INTERPRETED,
@@ -229,11 +230,11 @@ def decoded(
 ) -> Any:
     """Every table that a reader of records fills until it is done, and how it ended."""
     records = kernel["record_walk"]
-    cells, state = array("q", bytes(8 * 12 * capacity)), array("q", bytes(8 * records.STATE_WIDTH))
-    state[records.ROW] = row
+    cells, state = array("q", bytes(8 * 12 * capacity)), array("q", bytes(8 * S.WALK_WIDTH))
+    state[S.WALK_ROW] = row
     tables = []
     for _ in range(400):
-        state[records.COUNT] = 0
+        state[S.WALK_COUNT] = 0
         ended = outcome(lambda: read(kernel, wrap, wrap(cells), wrap(state)))
         tables.append((ended, state.tolist(), cells.tolist()))
         if ended != records.BODY_FULL:
@@ -417,20 +418,20 @@ def test_check(data: bytes, index: bytes, draws: st.DataObject) -> None:
         while row < count:
             row = check.next_suspect(table, 16, row, count, wrap(seen)) + 1
             found.append((row, seen.tolist()))
-        sums = array("q", bytes(8 * check.T_WIDTH))
+        sums = array("q", bytes(8 * S.SUM_WIDTH))
         check.tally(table, 16, 0, count, 1_700_000_000_001, wrap(sums))
         found.append(sums.tolist())
         found += [check.next_epoch(table, 16, row, count, 0) for row in range(count)]
         for width, entries in ((8, check.next_offset_entry), (12, check.next_time_entry)):
-            place = array("q", bytes(8 * check.I_WIDTH))
-            place[check.I_SEEN], place[check.I_FORMER_SLOT] = -1, -1
+            place = array("q", bytes(8 * S.ENTRY_WIDTH))
+            place[S.ENTRY_SEEN], place[S.ENTRY_FORMER_SLOT] = -1, -1
             for _ in range(30):
                 why = entries(wrap(index), len(index) // width, base, table, 16, count, wrap(place))
                 found.append((why, place.tolist()))
                 if why in (check.IN_ORDER, check.MORE):
                     break
-        rules, at = array("q", bytes(8 * check.R_STATE_WIDTH)), 0
-        rules[check.R_BATCH] = -1
+        rules, at = array("q", bytes(8 * S.RECORDS_WIDTH)), 0
+        rules[S.RECORDS_BATCH] = -1
         read = state[3]
         while at < read:
             at = check.next_record(wrap(records), 64, at, read, table, 16, wrap(rules)) + 1

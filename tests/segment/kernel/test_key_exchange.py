@@ -13,6 +13,7 @@ import pytest
 from kseg.segment import header_tables as C
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import key_verdicts as K
+from kseg.segment.kernel import state_fields as S
 from tests.support.kernel_variants import COMPILED, INTERPRETED
 
 TWINS = [
@@ -52,13 +53,13 @@ def test_a_fold_keeps_the_latest_and_tells_all_others(kernel: ModuleType, seed: 
     latest: dict[tuple[int, int], int] = {}
     for first, second, offset in rows:
         latest[first, second] = max(offset, latest.get((first, second), -1))
-    assert state[kernel.F_SIZE] == len(latest)
-    reported = sorted(gone[: state[kernel.F_GONE]])
+    assert state[S.FOLD_SIZE] == len(latest)
+    reported = sorted(gone[: state[S.FOLD_GONE]])
     assert reported == sorted(offset for *key, offset in rows if offset < latest[key[0], key[1]])
-    state[kernel.F_GONE] = 0
+    state[S.FOLD_GONE] = 0
     kernel.ask_rows(packed(asked), len(asked), slots, 512, state, gone)
     older = [offset for first, second, offset in asked if offset < latest.get((first, second), -1)]
-    assert list(gone[: state[kernel.F_GONE]]) == older
+    assert list(gone[: state[S.FOLD_GONE]]) == older
 
 
 @pytest.mark.parametrize("kernel", TWINS)
@@ -68,7 +69,7 @@ def test_a_full_map_stops_at_the_first_new_key(kernel: ModuleType) -> None:
     assert kernel.fold_rows(packed(rows), 0, 5, slots, 4, 2, state, gone) == 3
     assert (list(gone[:1]), list(state[:2])) == ([0], [2, 1])
     slots = room(3 * 4)
-    state[kernel.F_SIZE] = 0
+    state[S.FOLD_SIZE] = 0
     assert kernel.fold_rows(packed(rows), 3, 5, slots, 4, 2, state, gone) == 5
 
 
@@ -132,13 +133,13 @@ def test_marked_offsets_are_looked_up_as_a_map_of_two_slots(kernel: ModuleType) 
     assert kernel.look_up(8, table.cells, table.capacity, 5, 8, bits, words) == 5
     assert list(words) == [0, 0, kernel.LATER, 0, 0, 0, 0, 0, 0, 0]
     slots = cells(0, 0, 0, kernel.LATER, 0, (1 << 63) - 1)
-    flags, tallies, totals = bytearray(8), room(8 * 8), room(K.J_WIDTH)
+    flags, tallies, totals = bytearray(8), room(8 * 8), room(S.TOTAL_WIDTH)
     batches = Columns(C.BATCH_WIDTH, 8)
     reported: list[Any] = [batches.cells, 8, flags, tallies, totals]
     judged: list[Any] = [table.cells, table.capacity, 5, words, slots, 2, 1 << 40, 0, 1, *reported]
     K.judge_rows(*judged)
     assert list(flags[:5]) == [1, 0, 0, 1, 1]
-    assert (totals[K.J_SUPERSEDED], totals[K.J_INVALID]) == (1, 1)
+    assert (totals[S.TOTAL_SUPERSEDED], totals[S.TOTAL_INVALID]) == (1, 1)
 
 
 @pytest.mark.parametrize("kernel", TWINS)

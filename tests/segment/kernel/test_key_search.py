@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import key_search
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.layout import INT64_MAX
 from tests.support.interpreted_kernels import Checked
 from tests.support.kernel_variants import INTERPRETED, both, buffers, numbers, outcome, table_of
@@ -46,7 +47,7 @@ def decoded_alone(data: bytes, table: array[int], row: int) -> tuple[int, list[b
     cells, state = array("q", bytes(8 * 12 * 64)), numbers(row, 0, 0, 0, 0, 0)
     ended = records.read_plain(Checked(data), row, Checked(table), 16, Checked(cells), 64, Checked(state))
     keys = []
-    for at in range(state[records.COUNT]):
+    for at in range(state[S.WALK_COUNT]):
         start, length = cells[C.R_KEY_START * 64 + at], cells[C.R_KEY_LENGTH * 64 + at]
         keys.append(None if length < 0 else data[start : start + length])
     return ended, keys

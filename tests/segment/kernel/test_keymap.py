@@ -18,6 +18,7 @@ from kseg.segment import header_tables as C
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import key_verdicts as J
 from kseg.segment.kernel import keymap as K
+from kseg.segment.kernel import state_fields as S
 from tests.support.interpreted_kernels import Checked
 from tests.support.kernel_variants import COMPILED, INTERPRETED
 from tests.support.paths import ROOT
@@ -122,10 +123,10 @@ def test_keys_are_hashed_as_published(kernel: ModuleType | None) -> None:
 def test_a_null_key_has_no_place() -> None:
     body, records = table_of([None, b""], [0, 1], [b"v", b"v"])
     slots = memoryview(array("q", bytes(24 * 8)))
-    state = memoryview(array("q", bytes(8 * K.P_WIDTH)))
+    state = memoryview(array("q", bytes(8 * S.MAP_WIDTH)))
     hashes = hashed(K, body, records)
     assert K.put_rows(records.cells, records.capacity, 0, 2, hashes, 0, slots, 8, 7, state) == 2
-    assert (state[K.P_SIZE], state[K.P_OFFSET]) == (1, 1)
+    assert (state[S.MAP_SIZE], state[S.MAP_OFFSET]) == (1, 1)
 
 
 def test_fields_outside_of_their_body_are_noticed() -> None:
@@ -151,7 +152,7 @@ def test_the_map_is_a_dictionary_with_a_limit(seed: int) -> None:
     body, records = table_of(keys, range(count), [b"v"] * count)
     hashes = hashed(K, body, records)
     slots = memoryview(array("q", bytes(24 * slot_count)))
-    state = memoryview(array("q", bytes(8 * K.P_WIDTH)))
+    state = memoryview(array("q", bytes(8 * S.MAP_WIDTH)))
     stopped = K.put_rows(
         records.cells, records.capacity, 0, count, hashes, start, slots, slot_count, limit, state
     )
@@ -164,11 +165,11 @@ def test_the_map_is_a_dictionary_with_a_limit(seed: int) -> None:
                 break
             model[key] = offset
     assert stopped == expected
-    assert state[K.P_SIZE] == len(model)
+    assert state[S.MAP_SIZE] == len(model)
     batches = Columns(C.BATCH_WIDTH, 1)
     batches.cells[C.MAGIC] = 2
     flags, tallies = bytearray(count), memoryview(array("q", bytes(8 * C.TALLY_WIDTH)))
-    totals = memoryview(array("q", bytes(8 * J.J_WIDTH)))
+    totals = memoryview(array("q", bytes(8 * S.TOTAL_WIDTH)))
     latest = stopped - 1
     J.judge_rows(
         records.cells,
@@ -198,7 +199,7 @@ def test_the_map_is_a_dictionary_with_a_limit(seed: int) -> None:
 def test_many_keys_are_told_apart() -> None:
     slot_count = 60_000
     slots = memoryview(array("q", bytes(24 * slot_count)))
-    state = memoryview(array("q", bytes(8 * K.P_WIDTH)))
+    state = memoryview(array("q", bytes(8 * S.MAP_WIDTH)))
     for first in range(0, 50_000, 5000):
         keys = [b"%d" % n for n in range(first, first + 5000)]
         body, records = table_of(keys, range(first, first + 5000), [None] * 5000)
@@ -214,7 +215,7 @@ def test_many_keys_are_told_apart() -> None:
             54_000,
             state,
         )
-    assert state[K.P_SIZE] == 50_000
+    assert state[S.MAP_SIZE] == 50_000
 
 
 @pytest.mark.parametrize("seed", [3, 10, 16])

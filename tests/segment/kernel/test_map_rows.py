@@ -18,6 +18,7 @@ from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import keymap as K
+from kseg.segment.kernel import state_fields as S
 from tests.segment.kernel.test_keymap import siphash_128
 from tests.support.interpreted_kernels import Checked
 from tests.support.kernel_variants import COMPILED, INTERPRETED
@@ -72,7 +73,7 @@ class Map:
             pytest.skip("the kernels are not compiled")
         self.kernel, self.limit = kernel, limit
         self.slots = memoryview(array("q", bytes(24 * SLOTS)))
-        self.state = memoryview(array("q", bytes(8 * K.P_WIDTH)))
+        self.state = memoryview(array("q", bytes(8 * S.MAP_WIDTH)))
         self.pending = memoryview(array("q", bytes(32 * K.PENDING)))
 
     def put(
@@ -179,8 +180,8 @@ def test_a_full_map_says_which_batch_met_it(kernel: ModuleType | None, is_packed
     body, bounds = packed(batches) if is_packed else (file, [])
     small = Map(kernel, limit=10)
     assert small.put(table, body, bounds, 0, 0, 5) == K.FULL
-    assert small.state[K.P_STOPPED] == 2
-    assert (small.state[K.P_SIZE], small.state[K.P_OFFSET], small.state[K.P_ROW]) == (10, 21, 2)
+    assert small.state[S.MAP_STOPPED] == 2
+    assert (small.state[S.MAP_SIZE], small.state[S.MAP_OFFSET], small.state[S.MAP_ROW]) == (10, 21, 2)
 
 
 @BOTH
@@ -205,7 +206,7 @@ def test_a_body_that_cannot_be_walked_over_is_told_behind_what_came_before(
     content, bounds = packed(batches) if is_packed else (file, [])
     damaged = Map(kernel)
     assert damaged.put(table, content, bounds, 0, 0, 3) == K.BAD
-    assert damaged.state[K.P_STOPPED] == 1
+    assert damaged.state[S.MAP_STOPPED] == 1
     reported = damaged.latest()
     assert model(batches[:1]).items() <= reported.items()
     assert not model(batches[2:]).keys() & reported.keys()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kseg.segment import header_tables as C
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel import verify_records
 
 SOURCE = Path(verify_records.__file__).with_name("verify_records.py")
@@ -71,7 +72,7 @@ def state(*values: int, width: int) -> memoryview:
 class TestRules:
     def test_neighbours(self, kernel: ModuleType) -> None:
         rows = [batch(0, 0, 4), batch(100, 5, 9), batch(200, 9, 12), batch(300, 13, 13, epoch=2)]
-        table, seen = table_of(rows), state(-1, -1, width=verify_records.SEEN_WIDTH)
+        table, seen = table_of(rows), state(-1, -1, width=S.SEEN_WIDTH)
         assert kernel.next_suspect(table.cells, 4, 0, 4, seen) == 2
         assert seen.tolist() == [12, 0, verify_records.OFFSET]
         assert kernel.next_suspect(table.cells, 4, 3, 4, seen) == 3
@@ -90,9 +91,9 @@ class TestRules:
         ],
     )
     def test_headers(self, fields: dict[str, int], reason: int, kernel: ModuleType) -> None:
-        table, seen = table_of([batch(0, 0, 4, **fields)]), state(-1, -1, width=verify_records.SEEN_WIDTH)
+        table, seen = table_of([batch(0, 0, 4, **fields)]), state(-1, -1, width=S.SEEN_WIDTH)
         assert kernel.next_suspect(table.cells, 1, 0, 1, seen) == (0 if reason else 1)
-        assert seen[verify_records.SEEN_REASONS] == reason
+        assert seen[S.SEEN_REASONS] == reason
 
     def test_sums(self, kernel: ModuleType) -> None:
         rows = [
@@ -100,17 +101,17 @@ class TestRules:
             batch(100, 8, 9, count=1, timestamp=77),
             batch(200, 10, 10, magic=1, count=-1),
         ]
-        table, sums = table_of(rows), state(width=verify_records.T_WIDTH)
+        table, sums = table_of(rows), state(width=S.SUM_WIDTH)
         kernel.tally(table.cells, 3, 0, 3, 50, sums)
-        assert (sums[verify_records.T_GAPS], sums[verify_records.T_MISSING]) == (1, 3)
-        assert (sums[verify_records.T_GAP_POSITION], sums[verify_records.T_GAP_OFFSET]) == (100, 5)
-        assert (sums[verify_records.T_RECORDS], sums[verify_records.T_WRAPPERS]) == (3, 1)
+        assert (sums[S.SUM_GAPS], sums[S.SUM_MISSING]) == (1, 3)
+        assert (sums[S.SUM_GAP_POSITION], sums[S.SUM_GAP_OFFSET]) == (100, 5)
+        assert (sums[S.SUM_RECORDS], sums[S.SUM_WRAPPERS]) == (3, 1)
         assert (
-            sums[verify_records.T_FUTURE],
-            sums[verify_records.T_FUTURE_OFFSET],
-            sums[verify_records.T_MAX_TIMESTAMP],
+            sums[S.SUM_FUTURE],
+            sums[S.SUM_FUTURE_OFFSET],
+            sums[S.SUM_MAX_TIMESTAMP],
         ) == (1, 9, 77)
-        assert sums[verify_records.T_MAGICS] == 0b110
+        assert sums[S.SUM_MAGICS] == 0b110
 
     @pytest.mark.parametrize(
         ("entries", "wrong"),
@@ -129,13 +130,13 @@ class TestRules:
         batches = Columns(C.BATCH_WIDTH, 10)
         for field in (C.POSITION, C.BASE_OFFSET, C.LAST_OFFSET):
             batches.cells[field * 10 : field * 10 + 10] = memoryview(array("q", range(10)))
-        state = memoryview(array("q", bytes(8 * kernel.I_WIDTH)))
-        state[kernel.I_FORMER_SLOT] = state[kernel.I_SEEN] = -1
+        state = memoryview(array("q", bytes(8 * S.ENTRY_WIDTH)))
+        state[S.ENTRY_FORMER_SLOT] = state[S.ENTRY_SEEN] = -1
         found = []
-        while state[kernel.I_SLOT] < len(entries):
+        while state[S.ENTRY_SLOT] < len(entries):
             output = kernel.next_offset_entry(index, len(entries), 0, batches.cells, 10, 10, state)
             if output == kernel.UNSORTED:
-                found.append(state[kernel.I_SLOT] - 1)
+                found.append(state[S.ENTRY_SLOT] - 1)
         assert found == wrong
 
 
@@ -163,19 +164,19 @@ def test_compiled_equals_interpreted(
 
     def answers(kernel: ModuleType) -> list[object]:
         output: list[object] = []
-        seen = state(first, -1, width=verify_records.SEEN_WIDTH)
+        seen = state(first, -1, width=S.SEEN_WIDTH)
         row = 0
         while row < count:
             row = kernel.next_suspect(table.cells, capacity, row, count, seen) + 1
             output.append((row, seen.tolist()))
-        sums = state(width=verify_records.T_WIDTH)
+        sums = state(width=S.SUM_WIDTH)
         kernel.tally(table.cells, capacity, 0, count, now, sums)
         output.append(sums.tolist())
         for at in range(count):
             output.append(kernel.next_epoch(table.cells, capacity, at, count, 0))
         for walk, width in ((kernel.next_offset_entry, 8), (kernel.next_time_entry, 12)):
-            place = state(0, 0, base - 1, width=verify_records.I_WIDTH)
-            place[verify_records.I_FORMER_SLOT] = -1
+            place = state(0, 0, base - 1, width=S.ENTRY_WIDTH)
+            place[S.ENTRY_FORMER_SLOT] = -1
             code = -1
             while code not in (verify_records.IN_ORDER, verify_records.MORE):
                 code = walk(index, len(index) // width, base, table.cells, capacity, count, place)

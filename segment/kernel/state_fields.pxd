@@ -1,0 +1,140 @@
+# The fields of `state_fields.py` as numbers that the C compiler knows.
+
+cdef enum:
+    SEEN_LAST = 0
+    SEEN_EPOCH = 1
+    SEEN_REASONS = 2
+    SEEN_WIDTH = 3
+
+cdef enum:
+    SUM_LAST = 0
+    SUM_CONTIGUOUS = 1
+    SUM_GAPS = 2
+    SUM_MISSING = 3
+    SUM_GAP_POSITION = 4
+    SUM_GAP_OFFSET = 5
+    SUM_RECORDS = 6
+    SUM_WRAPPERS = 7
+    SUM_MAX_TIMESTAMP = 8
+    SUM_FUTURE = 9
+    SUM_FUTURE_POSITION = 10
+    SUM_FUTURE_OFFSET = 11
+    SUM_FUTURE_TIMESTAMP = 12
+    SUM_MAGICS = 13
+    SUM_CLEANED = 14
+    SUM_PRODUCERS = 15
+    SUM_WIDTH = 16
+
+cdef enum:
+    ENTRY_SLOT = 0
+    ENTRY_ROW = 1
+    ENTRY_SEEN = 2
+    ENTRY_FORMER = 3
+    ENTRY_FORMER_LAST = 4
+    ENTRY_EXACT = 5
+    ENTRY_FIRST = 6
+    ENTRY_INNER = 7
+    ENTRY_BEYOND = 8
+    ENTRY_FORMER_SLOT = 9
+    ENTRY_WIDTH = 10
+
+cdef enum:
+    RECORDS_BATCH = 0
+    RECORDS_OFFSET = 1
+    RECORDS_MAX = 2
+    RECORDS_RULE = 3
+    RECORDS_MISSED = 4
+    RECORDS_WIDTH = 5
+
+cdef enum:
+    REWRITE_OUT = 0
+    REWRITE_SPAN_START = 1
+    REWRITE_SPAN_END = 2
+    REWRITE_POSITION = 3
+    REWRITE_ROWS = 4
+    REWRITE_AT = 5
+    REWRITE_ROW = 6
+    REWRITE_PACKS = 7
+    REWRITE_PACKED_TO = 8
+    REWRITE_RECORDS = 9
+    REWRITE_TAKEN = 10
+    REWRITE_REBUILT = 11
+    REWRITE_EMPTIED = 12
+    REWRITE_DROPPED = 13
+    REWRITE_EMPTIED_LEGACY = 14
+    REWRITE_WIDTH = 15
+
+cdef enum:
+    RULE_UPPER = 0
+    RULE_HORIZON = 1
+    RULE_SHORT = 2
+    RULE_PROTECTED = 3
+    RULE_WIDTH = 4
+
+cdef enum:
+    MAP_SIZE = 0
+    MAP_OFFSET = 1
+    MAP_ROW = 2
+    MAP_TOUCHED = 3
+    MAP_STOPPED = 4
+    MAP_TURNS = 5
+    MAP_WIDTH = 6
+
+cdef enum:
+    TOTAL_INVALID = 0
+    TOTAL_TOMBSTONES_KEPT = 1
+    TOTAL_TOMBSTONES_REMOVED = 2
+    TOTAL_LIVE = 3
+    TOTAL_SUPERSEDED = 4
+    TOTAL_SUPERSEDED_BYTES = 5
+    TOTAL_TOUCHED = 6
+    TOTAL_WIDTH = 7
+
+cdef enum:
+    PAIR_A = 0
+    PAIR_B = 1
+    PAIR_FIRST = 2
+    PAIR_LAST = 3
+    PAIR_EPOCHS = 4
+    PAIR_ROW = 5
+    PAIR_COMMON = 6
+    PAIR_WHOLE = 7
+    PAIR_WIDTH = 8
+
+cdef enum:
+    INDEX_COUNTED_FROM = 0
+    INDEX_MAX_TIMESTAMP = 1
+    INDEX_OFFSET_OF_MAX = 2
+    INDEX_END_POSITION = 3
+    INDEX_OFFSET_ENTRIES = 4
+    INDEX_LAST_OFFSET = 5
+    INDEX_TIME_ENTRIES = 6
+    INDEX_LAST_TIMESTAMP = 7
+    INDEX_LAST_TIME_OFFSET = 8
+    INDEX_NEW_OFFSET_ENTRIES = 9
+    INDEX_NEW_TIME_ENTRIES = 10
+    INDEX_WIDTH = 11
+
+cdef enum:
+    WALK_ROW = 0
+    WALK_NEXT = 1
+    WALK_DONE = 2
+    WALK_COUNT = 3
+    WALK_ERROR = 4
+    WALK_ERROR_AT = 5
+    WALK_WIDTH = 6
+
+cdef enum:
+    COPY_AT = 0
+    COPY_LAST = 1
+
+cdef enum:
+    FOLD_SIZE = 0
+    FOLD_GONE = 1
+    FOLD_TOUCHED = 2
+
+cdef enum:
+    LIMIT_LOWEST = 0
+    LIMIT_ABOVE = 1
+    LIMIT_EARLIEST = 2
+    LIMIT_WIDTH = 3
