@@ -209,7 +209,7 @@ class _Screen:
         if style.summary is not None and (style.findings_are_result or not tally.is_spotless):
             self._human(style.summary(tally))
         if tally.unreadable:
-            self._human(rescue_words(tally.unreadable))
+            self._human(tally.rescue_words())
         advice = self._advice()
         if advice:
             self._human(f"next: {advice}")
@@ -385,19 +385,3 @@ class _Screen:
     def _make_room(self) -> None:
         if self._out.is_terminal or self._style.findings_are_result:
             self._progress.hide()
-
-
-def rescue_words(found: Sequence[Finding]) -> str:
-    """What could and could not be read of files with bad areas, summed up as in ddrescue."""
-    sizes = {finding.path: _number(finding, "file_bytes") for finding in found}
-    lost_bytes = sum(finding.length or 0 for finding in found)
-    errors = sum(_number(finding, "read_errors") for finding in found)
-    return (
-        f"rescued: {sum(sizes.values()) - lost_bytes:,} bytes of {counted(len(sizes), 'file')}; unreadable: "
-        f"{counted(lost_bytes, 'byte')}, {counted(len(found), 'bad area')}, {counted(errors, 'read error')}"
-    )
-
-
-def _number(finding: Finding, name: str) -> int:
-    value = finding.numbers.get(name)
-    return value if isinstance(value, int) else 0

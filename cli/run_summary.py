@@ -156,6 +156,17 @@ class RunSummary:
             f"{counted(self.errors, 'error')}, {counted(self.warnings, 'warning')} so far"
         )
 
+    def rescue_words(self) -> str:
+        """What could and could not be read of files with bad areas, summed up as in ddrescue."""
+        found = self.unreadable
+        sizes = {finding.path: _number(finding, "file_bytes") for finding in found}
+        lost_bytes = sum(finding.length or 0 for finding in found)
+        errors = sum(_number(finding, "read_errors") for finding in found)
+        return (
+            f"rescued: {sum(sizes.values()) - lost_bytes:,} bytes of {counted(len(sizes), 'file')}; unreadable: "
+            f"{counted(lost_bytes, 'byte')}, {counted(len(found), 'bad area')}, {counted(errors, 'read error')}"
+        )
+
     def exit_status(self) -> int:
         if self.interrupted:
             return INTERRUPTED
@@ -168,3 +179,8 @@ class RunSummary:
         if self.remaining or is_unanswered or (self.errors_settle and self.errors):
             return DAMAGED
         return 0
+
+
+def _number(finding: Finding, name: str) -> int:
+    value = finding.numbers.get(name)
+    return value if isinstance(value, int) else 0

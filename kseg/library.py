@@ -310,25 +310,11 @@ class Partition:
     ) -> "Iterator[pyarrow.RecordBatch]":
         """The records as Arrow batches, with the columns of `kseg export` (docs/export.md) or those named, in that order. Needs
         `kseg[export]`. Raises UsageError for an unknown column."""
-        import pyarrow as pa
+        from kseg.library_tables import schema_of, tables_of_piece
 
-        from kseg.inspection.arrow.arrow_schema import RECORD_SCHEMA
-        from kseg.inspection.arrow.log_ranges import Reading
-        from kseg.inspection.arrow.record_batches import read_piece
-
-        schema = RECORD_SCHEMA
-        if columns is not None:
-            unknown = [name for name in columns if name not in schema.names]
-            if unknown:
-                raise UsageError(f"there is no column {unknown[0]}; there are {', '.join(schema.names)}")
-            schema = pa.schema([schema.field(name) for name in columns])
-        tell = on_finding or _ignore
+        schema = schema_of(columns)
         for piece in self._pieces(start, end, start_ms, end_ms, committed):
-            for item in read_piece(piece, Reading(), schema):
-                if isinstance(item, Finding):
-                    tell(item)
-                else:
-                    yield item
+            yield from tables_of_piece(piece, schema, on_finding or _ignore)
 
     def to_arrow(
         self,
@@ -344,7 +330,7 @@ class Partition:
         """The same as one table, which must fit in memory; `to_arrow().to_pandas()` is a pandas DataFrame."""
         import pyarrow as pa
 
-        from kseg.inspection.arrow.arrow_schema import RECORD_SCHEMA
+        from kseg.library_tables import schema_of
 
         batches = list(
             self.arrow_batches(
@@ -357,9 +343,7 @@ class Partition:
                 on_finding=on_finding,
             )
         )
-        names = RECORD_SCHEMA.names if columns is None else columns
-        schema = batches[0].schema if batches else pa.schema([RECORD_SCHEMA.field(name) for name in names])
-        return pa.Table.from_batches(batches, schema)
+        return pa.Table.from_batches(batches, batches[0].schema if batches else schema_of(columns))
 
     def _pieces(
         self, start: int, end: int | None, start_ms: int | None, end_ms: int | None, committed: bool

@@ -82,6 +82,7 @@ SHARED_NAMES = {
 OUTPUT_READERS = {
     "change/run/attempts.py": "writes them to a journal",
     "cli/render.py": "prints them",
+    "cli/run_summary.py": "sums them up",
     "cli/text/list.py": "prints them",
     "inspection/dump/formats.py": "writes them as JSON",
     "inspection/dump/log_json.py": "writes them as JSON",

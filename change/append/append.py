@@ -35,13 +35,9 @@ from kseg.jobs.events import Event, Row
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.files import is_directory
-from kseg.segment.partition.directory import (
-    is_log_directory,
-    is_partition_directory,
-    list_partition,
-    own_partition_name,
-)
+from kseg.segment.partition.directory import list_partition, own_partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
+from kseg.segment.partition.recognition import is_log_directory, is_partition_directory
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.unreadable import findings_in
 

@@ -39,7 +39,8 @@ from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.sidecar.metadata_files import PartitionMetadata, encode_partition_metadata
 from kseg.segment.sidecar.snapshot import encode_snapshot
 from kseg.segment.sidecar.txn_index import AbortedTxn, encode_txn_index
-from kseg.segment.state.producer import CompletedTransaction, ProducerState
+from kseg.segment.state.producer import ProducerState
+from kseg.segment.state.replay_events import CompletedTransaction
 from kseg.segment.values import dataclass
 
 DEFAULT_SEGMENT_BYTES = 1024 * 1024 * 1024

@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from kseg.change.apply.anchors import open_file, parent_of
-from kseg.change.apply.disk import DISK, give_owner, remove_quietly, write_all
+from kseg.change.apply.disk import DISK
+from kseg.change.apply.file_operations import give_owner, remove_quietly, write_all
 from kseg.segment import unreadable
 from kseg.segment.errors import Refused
 

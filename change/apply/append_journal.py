@@ -17,13 +17,9 @@ from contextlib import ExitStack, suppress
 from typing import Self
 
 from kseg.change.apply.append_undo import kept_path, numbers_of
-from kseg.change.apply.disk import (
-    DISK,
-    Disk,
-    copy_file,
-    make_directories,
-)
+from kseg.change.apply.disk import DISK, Disk
 from kseg.change.apply.elsewhere import check_place
+from kseg.change.apply.file_operations import copy_file, make_directories
 from kseg.change.apply.journal import Journal, JournalState, read_journal
 from kseg.change.apply.journal_lines import GUARD
 from kseg.change.apply.journal_location import JournalLocation, location_for, put_elsewhere

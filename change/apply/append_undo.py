@@ -8,13 +8,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from kseg.change.apply.disk import (
-    Disk,
-    checksum,
-    copy_file,
-    remove_if_empty,
-    remove_quietly,
-)
+from kseg.change.apply.disk import Disk
+from kseg.change.apply.file_operations import checksum, copy_file, remove_if_empty, remove_quietly
 from kseg.change.apply.journal import Journal, JournalState
 from kseg.change.apply.journal_lines import LOG_ROLES, last_log
 from kseg.change.apply.journal_location import JournalLocation

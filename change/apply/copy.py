@@ -16,10 +16,9 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from kseg.change.apply.copy_journal import aside, note_copy, set_aside
-from kseg.change.apply.disk import (
+from kseg.change.apply.disk import DISK, Disk
+from kseg.change.apply.file_operations import (
     COPY_BYTES,
-    DISK,
-    Disk,
     checksum,
     copy,
     give_likeness,

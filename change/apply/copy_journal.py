@@ -20,16 +20,15 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from kseg.change.apply.disk import (
-    DISK,
-    Disk,
+from kseg.change.apply.disk import DISK, Disk
+from kseg.change.apply.elsewhere import PREFIX
+from kseg.change.apply.file_operations import (
     link_or_copy,
     remove_if_empty,
     remove_quietly,
     remove_with_files,
     write_all,
 )
-from kseg.change.apply.elsewhere import PREFIX
 from kseg.change.apply.journal import Journal, JournalState, read_journal
 from kseg.change.apply.journal_lines import Line, encoded
 from kseg.change.apply.journal_location import JournalLocation

@@ -18,8 +18,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kseg.change.apply.disk import DISK, Disk, checksum, kept_open, remove_quietly
+from kseg.change.apply.disk import DISK, Disk, kept_open
 from kseg.change.apply.elsewhere import check_place
+from kseg.change.apply.file_operations import checksum, remove_quietly
 from kseg.change.apply.journal import Journal, JournalState, is_there, partition_locations, read_journal
 from kseg.change.apply.journal_lines import COPY, PLAN
 from kseg.change.apply.journal_location import JournalLocation, location_for

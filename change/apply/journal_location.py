@@ -19,9 +19,9 @@ from kseg.change.apply import elsewhere
 from kseg.change.apply.disk import DISK, Disk
 from kseg.change.apply.elsewhere import DONE, OPEN, PREFIX
 from kseg.segment.errors import cannot_read
-from kseg.segment.partition.directory import PartitionDirectory, is_log_directory, is_partition_directory
+from kseg.segment.partition.directory import PartitionDirectory
 from kseg.segment.partition.names import KSEG_DIRECTORY
-from kseg.segment.partition.recognition import list_directory
+from kseg.segment.partition.recognition import is_log_directory, is_partition_directory, list_directory
 from kseg.segment.values import dataclass
 
 JOURNAL_FILE = elsewhere.JOURNAL

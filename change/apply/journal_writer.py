@@ -7,15 +7,15 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 
-from kseg.change.apply.disk import (
-    Disk,
+from kseg.change.apply.disk import Disk
+from kseg.change.apply.elsewhere import DONE, OPEN
+from kseg.change.apply.file_operations import (
     give_owner,
     make_directories,
     remove_if_empty,
     remove_quietly,
     write_all,
 )
-from kseg.change.apply.elsewhere import DONE, OPEN
 from kseg.change.apply.journal import Journal, JournalState, state_of, whole_lines
 from kseg.change.apply.journal_lines import LIMIT_BYTES, VERSION, Line, encoded, is_too_large
 from kseg.change.apply.journal_location import JournalLocation

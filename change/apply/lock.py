@@ -27,8 +27,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 
 from kseg.change.apply.anchors import anchored, open_directory, open_file, refused_link
 from kseg.segment.errors import Refused
-from kseg.segment.partition.directory import is_partition_directory, own_partition_name
+from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
+from kseg.segment.partition.recognition import is_partition_directory
 
 _READ_ONLY = "; nothing was changed: the file system is mounted read-only, as a kernel does after an I/O error (`kseg doctor` says what to do)"
 TAKEN = (errno.EAGAIN, errno.EACCES)

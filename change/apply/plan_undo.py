@@ -4,7 +4,8 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 
-from kseg.change.apply.disk import Disk, checksum, copy, copy_file, link_or_copy, remove_quietly
+from kseg.change.apply.disk import Disk
+from kseg.change.apply.file_operations import checksum, copy, copy_file, link_or_copy, remove_quietly
 from kseg.change.apply.journal import (
     Journal,
     JournalState,

@@ -13,7 +13,8 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 
-from kseg.change.apply.disk import Disk, checksum
+from kseg.change.apply.disk import Disk
+from kseg.change.apply.file_operations import checksum
 from kseg.change.apply.journal import Journal
 from kseg.change.apply.journal_location import JournalLocation
 from kseg.change.apply.staging import Staged, tail_path

@@ -6,8 +6,9 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from kseg.change.apply.anchors import anchored, open_without_links
-from kseg.change.apply.disk import DISK, Disk, remove_if_empty, remove_quietly
+from kseg.change.apply.disk import DISK, Disk
 from kseg.change.apply.elsewhere import DONE
+from kseg.change.apply.file_operations import remove_if_empty, remove_quietly
 from kseg.change.apply.journal import Journal, JournalState
 from kseg.change.apply.journal_lines import COPY, PLAN
 from kseg.change.apply.journal_scan import unfinished_in

@@ -14,7 +14,8 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from kseg.change.apply.disk import DISK, Disk, copy, remove_quietly, write_all
+from kseg.change.apply.disk import DISK, Disk
+from kseg.change.apply.file_operations import copy, remove_quietly, write_all
 from kseg.change.plan.content import Made
 from kseg.segment.crc import crc32c
 from kseg.segment.errors import Refused

@@ -20,8 +20,8 @@ from contextlib import suppress
 from dataclasses import field
 from typing import Self
 
-from kseg.change.apply.disk import (
-    Disk,
+from kseg.change.apply.disk import Disk
+from kseg.change.apply.file_operations import (
     checksum,
     copy,
     give_likeness,

@@ -23,8 +23,8 @@ from kseg.change.apply.recorded_change import abandon, half_done_sentence
 from kseg.change.apply.undo import Watch, check_undo, undo, unwatched
 from kseg.jobs.events import Event, Failure, Row
 from kseg.segment.errors import KsegError, Refused, UnreadableInput, cannot_read
-from kseg.segment.partition.directory import is_log_directory
 from kseg.segment.partition.names import KSEG_DIRECTORY, NAME_BY_ROLE, Role
+from kseg.segment.partition.recognition import is_log_directory
 from kseg.segment.values import dataclass
 
 COMMAND = "undo"

@@ -15,7 +15,8 @@ import itertools
 import os
 import stat
 
-from kseg.change.apply.disk import COPY_BYTES, Disk, copy, link_or_copy
+from kseg.change.apply.disk import Disk
+from kseg.change.apply.file_operations import COPY_BYTES, copy, link_or_copy
 from kseg.change.apply.journal import Journal
 from kseg.change.apply.keeping import Keeping
 from kseg.change.apply.proof import is_copy

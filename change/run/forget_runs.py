@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from kseg.change.apply.append_undo import kept_path
-from kseg.change.apply.disk import DISK, Disk, checksum, remove_if_empty
+from kseg.change.apply.disk import DISK, Disk
+from kseg.change.apply.file_operations import checksum, remove_if_empty
 from kseg.change.apply.journal import Journal, JournalState, spend_journals
 from kseg.change.apply.journal_lines import COPY, PLAN
 from kseg.change.apply.journal_location import JournalLocation
@@ -21,7 +22,7 @@ from kseg.change.apply.staging import tail_path
 from kseg.change.run.undo_runs import END_SUFFIX, ChangeRun, all_files, runs_below
 from kseg.jobs.events import Event, Failure, Row
 from kseg.segment.errors import FormatError, KsegError, Refused
-from kseg.segment.partition.directory import is_log_directory
+from kseg.segment.partition.recognition import is_log_directory
 
 
 def forget_runs(path: str, apply: bool, follow_links: bool = False) -> Iterator[Event]:

@@ -22,7 +22,7 @@ from kseg.change.run.shared_run import SharedRun
 from kseg.jobs.events import Event, Failure
 from kseg.segment.errors import KsegError, Refused
 from kseg.segment.findings import linked_directory
-from kseg.segment.partition.directory import is_log_directory
+from kseg.segment.partition.recognition import is_log_directory
 from kseg.segment.partition.targets import FileTarget, PartitionTarget, Target, directory_of
 
 O = TypeVar("O", bound=ChangeOptions)

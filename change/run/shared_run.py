@@ -4,8 +4,8 @@ import os
 from contextlib import AbstractContextManager
 
 from kseg.change.apply.lock import SHARED_LOCK
-from kseg.segment.partition.directory import is_log_directory
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
+from kseg.segment.partition.recognition import is_log_directory
 from kseg.segment.partition.targets import PartitionTarget, Target, directory_of
 from kseg.segment.values import dataclass
 

@@ -26,13 +26,9 @@ from kseg.change.apply.undo_command import (
 )
 from kseg.jobs.events import Event, Failure, Row
 from kseg.segment.errors import FormatError, KsegError, Refused, cannot_read
-from kseg.segment.partition.directory import (
-    LogDirectory,
-    ParentDirectory,
-    is_log_directory,
-)
+from kseg.segment.partition.directory import LogDirectory, ParentDirectory
 from kseg.segment.partition.names import KSEG_DIRECTORY
-from kseg.segment.partition.recognition import list_directory
+from kseg.segment.partition.recognition import is_log_directory, list_directory
 from kseg.segment.values import dataclass
 
 _SECOND = len("20260101T120000Z")  # of a run's id

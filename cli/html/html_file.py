@@ -8,7 +8,8 @@ import os
 import stat
 from contextlib import suppress
 
-from kseg.change.apply.disk import DISK, remove_quietly
+from kseg.change.apply.disk import DISK
+from kseg.change.apply.file_operations import remove_quietly
 from kseg.segment.errors import Refused, UnreadableInput
 from kseg.segment.new_files import sync_directory, write_new_file
 from kseg.segment.probe import Probe

@@ -13,8 +13,9 @@ from kseg.compaction.checkpoint_run import CheckpointRun, Entries, Values
 from kseg.compaction.cleaner.options import CompactOptions
 from kseg.compaction.cleaner.rows import COMMAND, CompactResult, log_dir_row
 from kseg.jobs.events import Event, Row
-from kseg.segment.partition.directory import is_log_directory, own_partition_name
+from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import PartitionName, PartitionState, Role
+from kseg.segment.partition.recognition import is_log_directory
 from kseg.segment.partition.targets import Target, directory_of
 
 

@@ -13,8 +13,9 @@ import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kseg.change.apply.disk import DISK, Disk, remove_quietly
+from kseg.change.apply.disk import DISK, Disk
 from kseg.change.apply.executor import apply_plan
+from kseg.change.apply.file_operations import remove_quietly
 from kseg.change.apply.journal import Journal, JournalState, read_journal
 from kseg.change.apply.journal_location import JournalLocation, as_pointed, location_for
 from kseg.change.apply.journal_scan import journals_in

@@ -19,7 +19,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 
-from kseg.change.apply.disk import DISK, Disk, make_directories, remove_if_empty, remove_quietly
+from kseg.change.apply.disk import DISK, Disk
+from kseg.change.apply.file_operations import make_directories, remove_if_empty, remove_quietly
 from kseg.change.apply.lock import claimed, is_claimed
 from kseg.segment.errors import Refused
 from kseg.segment.values import dataclass

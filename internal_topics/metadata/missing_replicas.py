@@ -13,16 +13,18 @@ The node of a log dir comes from its meta.properties, or else from the placement
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache, partial
 
 from kseg.internal_topics.metadata.metadata_image import ExpectedPartition, MetadataImage, Node, Placement
 from kseg.segment import layout as L
 from kseg.segment.diagnosis import MissingReplica
-from kseg.segment.errors import FormatError, KsegError
+from kseg.segment.errors import KsegError, UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import partitions_in
 from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
-from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role, parse_partition_directory
+from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata
 from kseg.segment.storage import places
 
@@ -38,7 +40,7 @@ def missing_replicas(
     replica that is there is not lost, whatever its assigned directory."""
     if not image.is_certain or node.node_id is None:
         return
-    present = _partitions_in(log_dir)
+    present = _names_in(log_dir)
     state = cache(partial(read_log_dir_state, log_dir))
     missing = [
         expected
@@ -48,7 +50,7 @@ def missing_replicas(
     ]
     if not missing:
         return
-    elsewhere = [(other, _partitions_in(other)) for other in others()]
+    elsewhere = [(other, _names_in(other)) for other in others()]
     for expected in missing:
         if not any(_is_kept(other, names, expected) for other, names in elsewhere):
             there = present.get(_name(expected), {})
@@ -67,20 +69,12 @@ def _is_here(expected: ExpectedPartition, node: Node, image: MetadataImage) -> b
     return broker is not None and len(broker.log_dirs) == 1 and node.directory_id in (None, *broker.log_dirs)
 
 
-def _partitions_in(log_dir: str) -> _Names:
+def _names_in(log_dir: str) -> _Names:
     """The partition directories of a log dir, by the partition's name and their state."""
     found: _Names = {}
-    try:
-        names = sorted(places.listdir(log_dir))
-    except OSError:
-        return {}
-    for entry in names:
-        try:
-            name = parse_partition_directory(entry)
-        except FormatError:
-            continue
-        if places.isdir(os.path.join(log_dir, entry)):
-            found.setdefault(f"{name.topic}-{name.partition}", {})[name.state] = entry
+    with suppress(UnreadableInput):
+        for directory, name in partitions_in(log_dir):
+            found.setdefault(name.text, {})[name.state] = directory
     return found
 
 

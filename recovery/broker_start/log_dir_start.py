@@ -21,7 +21,7 @@ from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.java.java_text import INT_BITS, LONG_BITS, parse_integer, read_lines, split_fields
-from kseg.segment.partition.directory import LogDirectory, SubDirectory, is_of_log_directory
+from kseg.segment.partition.directory import LogDirectory, SubDirectory
 from kseg.segment.partition.names import (
     METADATA_DIRECTORY,
     NAME_BY_ROLE,
@@ -29,6 +29,7 @@ from kseg.segment.partition.names import (
     REMOTE_INDEX_CACHE,
     PartitionState,
     Role,
+    is_of_log_directory,
 )
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint
 from kseg.segment.sidecar.metadata_files import decode_meta_properties

@@ -11,17 +11,21 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from kseg.recovery.broker_start.log_dir_start import READ_BEFORE_LOADING, checkpoint_fault
-from kseg.recovery.loading.kafka_exceptions import FILE_SYSTEM, IO, MALFORMED_INPUT, NO_SUCH_FILE, STORAGE
+from kseg.recovery.loading.kafka_exceptions import (
+    FILE_NOT_FOUND,
+    FILE_SYSTEM,
+    IO,
+    MALFORMED_INPUT,
+    NO_SUCH_FILE,
+    STORAGE,
+)
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.totals import CheckedPartition
-from kseg.segment import layout as L
-from kseg.segment import unreadable
 from kseg.segment.errors import Refused, UnreadableInput, cannot_read
 from kseg.segment.kernel import bad_pages
 from kseg.segment.partition.directory import list_partition, own_partition_name
 from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.partition.names import PartitionName, PartitionState, Role
-from kseg.segment.probe import Probe
 from kseg.segment.scanning.preallocated_tail import PREALLOCATED
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
@@ -33,7 +37,6 @@ if TYPE_CHECKING:
     from kseg.segment.partition.directory import SegmentFiles
 
 INTERNAL_ERROR = "InternalError"
-FILE_NOT_FOUND = "FileNotFoundException"
 _FAULT = "a fault occurred in a recent unsafe memory access operation in compiled Java code"
 
 # A load that ends with one of these takes the data directory offline; any other exception ends the process
@@ -247,6 +250,12 @@ def _first_to_recover(segments: "Sequence[SegmentFiles]", noted: _Checkpointed) 
     return max(0, bisect.bisect_right(bases, noted.recovery_point) - 1)
 
 
+def _opened(segments: "Sequence[SegmentFiles]", noted: _Checkpointed) -> "Sequence[SegmentFiles]":
+    """Those whose indexes a load opens: what is recovered, and always the last one."""
+    first = len(segments) - 1 if noted.is_clean else _first_to_recover(segments, noted)
+    return segments[max(0, first) :]
+
+
 def _simulated_load(
     checked: CheckedPartition,
     name: PartitionName,
@@ -257,7 +266,10 @@ def _simulated_load(
 ) -> PartitionStart | None:
     """offline: the data directory if it is offline by then. A log in it can be loaded, but neither be read nor renamed (Kafka:
     LocalLog.maybeHandleIOException), and what is thrown then is not caught."""
-    obstacle = _obstacle(checked, noted)
+    from kseg.recovery.broker_start.load_obstacles import directory_of_a_file
+
+    directory = checked.directory
+    obstacle = directory_of_a_file(directory, _opened(directory.segments, noted))
     if obstacle is not None:
         return _failed(name, *obstacle)
     repair = _load(checked.directory.path, name, noted, settings)
@@ -299,6 +311,7 @@ def _load(
     """The simulated load, or how it fails. None where that is unknown."""
     # most runs find nothing that affects a load
     from kseg.change.plan.inputs import inputs_of
+    from kseg.recovery.broker_start.load_obstacles import faulting_index
     from kseg.recovery.loading.loader import load_as_broker
     from kseg.recovery.policy import BrokerState
 
@@ -307,7 +320,8 @@ def _load(
         recovery_point=noted.recovery_point,
         log_start_offset=noted.log_start_offset,
     )
-    fault = _faulting_index(path, noted)
+    opened = _opened(list_partition(path).segments, noted) if bad_pages.count() else ()
+    fault = faulting_index(opened)
     if fault is not None:
         return _failed(name, INTERNAL_ERROR, f"{_FAULT} ({fault} cannot be read)")
     try:
@@ -328,64 +342,6 @@ def _folders(path: str) -> list[str]:
             return [entry.name for entry in entries if entry.is_dir()]
     except OSError as error:
         raise cannot_read(path, error) from error
-
-
-def _obstacle(checked: CheckedPartition, noted: _Checkpointed) -> tuple[str, str] | None:
-    """(exception, message) of a load that meets a directory in the place of a file (observed with 4.3.1); None if it meets none. In the
-    place of a log a broker passes over it."""
-    segments = checked.directory.segments
-    first = len(segments) - 1 if noted.is_clean else _first_to_recover(segments, noted)
-    opened = {segment.base_offset for segment in segments[max(0, first) :]}
-    bases = {segment.base_offset for segment in segments}
-    for entry in checked.directory.entries:
-        role, offset = entry.name.role, entry.name.base_offset
-        # the listing has found a problem with every directory
-        if entry.problem is None or not entry.name.is_live or not places.isdir(entry.path):
-            continue
-        is_opened = (
-            (role in (Role.OFFSET_INDEX, Role.TIME_INDEX) and offset in opened)  # else mapped on first use
-            or (role is Role.TXN_INDEX and offset in bases)
-            or role in (Role.LEADER_EPOCHS, Role.PARTITION_METADATA)
-        )
-        if is_opened:
-            exception = FILE_NOT_FOUND if role in (Role.OFFSET_INDEX, Role.TIME_INDEX) else FILE_SYSTEM
-            exception = IO if role in (Role.LEADER_EPOCHS, Role.PARTITION_METADATA) else exception
-            return exception, f"{entry.path} (Is a directory)"
-    return None
-
-
-def _faulting_index(path: str, noted: _Checkpointed) -> str | None:
-    """The first index that cannot be read where a broker that loads the partition touches it; None if there is none.
-
-    A broker maps an index on first use and reads its last slot (OffsetIndex.<init>, TimeIndex.<init>). It does so for every
-    segment that it recovers, and always for the last one. Java reports the fault as an InternalError.
-    """
-    if not bad_pages.count():
-        return None
-    segments = list_partition(path).segments
-    first = len(segments) - 1 if noted.is_clean else _first_to_recover(segments, noted)
-    for segment in segments[max(0, first) :]:
-        for entry, slot_bytes in (
-            (segment.offset_index, L.OFFSET_INDEX_ENTRY),
-            (segment.time_index, L.TIME_INDEX_ENTRY),
-        ):
-            if entry is not None and entry.size_bytes >= slot_bytes:
-                start = (entry.size_bytes // slot_bytes - 1) * slot_bytes
-                if _is_unreadable(entry.path, start, slot_bytes):
-                    return entry.path
-    return None
-
-
-def _is_unreadable(path: str, position: int, count: int) -> bool:
-    """Whether touching these mapped bytes is a fault: a page is mapped as a whole or not at all."""
-    start = position // unreadable.PAGE_BYTES * unreadable.PAGE_BYTES
-    stop = position + count + -(position + count) % unreadable.PAGE_BYTES
-    try:
-        with Probe(path) as file:
-            file.read(start, stop - start)
-            return bool(file.unreadable(start, stop))
-    except UnreadableInput:
-        return False  # the load gives the reason
 
 
 def _failed(name: PartitionName, exception: str, message: str) -> PartitionStart:

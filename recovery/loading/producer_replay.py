@@ -31,13 +31,9 @@ from kseg.segment.sidecar.snapshot import NO_OFFSET, ProducerSnapshotEntry
 from kseg.segment.sidecar.txn_index import AbortedTxn
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_marker
 from kseg.segment.state.kraft_messages import ControlRecordError
-from kseg.segment.state.producer import (
-    CompletedTransaction,
-    LostTransaction,
-    OutsideTransaction,
-    ProducerState,
-)
+from kseg.segment.state.producer import ProducerState
 from kseg.segment.state.replay import completed
+from kseg.segment.state.replay_events import CompletedTransaction, LostTransaction, OutsideTransaction
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:

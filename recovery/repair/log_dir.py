@@ -11,8 +11,7 @@ The order ensures that a broker that opens the directory at any moment does noth
 """
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,8 @@ from kseg.change.plan.directory_image import DirectoryImage, steps_between
 from kseg.change.plan.inputs import inputs_of
 from kseg.change.plan.steps import Plan, Remove, Step, Write
 from kseg.recovery.policy import Policy
-from kseg.recovery.repair.aligned_checkpoints import AlignedCheckpoint, Key, PartitionOutcome, align
+from kseg.recovery.repair.aligned_checkpoints import Key, PartitionOutcome
+from kseg.recovery.repair.checkpoint_repair import repaired_checkpoints
 from kseg.recovery.repair.clean_shutdown_marker import (
     MARKER,
     Marker,
@@ -37,12 +37,9 @@ from kseg.recovery.repair.meta_properties_repair import (
     RequestedIdentity,
     identity_repair,
 )
-from kseg.recovery.verify.partition_files import CHECKPOINT_WORDS
-from kseg.segment.errors import FormatError, Refused, cannot_read
-from kseg.segment.files import read_small
+from kseg.segment.errors import Refused
 from kseg.segment.findings import Finding
-from kseg.segment.partition.log_dir_state import read_log_dir_state
-from kseg.segment.partition.log_start_trace import log_start_trace
+from kseg.segment.partition.directory import partitions_in
 from kseg.segment.partition.names import (
     NAME_BY_ROLE,
     OFFSET_CHECKPOINT_ROLES,
@@ -51,14 +48,8 @@ from kseg.segment.partition.names import (
     PartitionState,
     Role,
     parse_file_name,
-    parse_partition_directory,
 )
-from kseg.segment.sidecar.checkpoint import (
-    decode_offset_checkpoint,
-    encode_offset_checkpoint,
-    offsets_by_partition,
-)
-from kseg.segment.storage import places
+from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, offsets_by_partition
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
@@ -68,12 +59,6 @@ COMMAND = "recover"
 
 # the files that a broker writes through a .tmp file
 _WRITTEN_ROLES = (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES)
-_CHECKPOINT_WORDS = {
-    Role.RECOVERY_POINTS: "recovery points",
-    Role.HIGH_WATERMARKS: "high watermarks",
-    Role.LOG_START_OFFSETS: "log start offsets",
-    Role.CLEANER_OFFSETS: "first dirty offsets",
-}
 
 
 def opening_plan(log_dir: str, doubts: Sequence[str]) -> Plan:
@@ -148,7 +133,7 @@ def closing_plan(
     after = before.copy()
     why: dict[str, str] = {}
     findings = [
-        *_aligned(log_dir, after, why, outcomes, policy, marking.is_clean, marker, missing),
+        *repaired_checkpoints(log_dir, after, why, outcomes, policy, marking.is_clean, marker, missing),
         *_without_leftovers(log_dir, after, why),
         *_identified(after, why, identity),
     ]
@@ -268,119 +253,7 @@ def identity_in_run(
     return identity_repair(log_dir, others, requested, now_ms, registered, partitions)
 
 
-def partitions_in(log_dir: str) -> list[tuple[str, PartitionName]]:
-    """(directory, parsed name) of every partition in a data directory, ordered by name."""
-    found = []
-    try:
-        with places.scandir(log_dir) as entries:
-            for entry in entries:
-                with suppress(FormatError):
-                    if entry.is_dir():
-                        found.append((entry.name, parse_partition_directory(entry.name)))
-    except OSError as error:
-        raise cannot_read(log_dir, error) from error
-    return sorted(found, key=lambda partition: partition[0])
-
-
-# --- checkpoints
-
-
-def _aligned(
-    log_dir: str,
-    image: DirectoryImage,
-    why: dict[str, str],
-    outcomes: Sequence[PartitionOutcome],
-    policy: Policy,
-    mark_clean: bool,
-    marker: Marker | None,
-    missing: Collection[Key],
-) -> Iterator[Finding]:
-    """Write the checkpoints that must change into the image; returns what was wrong with them."""
-    names = [name for _, name in partitions_in(log_dir)]
-    states = (PartitionState.LIVE, PartitionState.FUTURE)
-    present = {*missing, *((name.topic, name.partition) for name in names if name.state in states)}
-    lost = read_log_dir_state(log_dir).lost_among(names)
-    is_vouched_for = marker is not None and not any(
-        outcome.doubt or outcome.loses_bytes for outcome in outcomes
-    )
-    for role in OFFSET_CHECKPOINT_ROLES:
-        name = NAME_BY_ROLE[role]
-        data = read_small(os.path.join(log_dir, name)) if name in image else None
-        problem, traces = "", dict[tuple[str, int], int]()
-        if role in lost:
-            traces = _traces(log_dir, role)
-            problem = _loss(data) if marker is not None or traces or mark_clean else ""
-        aligned = align(
-            role,
-            data,
-            outcomes,
-            present,
-            policy,
-            mark_clean=mark_clean or (role in lost and is_vouched_for),
-            problem=problem,
-            traces=traces,
-        )
-        if not aligned.is_due:
-            continue
-        image.write(name, encode_offset_checkpoint(aligned.entries), name if name in image else None)
-        why[name] = _reason(role, aligned)
-        # a broker that was killed before its first checkpoint has lost nothing, but next to a marker the file must exist
-        is_lost = marker is not None or bool(traces) or not aligned.is_readable
-        yield from _findings(log_dir, role, aligned, {o.name.text: o for o in outcomes}, is_lost=is_lost)
-
-
-def _loss(data: bytes | None) -> str:
-    return "it is missing, although a clean shutdown writes one" if data is None else "it is empty"
-
-
-def _traces(log_dir: str, role: Role) -> dict[tuple[str, int], int]:
-    """Entries of a lost checkpoint, derived from the partitions."""
-    found = {}
-    for directory, name in partitions_in(log_dir) if role is Role.LOG_START_OFFSETS else ():
-        if name.state is PartitionState.LIVE and not name.is_metadata_log:
-            trace = log_start_trace(os.path.join(log_dir, directory))
-            if trace is not None:
-                found[name.topic, name.partition] = trace.offset
-    return found
-
-
-def _reason(role: Role, aligned: AlignedCheckpoint) -> str:
-    words = []
-    if aligned.problem:
-        words.append(aligned.problem if aligned.is_readable else f"it cannot be read ({aligned.problem})")
-    if aligned.changes:
-        changes = listed([change.words for change in aligned.changes])
-        words.append(f"{_CHECKPOINT_WORDS[role]} aligned with the logs: {changes}")
-    if aligned.dropped:
-        dropped = listed([f"{entry.topic}-{entry.partition}" for entry in aligned.dropped])
-        words.append(f"no log here for {dropped}")
-    return "; ".join(words)
-
-
-def _findings(
-    log_dir: str,
-    role: Role,
-    aligned: AlignedCheckpoint,
-    outcomes: Mapping[str, PartitionOutcome],
-    *,
-    is_lost: bool,
-) -> Iterator[Finding]:
-    path = os.path.join(log_dir, NAME_BY_ROLE[role])
-    if aligned.problem and is_lost:
-        kind = "checkpoint-lost" if aligned.is_readable else "checkpoint-corrupt"
-        yield Finding(kind, path, aligned.problem)
-    for change in aligned.changes:
-        outcome = outcomes[change.partition]
-        if change.old is None:
-            continue
-        if change.old > outcome.log_end_offset:
-            kind, where = "checkpoint-beyond-log", f"its log ends at {outcome.log_end_offset}"
-        elif change.old < outcome.log_start_offset:
-            kind, where = "checkpoint-below-log", f"its log starts at {outcome.log_start_offset}"
-        else:
-            continue
-        message = f"{CHECKPOINT_WORDS[role]} of {change.partition} is {change.old}, but {where}"
-        yield Finding(kind, path, message, first_offset=change.old)
+# --- meta.properties and leftovers
 
 
 def _identified(

@@ -37,7 +37,7 @@ from kseg.recovery.repair.rows import RecoverResult, log_dir_row
 from kseg.segment.diagnosis import MissingReplica
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import ERROR, Finding
-from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.directory import own_partition_name, partitions_in
 from kseg.segment.partition.names import PartitionState
 from kseg.segment.partition.targets import FileTarget, PartitionTarget, Target, directory_of
 from kseg.segment.unreadable import findings_of
@@ -287,7 +287,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
 
     def _is_whole(self, log_dir: str) -> bool:
         """Whether all partitions of a data directory were processed, rather than a selection."""
-        partitions = own_files.partitions_in(log_dir)
+        partitions = partitions_in(log_dir)
         there = {path for path, name in partitions if name.state is not PartitionState.DELETE}
         return there <= self._looked_at.get(log_dir, set())
 

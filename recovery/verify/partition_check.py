@@ -22,11 +22,12 @@ from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.producer_check import ProducerReplay
 from kseg.recovery.verify.records_check import RecordsCheck
 from kseg.recovery.verify.segment_check import Consumer, SegmentCheck, SegmentFacts
+from kseg.recovery.verify.snapshot_check import SnapshotCheck
 from kseg.recovery.verify.totals import CheckedPartition, Totals
 from kseg.recovery.verify.txn_check import TxnIndexCheck
 from kseg.recovery.verify.unread_records import UnreadRecords
 from kseg.segment import layout as L
-from kseg.segment.counted import log_range_words, offsets_words
+from kseg.segment.counted import offsets_words
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import DISK, OpenFile, Reader
 from kseg.segment.findings import Finding
@@ -39,7 +40,6 @@ from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.scanning.lost_offsets import UnreadBatch
 from kseg.segment.scanning.prevalidated import ValidatedRecords, skippable_spans
 from kseg.segment.sidecar.leader_epochs import EpochHistory
-from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot
 from kseg.segment.state.producer import ProducerState
 
 
@@ -71,6 +71,7 @@ class PartitionCheck:
         self._log_dir_state = log_dir_state
         self._collector_of = collector_of
         self._reader = reader
+        self._snapshots = SnapshotCheck(directory, totals, reader)
         self._last_batch: PreviousBatch | None = None
         self._epochs: EpochCheck | None = None
         self._side_file_evidence = SideFileEvidence()
@@ -129,7 +130,7 @@ class PartitionCheck:
         first = segments[0].base_offset
         self.replay = ProducerReplay(ProducerState(first), is_exact=first == 0)
         if first and self._wants_side_files and segments[0].snapshot is not None:
-            loaded, finding = self._snapshot(segments[0].snapshot)
+            loaded, finding = self._snapshots.load(segments[0].snapshot)
             if finding is not None:
                 yield finding
             if loaded is not None:
@@ -279,29 +280,7 @@ class PartitionCheck:
             self.replay.is_exact = False
         self.replay.state.end_offset = base
         if segment.snapshot is not None and self._wants_side_files:
-            yield from self._compare(segment.snapshot, base)
-
-    def _compare(self, entry: Entry, offset: int) -> Iterator[Finding]:
-        loaded, finding = self._snapshot(entry)
-        if finding is not None:
-            yield finding
-        if loaded is not None:
-            yield from self.replay.compare(entry.path, offset, loaded, entry.mtime_ms)
-
-    def _snapshot(self, entry: Entry) -> tuple[tuple[ProducerSnapshotEntry, ...] | None, Finding | None]:
-        try:
-            data = self._reader.read_small(entry.path)
-        except UnreadableInput as error:
-            return None, Finding("unreadable-file", entry.path, str(error))
-        try:
-            loaded = decode_snapshot(data)
-        except SnapshotCorrupt as error:
-            self._totals.account(entry.path, len(data), len(data))
-            return None, Finding(
-                "snapshot-corrupt", entry.path, str(error), 0, len(data), entry.name.base_offset
-            )
-        self._totals.account(entry.path, len(data))
-        return loaded, None
+            yield from self._snapshots.compare(segment.snapshot, base, self.replay)
 
     # --- the end
 
@@ -312,8 +291,8 @@ class PartitionCheck:
         last = self.facts[-1]
         if self._wants_side_files:
             self.replay.state.end_offset = last.end_offset
-            yield from self._other_snapshots(last)
-            yield from self._lacks_snapshots()
+            yield from self._snapshots.without_segment(self.facts[0].base_offset, last, self.replay)
+            yield from self._snapshots.missing(self.replay, self._log_dir_state)
             if self._epochs is not None:
                 end_offset = last.end_offset if not last.damage else L.INT64_MAX
                 yield from self._epochs.end_of_log(end_offset, self._last_epoch(last))
@@ -332,25 +311,6 @@ class PartitionCheck:
     def _last_epoch(last: SegmentFacts) -> int:
         """The leader epoch that appending the last batch recorded; none for an old format."""
         return last.last_epoch if last.last_magic == L.MAGIC_V2 else L.NO_LEADER_EPOCH
-
-    def _lacks_snapshots(self) -> Iterator[Finding]:
-        """Without any snapshot a clean start takes no look at the log (UnifiedLog.rebuildProducerState)."""
-        producers = self.replay.state.snapshot()
-        if not producers or self._directory.snapshots:
-            return
-        opened = len(self.replay.state.open_transactions)
-        has_open = f", {opened} of them with an open transaction" if opened else ""
-        known = f"{len(producers)} producer{'s' if len(producers) > 1 else ''}{has_open}"
-        numbers: dict[str, int | str | bool | None] = {
-            "producers": len(producers),
-            "open_transactions": opened,
-        }
-        if self._log_dir_state is not None and self._log_dir_state.is_clean:
-            message = f"there is no producer snapshot, but the log has {known}: a broker forgets them on a clean start"
-            yield Finding("snapshot-missing", self._directory.path, message, numbers=numbers)
-        else:
-            message = f"there is no producer snapshot yet; the log has {known}"
-            yield Finding("snapshot-unwritten", self._directory.path, message, numbers=numbers)
 
     def _lacks_epoch_file(self) -> bool:
         return partition_files.live(self._directory, Role.LEADER_EPOCHS) is None
@@ -376,28 +336,6 @@ class PartitionCheck:
                 f"{offsets_words(first, last)} before this segment {'is' if first == last else 'are'} missing"
             )
             yield Finding(kind, path, message, first_offset=first, last_offset=last)
-
-    def _other_snapshots(self, last: SegmentFacts) -> Iterator[Finding]:
-        """Check snapshots without a segment of the same base offset: at the log end, before it, and beyond it."""
-        bases = {segment.base_offset for segment in self._directory.segments}
-        others = [entry for entry in self._directory.snapshots if entry.name.base_offset not in bases]
-        for entry in others:
-            offset = entry.name.base_offset
-            assert offset is not None
-            if offset == last.end_offset:
-                yield from self._compare(entry, offset)
-                continue
-            _, finding = self._snapshot(entry)
-            if finding is not None:
-                yield finding
-            elif offset > last.end_offset and last.damage:
-                continue  # what it stood for was lost with the damage
-            elif offset > last.end_offset or offset < self.facts[0].base_offset:
-                message = f"offset {offset} is not in the log ({log_range_words(self.facts[0].base_offset, last.end_offset)})"
-                yield Finding("snapshot-stray", entry.path, message, first_offset=offset)
-            else:
-                message = f"offset {offset} is neither the base offset of a segment nor the log end offset"
-                yield Finding("snapshot-leftover", entry.path, message, first_offset=offset)
 
 
 class _SegmentShaper:

@@ -27,12 +27,12 @@ from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
 from kseg.segment.sidecar.txn_index import AbortedTxn
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_marker
-from kseg.segment.state.producer import (
+from kseg.segment.state.producer import ProducerState
+from kseg.segment.state.replay_events import (
     DUPLICATE,
     CompletedTransaction,
     LostTransaction,
     OutsideTransaction,
-    ProducerState,
     ReplayEvent,
     SequenceBreak,
 )

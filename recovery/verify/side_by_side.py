@@ -21,10 +21,9 @@ from kseg.segment.diagnosis import PartitionTwice
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
-from kseg.segment.partition.directory import SubDirectory
-from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role, parse_partition_directory
+from kseg.segment.partition.directory import SubDirectory, partitions_in
+from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
 from kseg.segment.sidecar.metadata_files import MetaProperties, decode_meta_properties
-from kseg.segment.storage import places
 
 _META_PROPERTIES = NAME_BY_ROLE[Role.META_PROPERTIES]
 _UNKNOWN = MetaProperties(version=-1)
@@ -108,11 +107,10 @@ def _described(identity: MetaProperties) -> str:
 
 def _loaded_in(log_dir: str) -> dict[tuple[str, PartitionState], str]:
     """Names of the directories of partitions that a broker loads and keeps, by partition and state."""
-    found = {}
-    with suppress(OSError), places.scandir(log_dir) as entries:
-        for entry in entries:
-            with suppress(FormatError, OSError):
-                name = parse_partition_directory(entry.name)
-                if name.state in _LOADED and entry.is_dir():
-                    found[name.text, name.state] = entry.name
-    return found
+    with suppress(UnreadableInput):
+        return {
+            (name.text, name.state): directory
+            for directory, name in partitions_in(log_dir)
+            if name.state in _LOADED
+        }
+    return {}

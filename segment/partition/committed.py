@@ -9,8 +9,9 @@ import os
 from kseg.segment.files import MappedFile
 from kseg.segment.partition.names import FileState, Role, parse_file_name
 from kseg.segment.sidecar.txn_index import AbortedTxn
-from kseg.segment.state.producer import CompletedTransaction, ProducerState
+from kseg.segment.state.producer import ProducerState
 from kseg.segment.state.replay import replay_segment
+from kseg.segment.state.replay_events import CompletedTransaction
 from kseg.segment.storage import places
 
 

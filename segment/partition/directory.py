@@ -14,15 +14,13 @@ from kseg.segment.errors import FormatError, cannot_read
 from kseg.segment.layout import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kseg.segment.partition.names import (
     KSEG_DIRECTORY,
-    NAME_BY_ROLE,
     NUMBERED_ROLES,
-    OFFSET_CHECKPOINT_ROLES,
     REMOTE_INDEX_CACHE,
     SEGMENT_ROLES,
     FileName,
-    FileState,
     PartitionName,
     Role,
+    is_of_partition,
     parse_file_name,
     parse_partition_directory,
 )
@@ -30,12 +28,6 @@ from kseg.segment.storage import places
 from kseg.segment.storage.attached import is_tiered
 from kseg.segment.values import dataclass
 
-_LOG_DIR_ROLES = frozenset(
-    (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES, Role.CLEAN_SHUTDOWN, Role.LOCK, Role.BOOTSTRAP_SNAPSHOT)
-)
-_LOG_DIR_NAMES = frozenset(NAME_BY_ROLE[role] for role in _LOG_DIR_ROLES)
-_SUFFIXES = tuple(f".{state}" for state in FileState if state is not FileState.LIVE)
-_PARTITION_ROLES = frozenset((Role.PARTITION_METADATA, Role.LEADER_EPOCHS, Role.QUORUM_STATE))
 _OFFSET_DIGITS = 20
 _OF_ANOTHER_NAME = ("", os.curdir, os.pardir)  # last parts of a path that do not name what they lead to
 _ROLE_RANK = {role: rank for rank, role in enumerate((Role.KAFKA07_LOG, *SEGMENT_ROLES))}
@@ -193,6 +185,20 @@ def list_partition(path: str) -> PartitionDirectory:
         )
 
 
+def partitions_in(log_dir: str) -> list[tuple[str, PartitionName]]:
+    """(directory, parsed name) of every partition in a data directory, ordered by name. Raises UnreadableInput."""
+    found = []
+    try:
+        with places.scandir(log_dir) as entries:
+            for entry in entries:
+                name = partition_name(entry.name)
+                if name is not None and _is_directory(entry):
+                    found.append((entry.name, name))
+    except OSError as error:
+        raise cannot_read(log_dir, error) from error
+    return sorted(found, key=lambda partition: partition[0])
+
+
 def bytes_in(path: str) -> int:
     """The sizes of the regular files in a directory; nothing for what cannot be listed or examined."""
     size_bytes = 0
@@ -239,31 +245,6 @@ def partition_files(path: str) -> list[tuple[str, FileName]]:
         raise cannot_read(path, error) from error
 
 
-def is_partition_directory(path: str) -> bool:
-    """Whether `path` holds a file that only a partition has; stops at the first, so it is cheap on any size."""
-    try:
-        with places.scandir(path) as found:
-            return any(is_of_partition(parse_file_name(entry.name)) for entry in found)
-    except OSError:
-        return False
-
-
-def is_log_directory(path: str) -> bool:
-    """Whether `path` holds a file that only a data directory has (so that a partition's parent can be trusted).
-
-    Raises UnreadableInput when nobody can tell: who took it for none would change a partition without the broker's lock."""
-    try:
-        with places.scandir(path) as found:
-            return any(is_of_log_directory(entry.name) for entry in found)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except PermissionError:  # what may not be listed can be asked for by name
-        named = (NAME_BY_ROLE[Role.LOCK], NAME_BY_ROLE[Role.META_PROPERTIES])
-        return any(places.lexists(os.path.join(path, name)) for name in named)
-    except OSError as error:
-        raise cannot_read(path, error) from error
-
-
 def partition_of(path: str, entries: Iterable[Entry]) -> PartitionDirectory:
     """The inventory of a partition directory that has these files, wherever they lie."""
     return _partition_of(path, tuple(sorted(entries, key=lambda entry: entry.name.name)), ())
@@ -286,23 +267,6 @@ def _is_directory(entry: places.DirEntry) -> bool:
         return entry.is_dir()
     except OSError:
         return False
-
-
-def is_of_log_directory(name: str) -> bool:
-    """Whether a file of this name lies in data directories only."""
-    return name in _LOG_DIR_NAMES or (
-        name.endswith(_SUFFIXES) and parse_file_name(name).role in _LOG_DIR_ROLES
-    )
-
-
-def is_of_partition(name: FileName) -> bool:
-    """Whether a file of this name lies in partitions only."""
-    is_numbered = name.role in NUMBERED_ROLES and name.base_offset is not None and not name.remote_segment_id
-    return (
-        is_numbered
-        or name.role in _PARTITION_ROLES
-        or (name.role is Role.METADATA_SNAPSHOT and name.is_well_formed)
-    )
 
 
 @lru_cache(maxsize=1 << 15)  # each step of the work on a partition asks for it again

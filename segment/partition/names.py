@@ -189,7 +189,14 @@ _ROLE_BY_NAME = {
 }
 NAME_BY_ROLE = {role: name for name, role in _ROLE_BY_NAME.items()}
 
+_LOG_DIR_ROLES = frozenset(
+    (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES, Role.CLEAN_SHUTDOWN, Role.LOCK, Role.BOOTSTRAP_SNAPSHOT)
+)
+_LOG_DIR_NAMES = frozenset(NAME_BY_ROLE[role] for role in _LOG_DIR_ROLES)
+_PARTITION_ROLES = frozenset((Role.PARTITION_METADATA, Role.LEADER_EPOCHS, Role.QUORUM_STATE))
+
 _STATES = {f".{state}": state for state in FileState if state is not FileState.LIVE}
+_FILE_STATE_SUFFIXES = tuple(_STATES)
 # compiled when a name first looks like one of them: compiling takes longer than reading a name
 STAGED_PREFIX = (
     "kseg-staged-"  # what tasks of a cluster have written, until it is joined (`write.staged_runs`)
@@ -313,3 +320,20 @@ def segment_file_name(base_offset: int, suffix: str) -> str:
     if base_offset < 0:
         raise FormatError(f"a file name cannot contain the negative offset {base_offset}")
     return f"{base_offset:0{OFFSET_DIGITS}d}{suffix}"
+
+
+def is_of_log_directory(name: str) -> bool:
+    """Whether a file of this name lies in data directories only."""
+    return name in _LOG_DIR_NAMES or (
+        name.endswith(_FILE_STATE_SUFFIXES) and parse_file_name(name).role in _LOG_DIR_ROLES
+    )
+
+
+def is_of_partition(name: FileName) -> bool:
+    """Whether a file of this name lies in partitions only."""
+    is_numbered = name.role in NUMBERED_ROLES and name.base_offset is not None and not name.remote_segment_id
+    return (
+        is_numbered
+        or name.role in _PARTITION_ROLES
+        or (name.role is Role.METADATA_SNAPSHOT and name.is_well_formed)
+    )

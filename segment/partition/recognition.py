@@ -26,15 +26,22 @@ from kseg.segment.partition.directory import (
     LogDirectory,
     ParentDirectory,
     SubDirectory,
-    is_of_log_directory,
-    is_of_partition,
     list_as_log_directory,
     list_as_other,
     list_partition,
     partition_name,
     sub_directory_of,
 )
-from kseg.segment.partition.names import KSEG_DIRECTORY, NUMBERED_ROLES, REMOTE_INDEX_CACHE, parse_file_name
+from kseg.segment.partition.names import (
+    KSEG_DIRECTORY,
+    NAME_BY_ROLE,
+    NUMBERED_ROLES,
+    REMOTE_INDEX_CACHE,
+    Role,
+    is_of_log_directory,
+    is_of_partition,
+    parse_file_name,
+)
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
@@ -206,3 +213,28 @@ class _Walk:
 
 def _links_last(directories: Sequence[places.DirEntry]) -> Iterator[places.DirEntry]:
     yield from sorted(directories, key=lambda entry: (entry.is_symlink(), entry.name))
+
+
+def is_partition_directory(path: str) -> bool:
+    """Whether `path` holds a file that only a partition has; stops at the first, so it is cheap on any size."""
+    try:
+        with places.scandir(path) as found:
+            return any(is_of_partition(parse_file_name(entry.name)) for entry in found)
+    except OSError:
+        return False
+
+
+def is_log_directory(path: str) -> bool:
+    """Whether `path` holds a file that only a data directory has (so that a partition's parent can be trusted).
+
+    Raises UnreadableInput when nobody can tell: who took it for none would change a partition without the broker's lock."""
+    try:
+        with places.scandir(path) as found:
+            return any(is_of_log_directory(entry.name) for entry in found)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except PermissionError:  # what may not be listed can be asked for by name
+        named = (NAME_BY_ROLE[Role.LOCK], NAME_BY_ROLE[Role.META_PROPERTIES])
+        return any(places.lexists(os.path.join(path, name)) for name in named)
+    except OSError as error:
+        raise cannot_read(path, error) from error

@@ -28,7 +28,6 @@ from kseg.segment.partition.directory import (
     OtherDirectory,
     ParentDirectory,
     PartitionDirectory,
-    is_log_directory,
     own_partition_name,
     partition_files,
     segment_order,
@@ -41,7 +40,7 @@ from kseg.segment.partition.names import (
     Role,
     parse_partition_directory,
 )
-from kseg.segment.partition.recognition import is_surely_partition, list_directory
+from kseg.segment.partition.recognition import is_log_directory, is_surely_partition, list_directory
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 

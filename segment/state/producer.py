@@ -24,7 +24,7 @@ entries are the same.)
 
 from array import array
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
@@ -41,9 +41,16 @@ from kseg.segment.kernel.follow_producers import (
     TIMESTAMP,
 )
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
-from kseg.segment.sidecar.txn_index import AbortedTxn
 from kseg.segment.state.open_transactions import UNSEEN_MS, OpenPlace, OpenTransactions
 from kseg.segment.state.producer_table import ProducerTable
+from kseg.segment.state.replay_events import (
+    CompletedTransaction,
+    LostTransaction,
+    OutsideTransaction,
+    PassedMarker,
+    ReplayEvent,
+    sequence_breaks,
+)
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
@@ -52,78 +59,9 @@ if TYPE_CHECKING:
     from kseg.segment.state.control import EndTransactionMarker
 
 DEFAULT_EXPIRATION_MS = 86_400_000
-GAP = "gap"
-DUPLICATE = "duplicate"
 
-_SEQUENCES = 2**31
 _MARKER_ROWS = 512
 _HASH_CAPACITY = 16  # of an empty java.util.HashMap; it doubles when more than three quarters full
-
-
-@dataclass(frozen=True, slots=True)
-class CompletedTransaction:
-    """A transaction that a marker ended. first_offset: of its data. last_offset: of the marker.
-    last_stable_offset: as a broker notes it in the transaction index."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    is_aborted: bool
-    last_stable_offset: int
-
-    @property
-    def index_entry(self) -> AbortedTxn | None:
-        """The entry for the transaction index of the marker's segment; None when the transaction was committed."""
-        if not self.is_aborted:
-            return None
-        return AbortedTxn(
-            version=0,
-            producer_id=self.producer_id,
-            first_offset=self.first_offset,
-            last_offset=self.last_offset,
-            last_stable_offset=self.last_stable_offset,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class SequenceBreak:
-    """A data batch that does not continue its producer's sequence within one epoch. kind: GAP when it starts
-    later than `expected`, DUPLICATE when earlier. distance: how far, in records."""
-
-    kind: str
-    producer_id: int
-    producer_epoch: int
-    base_offset: int
-    expected: int
-    found: int
-    distance: int
-
-
-@dataclass(frozen=True, slots=True)
-class OutsideTransaction:
-    """A data batch outside the open transaction of its producer: a broker's load dies of it
-    (InvalidTxnStateException). Replay goes on, the transaction stays open."""
-
-    producer_id: int
-    base_offset: int
-    last_offset: int
-    transaction_first_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class LostTransaction:
-    """A marker for a transaction whose place in the list of open ones another producer took, by a batch with the
-    same base offset; a broker's load dies of it (IllegalArgumentException)."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-
-
-# a marker that `follow_transactions` has taken in, a row of its table: offset, producer id, whether it aborts (1), the first offset of the
-# transaction that it ended (-1: none was open), and the last stable offset as a transaction index has it
-PassedMarker: TypeAlias = tuple[int, int, int, int, int]
-ReplayEvent = CompletedTransaction | SequenceBreak | OutsideTransaction | LostTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +257,7 @@ class ProducerState:
         events: tuple[ReplayEvent, ...] = ()
         last_sequence = known.get(slot, LAST_SEQUENCE)
         if batch.producer_epoch == known.get(slot, EPOCH) and last_sequence >= 0 and batch.base_sequence >= 0:
-            events = _sequence_events(batch, last_sequence)
+            events = sequence_breaks(batch, last_sequence)
         known.set(slot, EPOCH, batch.producer_epoch)
         known.set(slot, LAST_SEQUENCE, batch.last_sequence)
         known.set(slot, LAST_OFFSET, batch.last_offset)
@@ -426,22 +364,3 @@ class ProducerState:
 def idle_ms(last_timestamp_ms: int, now_ms: int) -> int:
     """How long a producer was idle, in Java's 64 bits: a timestamp far below 0 is taken for one in the future."""
     return (now_ms - last_timestamp_ms + 2**63) % 2**64 - 2**63
-
-
-def _sequence_events(batch: "Batch", last_sequence: int) -> tuple[SequenceBreak, ...]:
-    expected = L.increment_sequence(last_sequence, 1)
-    if batch.base_sequence == expected:
-        return ()
-    ahead = (batch.base_sequence - expected) % _SEQUENCES
-    kind, distance = (GAP, ahead) if ahead < _SEQUENCES // 2 else (DUPLICATE, _SEQUENCES - ahead)
-    return (
-        SequenceBreak(
-            kind,
-            batch.producer_id,
-            batch.producer_epoch,
-            batch.base_offset,
-            expected,
-            batch.base_sequence,
-            distance,
-        ),
-    )

@@ -15,7 +15,8 @@ from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_marker
-from kseg.segment.state.producer import CompletedTransaction, PassedMarker, ProducerState, ReplayEvent
+from kseg.segment.state.producer import ProducerState
+from kseg.segment.state.replay_events import CompletedTransaction, PassedMarker, ReplayEvent
 
 
 def replay_segment(log: OpenFile, base_offset: int, state: ProducerState) -> Iterator[ReplayEvent]:

@@ -7,7 +7,8 @@ process left behind is not locked, and the next one removes it.
 import os
 from contextlib import ExitStack, suppress
 
-from kseg.change.apply.disk import DISK, Disk, give_owner, remove_if_empty, remove_with_files
+from kseg.change.apply.disk import DISK, Disk
+from kseg.change.apply.file_operations import give_owner, remove_if_empty, remove_with_files
 from kseg.change.apply.lock import claimed
 from kseg.segment.errors import Refused
 from kseg.segment.partition.names import KSEG_DIRECTORY

@@ -25,7 +25,7 @@ from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.recognition import list_directory
 from kseg.segment.partition.targets import PartitionTarget, resolve_targets
 from kseg.segment.values import dataclass
-from kseg.spark.source.options import (
+from kseg.spark.source.offset_range_limits import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
     AtEnd,
@@ -33,10 +33,10 @@ from kseg.spark.source.options import (
     AtTime,
     AtTimes,
     Bound,
-    SourceOptions,
     TopicPartition,
     shown,
 )
+from kseg.spark.source.options import SourceOptions
 from kseg.spark.source.partitions import absolute_paths
 
 Offsets = dict[TopicPartition, int]

@@ -21,7 +21,8 @@ from kseg.segment.partition.targets import (
 )
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
-from kseg.spark.source.options import AtOffsets, AtTimes, SourceOptions, TopicPartition, shown
+from kseg.spark.source.offset_range_limits import AtOffsets, AtTimes, TopicPartition, shown
+from kseg.spark.source.options import SourceOptions
 
 NO_PARTITION = -1  # of a directory that is not named like a partition's
 

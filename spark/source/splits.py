@@ -27,7 +27,7 @@ from kseg.segment.layout import INT64_MAX
 from kseg.segment.partition.bounds import Bounds
 from kseg.segment.partition.derived_state import last_stable_offset
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.spark.source.options import (
+from kseg.spark.source.offset_range_limits import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
     AtEnd,
@@ -35,10 +35,10 @@ from kseg.spark.source.options import (
     AtTime,
     AtTimes,
     Bound,
-    SourceOptions,
     TopicPartition,
     shown,
 )
+from kseg.spark.source.options import SourceOptions
 from kseg.spark.source.partitions import places_of
 
 OPENING_BYTES = 512 * 1024  # what a piece costs besides its bytes, in bytes read meanwhile

@@ -43,8 +43,9 @@ from kseg.spark.source.growing_logs import (
     missed,
     to_json,
 )
+from kseg.spark.source.offset_range_limits import shown
 from kseg.spark.source.option_parsing import Words
-from kseg.spark.source.options import FINDINGS, SourceOptions, read_options, shown
+from kseg.spark.source.options import FINDINGS, SourceOptions, read_options
 from kseg.spark.source.reader import columns_of, reading_of, results_of
 from kseg.spark.source.source_schema import check_schema
 from kseg.spark.source.splits import DataLoss, check_number

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from kseg.change.apply.append_journal import Guard
-from kseg.change.apply.disk import Disk, write_all
+from kseg.change.apply.disk import Disk
 from kseg.change.apply.executor import finish
+from kseg.change.apply.file_operations import write_all
 from kseg.change.apply.journal_scan import journals_in
 from kseg.change.apply.undo import undo
 from kseg.change.apply.unfinished import complete_unfinished, half_done, half_done_findings, refuse_half_done

@@ -9,15 +9,8 @@ import pytest
 
 from kseg.segment.errors import UsageError
 from kseg.segment.partition.bounds import Bounds
-from kseg.spark.source.options import (
-    AtEnd,
-    AtOffsets,
-    AtTime,
-    AtTimes,
-    SourceOptions,
-    Subscription,
-    read_options,
-)
+from kseg.spark.source.offset_range_limits import AtEnd, AtOffsets, AtTime, AtTimes
+from kseg.spark.source.options import SourceOptions, Subscription, read_options
 
 PATH = {"path": "/data"}
 

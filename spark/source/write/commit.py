@@ -22,7 +22,8 @@ from kseg.change.append.partition_writer import OpenPartition, PartitionWriter, 
 from kseg.change.append.reopen import take_up
 from kseg.change.apply.append_files import create_file, replace_file
 from kseg.change.apply.append_journal import Guard
-from kseg.change.apply.disk import DISK, give_owner, remove_if_empty, remove_quietly
+from kseg.change.apply.disk import DISK
+from kseg.change.apply.file_operations import give_owner, remove_if_empty, remove_quietly
 from kseg.change.apply.journal import Journal, partition_locations
 from kseg.change.apply.journal_location import JournalLocation
 from kseg.change.apply.journal_scan import location_of
@@ -35,7 +36,7 @@ from kseg.segment.errors import FormatError, Refused, UsageError
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.new_files import sync_directory
-from kseg.segment.partition.directory import is_partition_directory, list_partition
+from kseg.segment.partition.directory import list_partition
 from kseg.segment.partition.names import (
     NAME_BY_ROLE,
     STAGED_PREFIX,
@@ -45,6 +46,7 @@ from kseg.segment.partition.names import (
     format_partition_directory,
     parse_partition_directory,
 )
+from kseg.segment.partition.recognition import is_partition_directory
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata
 from kseg.segment.values import dataclass

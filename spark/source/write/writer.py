@@ -29,7 +29,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from kseg.change.apply.disk import DISK, make_directories
+from kseg.change.apply.disk import DISK
+from kseg.change.apply.file_operations import make_directories
 from kseg.change.apply.journal_location import new_run_id
 from kseg.segment.errors import Refused, UnreadableInput, UsageError
 from kseg.segment.files import read_small

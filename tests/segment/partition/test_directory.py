@@ -14,12 +14,11 @@ from kseg.segment.partition.directory import (
     ParentDirectory,
     PartitionDirectory,
     bytes_in,
-    is_log_directory,
     list_partition,
     plain_last_segment,
 )
 from kseg.segment.partition.names import FileState, PartitionState, Role
-from kseg.segment.partition.recognition import list_directory, list_log_directory
+from kseg.segment.partition.recognition import is_log_directory, list_directory, list_log_directory
 
 ID = "0123456789abcdef0123456789abcdef"
 ZERO = f"{0:020d}"

@@ -18,7 +18,7 @@ from kseg.segment import crc
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import batch_walk as kernel
 from kseg.segment.kernel import checksum
-from kseg.segment.scanning import crc_verdicts, scan, zero_ranges
+from kseg.segment.scanning import crc_verdicts, resync, scan, table_walk, zero_ranges
 from kseg.segment.scanning.range_crc import BLOCK_BYTES
 from tests.support.scan_helpers import batch, header, message, scanned
 
@@ -89,8 +89,8 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
 
         return count
 
-    monkeypatch.setattr(scan, "walk", walk)
-    monkeypatch.setattr(scan, "first_candidate", first_candidate)
+    monkeypatch.setattr(table_walk, "walk", walk)
+    monkeypatch.setattr(resync, "first_candidate", first_candidate)
     monkeypatch.setattr(zero_ranges, "zero_run", zero_run)
     monkeypatch.setattr(checksum, "verify_small", verify_small)
     monkeypatch.setattr(checksum, "verify_large", verify_large)

@@ -22,8 +22,9 @@ from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
 from kseg.segment.state.open_transactions import UNSEEN_MS, OpenTransactions
-from kseg.segment.state.producer import CompletedTransaction, ProducerState, ReplayEvent
+from kseg.segment.state.producer import ProducerState
 from kseg.segment.state.replay import completed, marker_of, replay_table
+from kseg.segment.state.replay_events import CompletedTransaction, ReplayEvent
 from tests.segment.state.test_replay import followed_rows, reported
 from tests.segment.state.test_transaction_replay import logs
 from tests.support.kernel_variants import both

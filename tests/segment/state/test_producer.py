@@ -12,6 +12,7 @@ from kseg.segment.model import Batch
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, decode_snapshot, encode_snapshot
 from kseg.segment.sidecar.txn_index import AbortedTxn, encode_txn_index
 from kseg.segment.state import producer as P
+from kseg.segment.state import replay_events as R
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_marker
 from tests.support import reference_reader
 
@@ -55,7 +56,7 @@ class Log:
 
     def __init__(self, end_offset: int = 0, high_watermark: int | None = None) -> None:
         self.state = P.ProducerState(end_offset, high_watermark)
-        self.events: list[P.ReplayEvent] = []
+        self.events: list[R.ReplayEvent] = []
 
     def data(self, producer_id: int, count: int, *, transactional: bool = True, epoch: int = 0) -> None:
         batch = batch_at(self.state.end_offset, count, producer_id, transactional=transactional, epoch=epoch)
@@ -68,7 +69,7 @@ class Log:
 
     @property
     def aborted(self) -> list[AbortedTxn]:
-        completed = [event for event in self.events if isinstance(event, P.CompletedTransaction)]
+        completed = [event for event in self.events if isinstance(event, R.CompletedTransaction)]
         return [event.index_entry for event in completed if event.index_entry is not None]
 
 
@@ -204,10 +205,10 @@ def test_lower_epochs_and_coordinator_epochs_are_taken_in() -> None:
         ([(5, 2), (7, 1)], []),  # the first one may be anything
         ([(L.INT32_MAX - 1, 3), (1, 1)], []),  # wraps around inside a batch
         ([(L.INT32_MAX, 1), (0, 1)], []),
-        ([(0, 3), (5, 1)], [(P.GAP, 3, 5, 2)]),
-        ([(L.INT32_MAX, 1), (4, 1)], [(P.GAP, 0, 4, 4)]),
-        ([(0, 3), (0, 3)], [(P.DUPLICATE, 3, 0, 3)]),
-        ([(0, 1), (L.INT32_MAX, 1)], [(P.DUPLICATE, 1, L.INT32_MAX, 2)]),
+        ([(0, 3), (5, 1)], [(R.GAP, 3, 5, 2)]),
+        ([(L.INT32_MAX, 1), (4, 1)], [(R.GAP, 0, 4, 4)]),
+        ([(0, 3), (0, 3)], [(R.DUPLICATE, 3, 0, 3)]),
+        ([(0, 1), (L.INT32_MAX, 1)], [(R.DUPLICATE, 1, L.INT32_MAX, 2)]),
         ([(0, 3), (-1, 3), (9, 1)], []),  # a batch without a sequence breaks the chain
     ],
 )
@@ -215,14 +216,14 @@ def test_sequences_within_an_epoch(
     sequences: list[tuple[int, int]], found: list[tuple[str, int, int, int]]
 ) -> None:
     state = P.ProducerState()
-    breaks: list[P.ReplayEvent] = []
+    breaks: list[R.ReplayEvent] = []
     for sequence, count in sequences:
         batch = batch_at(state.end_offset, count, sequence=sequence, transactional=False)
         breaks += state.apply(batch)
     assert [
         (event.kind, event.expected, event.found, event.distance)
         for event in breaks
-        if isinstance(event, P.SequenceBreak)
+        if isinstance(event, R.SequenceBreak)
     ] == found
     assert len(breaks) == len(found)
 
@@ -239,7 +240,7 @@ def test_data_outside_the_open_transaction_is_said() -> None:
     log = Log()
     log.data(1, 3)
     log.data(1, 2, transactional=False)
-    assert log.events == [P.OutsideTransaction(1, 3, 4, 0)]
+    assert log.events == [R.OutsideTransaction(1, 3, 4, 0)]
     assert log.state.first_undecided_offset == 0
 
 
@@ -249,8 +250,8 @@ def test_two_transactions_with_one_first_offset() -> None:
     state.apply(batch_at(5, producer_id=2))
     marker = EndTransactionMarker(True, 0, TIME)
     (completed,) = state.apply(batch_at(6, producer_id=1, control=True), marker)
-    assert isinstance(completed, P.CompletedTransaction)
-    assert state.apply(batch_at(7, producer_id=2, control=True), marker) == (P.LostTransaction(2, 5, 7),)
+    assert isinstance(completed, R.CompletedTransaction)
+    assert state.apply(batch_at(7, producer_id=2, control=True), marker) == (R.LostTransaction(2, 5, 7),)
 
 
 def test_an_emptied_control_batch_makes_its_producer_known() -> None:
@@ -326,7 +327,7 @@ def replay(directory: Path, visit: Callable[[P.ProducerState], None]) -> dict[st
             if batch.is_control and batch.producer_id >= 0 and batch.count:
                 marker = end_transaction_marker(reference_reader.records(batch, data)[0])
             for event in state.apply(batch, marker):
-                assert isinstance(event, P.CompletedTransaction)
+                assert isinstance(event, R.CompletedTransaction)
                 if event.index_entry is not None:
                     aborted.setdefault(log.stem, []).append(event.index_entry)
             visit(state)
@@ -363,7 +364,7 @@ def test_a_loaded_snapshot_goes_on_like_a_full_replay(capture_small: Path) -> No
             end_transaction_marker(reference_reader.records(batch, data)[0]) if batch.is_control else None
         )
         for event in state.apply(batch, marker):
-            assert isinstance(event, P.CompletedTransaction)
+            assert isinstance(event, R.CompletedTransaction)
             entries += [event.index_entry] if event.index_entry else []
     assert encode_txn_index(entries) == log.with_suffix(".txnindex").read_bytes()
     written = decode_snapshot((directory / "00000000000000000117.snapshot").read_bytes())

@@ -14,7 +14,8 @@ from kseg.segment import header_tables as C
 from kseg.segment.header_tables import Columns
 from kseg.segment.scanning.batches import batch_at
 from kseg.segment.sidecar.index_builder import SegmentIndexes
-from kseg.segment.state.producer import ProducerState, ReplayEvent
+from kseg.segment.state.producer import ProducerState
+from kseg.segment.state.replay_events import ReplayEvent
 from tests.support.kernel_variants import both
 
 EDGES = [-(2**63), -(2**31), -2, -1, 0, 1, 2**31 - 2, 2**31 - 1, 2**31, 2**63 - 1]

@@ -22,8 +22,9 @@ from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.decode import Decoder
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
-from kseg.segment.state.producer import CompletedTransaction, ProducerState
+from kseg.segment.state.producer import ProducerState
 from kseg.segment.state.replay import marker_of, replay_table
+from kseg.segment.state.replay_events import CompletedTransaction
 from kseg.segment.state.transaction_replay import TransactionReplay
 from tests.segment.state.test_replay import tables
 from tests.support.kernel_variants import both

@@ -1,0 +1,70 @@
+"""Files beside the log at which the load of a partition fails before it reads the log."""
+
+from typing import TYPE_CHECKING
+
+from kseg.recovery.loading.kafka_exceptions import FILE_NOT_FOUND, FILE_SYSTEM, IO
+from kseg.segment import layout as L
+from kseg.segment import unreadable
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.partition.names import Role
+from kseg.segment.probe import Probe
+from kseg.segment.storage import places
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kseg.segment.partition.directory import PartitionDirectory, SegmentFiles
+
+
+def directory_of_a_file(
+    directory: "PartitionDirectory", opened: "Sequence[SegmentFiles]"
+) -> tuple[str, str] | None:
+    """(exception, message) of a load that meets a directory in the place of a file (observed with 4.3.1); None if it meets none. In the
+    place of a log a broker passes over it. opened: the segments whose indexes the load opens."""
+    mapped = {segment.base_offset for segment in opened}
+    bases = {segment.base_offset for segment in directory.segments}
+    for entry in directory.entries:
+        role, offset = entry.name.role, entry.name.base_offset
+        # the listing has found a problem with every directory
+        if entry.problem is None or not entry.name.is_live or not places.isdir(entry.path):
+            continue
+        is_opened = (
+            (role in (Role.OFFSET_INDEX, Role.TIME_INDEX) and offset in mapped)  # else mapped on first use
+            or (role is Role.TXN_INDEX and offset in bases)
+            or role in (Role.LEADER_EPOCHS, Role.PARTITION_METADATA)
+        )
+        if is_opened:
+            exception = FILE_NOT_FOUND if role in (Role.OFFSET_INDEX, Role.TIME_INDEX) else FILE_SYSTEM
+            exception = IO if role in (Role.LEADER_EPOCHS, Role.PARTITION_METADATA) else exception
+            return exception, f"{entry.path} (Is a directory)"
+    return None
+
+
+def faulting_index(opened: "Sequence[SegmentFiles]") -> str | None:
+    """The first index that cannot be read where a broker that loads the partition touches it; None if there is none.
+
+    A broker maps an index on first use and reads its last slot (OffsetIndex.<init>, TimeIndex.<init>). It does so for every
+    segment that it recovers, and always for the last one. Java reports the fault as an InternalError.
+    """
+    for segment in opened:
+        for entry, slot_bytes in (
+            (segment.offset_index, L.OFFSET_INDEX_ENTRY),
+            (segment.time_index, L.TIME_INDEX_ENTRY),
+        ):
+            if entry is not None and entry.size_bytes >= slot_bytes:
+                start = (entry.size_bytes // slot_bytes - 1) * slot_bytes
+                if _is_unreadable(entry.path, start, slot_bytes):
+                    return entry.path
+    return None
+
+
+def _is_unreadable(path: str, position: int, count: int) -> bool:
+    """Whether touching these mapped bytes is a fault: a page is mapped as a whole or not at all."""
+    start = position // unreadable.PAGE_BYTES * unreadable.PAGE_BYTES
+    stop = position + count + -(position + count) % unreadable.PAGE_BYTES
+    try:
+        with Probe(path) as file:
+            file.read(start, stop - start)
+            return bool(file.unreadable(start, stop))
+    except UnreadableInput:
+        return False  # the load gives the reason

@@ -1,0 +1,90 @@
+"""The producer snapshots of a partition against the replay of its log: those of segments, the one at the log end, and all others."""
+
+from collections.abc import Iterator
+
+from kseg.recovery.verify.producer_check import ProducerReplay
+from kseg.recovery.verify.segment_check import SegmentFacts
+from kseg.recovery.verify.totals import Totals
+from kseg.segment.counted import log_range_words
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.files import Reader
+from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import Entry, PartitionDirectory
+from kseg.segment.partition.log_dir_state import LogDirState
+from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot
+
+
+class SnapshotCheck:
+    """The snapshots of one partition directory; what is read of them is added to the totals."""
+
+    def __init__(self, directory: PartitionDirectory, totals: Totals, reader: Reader) -> None:
+        self._directory = directory
+        self._totals = totals
+        self._reader = reader
+
+    def compare(self, entry: Entry, offset: int, replay: ProducerReplay) -> Iterator[Finding]:
+        """Compare the snapshot named by an offset with what the replay knows there."""
+        loaded, finding = self.load(entry)
+        if finding is not None:
+            yield finding
+        if loaded is not None:
+            yield from replay.compare(entry.path, offset, loaded, entry.mtime_ms)
+
+    def load(self, entry: Entry) -> tuple[tuple[ProducerSnapshotEntry, ...] | None, Finding | None]:
+        """The entries of a snapshot; None with the reason where it cannot be read."""
+        try:
+            data = self._reader.read_small(entry.path)
+        except UnreadableInput as error:
+            return None, Finding("unreadable-file", entry.path, str(error))
+        try:
+            loaded = decode_snapshot(data)
+        except SnapshotCorrupt as error:
+            self._totals.account(entry.path, len(data), len(data))
+            return None, Finding(
+                "snapshot-corrupt", entry.path, str(error), 0, len(data), entry.name.base_offset
+            )
+        self._totals.account(entry.path, len(data))
+        return loaded, None
+
+    def without_segment(
+        self, log_start: int, last: SegmentFacts, replay: ProducerReplay
+    ) -> Iterator[Finding]:
+        """Check snapshots without a segment of the same base offset: at the log end, before it, and beyond it."""
+        bases = {segment.base_offset for segment in self._directory.segments}
+        others = [entry for entry in self._directory.snapshots if entry.name.base_offset not in bases]
+        for entry in others:
+            offset = entry.name.base_offset
+            assert offset is not None
+            if offset == last.end_offset:
+                yield from self.compare(entry, offset, replay)
+                continue
+            _, finding = self.load(entry)
+            if finding is not None:
+                yield finding
+            elif offset > last.end_offset and last.damage:
+                continue  # what it stood for was lost with the damage
+            elif offset > last.end_offset or offset < log_start:
+                message = f"offset {offset} is not in the log ({log_range_words(log_start, last.end_offset)})"
+                yield Finding("snapshot-stray", entry.path, message, first_offset=offset)
+            else:
+                message = f"offset {offset} is neither the base offset of a segment nor the log end offset"
+                yield Finding("snapshot-leftover", entry.path, message, first_offset=offset)
+
+    def missing(self, replay: ProducerReplay, log_dir_state: LogDirState | None) -> Iterator[Finding]:
+        """Without any snapshot a clean start takes no look at the log (UnifiedLog.rebuildProducerState)."""
+        producers = replay.state.snapshot()
+        if not producers or self._directory.snapshots:
+            return
+        opened = len(replay.state.open_transactions)
+        has_open = f", {opened} of them with an open transaction" if opened else ""
+        known = f"{len(producers)} producer{'s' if len(producers) > 1 else ''}{has_open}"
+        numbers: dict[str, int | str | bool | None] = {
+            "producers": len(producers),
+            "open_transactions": opened,
+        }
+        if log_dir_state is not None and log_dir_state.is_clean:
+            message = f"there is no producer snapshot, but the log has {known}: a broker forgets them on a clean start"
+            yield Finding("snapshot-missing", self._directory.path, message, numbers=numbers)
+        else:
+            message = f"there is no producer snapshot yet; the log has {known}"
+            yield Finding("snapshot-unwritten", self._directory.path, message, numbers=numbers)

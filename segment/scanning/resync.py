@@ -1,0 +1,269 @@
+"""Resynchronization: what is damaged where no valid batch starts, and where the next believable batch begins.
+
+1. Zeros from the position p to the end of the file are a tail that was allocated and never written.
+2. If the recorded length leads to a valid batch, to the clean end or to a tail of zeros, the length is
+   corroborated: the damage is exactly this entry. (Unless the entry is sound when it ends at a believable batch
+   before that: then only its length is wrong, and says that the batches behind it are its own.)
+3. Otherwise search byte by byte for the next believable batch: magic, length, header and offset must fit
+   (offset at or above the end of what was valid before; when no such batch is left, any offset of the segment)
+   and the checksum must be right. The damage ends there, or at the end of the file.
+
+A torn end (the writer died), zeros (never written) and damage are told apart. Kinds of damage are ids of findings. Nothing here is
+needed for a log without damage, so the scanner loads it when it meets the first.
+
+A failed search is not repeated, so that the time is linear.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from kseg.segment import header_tables as C
+from kseg.segment import layout as L
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel.batch_walk import first_candidate, first_invalid
+from kseg.segment.scanning.damage import (
+    Damage,
+    end_by_length_field,
+    is_intact_when_cut_at,
+    is_plausible_start,
+    is_valid_as_magic_2,
+    kind_of_tail,
+)
+from kseg.segment.scanning.lost_offsets import LostRange, lost_range
+from kseg.segment.scanning.offset_order import ASKED_BEHIND, DamageBounds, OffsetOrder, batch_range
+from kseg.segment.scanning.table_walk import TableWalk
+from kseg.segment.scanning.zero_ranges import CHUNK_BYTES, ZeroRanges
+
+if TYPE_CHECKING:
+    from kseg.segment.files import OpenFile
+    from kseg.segment.unreadable import BadArea
+
+ROWS_BEHIND = 16
+MIN_ZERO_TAIL_BYTES = 64
+# Searches for what follows damage, up to the end of the file, before one for any offset is enough.
+MAX_EXHAUSTED_SEARCHES = 8
+
+
+class Resync:
+    """Of one segment. walk: over its bytes. order: of the batches before the damage; the scanner takes them in. file, next_base: as of the
+    scanner.
+
+    position_behind, table_behind: where damage ended last, and a table of the entries from there on.
+    """
+
+    def __init__(
+        self,
+        walk: TableWalk,
+        order: OffsetOrder,
+        base_offset: int,
+        file: "OpenFile | None",
+        next_base: Callable[[], int | None],
+    ) -> None:
+        self.view = walk.view
+        self.order = order
+        self.base_offset = base_offset
+        self._walk = walk
+        self._file = file
+        self._zeros = ZeroRanges(self.view, file)
+        self._next_base = next_base
+        # where other damage begins right behind some whose last offset is known, and at least
+        self._damage_behind = -1, -1
+        # and the offsets of the next few batches there
+        self.position_behind, self.table_behind = -1, Columns(C.BATCH_WIDTH, ROWS_BEHIND)
+        self._ranges: list[tuple[int, int]] = []
+        # the lowest offset from which on nothing believable was found up to the end, and how often that was searched for
+        self._exhausted_from, self._exhausted = L.INT64_MAX, 0
+
+    def restart(self, order: OffsetOrder) -> None:
+        """The scan begins anew, before batches that it has taken in."""
+        self.order, self._exhausted_from, self._exhausted = order, L.INT64_MAX, 0
+
+    def damage_at(self, position: int, end: int) -> Damage:
+        """The damage that begins at `position` (no valid batch starts there), up to the next believable batch.
+
+        Where bytes of it could not be read, that is what is wrong with it, and zeros behind them are no part of it.
+        """
+        damage = self._damage_at(position, end)
+        bad = self._unreadable(position, position + damage.length)
+        if not bad:
+            return damage
+        stop = position + damage.length
+        if bad[-1].end < stop == end and self._zeros_to_end(bad[-1].end, end):
+            stop = bad[-1].end
+        return replace(damage, kind="unreadable-batch", length=stop - position, intact_length_bytes=None)
+
+    def _damage_at(self, position: int, end: int) -> Damage:
+        self._walk.forget_from(position)
+        if self._zeros_to_end(position, end):
+            return self._damage("zero-tail", position, end, None)
+        recorded_end = end_by_length_field(self.view, position, end)
+        if recorded_end is not None and self._corroborated(recorded_end, end):
+            return self._corroborated_damage(position, recorded_end, end)
+        found = self._search(position + 1, end)
+        if found is None:
+            if is_intact_when_cut_at(self.view, position, end):
+                return self._damage("bad-length", position, end, None, end - position)
+            return self._damage(
+                kind_of_tail(self.view, position, end, recorded_end, self._lowest_offset(end)),
+                position,
+                end,
+                None,
+            )
+        if self._zeros.fill(position, found):
+            return self._damage("zero-filled", position, found, self._walk.valid_offset_at(found, end))
+        return self._before_resumption(position, found, end, recorded_end)
+
+    def valid_within(self, position: int, stop: int) -> Iterator[Columns]:
+        """Valid batches that lie whole in a span of damage, whatever their offsets: tables of one row. They may be out
+        of place, copies, or somebody's value that looks like a batch."""
+        found = self._search_from(position, stop, stop, -L.INT64_MAX - 1, L.INT64_MAX)
+        while found is not None:
+            table = Columns(C.BATCH_WIDTH, 1)
+            self._walk.fill(table, found, stop)
+            yield table
+            behind = found + table.at(C.SIZE, 0)
+            found = self._search_from(behind, stop, stop, -L.INT64_MAX - 1, L.INT64_MAX)
+
+    def first_valid(self, position: int, stop: int) -> int | None:
+        """Where the first valid batch begins between `position` and `stop`, of those that end by `stop`: a guess at
+        the boundaries of batches, since a value may hold what looks like one."""
+        return self._search_from(position, stop, len(self.view), self.base_offset, self._highest_offset())
+
+    # --- the verdicts
+
+    def _corroborated_damage(self, position: int, recorded_end: int, end: int) -> Damage:
+        if is_valid_as_magic_2(self.view, position, recorded_end):
+            return self._damage(
+                "bad-magic", position, recorded_end, self._walk.valid_offset_at(recorded_end, end)
+            )
+        resumed = self._walk.valid_offset_at(recorded_end, end)
+        # zeros confirm less than a batch does: they may be the end of one
+        reach = recorded_end if resumed is not None else min(end, recorded_end + CHUNK_BYTES)
+        true_end = self._search_from(position + 1, reach, end, *self._strict_bounds())
+        if true_end is not None and (end_by_length_field(self.view, true_end, end) or 0) > recorded_end:
+            return self._before_resumption(position, true_end, end, recorded_end)
+        if true_end is None and resumed is None:
+            true_end = end
+        if true_end is not None and is_intact_when_cut_at(self.view, position, true_end):
+            resumed = self._walk.valid_offset_at(true_end, end)
+            return self._damage("bad-length", position, true_end, resumed, true_end - position)
+        return self._damage("bad-crc", position, recorded_end, resumed)
+
+    def _before_resumption(self, position: int, found: int, end: int, recorded_end: int | None) -> Damage:
+        resumed = self._walk.valid_offset_at(found, end)
+        if is_intact_when_cut_at(self.view, position, found):
+            return self._damage("bad-length", position, found, resumed, found - position)
+        kind = "foreign-bytes"
+        if is_plausible_start(self.view, position, end, self._lowest_offset(found)):
+            kind = "bad-crc" if recorded_end is not None and recorded_end <= found else "bad-length"
+        return self._damage(kind, position, found, resumed)
+
+    def _damage(
+        self, kind: str, position: int, stop: int, resumed: int | None, intact_length: int | None = None
+    ) -> Damage:
+        readable = position + 8 <= len(self.view)
+        claimed = int.from_bytes(self.view[position : position + 8], "big", signed=True) if readable else None
+        bounds = self._bounds(stop)
+        lowest = self._lowest_offset(stop)
+        least = self.base_offset if bounds.least_before is None else bounds.least_before + 1
+        if self._damage_behind[0] == position:
+            lowest, least = max(lowest, self._damage_behind[1]), max(least, self._damage_behind[1])
+        upper, most = bounds.first_behind, bounds.most_behind
+        if (resumed is None and stop < len(self.view)) or (upper is not None and upper < lowest):
+            upper = most = None  # nothing follows, or what follows is out of order and bounds nothing
+        lost = lost_range(self.view, position, stop, lowest, upper, intact_length, (least, most))
+        if kind == "zero-tail" and upper is None:
+            lost = LostRange(lowest, None, 0)  # nobody wrote anything there
+        if lost.records is not None and lost.last_offset is not None:
+            self._damage_behind = stop, lost.last_offset + 1
+        next_offset = None if bounds.last_before is None else bounds.last_before + 1
+        return Damage(
+            kind,
+            position,
+            stop - position,
+            next_offset,
+            resumed,
+            claimed,
+            intact_length,
+            lost,
+            bounds.first_behind,
+        )
+
+    # --- evidence
+
+    def _corroborated(self, recorded_end: int, end: int) -> bool:
+        if recorded_end >= end:
+            return recorded_end == end
+        if self._walk.valid_offset_at(recorded_end, end) is not None:
+            return True
+        # a few zeros at the end may be those of the last batch
+        return end - recorded_end >= MIN_ZERO_TAIL_BYTES and self._zeros_to_end(recorded_end, end)
+
+    def _zeros_to_end(self, position: int, end: int) -> bool:
+        """Whether everything from `position` to `end` is zero and readable."""
+        return self._zeros.reach(position, end) and not self._unreadable(position, end)
+
+    def _unreadable(self, position: int, end: int) -> "tuple[BadArea, ...]":
+        """The unreadable parts of a range, which the view shows as zeros."""
+        return () if self._file is None else self._file.unreadable(position, end)
+
+    # --- the search
+
+    def _search(self, position: int, end: int) -> int | None:
+        """The next believable batch at or behind `position` whose checksum is right."""
+        lowest, highest = self._strict_bounds()
+        if lowest < self._exhausted_from and self._exhausted < MAX_EXHAUSTED_SEARCHES:
+            found = self._search_from(position, end, end, lowest, highest)
+            if found is not None:
+                return found
+            # no later search for such offsets can succeed either
+            self._exhausted_from, self._exhausted = lowest, self._exhausted + 1
+        return self._search_from(position, end, end, 0, L.INT64_MAX)
+
+    def _strict_bounds(self) -> tuple[int, int]:
+        least = self.order.least_last_before
+        return self.base_offset if least is None else least + 1, self._highest_offset()
+
+    def _bounds(self, stop: int) -> DamageBounds:
+        """The offsets around damage that ends at `stop`."""
+        next_base = self._base_behind
+        limit = self._highest_offset() + 1 if next_base is None else next_base
+        return self.order.around(self._ranges_behind(stop), limit, next_base)
+
+    def _ranges_behind(self, stop: int) -> list[tuple[int, int]]:
+        """The offsets of the next valid batches from `stop` on, where damage ends."""
+        if self.position_behind != stop:
+            # who reads on from there has it already
+            table, end = Columns(C.BATCH_WIDTH, ROWS_BEHIND), len(self.view)
+            self._walk.fill(table, stop, end, end)
+            valid = first_invalid(table.cells, table.capacity, min(ASKED_BEHIND, table.count))
+            self._ranges = [batch_range(table, row) for row in range(valid)]
+            self.position_behind, self.table_behind = stop, table
+        return self._ranges
+
+    def _lowest_offset(self, stop: int) -> int:
+        """The offset expected first in damage that ends at `stop`."""
+        last_before = self._bounds(stop).last_before
+        return self.base_offset if last_before is None else last_before + 1
+
+    @cached_property
+    def _base_behind(self) -> int | None:
+        """The base offset of the next segment, None when there is none."""
+        return self._next_base()
+
+    def _highest_offset(self) -> int:
+        return min(self.base_offset + L.INT32_MAX, L.INT64_MAX)
+
+    def _search_from(self, position: int, stop: int, end: int, lowest: int, highest: int) -> int | None:
+        """The first valid batch that begins at or behind `position`, ends at or before `stop` and has such an offset."""
+        for first, until in self._zeros.with_data(position, stop):
+            # a batch may begin with zeros, which end a hole
+            first, limit = max(position, first - L.BATCH_HEADER), () if until == stop else (until,)
+            candidate = first_candidate(self.view, first, stop, lowest, highest, *limit)
+            while candidate >= 0:
+                if self._walk.valid_offset_at(candidate, end) is not None:
+                    return candidate
+                candidate = first_candidate(self.view, candidate + 1, stop, lowest, highest, *limit)
+        return None

@@ -1,0 +1,76 @@
+"""The walk over the entries of a buffer into tables of batches, each of which is judged by its checksum."""
+
+from array import array
+from typing import TYPE_CHECKING
+
+from kseg.segment import header_tables as C
+from kseg.segment.header_tables import Columns
+from kseg.segment.kernel.batch_walk import walk
+from kseg.segment.scanning.crc_verdicts import CrcVerifier
+
+if TYPE_CHECKING:
+    from kseg.segment.scanning.prevalidated import SkippableSpans
+
+REMEMBERED_VERDICTS = 4096
+
+
+class TableWalk:
+    """Over one buffer. skippable: what was validated before, so its checksums are not computed again."""
+
+    def __init__(self, view: memoryview, skippable: "SkippableSpans | None" = None) -> None:
+        self.view = view
+        self._judge = CrcVerifier(view)
+        self._trust = skippable
+        self._state = memoryview(array("q", [0, 0]))
+        # the last wish (table, position, end, until) and why that walk stopped
+        self._walked: tuple[tuple[Columns, int, int, int], int] | None = None
+        self._probe: Columns | None = None
+        self._verdicts: dict[int, int | None] = {}
+
+    @property
+    def stopped(self) -> int:
+        """The position that the last walk reached."""
+        return self._state[0]
+
+    def fill(self, table: Columns, position: int, end: int, until: int = -1) -> int:
+        """Walk from `position` into the table, as Kafka would, judging every checksum; returns why it stopped. until: a batch that
+        begins there or behind it is left out; -1: none is."""
+        wish = table, position, end, until
+        if self._walked is not None and self._walked[0] == wish:
+            table.count = self._state[1]  # who asks again gets what still lies there
+            return self._walked[1]
+        self._state[0] = position
+        reason = walk(self.view, end, table.cells, table.capacity, self._state, until)
+        table.count = self._state[1]
+        if self._trust is not None and self._trust.covers(table, position, self._state[0]):
+            table.column(C.VALID)[:] = memoryview(array("q", [1]) * table.count)
+        else:
+            self._judge.verify(table)
+        self._walked = wish, reason
+        return reason
+
+    def forget_from(self, position: int) -> None:
+        """What was judged behind a position where damage begins will have to be judged again."""
+        self._judge.wasted_bytes += max(0, self._state[0] - position)
+
+    def probe(self, position: int, end: int) -> Columns | None:
+        """The valid batch that starts at `position`, in a table of its own that the next probe overwrites; None when there is none."""
+        probe = self._probe = self._probe or Columns(C.BATCH_WIDTH, 1)
+        state = memoryview(array("q", [position, 0]))
+        walk(self.view, end, probe.cells, 1, state)
+        probe.count = state[1]
+        if not probe.count:
+            return None
+        self._judge.wasted_bytes += probe.at(C.SIZE, 0)
+        self._judge.verify(probe)
+        return probe if probe.at(C.VALID, 0) == 1 else None
+
+    def valid_offset_at(self, position: int, end: int) -> int | None:
+        """Base offset of the valid batch that starts at `position`, None when there is none."""
+        # length fields may lead to one batch again and again: its checksum is computed once
+        if position not in self._verdicts:
+            if len(self._verdicts) >= REMEMBERED_VERDICTS:
+                self._verdicts.clear()
+            probe = self.probe(position, end)
+            self._verdicts[position] = None if probe is None else probe.at(C.BASE_OFFSET, 0)
+        return self._verdicts[position]

@@ -1,0 +1,108 @@
+"""What `append` refuses before it changes anything."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fixtures import healthy
+from kseg.change.append.json_input import BadLine
+from kseg.segment.errors import Refused, UsageError
+from tests.support import trees
+from tests.support.append_helpers import Appended
+
+
+def damage_tail(directory: Path) -> None:
+    log = max(directory.glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-3])
+
+
+def damage_index(directory: Path) -> None:
+    index = max(directory.glob("*.index"))
+    index.write_bytes(index.read_bytes() + bytes(800))
+
+
+def damage_time_index(directory: Path) -> None:
+    index = max(directory.glob("*.timeindex"))
+    index.write_bytes(index.read_bytes() + struct.pack(">qi", 2**60, 2**30))
+
+
+def damage_snapshot(directory: Path) -> None:
+    snapshot = max(directory.glob("*.snapshot"))
+    snapshot.write_bytes(snapshot.read_bytes()[:-1])
+
+
+def damage_swap(directory: Path) -> None:
+    (directory / f"{0:020d}.log.swap").write_bytes(b"")
+
+
+def damage_missing(directory: Path) -> None:
+    min(directory.glob("*.index")).unlink()
+
+
+def damage_epochs(directory: Path) -> None:
+    (directory / "leader-epoch-checkpoint").write_bytes(b"0\n1\nnonsense\n")
+
+
+def damage_beyond(directory: Path) -> None:
+    newest = max(directory.glob("*.snapshot"))
+    newest.rename(directory / f"{9999:020d}.snapshot")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        damage_tail,
+        damage_index,
+        damage_time_index,
+        damage_snapshot,
+        damage_swap,
+        damage_missing,
+        damage_epochs,
+        damage_beyond,
+    ],
+)
+def test_what_would_not_load_cleanly_is_refused_untouched(
+    tmp_path: Path, appended: Appended, damage: Callable[[Path], None]
+) -> None:
+    target = healthy.partition(tmp_path / "damaged-0")
+    damage(target)
+    with (
+        trees.unchanged(target),
+        pytest.raises(Refused, match=r"nothing was appended .kseg recover .*damaged-0"),
+    ):
+        appended(target, [{"value": "a"}])
+
+
+def test_names_and_files_that_are_no_partition(tmp_path: Path, appended: Appended) -> None:
+    with pytest.raises(UsageError, match="it is not named topic-partition"):
+        appended(tmp_path / "nonsense", [{"value": "a"}])
+    (tmp_path / "file-0").write_bytes(b"")
+    with pytest.raises(UsageError, match="is a file"):
+        appended(tmp_path / "file-0", [{"value": "a"}])
+    gone = healthy.partition(tmp_path / f"gone-0.{'a' * 32}-delete")
+    with pytest.raises(Refused, match="is set aside as delete"):
+        appended(gone, [{"value": "a"}])
+
+
+def test_0_7_takes_only_what_it_knows(tmp_path: Path, appended: Appended) -> None:
+    target = tmp_path / "old-0"
+    for line, why in (
+        ({"value": None}, "no null messages"),
+        ({"value": "a", "key": "k"}, "neither keys nor headers"),
+        ({"value": "a", "magic": 2}, "no messages of magic 2"),
+    ):
+        with pytest.raises(BadLine, match=why):
+            appended(target, [line], options={"kafka07": True})
+    with pytest.raises(BadLine, match="no codec zstd"):
+        appended(target, [{"value": "a"}], options={"kafka07": True}, codec=4)
+    assert not target.exists()
+    appended(target, [{"value": "a"}], options={"kafka07": True}, codec=1)
+    appended(target, [{"value": "b"}], codec=1)  # it is 0.7 by what lies there
+    (file,) = target.glob("*.kafka")
+    file.write_bytes(file.read_bytes()[:-1])
+    with trees.unchanged(target), pytest.raises(Refused, match=r"is valid up to byte [1-9][0-9]* only"):
+        appended(target, [{"value": "c"}])
