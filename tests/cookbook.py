@@ -22,7 +22,7 @@ from io import BytesIO
 from pathlib import Path
 
 from fixtures.diseases import bad_crc, torn_tail
-from tests import transcripts
+from tests import transcript_incidents, transcripts
 from tests.support.group_dirs import went_back
 from tests.support.paths import ROOT
 
@@ -136,7 +136,7 @@ INCIDENTS: Mapping[str, Incident] = {
     "spoilt-epochs": Incident(_spoilt_epochs, ("data",)),
     "stray": Incident(_other_identity, ("data",)),
     "twice": Incident(_twice, ("data", "data2")),
-    "hanging-transaction": Incident(transcripts.INCIDENTS_BY_NAME["hanging-transaction"].make),
+    "hanging-transaction": Incident(transcript_incidents.INCIDENTS_BY_NAME["hanging-transaction"].make),
     "group-went-back": Incident(went_back),
     "no-identity": Incident(_no_identity, ("data",)),
     "full-disk": Incident(_full),
@@ -178,10 +178,10 @@ def _played_block(block: re.Match[str]) -> str:
     if block[1] != "console":
         return block[0]
     commands = re.findall(r"^\$ (.*)$", block[2], re.MULTILINE)
-    return "```console\n" + "\n".join(map(_told, commands)) + "```\n"
+    return "```console\n" + "\n".join(map(_console, commands)) + "```\n"
 
 
-def _told(command: str) -> str:
+def _console(command: str) -> str:
     program, _, rest = command.partition(" ")
     if program != "kseg":
         done = subprocess.run(shlex.split(command), check=True, capture_output=True, text=True)

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from tests import cookbook, transcripts
 from tests.support.paths import ROOT
+from tests.transcript_incidents import Incident
 
 PICTURE = ROOT / "docs" / "images" / "doctor.svg"
 COLUMNS = 118
@@ -24,9 +25,7 @@ COMMAND = "doctor data"
 
 def drawn() -> str:
     """The SVG."""
-    on_terminal = transcripts.Incident(
-        "picture", cookbook.INCIDENTS["flipped-byte"].make, (), columns=COLUMNS
-    )
+    on_terminal = Incident("picture", cookbook.INCIDENTS["flipped-byte"].make, (), columns=COLUMNS)
     with transcripts.stage(on_terminal.make):
         shown = transcripts.reported(COMMAND, on_terminal)
     session = (

@@ -178,7 +178,7 @@ def test_a_segment_that_is_gone_is_unreadable_input(tmp_path: Path) -> None:
             _ = orders.segments
 
 
-def test_damage_is_told_and_passed_over(tmp_path: Path) -> None:
+def test_damage_is_reported_and_passed_over(tmp_path: Path) -> None:
     data = broker_dir(tmp_path / "data", 1, 1)
     with kseg.open(data) as logs:
         sound = list(logs.partition("orders.00", 0).records())

@@ -142,7 +142,7 @@ def fake_kseg(directory: Path) -> Path:
     return script
 
 
-def test_programs_are_run_and_their_failure_is_told(tmp_path: Path) -> None:
+def test_programs_are_run_and_their_failure_is_reported(tmp_path: Path) -> None:
     kseg = fake_kseg(tmp_path)
     kept = run([kseg, "dump", "x"], keep=True, watch_memory=True)
     assert kept.output == b"dump x\n"
@@ -175,7 +175,7 @@ def test_the_rust_reader_is_taken_at_its_best_pass(tmp_path: Path, monkeypatch: 
 
 
 def test_a_shape_is_held_against_as_many_standard_records(tmp_path: Path) -> None:
-    """The fake takes no longer than its start-up, which is taken off, so what is scaled is the least time there is."""
+    """The fake takes only its start-up time, which is subtracted, so the scaled time is the minimum."""
     tiny_corpora(tmp_path, ["idempotent", "wide"])
     (tmp_path / "wide" / "bench-0" / "00000000000000000070.snapshot").touch()
     scratch = tmp_path / "scratch"

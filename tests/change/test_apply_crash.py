@@ -173,7 +173,7 @@ def test_a_killed_undo_goes_on(scenario: Scenario) -> None:
 
 
 def test_a_killed_finish_and_the_undo_of_a_half_done_change_go_on(scenario: Scenario) -> None:
-    """Two kills: one in the middle of the moves, one at every change that going on or going back makes."""
+    """Two kills: one in the middle of the moves, one at every change made by completing or undoing it."""
 
     def go_on(disk: Disk) -> None:
         complete_unfinished(str(scenario.directory), COMMAND, disk)

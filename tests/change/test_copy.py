@@ -181,7 +181,7 @@ def test_an_output_that_cannot_be_examined_is_one_sentence(tmp_path: Path) -> No
 def test_what_a_run_that_was_killed_at_its_start_has_left_is_cleared_away(
     tmp_path: Path, output: str
 ) -> None:
-    """Before the output has its name there is nothing in its place to name to undo."""
+    """Before the output has its name, no path could be passed to undo."""
     (tmp_path / "other").mkdir()
     top = output.split("/")[0]
     begun = tmp_path / f".{top}.kseg-20260101T120000Z-7f59ab8c-begun" / output.partition("/")[2]
@@ -198,7 +198,7 @@ def test_what_a_run_that_was_killed_at_its_start_has_left_is_cleared_away(
 def test_an_output_whose_making_was_killed_is_cleared_away_by_the_next(
     tmp_path: Path, is_there: bool
 ) -> None:
-    """Also where somebody has made a directory of that name since."""
+    """Even if somebody has created a directory of that name since."""
     output = tmp_path / "out"
     for number in range(100):
         disk = StoppingDisk(number)

@@ -102,7 +102,7 @@ def test_the_steps_between_two_images_make_the_one_of_the_other(
 def test_a_log_never_changes_while_its_index_lies_beside_it(
     change: tuple[dict[str, int], DirectoryImage],
 ) -> None:
-    """Index and log both change: the broker may meet a log without index, never an index of other bytes."""
+    """Index and log both change: a broker may see the log without its index, but never with an index of other bytes."""
     sizes, after = change
     before = image_of(**sizes)
     steps = steps_between(before, after, dict.fromkeys((*before, *after), "why"))

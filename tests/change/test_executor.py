@@ -95,7 +95,7 @@ def test_owners_stay_and_new_files_get_that_of_the_directory(tmp_path: Path) -> 
     assert (directory / EPOCHS).stat().st_uid == 1111
 
 
-def test_an_owner_that_may_not_be_given_is_told(tmp_path: Path) -> None:
+def test_an_owner_that_may_not_be_given_is_reported(tmp_path: Path) -> None:
     class Nobody(QuickDisk):
         def change_owner(self, path: str, owner: int, group: int) -> None:
             raise PermissionError(errno.EPERM, "Operation not permitted", path)
@@ -140,7 +140,7 @@ def test_a_file_system_without_links_keeps_copies(tmp_path: Path) -> None:
 
 
 def test_files_that_stay_do_not_keep_a_second_name(tmp_path: Path) -> None:
-    """Else the space of a segment that a broker deletes one day would not be freed."""
+    """Otherwise the space of a segment would not be freed when a broker deletes it later."""
     directory = CASES["swap"].lay(tmp_path)
     carry_out(CASES["swap"], directory)
     assert {

@@ -117,7 +117,7 @@ def test_journals_of_what_is_done_are_not_read_again(tmp_path: Path) -> None:
 
 
 def test_later_changes_are_undone_first(tmp_path: Path) -> None:
-    """Also when a quarantine elsewhere brings back copies, which are other inodes."""
+    """Even if a quarantine on another disk restores copies, which have other inodes."""
     case = CASES["elsewhere"]
     directory = case.lay(tmp_path)
     start = held(directory)

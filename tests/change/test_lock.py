@@ -17,7 +17,7 @@ from kseg.segment.errors import Refused
 def test_a_lock_file_that_cannot_be_examined_is_not_in_use(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A denied lstat has the errno of a lock that another process holds."""
+    """A denied lstat has the same errno as a lock held by another process."""
     (tmp_path / ".lock").touch()
 
     def denied(path: object) -> os.stat_result:

@@ -105,7 +105,7 @@ def test_an_attempt_of_another_run_is_refused(log_dir: Path, whole: bool) -> Non
 
 
 def test_seats_of_one_process_do_not_end_each_other(log_dir: Path) -> None:
-    """POSIX drops all locks of a process on a file with any descriptor of it that is closed."""
+    """POSIX releases all locks of a process on a file when it closes any descriptor of that file."""
 
     def two(say: Callable[[str], None]) -> None:
         with partition_locked(lock_path(str(log_dir)), RUN, "orders-0"):

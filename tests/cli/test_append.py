@@ -176,7 +176,7 @@ def test_standard_input_is_read_from_where_it_stands(
 def test_a_pipe_that_cannot_be_kept_is_refused_with_the_way_out(
     fed: Callable[..., subprocess.CompletedProcess[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the temporary file finds no room (here: a limit on file sizes) nothing is appended."""
+    """If there is no room for the temporary file (here because of a limit on file sizes), nothing is appended."""
     log_dir = healthy.log_dir(tmp_path / "data")
     script = tmp_path / "limited"
     script.write_text(f'#!/bin/sh\nulimit -f 1000\nexec {sys.executable} "$@"\n')  # blocks of 512 bytes
@@ -199,7 +199,7 @@ def test_a_pipe_that_cannot_be_kept_is_refused_with_the_way_out(
 
 
 def test_a_pipe_does_not_wait_in_memory(tmp_path: Path) -> None:
-    """200 MiB through a pipe into a process that may have no more than that for all of its data."""
+    """200 MiB come through a pipe into a process whose data segment is limited to less than that."""
     code = (
         "import re, sys; from kseg.cli.main import run; "
         "status = run(['append', '--apply', '--quiet', '--from', '-', '--segment-index-bytes', '64KiB', sys.argv[1]]); "

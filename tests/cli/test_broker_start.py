@@ -41,7 +41,7 @@ def starts(capfd: pytest.CaptureFixture[str], *arguments: object) -> list[dict[s
     return [row for row in rows if row["type"] == "broker-start"]
 
 
-def said(capfd: pytest.CaptureFixture[str], *arguments: object) -> list[str]:
+def forecast_lines(capfd: pytest.CaptureFixture[str], *arguments: object) -> list[str]:
     capfd.readouterr()
     run(["verify", *map(str, arguments)])
     lines = capfd.readouterr().out.splitlines()
@@ -64,14 +64,14 @@ def test_a_sound_directory_starts_and_keeps_all(made: Make, capfd: pytest.Captur
     assert not [name for name, value in row.items() if name.startswith("partitions_") and value]
     metadata_bytes = sum(log.stat().st_size for log in (data / "__cluster_metadata-0").glob("*.log"))
     assert row["bytes_to_scan"] == metadata_bytes
-    assert said(capfd, data) == ["a 4.3.1 broker on node 1 starts, and keeps all of 12 logs"]
+    assert forecast_lines(capfd, data) == ["a 4.3.1 broker on node 1 starts, and keeps all of 12 logs"]
 
 
 def test_without_a_metadata_log_nobody_says_that_all_are_kept(
     made: Make, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A broker whose own metadata log is gone knows no topic, and sets all of them aside."""
-    first, second = said(capfd, *made("metadata_log_gone"))
+    """A broker whose own metadata log is gone knows no topics and renames all logs as stray."""
+    first, second = forecast_lines(capfd, *made("metadata_log_gone"))
     assert first == "a 4.3.1 broker on node 1 starts, and loads all of 11 logs"
     assert second == "  which logs it then sets aside as stray is not known without a metadata log"
 
@@ -81,18 +81,18 @@ def test_what_is_known_does_not_hide_that_strays_are_not(
 ) -> None:
     (data,) = made("metadata_log_gone")
     (data / "metro-gzip-0").rename(data / f"metro-gzip-0.{'a' * 32}-delete")
-    lines = said(capfd, data)
+    lines = forecast_lines(capfd, data)
     assert lines[0] == "a 4.3.1 broker on node 1 starts"
     assert "  which logs it then sets aside as stray is not known without a metadata log" in lines
 
 
 def test_a_directory_of_a_broker_with_zookeeper(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
-    """A 4.3.1 node of a new cluster that was started on one of Kafka 2.8.2 had set aside all of its logs."""
+    """Observed: a 4.3.1 node of a new cluster, started on a data directory of Kafka 2.8.2, renamed all of its logs as stray."""
     (data,) = made("metadata_log_gone")
     (data / "meta.properties").write_text("broker.id=1\nversion=0\ncluster.id=xPh7qyG_RuGAPmZ3MMnC2g\n")
     (row,) = starts(capfd, data)
     assert row["from_zookeeper"] is True and row["metadata"] == "unknown"
-    lines = said(capfd, data)
+    lines = forecast_lines(capfd, data)
     assert len(lines) == 2 and "used ZooKeeper, which Kafka 4 does not have" in lines[1]
     assert run(["doctor", str(data)]) == 0
     assert (
@@ -102,7 +102,7 @@ def test_a_directory_of_a_broker_with_zookeeper(made: Make, capfd: pytest.Captur
 
 
 @pytest.mark.parametrize("options", [[], ["--quick"], ["--deep"], ["--jobs", "2"]])
-def test_a_cut_is_told_with_its_price(
+def test_a_cut_is_reported_with_its_price(
     made: Make, capfd: pytest.CaptureFixture[str], options: list[str]
 ) -> None:
     (data,) = made("unclean_from_the_start")
@@ -120,7 +120,7 @@ def test_a_cut_is_told_with_its_price(
             "records_lost": 88,
         }
     ]
-    assert f"  it cuts metro-none-0 at offset 72 (88 records, {lost:,} bytes)" in said(capfd, data)
+    assert f"  it cuts metro-none-0 at offset 72 (88 records, {lost:,} bytes)" in forecast_lines(capfd, data)
 
 
 def test_after_a_clean_stop_the_same_damage_is_not_met(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
@@ -130,14 +130,14 @@ def test_after_a_clean_stop_the_same_damage_is_not_met(made: Make, capfd: pytest
     assert row["outcome"] == "starts" and not row["partitions_truncated"]
 
 
-def test_what_keeps_a_broker_from_starting_is_said_in_its_words(
+def test_what_keeps_a_broker_from_starting_is_reported_in_its_words(
     made: Make, capfd: pytest.CaptureFixture[str]
 ) -> None:
     dirs = made("partition_twice")
     (row,) = starts(capfd, *dirs)
     assert (row["outcome"], row["exception"]) == ("does-not-start", "IllegalStateException")
     assert row["message"].startswith("Duplicate log directories for fares-0 are found in both ")
-    assert said(capfd, *dirs)[0].startswith(
+    assert forecast_lines(capfd, *dirs)[0].startswith(
         "a 4.3.1 broker on node 1 does not start: IllegalStateException: "
     )
 
@@ -153,14 +153,14 @@ def test_a_data_directory_that_goes_offline_takes_its_partitions_along(
     assert row["partitions_offline"] == ["fares-0"]
 
 
-def test_of_a_partition_alone_only_what_happens_to_it_is_said(
+def test_of_a_partition_alone_only_what_happens_to_it_is_reported(
     made: Make, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (data,) = made("unclean_from_the_start")
     assert starts(capfd, data / "fares-0" / f"{0:020d}.log") == []
     (row,) = starts(capfd, "--topic", "fares", data)
     assert (row["outcome"], row["log_dirs"], row["partitions"]) == (None, [], 1)
-    assert said(capfd, data / "fares-0") == [
+    assert forecast_lines(capfd, data / "fares-0") == [
         "at its next start a 4.3.1 broker loads these partitions:",
         "  it scans 9.8 KiB of 1 log first, in about 1 s",
     ]
@@ -180,7 +180,7 @@ def test_disks_of_several_nodes_get_a_verdict_each(made: Make, capfd: pytest.Cap
 
 def test_the_lists_are_short_and_quiet_says_nothing(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
     (data,) = made("metadata_cut_without_snapshot")
-    lines = said(capfd, data)
+    lines = forecast_lines(capfd, data)
     assert (
         lines[-1]
         == "  it sets aside as stray __consumer_offsets-0, __transaction_state-0, fares-0 and 4 more"
@@ -190,7 +190,7 @@ def test_the_lists_are_short_and_quiet_says_nothing(made: Make, capfd: pytest.Ca
 
 
 def test_no_file_is_examined_again_for_the_forecast(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The listing tells what is a directory in the place of a file."""
+    """The listing already knows which entries are directories in the place of a file."""
     (data,) = made("leader_epochs_foreign")  # its load is simulated
     asked: list[str] = []
 

@@ -230,7 +230,7 @@ def test_several_partitions_at_once(tmp_path: Path, say: Say) -> None:
 def test_a_copy_does_not_go_into_the_input(
     partition: Path, tmp_path: Path, command: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Kafka: LogManager dies of a directory in a log dir whose name is no topic-partition."""
+    """LogManager exits if a data directory contains a directory that is not named topic-partition."""
     policy = POLICY if command == "compact" else ()
     link = tmp_path / "link"
     link.symlink_to(partition)

@@ -191,7 +191,7 @@ def test_names_of_secrets(name: str, is_secret: bool) -> None:
 
 
 def test_topics_of_mirror_maker(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A cluster's alias can be anything that a topic name can have. Offset syncs and checkpoints have a format of their own."""
+    """A cluster alias may contain any character of a topic name. Offset syncs and checkpoints have their own formats."""
     task = ("task-MirrorSourceConnector-0", {"properties": {"tasks.max": "1"}})
     offset = ('["MirrorSourceConnector",{"cluster":"A.b","partition":1,"topic":"orders"}]', {"offset": 25})
     kinds = {

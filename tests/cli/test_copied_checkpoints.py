@@ -149,7 +149,7 @@ def test_a_copy_of_no_data_directory_brings_none(
 def test_undo_takes_back_the_checkpoints_of_a_copy_too(
     data: Path, words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Of two copies that lie side by side the second goes first, and the lines of the first stay as they were."""
+    """Of two copies side by side the second is undone first; the checkpoint entries of the first are unchanged."""
     output = tmp_path / "out"
     assert printed(*words, "--output", output, data / "metro-none-0", capfd=capfd)[0] == 0
     first = next(output.glob("kseg-journal-*.jsonl"))

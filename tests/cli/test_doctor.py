@@ -14,22 +14,19 @@ import pytest
 
 from fixtures.diseases import bad_crc, torn_tail
 from kseg.change.apply.lock import locked
-from kseg.cli.doctor.next_steps import next_steps
-from kseg.cli.doctor.situation import Situation
 from kseg.cli.main import run
-from kseg.cli.request import Request
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.java.uuids import uuid_text
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
-from tests.cli.test_transactions import LATER, PID, STATE, _record, _state
 from tests.internal_topics import metadata_logs as metadata
 from tests.internal_topics.coordinator_logs import batch, data_batch, write_segment
 from tests.kafka.random_logs import resealed
 from tests.support import trees
 from tests.support.broker_dirs import broker_dir
-from tests.support.doctor_helpers import NOW, commands, doctor, of_type, rows_of, text_of
+from tests.support.doctor_helpers import NOW, beside, commands, doctor, of_type, rows_of, text_of
 from tests.support.group_dirs import broker, commit
 from tests.support.lock_holders import child
+from tests.support.transaction_dirs import LATER, PID, STATE, transaction, write_state
 
 FIRST, ACTIVE = f"{0:020d}.log", f"{297:020d}.log"
 PAGE = 60
@@ -149,7 +146,7 @@ def test_leftovers_are_counted_by_kind(tmp_path: Path, capfd: pytest.CaptureFixt
 
 
 def test_what_hangs_and_who_stands_outside_the_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The lines name a listener of the cluster, so that they work as printed."""
+    """The printed commands contain a listener of the cluster, so they work as they are."""
     data = broker(tmp_path, batch(0, commit(4), commit(99, "late group")))
     shutil.rmtree(data / "__cluster_metadata-0")
     metadata.write_log(
@@ -171,7 +168,7 @@ def test_what_hangs_and_who_stands_outside_the_log(tmp_path: Path, capfd: pytest
         ],
     )
     write_segment(data / "orders-0", batch(0, *[(b"k", b"v")] * 5), data_batch(5, PID, 0, count=2))
-    _state(data, _record("payments", partitions=[("fares", 0)]))
+    write_state(data, transaction("payments", partitions=[("fares", 0)]))
     rows = rows_of(capfd, "doctor", "--json", "--now", LATER, data, status=1)
     hanging = rows_of(capfd, "transactions", "--json", "--now", LATER, data, status=1)
     hangs = [row for row in of_type(hanging, "transaction") if row["status"] == "hanging"]
@@ -189,8 +186,8 @@ def test_what_hangs_and_who_stands_outside_the_log(tmp_path: Path, capfd: pytest
 def test_no_reset_is_advised_for_an_offset_that_is_in_the_repaired_log(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Batches of another topic lie behind the log end and begin again at offset 0, so the log seems to end there. Whoever resets the
-    group to that end loses what it has not read, as the log has all of it after step 2."""
+    """Batches of another topic follow the log end and start at offset 0 again, so the log seems to end there. Resetting the group to that
+    end would skip records that it has not read: after step 2 the log has all of them."""
     data = shutil.copytree(capture_small / "data", tmp_path / "data")
     (last, foreign) = (max((data / name).glob("*.log")) for name in ("metro-zstd-0", "gates-append-1"))
     with last.open("ab") as stream:
@@ -204,7 +201,7 @@ def test_no_reset_is_advised_for_an_offset_that_is_in_the_repaired_log(
 
 
 def test_the_node_id_of_another_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Until it is right all partitions look stray; the step sets it right."""
+    """With the wrong node id all partitions look stray; the step corrects it."""
     data = broker_dir(tmp_path / "data", 1, 2)
     metadata.write_log(
         data / "__cluster_metadata-0",
@@ -235,7 +232,7 @@ def test_the_node_id_of_another_is_named(tmp_path: Path, capfd: pytest.CaptureFi
 def test_the_values_of_a_lost_identity_are_asked_for(
     is_there: bool, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """`recover` writes no meta.properties without them; the advice to repair led round in circles."""
+    """`recover` does not write meta.properties without these values, so advising `recover` alone would never end."""
     data = shutil.copytree(capture_small / "data", tmp_path / "data")
     properties = data / "meta.properties"
     before = dict(line.split("=", 1) for line in properties.read_text().splitlines() if line[0] != "#")
@@ -261,8 +258,9 @@ def test_the_values_of_a_lost_identity_are_asked_for(
 def test_a_second_directory_without_identity_takes_the_values_of_the_first(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Only its own id is asked for, and what it has is not missing from the first; named alone, the same command repaired nothing."""
-    data, second = _beside(capture_small, tmp_path, "fares-0")
+    """Only the directory's own id is asked for, and its partitions are not reported as missing in the first. Given this directory alone,
+    the same command used to repair nothing."""
+    data, second = beside(capture_small, tmp_path, "fares-0")
     shutil.rmtree(data / "fares-0")
     (second / "meta.properties").unlink()
     rows = doctor(capfd, data, second, status=1)
@@ -278,7 +276,8 @@ def test_a_second_directory_without_identity_takes_the_values_of_the_first(
 def test_a_log_that_no_repair_lets_a_broker_load_is_moved_out_of_its_way(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A marker with a right checksum whose records are not of its codec; after a clean shutdown it is not read."""
+    """A control batch with a valid CRC whose records cannot be decompressed with its codec. After a clean shutdown a broker does not read
+    it."""
     data = broker_dir(tmp_path / "a data dir", 1, 2)
     marker = EndTransactionMarker(is_abort=False, coordinator_epoch=0, timestamp_ms=1_700_000_331_000)
     batch_bytes = encode_batch(end_transaction_batch(marker, 330, 4000, 1, 5))
@@ -330,7 +329,7 @@ def test_a_partition_or_a_file_is_enough(
     assert commands(rows)[0] == f"kseg recover {partition}"
 
 
-def test_what_cannot_be_read_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_read_is_reported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor", str(tmp_path / "nowhere")]) == 3
     assert "No such file or directory" in capfd.readouterr().err
     assert run(["doctor", "--quick", "--deep", str(tmp_path)]) == 2
@@ -344,7 +343,7 @@ def test_directories_that_no_broker_starts_with_are_moved_out(
     capfd: pytest.CaptureFixture[str],
     is_inside: bool,
 ) -> None:
-    """The commands work as they stand, from beside the data directory and from within it, and a broker starts then."""
+    """The printed commands work beside the data directory and inside it, and a broker starts afterwards."""
     data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
     (data / "a copy").mkdir()
     (data / "a copy" / "kept").write_text("kept")
@@ -359,73 +358,3 @@ def test_directories_that_no_broker_starts_with_are_moved_out(
         subprocess.run(shlex.split(command), check=True)
     assert (tmp_path / f"{data.name}-a copy" / "kept").read_text() == "kept"
     assert run(["doctor", "--json", target]) == 0
-
-
-def _beside(capture_small: Path, root: Path, partition: str, **changes: str) -> list[Path]:
-    """A data directory and a second one of its node, with a copy of fares-0; changes: to the second's meta.properties."""
-    data, second = Path(shutil.copytree(capture_small / "data", root / "data")), root / "second"
-    shutil.copytree(data / "fares-0", second / partition)
-    values = dict(
-        line.split("=", 1) for line in (data / "meta.properties").read_text().splitlines() if "=" in line
-    )
-    values |= {"directory.id": "AsCu_Qd6HlJL_AROE7wUxg"} | {
-        key.replace("_", "."): each for key, each in changes.items()
-    }
-    (second / "meta.properties").write_text("".join(f"{key}={value}\n" for key, value in values.items()))
-    return [data, second]
-
-
-@pytest.mark.parametrize("is_behind", [False, True])
-def test_of_a_partition_in_two_directories_the_one_that_is_behind_goes(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], is_behind: bool
-) -> None:
-    data, second = _beside(capture_small, tmp_path, "fares-0")
-    if is_behind:
-        newest = max((data / "fares-0").glob("*.log")).stem
-        for file in (data / "fares-0").glob(f"{newest}.*"):
-            file.unlink()
-    steps = commands(doctor(capfd, data, second, status=1))
-    (compare,) = (shlex.split(step) for step in steps if step.startswith("kseg diff "))
-    assert compare == ["kseg", "diff", str(data / "fares-0"), str(second / "fares-0")]
-    gone = data if is_behind else second
-    (move,) = (step for step in steps if step.startswith("mv "))
-    assert shlex.split(move)[1] == str(gone / "fares-0")
-    subprocess.run(move, shell=True, check=True)
-    assert steps[-1].startswith("kseg doctor ")
-    run(["doctor", "--json", *NOW, str(data), str(second)])
-    assert "kseg diff" not in capfd.readouterr().out
-
-
-def test_of_many_partitions_in_two_directories_each_pair_is_counted_for_itself() -> None:
-    """Five are listed in full. The step for a pair of directories once had the number of all the others."""
-    twice = [(f"second/many-{n}", f"first/many-{n}") for n in range(6)]
-    twice += [(f"third/many-{n}", f"first/many-{n}") for n in range(6, 9)]
-    steps = [*next_steps(Situation(Request(("first", "second", "third")), twice=twice))]
-    counted = {step.command: step.why for step in steps if step.why.startswith("The same for ")}
-    assert set(counted) == {"kseg diff first second", "kseg diff first third"}
-    assert "for 1 more partition that" in counted["kseg diff first second"]
-    assert "for each of 3 more partitions that" in counted["kseg diff first third"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "status"),
-    [({"cluster_id": "Nz9XvQe1R0mU7bTq2LkP5w"}, 0), ({"node_id": "2"}, 0), ({"directory_id": "copy"}, 1)],
-)
-def test_a_directory_that_does_not_go_with_the_others_is_left_out(
-    capture_small: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    changes: dict[str, str],
-    status: int,
-) -> None:
-    """Disks of several nodes may have been collected: then nothing is due."""
-    if "directory_id" in changes:
-        lines = (capture_small / "data" / "meta.properties").read_text().splitlines()
-        changes = {
-            "directory_id": next(line for line in lines if line.startswith("directory.id")).split("=", 1)[1]
-        }
-    data, second = _beside(capture_small, tmp_path, "other-0", **changes)
-    rows = doctor(capfd, data, second, status=status)
-    (step,) = of_type(rows, "step")
-    assert step["command"] == f"kseg doctor {data}" and step["why"].startswith(str(second))
-    assert step["due"] is bool(status)

@@ -80,7 +80,7 @@ def test_only_a_snapshot_in_the_metadata_log_is_one() -> None:
 
 
 def test_a_metadata_log_that_is_nowhere_is_asked_for(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """One data directory of several has it, so nothing is due; with it nothing is asked."""
+    """If another data directory has the metadata log, nothing needs to be done; given both, nothing is asked."""
     other = data.parent / "other"
     other.mkdir()
     (data / METADATA).rename(other / METADATA)
@@ -112,7 +112,7 @@ def test_a_node_of_zookeeper_has_none(data: Path, capfd: pytest.CaptureFixture[s
 def test_a_damaged_snapshot_is_a_matter_for_doctor(
     command: str, data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """`kseg recover`, which was advised, changes nothing there."""
+    """`kseg recover`, which used to be advised, changes nothing here."""
     (snapshot,) = (data / METADATA).glob("*.checkpoint")
     bad_crc(snapshot)
     for target in (data, data / METADATA):
@@ -129,7 +129,7 @@ def test_a_damaged_snapshot_is_a_matter_for_doctor(
 def test_a_gap_in_the_metadata_log_is_a_matter_for_doctor(
     command: str, data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """`kseg recover`, which was advised, leaves a log that a broker fails on; whatever else is damaged, doctor has the steps."""
+    """`kseg recover`, which used to be advised, leaves a log that a broker fails on. doctor has the steps, whatever else is damaged."""
     CASES["metadata_cut_without_snapshot"](data)
     bad_crc(data / "fares-0" / f"{0:020d}.log")
     run([*command.split(), str(data)])

@@ -34,7 +34,7 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", MOVED)
 def test_it_is_moved_out(name: str, data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """It advised to look closer, three times over."""
+    """doctor used to advise a closer look, three times."""
     CASES[name](data)
     with trees.unchanged(data):
         rows = doctor(capfd, data, status=1)
@@ -108,7 +108,7 @@ def test_a_file_or_an_empty_directory_is_no_data_directory(
 
 
 def test_a_metadata_log_with_a_gap_is_not_repaired(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """With the damaged batch taken out a broker fails on what refers to it (observed)."""
+    """Observed: without the damaged batch a broker fails on the first record that refers to it."""
     CASES["metadata_cut_without_snapshot"](data)
     rows = doctor(capfd, data, status=1)
     first, copy, *_, again = [step["command"] for step in of_type(rows, "step") if step["due"]]

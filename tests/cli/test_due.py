@@ -106,7 +106,7 @@ def test_a_checkpoint_that_is_to_be_written_is_due(log_dir: Path, capfd: pytest.
 
 
 def test_a_failure_comes_before_what_is_due(log_dir: Path, command: str) -> None:
-    """5: some of the targets could not be worked on; 3 where it was the only one."""
+    """5: some of the targets failed; 3 if it was the only one."""
     make, asks, _ = DUE[command]
     make(log_dir)
     gone = str(log_dir / "gone-0")
@@ -142,7 +142,7 @@ def results(out: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("words", [["--unmark"], ["--purge"]])
 def test_marks(log_dir: Path, capfd: pytest.CaptureFixture[str], words: list[str]) -> None:
-    """Files that were marked are due to come back, or to go once they are old enough."""
+    """Files marked for deletion are to be restored, or deleted once they are old enough."""
     partition = str(log_dir / "metro-0")
     soon = ["--now", "2100-01-01"]
     assert run(["retain", "--json", *words, *soon, partition]) == 0
@@ -157,7 +157,7 @@ def test_marks(log_dir: Path, capfd: pytest.CaptureFixture[str], words: list[str
 
 
 def test_a_log_start_that_moves_is_due(log_dir: Path) -> None:
-    """No segment goes, but the checkpoint is to be written."""
+    """No segment is deleted, but the checkpoint must be written."""
     partition = str(log_dir / "metro-0")
     words = ["retain", "--quiet", *DELETE, "--log-start-offset", "5", partition]
     with trees.unchanged(log_dir):

@@ -84,7 +84,7 @@ def test_several_files_can_be_named_as_the_real_tool_wants_it(
     assert both.count(b"Dumping ") == 2
 
 
-def test_damage_is_said_and_the_dump_goes_on(
+def test_damage_is_reported_and_the_dump_goes_on(
     partition: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = partition / ODD

@@ -250,8 +250,8 @@ ODD: dict[str, dict[str, int]] = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ODD)
 def test_what_is_no_regular_file_is_one_thing_to_every_command(name: str, kind: str, root: Path) -> None:
-    """A pipe in the place of a log was passed over by export, lookup, what-if and retain, and planned to be repaired by a recover that
-    then refused; a directory was sound to verify."""
+    """export, lookup, what-if and retain used to skip a pipe in the place of a log, recover planned a repair that it then refused, and
+    verify reported a directory there as valid."""
 
     def make(root: Path) -> Path:
         healthy(root)
@@ -391,7 +391,8 @@ def test_the_status_of_what_may_not_be_read_or_changed(
 def test_a_partition_that_may_not_be_listed_keeps_no_other_from_its_repair(
     open_root: Path, everything_imported: None
 ) -> None:
-    """With a clean-shutdown marker all partitions are planned before anything changes; it is taken away for the repair, and does not come back."""
+    """With a clean-shutdown marker all partitions are planned before anything changes; the marker is removed for the repair and not
+    restored."""
     data = healthy(open_root)
     log = data / PARTITION / f"{FIRST}.log"
     bad_crc(log)
@@ -414,7 +415,7 @@ def test_a_partition_that_may_not_be_listed_keeps_no_other_from_its_repair(
 
 
 def test_nothing_is_appended_to_what_is_no_partition(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A data directory got a segment of its own."""
+    """append used to create a segment in a data directory itself."""
     for make, why in ((healthy, "is a data directory"), (of_something_else, "is not named topic-partition")):
         data = make(root)
         before = sorted(data.rglob("*"))
@@ -433,7 +434,7 @@ def test_what_is_no_file_of_kafka_is_not_called_sound(root: Path, capfd: pytest.
 def test_no_command_is_advised_for_a_policy_that_nobody_knows(
     root: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """`kseg list`, which was advised, shows no policies; the options that settle it are said."""
+    """`kseg list`, which used to be advised, shows no policies; the options that set one are named."""
     for data in (healthy(root), root / "base"):  # a metadata log beside it would count
         shutil.rmtree(data / "__cluster_metadata-0")
     assert run(["retain", "--retention-ms", "7d", str(root / "data")]) == 4

@@ -219,13 +219,13 @@ def _die_at(number: int) -> None:
 
 @pytest.mark.parametrize("mode", ["errorifexists", "append", "overwrite"])
 def test_killed_anywhere_leaves_no_half_file(mode: str, data: Path, tmp_path: Path) -> None:
-    """In one process, at every change in turn."""
+    """In one process, killed at each change of the file system in turn."""
     inputs = [data / name for name in ("fares-0", "gates-append-0", "gates-append-1")]
     new = dumped(inputs)
     output, template = tmp_path / "out", tmp_path / "template"
     words = ["export", "--quiet", "--to", "json", "--jobs", "1", "--partition-by", "timestampType"]
     assert run([*words, "--output", str(template), str(data / "stations-0")]) == 0
-    old = [] if mode == "errorifexists" else _told(template)
+    old = [] if mode == "errorifexists" else _exported(template)
     for number in rounds(mode):
         shutil.rmtree(output, ignore_errors=True)
         if old:
@@ -240,7 +240,7 @@ def test_killed_anywhere_leaves_no_half_file(mode: str, data: Path, tmp_path: Pa
             finally:
                 os._exit(0)
         _, status = os.waitpid(child, 0)
-        now = _told(output)
+        now = _exported(output)
         if mode == "append":
             assert set(map(repr, old)) <= set(map(repr, now)) <= set(map(repr, sorted(old + _of(new))))
         else:
@@ -248,7 +248,7 @@ def test_killed_anywhere_leaves_no_half_file(mode: str, data: Path, tmp_path: Pa
         if mode == "append" and os.WIFSIGNALED(status):
             has_ended = any(path.name.endswith(".done") for path in output.glob("_kseg-*"))
             assert run([*words, "--mode", mode, "--output", str(output), *map(str, inputs)]) == 0
-            assert _told(output) == sorted(old + _of(new) * (1 + has_ended)), (
+            assert _exported(output) == sorted(old + _of(new) * (1 + has_ended)), (
                 "rows of a killed run are not there twice"
             )
             assert not list(output.glob("_kseg-*"))
@@ -258,7 +258,7 @@ def test_killed_anywhere_leaves_no_half_file(mode: str, data: Path, tmp_path: Pa
     assert number > 15
 
 
-def _told(output: Path) -> list[tuple[str, int]]:
+def _exported(output: Path) -> list[tuple[str, int]]:
     """(topic and partition, offset) of every record that a reader sees; every line must be whole."""
     rows = []
     for path in files_of(output):
@@ -275,7 +275,7 @@ def _of(reported: list[Any]) -> list[tuple[str, int]]:
 
 
 def test_killed_at_any_time(data: Path, tmp_path: Path) -> None:
-    """The program itself with its workers, killed by the clock."""
+    """The whole program with its workers, killed after random times."""
     output = tmp_path / "out"
     command = [sys.executable, "-m", "kseg", "export", "--to", "json", "--output", str(output), "--jobs", "2"]
     expected = _of(dumped(everything_in(data)))
@@ -288,10 +288,10 @@ def test_killed_at_any_time(data: Path, tmp_path: Path) -> None:
                 process.kill()
         assert os.read(reader, 1) == b"", "until the workers have ended too"
         os.close(reader)
-        assert _told(output) in ([], sorted(expected))
+        assert _exported(output) in ([], sorted(expected))
         shutil.rmtree(output, ignore_errors=True)
     subprocess.run([*command, str(data)], stdout=subprocess.DEVNULL, check=True)
-    assert _told(output) == sorted(expected)
+    assert _exported(output) == sorted(expected)
     assert list(tmp_path.iterdir()) == [output]
 
 
@@ -315,7 +315,7 @@ def test_interrupted(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_what_was_exported_goes_back_into_append(
     capture_small: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], name: str
 ) -> None:
-    """Offsets, times, keys, values and headers of all records, through a pipe's worth of JSON lines."""
+    """Offsets, timestamps, keys, values and headers of all records survive the round trip as JSON lines through a pipe."""
     source, lines, copy = capture_small / "data" / name, tmp_path / "lines.json", tmp_path / "copy-0"
     assert run(["export", "--to", "json", "--output", "-", str(source)]) == 0
     lines.write_bytes(capfdbinary.readouterr().out)

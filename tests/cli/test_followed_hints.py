@@ -120,7 +120,7 @@ def test_what_append_planned_it_appends_as_it_is_printed(data: Path, partition: 
 
 
 def test_what_came_from_a_pipe_is_asked_for_again(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A plan has read the pipe to its end, so the command alone would not do it."""
+    """The plan has consumed the pipe, so the same command without it would not work."""
     lines = data.with_name("lines.jsonl")
     lines.write_text('{"type":"record","value":"b"}\n', encoding="utf-8")
     head = "next, with the same lines on standard input: "
@@ -152,7 +152,7 @@ def test_an_export_that_met_damage_leads_to_its_repair(data: Path, shell: Shell)
 
 
 def test_a_run_is_forgotten_as_the_plan_says(data: Path, shell: Shell) -> None:
-    """By a relative path as well: the journals of the run name their directories in full."""
+    """Also by a relative path: the journals of a run contain absolute paths."""
     diseases.bad_crc(data / f"{INNER}.log")
     assert shell.type("recover", "--apply", *NOW, data)[0] == 0
     assert shell.type("undo", "--forget", data.name) == (1, ["undo", "--apply", "--forget", data.name])
@@ -210,7 +210,7 @@ def test_nine_partitions_are_one_repair(data: Path, shell: Shell) -> None:
 def test_what_only_the_user_knows_is_asked_for_last(
     data: Path, content: bytes | None, shell: Shell, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """In one line with all else that is to be repaired; with values in it, it is the command that does it."""
+    """In one line with all other repairs; with the values filled in, that command does the repair."""
     (data / "meta.properties").unlink()
     if content is not None:
         (data / "meta.properties").write_bytes(content)
@@ -227,7 +227,7 @@ def test_what_only_the_user_knows_is_asked_for_last(
 
 
 def test_a_plan_that_fails_in_part_leads_on(data: Path, shell: Shell) -> None:
-    """What the cleaner refuses, and what a broker cannot load, `recover` repairs."""
+    """`recover` repairs what the cleaner refuses and what a broker cannot load."""
     diseases.bad_crc(data / f"{INNER}.log")
     assert shell.type("compact", "--cleanup-policy", "compact", *NOW, data) == (5, ["recover", str(data)])
     (data / "metro-0" / "partition.metadata").write_bytes(bytes(43))
@@ -270,7 +270,7 @@ def test_nothing_of_it_is_repaired(data: Path, marked: Path, shell: Shell) -> No
 def test_whoever_names_it_can_work_on_it(
     marked: Path, shell: Shell, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Somebody deleted a topic by mistake, and stopped the broker in time."""
+    """Somebody deleted a topic by mistake and stopped the broker before the files were deleted."""
     status, words = shell.type("verify", *NOW, marked)
     assert status == 1 and words == ["recover", str(marked)]
     assert shell.type("recover", "--apply", *NOW, marked)[0] == 0

@@ -95,7 +95,7 @@ def _free_bytes(disk: Path) -> int:
 
 
 def test_limits_with_a_purge_free_it_first(disk: Path, capture_small: Path) -> None:
-    """The marks that lie there make the room that marking more needs."""
+    """Purging the files already marked frees the space that marking more requires."""
     data = disk / "data"
     RETAIN.lay(capture_small, data)
     for directory in data.glob("*-[01]"):
@@ -177,7 +177,7 @@ def test_what_needs_room_says_how_much_and_touches_nothing(
 def test_without_inodes_it_says_so_and_touches_nothing_or_all(
     command: str, spare: int, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It named the bytes that are needed, of which millions were free."""
+    """The message used to name the bytes needed, although millions were free."""
     changing = CHANGINGS[command]
     changing.lay(capture_small, tmp_path / "data")
     files = sum(len([folder, *names]) for folder, _, names in os.walk(tmp_path / "data")) + 1
@@ -207,7 +207,7 @@ def test_without_inodes_it_says_so_and_touches_nothing_or_all(
 def test_marks_are_made_with_a_journal_on_another_disk(
     disk: Path, capture_small: Path, tmp_path: Path
 ) -> None:
-    """A log whose leader epochs stay as they are needs no new file: renames and an empty one are all."""
+    """A log whose leader epochs do not change needs no new blocks: only renames and an empty file."""
     data = disk / "data"
     RETAIN.lay(capture_small, data)
     for path in (
@@ -271,7 +271,7 @@ def test_append_asks_for_room_before_it_writes(
 def test_holes_are_read_where_no_page_is_left(
     disk: Path, capture_small: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Reading a hole through a map needs no room, on tmpfs neither: the answers are those of a disk with room."""
+    """Reading a hole through a mapping allocates nothing, not even on tmpfs: the answers are the same as with free space."""
     place = Path(shutil.copytree(capture_small / "data" / "metro-none-0", disk / "metro-none-0"))
     log = place / f"{0:020}.log"
     whole = log.stat().st_size
@@ -296,8 +296,7 @@ def test_holes_are_read_where_no_page_is_left(
 def test_a_copy_of_a_member_of_an_archive_has_no_room(
     disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Reported before a byte is copied; and if the space runs out meanwhile, when it does. The log is not called damaged, and nothing is
-    left behind."""
+    """Reported before a byte is copied, or when space runs out in the meantime. The log is not called damaged, and nothing is left behind."""
     log = tmp_path / "large-0" / f"{0:020}.log"
     log.parent.mkdir()
     log.write_bytes(bytes(2 * SIZE))

@@ -28,7 +28,7 @@ def of_type(rows: Rows, kind: str) -> Rows:
 
 
 def test_a_capture_of_a_real_broker(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Expectations from the dump tool's text of the same log."""
+    """The expectations are the dump tool's text of the same log."""
     rows = groups(capfd, capture_small / "data")
     (group,) = of_type(rows, "group")
     assert (group["group"], group["group_type"], group["state"], group["epoch"]) == (
@@ -56,7 +56,7 @@ def test_a_capture_of_a_real_broker(capture_small: Path, capfd: pytest.CaptureFi
 
 
 def test_old_brokers(legacy_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """0.9 wrote commits with an expiry, 0.10 and 1.1 others into the same log."""
+    """0.9 wrote commits with an expiry time; 0.10 and 1.1 wrote other versions into the same log."""
     for state in ("0.9.0.1/2-compacted", "0.10.2.2/3-compacted", "1.1.1/4-compacted"):
         rows = groups(capfd, legacy_small / "data" / state)
         offsets = of_type(rows, "offset")
@@ -108,7 +108,7 @@ def test_every_field_of_the_contract_is_there(tmp_path: Path, capfd: pytest.Capt
 def test_a_member_has_what_it_still_gives_back_and_nothing_of_deleted_topics(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """As a coordinator describes it: see tests/kafka/test_random_groups.py, and test_groups_broker.py of the deleted topic."""
+    """As a coordinator describes it: see tests/kafka/test_random_groups.py, and for the deleted topic test_groups_broker.py."""
     fares, gone = FARES, metadata.topic_id(8)
     part = {"assignmentEpochs": None}
     assigned = value(
@@ -183,7 +183,7 @@ def test_where_a_consumer_would_start(tmp_path: Path, capfd: pytest.CaptureFixtu
 def test_a_group_in_another_partition_than_with_the_default_number_of_them(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """`g` belongs to partition 3 of 50. Found in another one, there are not 50, and `my-group` may be anywhere."""
+    """`g` hashes to partition 3 of 50. If it is found in another one, the topic does not have 50, and `my-group` may be in any partition."""
     here = tmp_path / f"{CONSUMER_OFFSETS}-1"
     write_segment(here, batch(0, commit(4, "g")))
     write_segment(tmp_path / f"{CONSUMER_OFFSETS}-12", batch(0, commit(4, "another")))
@@ -201,7 +201,7 @@ def test_a_group_in_another_partition_than_with_the_default_number_of_them(
 def test_a_group_whose_partition_is_elsewhere_is_unknown(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """`my-group` belongs to partition 12 of 50; with one partition, as the metadata log has it, to that one."""
+    """`my-group` hashes to partition 12 of 50; with one partition, as the metadata log says, to that one."""
     log_dir = broker(tmp_path, batch(0, commit(4)))
     rows = groups(capfd, "--group", "my-group", log_dir, status=1)
     (missing,) = of_type(rows, "missing_group")

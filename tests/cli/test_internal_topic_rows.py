@@ -158,7 +158,7 @@ def test_key_and_value_are_decoded_each_on_its_own(
 def test_share_records_of_4_0_are_recognised(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """4.0: no metadata hash behind the epoch, and a type 9 (definitions of 4.0.0)."""
+    """4.0 (definitions of 4.0.0): no metadata hash after the epoch, and a record type 9."""
     directory = log_of(
         tmp_path / "__consumer_offsets-7",
         [

@@ -51,7 +51,7 @@ def test_a_run_is_taken_back_from_there(
 def test_what_kseg_leaves_in_a_partition_is_its_own(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """`verify` called pointers and what is kept "not a Kafka file", as well as a journal that was begun by a killed run."""
+    """`verify` used to report pointers, files kept for undo and the journal of a killed run as not a Kafka file."""
     data, partition = tmp_path / "data", tmp_path / "data" / "metro-none-0"
     changing = CHANGINGS["recover"]
     changing.lay(capture_small, data)

@@ -27,13 +27,14 @@ from kseg.internal_topics.transactions.transaction_log import TRANSACTION_STATE
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
 from tests import transcripts
-from tests.cli.test_metadata import ACL, BROKER, CREDENTIAL, TOKEN, quota
 from tests.internal_topics.coordinator_logs import T0, batch, key, value, write_segment
 from tests.internal_topics.metadata_logs import record, topic, topic_id, write_log
 from tests.support.broker_dirs import broker_dir
 from tests.support.group_dirs import FARES, broker, commit
+from tests.support.metadata_rows import ACL, BROKER, CREDENTIAL, TOKEN, quota
 from tests.support.paths import ROOT
-from tests.transcripts import INCIDENTS_BY_NAME, in_pipe, stage
+from tests.transcript_incidents import INCIDENTS_BY_NAME
+from tests.transcripts import in_pipe, stage
 
 PAGE = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
@@ -45,7 +46,7 @@ FREE = frozenset(
     ["data", "details", "properties", "settings", "codecs", "features", "entity", "findings", "checkpoints", "held", "lines_ignored", "next_dirty_offsets", "log_start_offsets", "control", "value", "key", "connect"]
 )  # fmt: skip
 # what the section of a command leaves to others, by command and type
-TOLD_ELSEWHERE = {
+DOCUMENTED_ELSEWHERE = {
     "dump": (SIDE_FILES,),
     "doctor damage": ("recover",),
     "doctor transaction": ("transactions",),
@@ -314,7 +315,12 @@ def _texts(found: object) -> Iterator[str]:
 
 def _documented(command: str, kind: str) -> set[str]:
     """The names in the sections about a command and a type."""
-    wanted = (command, kind, *TOLD_ELSEWHERE.get(command, ()), *TOLD_ELSEWHERE.get(f"{command} {kind}", ()))
+    wanted = (
+        command,
+        kind,
+        *DOCUMENTED_ELSEWHERE.get(command, ()),
+        *DOCUMENTED_ELSEWHERE.get(f"{command} {kind}", ()),
+    )
     text = "\n".join(SECTIONS[name] for name in dict.fromkeys(wanted) if name in SECTIONS)
     names = set(re.findall(r'"([A-Za-z_0-9-]+)":', text))
     prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
@@ -377,7 +383,7 @@ EXAMPLES = [pytest.param(*each, id=f"{each[0]}-{each[1]['type']}-{n}") for n, ea
 
 @pytest.mark.parametrize(("section", "example"), EXAMPLES)
 def test_every_example_is_like_a_line(section: str, example: dict[str, Any], rows: Rows) -> None:
-    """With the fields of one, in its order."""
+    """An example has the fields of a printed line, in the same order."""
     command = section if section in COMMANDS else example.get("command")
     alike = [row for name, row in rows if row["type"] == example["type"] and command in (None, name)]
     assert alike, "no command prints such a line"

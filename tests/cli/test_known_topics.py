@@ -9,36 +9,15 @@ from typing import Any
 
 import pytest
 
-from kseg.internal_topics.metadata.metadata_log import read_metadata_log
-from kseg.segment.encoding.batch import encode_batch
-from kseg.segment.model import NewBatch, Record
-from tests.internal_topics.metadata_logs import T0, record, topic, topic_id
+from tests.internal_topics.metadata_logs import record, topic, topic_id
 from tests.support.command_lines import Rows, Say
+from tests.support.known_topics import FILE, LOG, append, ids, set_id
 from tests.support.trees import unchanged
-
-LOG = "__cluster_metadata-0"
-FILE = "partition.metadata"
 
 
 @pytest.fixture
 def data(capture_small: Path, tmp_path: Path) -> Path:
     return shutil.copytree(capture_small / "data", tmp_path / "data")
-
-
-def ids(data: Path) -> dict[str, str]:
-    return dict(read_metadata_log(str(data / LOG)).id_by_name)
-
-
-def set_id(partition: Path, value: str) -> None:
-    (partition / FILE).write_text(f"version: 0\ntopic_id: {value}")
-
-
-def append(data: Path, *made: bytes) -> None:
-    """Further records of the metadata log, by the leader of the last epoch."""
-    end = read_metadata_log(str(data / LOG)).end_offset
-    records = tuple(Record(end + at, T0, None, value) for at, value in enumerate(made))
-    with (data / LOG / f"{0:020}.log").open("ab") as log:
-        log.write(encode_batch(NewBatch(records=records, leader_epoch=2)))
 
 
 def reported(rows: Rows, kind: str) -> dict[str, str]:
@@ -115,7 +94,7 @@ def advice_of(damage: Callable[[Path], str]) -> str:
 def test_the_id_that_is_right_already_helps_nobody(
     data: Path, say: Say, damage: Callable[[Path], str]
 ) -> None:
-    """Why it is not advised: written once more, it leaves the directory as stray as before, and recover reports that."""
+    """The reason why it is not advised: writing it again leaves the directory as stray as before, and recover reports that."""
     name = damage(data)
     wanted = ids(data)[name.rpartition("-")[0]]
     for _ in range(2):
@@ -150,7 +129,8 @@ def test_an_intact_directory_has_none(data: Path, say: Say) -> None:
 def test_what_becomes_stray_is_an_error(
     data: Path, say: Say, damage: Callable[[Path], str], level: tuple[str, ...]
 ) -> None:
-    """Which these are a real broker says in tests/kafka/test_strays.py. Its own directory asks the log dir too."""
+    """tests/kafka/test_strays.py shows on a real broker which these are. For a single partition the metadata log of its data directory is
+    read."""
     name = damage(data)
     with unchanged(data):
         for target in (data, data / name):
@@ -186,7 +166,7 @@ def test_the_message_names_the_id_and_says_what_is_served_then(data: Path, say: 
 def test_recover_takes_the_id_from_the_metadata_log(
     capture_small: Path, data: Path, say: Say, name: str, content: bytes | None, policy: str
 ) -> None:
-    """Missing, empty, garbage, or the zero id: the file of the broker comes back, to the byte."""
+    """Missing, empty, garbage, or the zero id: the broker's file is restored byte for byte."""
     path = data / name / FILE
     path.unlink() if content is None else path.write_bytes(content)
     assert say("recover", "--policy", policy, data / name)[0] == 1
@@ -199,7 +179,7 @@ def test_recover_takes_the_id_from_the_metadata_log(
 
 
 def test_an_empty_directory_is_made_anew_and_needs_no_id(data: Path, say: Say) -> None:
-    """A broker sets it aside and loses nothing: verify and recover say the same."""
+    """A broker renames it as stray and loses nothing: verify and recover agree."""
     for file in (data / "fares-0").iterdir():
         file.unlink()
     assert say("verify", data / "fares-0")[0] == 0
@@ -216,7 +196,8 @@ def test_the_copy_has_it_too(data: Path, say: Say, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [each for each in STRAYS if each is not lose_file])
 def test_recover_does_not_guess(data: Path, say: Say, damage: Callable[[Path], str]) -> None:
-    """An id of another topic may well be right: exit 1, and the whole command is printed. The clean-shutdown marker stays true."""
+    """An id of another topic may be the right one: exit status 1, and the complete command is printed. The clean-shutdown marker remains
+    true."""
     name = damage(data)
     before = (data / name / FILE).read_bytes()
     status, rows = say("recover", "--apply", data)
@@ -233,7 +214,7 @@ def test_recover_does_not_guess(data: Path, say: Say, damage: Callable[[Path], s
 
 
 def test_the_user_settles_it(data: Path, say: Say) -> None:
-    """The id that the metadata log has for the name replaces another one; any other id is refused as ever."""
+    """The id that the metadata log has for the topic name replaces another one; any other id is still refused."""
     name = unknown_id(data)
     wanted = ids(data)["metro-lz4"]
     assert say("recover", "--apply", "--topic-id", topic_id(3), data / name)[0] == 4
@@ -242,7 +223,7 @@ def test_the_user_settles_it(data: Path, say: Say) -> None:
 
 
 def test_a_name_that_was_anothers_too(data: Path, say: Say) -> None:
-    """Deleted and created again: without the file nobody can tell whose records these are."""
+    """The topic was deleted and created again: without the file it is unknown whose records these are."""
     made_again(data)
     (data / "stations-0" / FILE).unlink()
     status, rows = say("recover", "--apply", data / "stations-0")
@@ -253,7 +234,7 @@ def test_a_name_that_was_anothers_too(data: Path, say: Say) -> None:
 
 @pytest.mark.evidence("topic-id-conflict")
 def test_the_id_of_another_topic(data: Path, say: Say) -> None:
-    """A broker does not serve it (InconsistentTopicIdException); it sets nothing aside."""
+    """A broker does not serve it (InconsistentTopicIdException), but renames nothing."""
     set_id(data / "fares-0", ids(data)["metro-gzip"])
     status, rows = say("verify", data)
     assert status == 1 and not reported(rows, "becomes-stray")
@@ -293,7 +274,7 @@ def test_a_lone_copy_may_name_the_metadata_log(data: Path, say: Say, tmp_path: P
 
 @pytest.mark.parametrize("cut", [1, 60, 200])
 def test_a_metadata_log_that_is_not_whole_accuses_nobody(data: Path, say: Say, cut: int) -> None:
-    """What is not known may be known behind the damage; a topic that was deleted does not come back."""
+    """A topic that is unknown may be defined after the damage; a topic that was deleted does not return."""
     unknown_id(data), unknown_topic(data), unknown_partition(data)
     log = data / LOG / f"{0:020}.log"
     log.write_bytes(log.read_bytes()[:-cut])

@@ -129,7 +129,7 @@ def test_every_command_finds_the_partitions(
 def test_several_disks_of_one_node_are_all_read(
     disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """As Strimzi has them, with the lost+found of each file system, and one disk that is not mounted."""
+    """As Strimzi mounts them, each with its lost+found, and one disk that is not mounted."""
     disk("data-0/kafka-log0", "fares-0")
     disk("data-1/kafka-log0", "metro-zstd-0", damaged=True, directory=OTHER_DIRECTORY_ID)
     (tmp_path / "data-0" / "lost+found").mkdir(mode=0)
@@ -149,7 +149,7 @@ def test_several_disks_of_one_node_are_all_read(
 
 
 def test_a_partition_is_told_by_what_it_holds(disk: Disk, tmp_path: Path) -> None:
-    """An empty directory of a partition's name is one in a data directory, and beside data directories it is not."""
+    """An empty directory named like a partition is one inside a data directory, and none beside data directories."""
     made = disk("srv/kafka", "fares-0")
     (made / "empty-7").mkdir()
     (tmp_path / "srv" / "disk-1").mkdir()
@@ -158,7 +158,7 @@ def test_a_partition_is_told_by_what_it_holds(disk: Disk, tmp_path: Path) -> Non
 
 
 def test_a_stray_segment_file_hides_no_partition(disk: Disk, capfd: pytest.CaptureFixture[str]) -> None:
-    """Somebody copied a segment, or a partition.metadata, to the wrong place."""
+    """Somebody copied a segment or a partition.metadata to the wrong place."""
     made = disk("kafka", *PARTITIONS, damaged=True)
     shutil.copy(made / "fares-0" / "partition.metadata", made)
     shutil.copy(made / "gates-append-0" / FIRST, made)
@@ -174,8 +174,8 @@ def test_a_stray_segment_file_hides_no_partition(disk: Disk, capfd: pytest.Captu
 def test_a_data_directory_inside_another_is_named_and_judged(
     name: str, disk: Disk, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A broker (4.3.1) makes an empty partition data-0 of it, finds that no topic has its id, and renames all of it to
-    `data-0.<id>-stray`; with another name it does not start."""
+    """A 4.3.1 broker takes it for an empty partition data-0, finds no topic with its id, and renames it to `data-0.<id>-stray`; with
+    another name the broker does not start."""
     outer = disk("kafka", "fares-0")
     inner = disk(f"kafka/{name}", "metro-zstd-0", damaged=True, directory=OTHER_DIRECTORY_ID)
     _, rows = output(capfd, "verify", outer)
@@ -249,7 +249,7 @@ def test_a_partition_in_two_data_directories_of_a_node(
 
 
 @pytest.mark.evidence("directory-id-twice")
-def test_a_copy_beside_the_original_is_told_once(
+def test_a_copy_beside_the_original_is_reported_once(
     disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     disk("kafka", *PARTITIONS)
@@ -266,7 +266,7 @@ def test_a_copy_beside_the_original_is_told_once(
 def test_disks_of_several_nodes_are_no_damage(
     identity: dict[str, str], field: str, disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Replicas of one partition on several nodes are what is to be expected there."""
+    """Several nodes are expected to have replicas of the same partition."""
     disk("a", "fares-0")
     disk("b", "fares-0", directory=OTHER_DIRECTORY_ID, **identity)
     disk("c", "metro-zstd-0", directory="BsCu_Qd6HlJL_AROE7wUxg", **identity)

@@ -84,7 +84,7 @@ def test_a_topic_is_a_line(capture_small: Path, capfd: pytest.CaptureFixture[str
 
 
 def test_estimates_and_counts(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Offsets of transaction markers and of records that were compacted away are no records."""
+    """Offsets of transaction markers and of compacted records are not counted as records."""
     data = capture_small / "data"
     output = {}
     for words in (["--no-count"], ["--count"]):
@@ -185,7 +185,7 @@ def test_a_narrow_terminal_keeps_what_matters() -> None:
 def test_directories_with_a_suffix_are_named_by_their_topic_ids(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The name may be cut: that of a topic that was removed comes from the metadata log."""
+    """The topic in such a name may be truncated; for a removed topic it is taken from the metadata log."""
     whole = "a" * 240
     write_log(
         tmp_path / "__cluster_metadata-0",

@@ -97,7 +97,7 @@ def test_a_segment_that_is_being_deleted_leaves_a_hole(
 def test_a_segment_of_an_epoch_that_the_log_does_not_have_serves_nothing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A leader that was deposed uploaded offsets 60 to 99 of epoch 0, which ended at 59."""
+    """A deposed leader uploaded offsets 60 to 99 of epoch 0, which ended at 59."""
     root = log_dir(
         tmp_path,
         *(update(ORDERS, SEGMENTS[2], state) for state in (DELETING, DELETED)),
@@ -118,7 +118,7 @@ def test_partitions_that_are_elsewhere_and_that_are_gone(
 
 
 def test_of_two_brokers_the_one_that_is_farther(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A follower lags, in the topic and in the partition; a third has an earlier topic of this name."""
+    """A follower lags in the topic and in the partition; a third broker has an earlier topic of this name."""
     log_dir(tmp_path / "1")
     records = [*finished(ORDERS, 0, 0, 39, {0: 0}), *finished(ORDERS, 1, 40, 79, {0: 40, 1: 60})]
     write_remote_log(tmp_path / "0" / "__remote_log_metadata-7", records)
@@ -159,7 +159,7 @@ def test_without_the_topic_nothing_can_be_said(tmp_path: Path, capfd: pytest.Cap
 def test_a_topic_that_was_deleted_segment_by_segment(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """As brokers of 4.3 do it: no record says that the partition is deleted. One half way through is still there."""
+    """As brokers of 4.3 do it: no record says that the partition is deleted. One deletion is still under way."""
     gone = [update(FARES, SEGMENTS[number], state) for state in (DELETING, DELETED) for number in (4, 5)]
     uploads = [*finished(FARES, 4, 0, 9, {0: 0}), *finished(FARES, 5, 10, 19, {0: 10})]
     root = log_dir(tmp_path, *uploads, *gone)

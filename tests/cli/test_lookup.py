@@ -84,7 +84,7 @@ def test_every_version_of_a_key(data: Path, capfd: pytest.CaptureFixture[str]) -
     assert history == sorted(history) and history[-1] == newest["offset"] and len(history) > 1
 
 
-def test_over_a_directory_only_hits_are_told(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_over_a_directory_only_hits_are_reported(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["lookup", "--key", "stop8", str(data)]) == 0
     lines = capfd.readouterr().out.splitlines()
     hits = [line for line in lines if line.startswith("metro-")]
@@ -161,7 +161,7 @@ class TestKeySearch:
     def test_the_metadata_log_says_how_many_partitions_there_are(
         self, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        """Each partition of the topic holds the same keys; one of five is selected, the metadata log's own directory is none of them."""
+        """Each partition of the topic has the same keys; one of five is selected, and the directory of the metadata log is not among them."""
         log_dir = broker_dir(tmp_path / "logs", 1, 5, running=False)
         key = "key-3"
         selected = partition_for_key(key.encode(), 5)
@@ -178,7 +178,7 @@ class TestKeySearch:
 
 
 def test_a_hit_of_a_huge_record_is_a_few_lines(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """All of it is in JSON, and with --verbose."""
+    """JSON and --verbose show all of it."""
     huge = "x" * 100_000
     line = {"type": "record", "key": "k", "value": huge, "headers": [["h", huge]]}
     (tmp_path / "lines").write_text(json.dumps(line) + "\n", encoding="utf-8")
@@ -196,7 +196,7 @@ def test_a_hit_of_a_huge_record_is_a_few_lines(tmp_path: Path, capfd: pytest.Cap
 def test_copies_of_a_partition_are_told_apart(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A replica that is being moved to another data directory, or was set aside, looked like the one in use."""
+    """A replica being moved to another data directory, or a stray one, used to look like the live one."""
     live, suffixed = (
         "metro-none-0",
         [f"metro-none-0.{'0' * 31}{n}-{state}" for n, state in enumerate(("future", "stray"))],

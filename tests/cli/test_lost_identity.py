@@ -86,7 +86,7 @@ def test_a_data_directory_beside_it(
 
 
 def test_logs_of_old_brokers_say_nothing(bare: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """0.8 wrote batches of magic 0, and no meta.properties."""
+    """0.8 wrote batches of magic 0 and no meta.properties."""
     (bare / POINTS).write_text("0\n0\n")
     log = bare / "metro-none-0" / f"{0:020}.log"
     data = bytearray(log.read_bytes())

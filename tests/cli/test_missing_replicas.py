@@ -9,47 +9,22 @@ from typing import Any
 
 import pytest
 
-from kseg.cli.main import run
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
-from kseg.internal_topics.metadata.missing_replicas import missing_replicas
 from kseg.segment.diagnosis import MissingReplica
-from kseg.segment.findings import Finding
-from tests.cli.test_known_topics import LOG, append, data, ids, reported, set_id
+from tests.cli.test_known_topics import data, reported
 from tests.internal_topics.metadata_logs import record, topic, topic_id
 from tests.support.command_lines import Say
+from tests.support.known_topics import LOG, append, ids, set_id
+from tests.support.missing_replicas import KINDS, change, found_in, names
 from tests.support.trees import unchanged
 
 __all__ = ["data"]  # a fixture
-
-KINDS = ("replica-missing", "replica-fetched-anew", "replica-unmade")
-
-
-def found_in(data: Path, *given: Path) -> dict[str, list[Finding]]:
-    """The findings about one log dir, by kind."""
-    finder = MetadataFinder([str(data), *map(str, given)])
-    image = finder.image_for(str(data))
-    assert image is not None
-    found: dict[str, list[Finding]] = {}
-    node, others = finder.placed_node_of(str(data)), lambda: finder.others_of(str(data))
-    for finding in missing_replicas(str(data), node, image, others):
-        found.setdefault(finding.id, []).append(finding)
-    return found
-
-
-def names(found: dict[str, list[Finding]], kind: str = "replica-missing") -> list[str]:
-    assert set(found) <= {kind}
-    return [Path(finding.path).name for finding in found.get(kind, [])]
-
-
-def change(data: Path, name: str, partition: int = 0, **values: Any) -> None:
-    """A PartitionChangeRecord for a partition of the capture."""
-    append(data, record("PartitionChangeRecord", partitionId=partition, topicId=ids(data)[name], **values))
 
 
 @pytest.mark.evidence("replica-missing")
 @pytest.mark.parametrize("gone", [["fares-0"], ["gates-append-1"], ["__consumer_offsets-0", "stations-0"]])
 def test_a_directory_that_is_gone_is_an_error(data: Path, say: Say, gone: list[str]) -> None:
-    """What a broker makes of it tests/kafka/test_strays.py says."""
+    """tests/kafka/test_strays.py shows what a broker does about it."""
     for name in gone:
         shutil.rmtree(data / name)
     with unchanged(data):
@@ -69,7 +44,7 @@ def test_a_directory_that_is_gone_is_an_error(data: Path, say: Say, gone: list[s
 def test_a_directory_that_was_emptied_is_as_good_as_gone(
     data: Path, say: Say, keeps_id: bool, keeps_identity: bool
 ) -> None:
-    """tests/kafka/start_cases.py has the same for a broker; what is left of it is neither a log nor a replica."""
+    """tests/kafka/start_cases.py has the same case for a real broker: what is left is neither a log nor a replica."""
     for file in (data / "fares-0").iterdir():
         if not keeps_id or file.name != "partition.metadata":
             file.unlink()
@@ -97,7 +72,7 @@ def test_nothing_is_missing_where_all_is_there(data: Path, say: Say) -> None:
 
 
 def test_a_part_of_the_directory_is_not_asked(data: Path, say: Say) -> None:
-    """One topic, or one partition: the others are not checked."""
+    """With one topic or partition selected, missing replicas of others are not checked."""
     shutil.rmtree(data / "fares-0")
     for words in ((data / "stations-0",), ("--topic", "stations", data)):
         status, rows = say("verify", *words)
@@ -116,7 +91,7 @@ def test_other_replicas_may_have_it(data: Path) -> None:
 
 
 def test_what_was_never_made(data: Path) -> None:
-    """The controller knows a topic that was created while this broker was down."""
+    """The topic was created while this broker was down."""
     directory: dict[str, Any] = {"directories": ["UsCu_Qd6HlJL_AROE7wUxg"]}
     append(data, *topic("made-since", topic_id(4), **directory))
     assert names(found_in(data), "replica-unmade") == ["made-since-0"]
@@ -131,7 +106,7 @@ def test_directories_beside_a_live_one(data: Path, suffix: str) -> None:
 
 
 def test_a_future_log_takes_its_place(data: Path) -> None:
-    """A broker takes over the future log that is assigned to this directory; what was set aside it does not take back."""
+    """A broker promotes the future log that is assigned to this directory, but does not use a stray one."""
     future, stray = (data / f"fares-0.{'a' * 32}-{suffix}" for suffix in ("future", "stray"))
     (data / "fares-0").rename(future)
     assert found_in(data) == {}
@@ -145,7 +120,7 @@ def test_a_future_log_takes_its_place(data: Path) -> None:
 
 
 def test_a_directory_with_a_wrong_id_is_there(data: Path, say: Say) -> None:
-    """That it becomes stray is another finding."""
+    """Another finding reports that it becomes stray."""
     set_id(data / "fares-0", topic_id(9))
     assert found_in(data) == {}
     assert set(reported(say("verify", "--quick", data)[1], "becomes-stray")) == {"fares-0"}
@@ -153,7 +128,7 @@ def test_a_directory_with_a_wrong_id_is_there(data: Path, say: Say) -> None:
 
 @pytest.mark.parametrize("directories", [[topic_id(5)], ["AAAAAAAAAAAAAAAAAAAAAg"]])
 def test_what_lies_in_another_log_dir(data: Path, directories: list[str]) -> None:
-    """Assigned to another directory, or to one that is lost: this one need not have it."""
+    """Assigned to another directory, or to a lost one: this directory need not have it."""
     shutil.rmtree(data / "fares-0")
     change(data, "fares", directories=directories)
     assert found_in(data) == {}
@@ -169,7 +144,7 @@ def second_log_dir(data: Path, directory_id: str) -> Path:
 
 
 def test_several_log_dirs_of_a_node(data: Path, say: Say) -> None:
-    """Each misses only what is assigned to it, alone and with the others; an unassigned replica may be in any of them."""
+    """Each misses only what is assigned to it, alone or together; an unassigned replica may be in any of them."""
     other = second_log_dir(data, topic_id(5))
     partition_metadata = shutil.copy2(data / "stations-0" / "partition.metadata", data.parent)
     (data / "stations-0").rename(other / "stations-0")
@@ -195,7 +170,7 @@ def test_several_log_dirs_of_a_node(data: Path, say: Say) -> None:
 
 
 def test_one_that_was_moved_between_log_dirs(data: Path) -> None:
-    """It lies in the other directory: a broker loads it there and tells the controller. A copy of this directory is no such place."""
+    """A broker loads it from the other directory and tells the controller. A copy of this directory does not count as another one."""
     partition_metadata = (data / "fares-0" / "partition.metadata").read_bytes()
     shutil.rmtree(data / "fares-0")
     shutil.copytree(data, data.parent / "copy")
@@ -249,7 +224,7 @@ LOST_PROPERTIES = [emptied, garbage, gone, without_node, zeros]
 def test_a_lost_meta_properties_hides_no_missing_replica(
     data: Path, say: Say, lose: Callable[[Path], None], missing: list[str]
 ) -> None:
-    """The metadata log says which node and directory the partitions are of that are still there."""
+    """The metadata log tells to which node and directory the remaining partitions belong."""
     lose(data)
     before = [reported(say(command, data)[1], kind) for command in ("verify", "recover") for kind in KINDS]
     assert not any(before)
@@ -273,7 +248,7 @@ def test_a_log_dir_that_lost_all_of_its_partitions(data: Path) -> None:
 
 @pytest.mark.parametrize("lose", LOST_PROPERTIES)
 def test_the_metadata_log_in_another_log_dir(data: Path, lose: Callable[[Path], None]) -> None:
-    """What lies in the second log dir names it; the first one has the metadata log, and its own directory id."""
+    """The partitions in the second log dir identify it; the first has the metadata log and its own directory id."""
     other = second_log_dir(data, topic_id(5))
     registered: dict[str, Any] = {"logDirs": ["UsCu_Qd6HlJL_AROE7wUxg", topic_id(5)]}
     append(data, record("BrokerRegistrationChangeRecord", brokerId=1, brokerEpoch=103, **registered))
@@ -304,7 +279,7 @@ def test_a_copy_from_another_node_does_not_outvote_the_rest(data: Path) -> None:
 
 
 def test_two_nodes_with_the_same_partitions_accuse_nobody(data: Path) -> None:
-    """A replica of each partition on either of them: nothing says which of them this is."""
+    """Both nodes have a replica of each partition, so nothing tells which of them this is."""
     node = record(
         "RegisterBrokerRecord", brokerId=2, incarnationId=topic_id(7), brokerEpoch=200, logDirs=[topic_id(6)]
     )
@@ -331,86 +306,3 @@ def test_doubts_accuse_nobody(data: Path) -> None:
 
 
 # --- what recover says
-
-
-def own_row(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of the data directory itself."""
-    (row,) = [row for row in rows if row["type"] == "result" and "log_dir" in row]
-    return row
-
-
-@pytest.mark.evidence("replica-missing")
-@pytest.mark.parametrize("gone", [["fares-0"], ["__consumer_offsets-0", "stations-0"]])
-@pytest.mark.parametrize(
-    "way", [(), ("--apply",), ("--policy", "kafka", "--apply"), ("--apply", "--mark-clean")]
-)
-def test_recover_says_it_as_long_as_one_is_missing(
-    data: Path, say: Say, gone: list[str], way: tuple[str, ...], tmp_path: Path
-) -> None:
-    for name in gone:
-        shutil.move(data / name, tmp_path / name)
-    status, rows = say("recover", *way, data)
-    assert (status, sorted(reported(rows, "replica-missing"))) == (1, gone)
-    wanted = [{"partition": name, "finding": "replica-missing"} for name in gone]
-    assert sorted(own_row(rows)["replicas_missing"], key=str) == sorted(wanted, key=str)
-    for name in gone:
-        shutil.move(tmp_path / name, data / name)
-    assert say("recover", data)[0] == 0 and say("verify", data)[0] == 0
-
-
-def test_recover_tells_people_what_a_broker_and_they_can_do(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    shutil.rmtree(data / "fares-0")
-    assert run(["recover", str(data)]) == 1
-    (line,) = [line for line in capfd.readouterr().out.splitlines() if "still missing" in line]
-    assert "1 replica (fares-0)" in line and "anew, empty" in line and "put the directories back" in line
-
-
-def test_a_replica_that_is_fetched_anew_keeps_nobody_waiting(data: Path, say: Say) -> None:
-    shutil.rmtree(data / "fares-0")
-    two: dict[str, Any] = {"replicas": [1, 2], "directories": ["UsCu_Qd6HlJL_AROE7wUxg", topic_id(5)]}
-    change(data, "fares", isr=[1, 2], leader=2, **two)
-    status, rows = say("recover", data)
-    assert status == say("verify", data)[0] == 0
-    assert own_row(rows)["replicas_missing"] == [{"partition": "fares-0", "finding": "replica-fetched-anew"}]
-
-
-def test_recover_is_asked_for_a_part_only(data: Path, say: Say) -> None:
-    shutil.rmtree(data / "fares-0")
-    for words in ((data / "stations-0",), ("--topic", "stations", data)):
-        status, rows = say("recover", *words)
-        assert status == 0 and not reported(rows, "replica-missing")
-
-
-@pytest.mark.evidence("marker-without-epoch")
-@pytest.mark.parametrize("is_missing", [True, False])
-def test_a_marker_beside_a_missing_replica_has_no_epoch(data: Path, say: Say, is_missing: bool) -> None:
-    """The epoch tells the controller that nothing was lost since (KIP-966): it would leave the empty replica in sync."""
-    marker = data / ".kafka_cleanshutdown"
-    before = marker.read_bytes()
-    assert b'"brokerEpoch":103' in before
-    if is_missing:
-        shutil.rmtree(data / "fares-0")
-    status, _ = say("recover", "--apply", "--mark-clean", data)
-    assert (status, marker.read_bytes()) == ((1, b"") if is_missing else (0, before))
-
-
-@pytest.mark.parametrize("is_missing", [True, False])
-def test_a_marker_does_not_come_back_beside_a_missing_replica(data: Path, say: Say, is_missing: bool) -> None:
-    if is_missing:
-        shutil.rmtree(data / "fares-0")
-    (data / "stations-0" / f"{0:020}.index").unlink()
-    say("recover", "--apply", data)
-    assert (data / ".kafka_cleanshutdown").exists() != is_missing
-
-
-def test_what_is_noted_of_a_missing_replica_stays(data: Path, say: Say) -> None:
-    """Its directory may come back; without its log start deleted records would."""
-    points = data / "recovery-point-offset-checkpoint"
-    shutil.rmtree(data / "fares-0")
-    points.write_text(points.read_text().replace("stations 0 300", "stations 0 9999"))
-    say("recover", "--apply", data)
-    text = points.read_text()
-    assert "stations 0 300" in text and "fares 0 117" in text
-    assert say("verify", data)[0] == 1, "and so it is still known that there was one"

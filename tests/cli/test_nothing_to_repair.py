@@ -68,8 +68,8 @@ def test_an_error_of_verify_is_never_nothing_to_repair(partition: Path, case: in
 @pytest.mark.parametrize("policy", ["salvage", "kafka"])
 @pytest.mark.parametrize("case", range(CASES // 4))
 def test_a_repair_ends_as_the_same_command_given_again(partition: Path, case: int, policy: str) -> None:
-    """What remains is told by the run that leaves it, and not by the next one. With policy kafka the clean-shutdown marker decides what a
-    broker does, and is gone once a broker has begun to load: a run that takes it away is followed by loads after a crash."""
+    """The run that leaves damage reports it, and the next one does not. With policy kafka the clean-shutdown marker decides what a broker
+    does, and a broker removes it when it starts loading: a run that removes it is followed by loads as after a crash."""
     rng = random.Random(f"{SEED}-again-{case}")
     log_dir = partition.parent
     for other in log_dir.iterdir():
@@ -90,7 +90,7 @@ def test_a_repair_ends_as_the_same_command_given_again(partition: Path, case: in
 
 
 def test_files_of_kafka_0_7_beside_segments(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A broker does not look at them; recover says so, and what is wrong with them."""
+    """A broker ignores them; recover says so, and reports what is wrong with them."""
     (partition / f"{0:020}.kafka").write_bytes(b"\xff" * 100)
     assert run(["verify", str(partition)]) == 1
     capfd.readouterr()
@@ -111,7 +111,7 @@ def test_a_directory_in_the_place_of_a_side_file_is_refused(
 
 
 @pytest.mark.evidence("directory-in-place")
-def test_a_directory_where_nothing_has_to_be_written_is_said(
+def test_a_directory_where_nothing_has_to_be_written_is_reported(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (partition / f"{400:020}.txnindex").mkdir()
@@ -123,7 +123,7 @@ def test_a_directory_where_nothing_has_to_be_written_is_said(
 def test_nothing_is_repaired_beside_what_is_no_log(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The plan was due, and removed the indexes of the log that is not there."""
+    """The plan used to remove the indexes of the log that is missing."""
     file = log(partition)
     content = file.read_bytes()
     for make in (Path.mkdir, os.mkfifo):
@@ -152,7 +152,7 @@ def with_header(file: Path, number: int, position: int, value: int) -> None:
 def test_an_impossible_count_stays_and_is_named(
     partition: Path, capfd: pytest.CaptureFixture[str], position: int, value: int
 ) -> None:
-    """The offsets can be true: consumers stop there, a broker loads it, and it cannot be repaired."""
+    """The offsets may be right: a broker loads the batch, consumers stop at it, and it cannot be repaired."""
     with_header(log(partition), 3, position, value)
     assert run(["recover", str(partition)]) == 1
     assert "still not sound" in capfd.readouterr().out
@@ -161,7 +161,7 @@ def test_an_impossible_count_stays_and_is_named(
 def test_a_last_offset_below_the_first_is_no_valid_batch(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """No log can hold it: it goes to the quarantine, although its checksum is right."""
+    """No log can contain it: it is moved to the quarantine although its checksum is right."""
     with_header(log(partition), 3, 23, -1)
     assert run(["verify", str(partition)]) == 1
     assert run(["recover", str(partition)]) == 1

@@ -215,7 +215,7 @@ REFUSALS = {
 def test_an_object_that_the_store_does_not_give_is_not_damaged(
     server: S3Server, data: Path, tmp_path: Path, kind: str
 ) -> None:
-    """One log of the bucket: what of the others was asked is answered, and status 5 says that it is not all."""
+    """One log of the bucket: the requests about the others are answered, and exit status 5 says that one failed."""
     log = "fares-0/00000000000000000068.log"
     sentence = f"kseg: cannot read {URL}/{log}: {REFUSALS[kind]}"
     with server.fault(kind, f"/kafka/{log}"):

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fixtures import healthy
 from fixtures.diseases import batch_spans
 from kseg.cli.main import run
-from kseg.segment.counted import counted
-from kseg.segment.layout import INT64_MAX
+from tests.support.answers import LEVELS, Answer, altered, common_answers, rows
 from tests.support.compact_helpers import T0, Topic, clean
 
 CASES = int(os.environ.get("KSEG_ONE_ANSWER", "40"))
 SEED = int(os.environ.get("KSEG_ONE_ANSWER_SEED", "20261122"))
-KINDS = {"torn-tail", "zero-tail", "zero-filled", "bad-crc", "bad-length", "foreign-bytes", "bad-magic"}
-ALTERED = {"altered-base-offset", "altered-leader-epoch"}
-LEVELS = ("position", "length", "first_offset", "last_offset", "records")
-
-Answer = tuple[Any, ...]
 
 
 @pytest.fixture(scope="module")
@@ -63,104 +54,11 @@ def compacted(root: Path) -> Path:
     return directory
 
 
-def rows(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, Any]]:
-    run([*map(str, words), "--json"])
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-
-
-def answers(found: list[dict[str, Any]]) -> set[Answer]:
-    """What the findings about damage say."""
-    return {
-        (row["id"], Path(row["path"]).name, *(row[name] for name in LEVELS))
-        for row in found
-        if row["type"] == "finding" and row["id"] in KINDS and "claimed_offset" in row
-    }
-
-
-def altered(found: list[dict[str, Any]]) -> set[Answer]:
-    """What the findings say about header fields outside the checksum."""
-    return {
-        (
-            row["id"],
-            Path(row["path"]).name,
-            *(row[name] for name in LEVELS[:-1]),
-            row.get("found_base_offset", row["first_offset"]),
-        )
-        for row in found
-        if row["type"] == "finding" and row["id"] in ALTERED
-    }
-
-
-def told_by_all(partition: Path, capfd: pytest.CaptureFixture[str]) -> set[Answer]:
-    """What verify says of the damage in a partition, as everybody else does."""
-    found = rows(capfd, "verify", partition)
-    verified = answers(found)
-    logs = sorted(partition.glob("*.log"))
-    dumped = [rows(capfd, "dump", path) for path in logs]
-    assert set().union(*map(answers, dumped)) == verified
-    if altered(found):
-        assert set().union(*map(altered, dumped)) == altered(found)
-        for answer in altered(found):
-            for offset in _asked_for(answer, (answer[4], answer[6]), logs)[:1]:
-                assert answer in altered(rows(capfd, "lookup", "--offset", offset, partition))
-    run(["dump", *map(str, logs)])
-    output = capfd.readouterr().err
-    for _, _, position, length, *_ in verified:
-        assert f"no valid batch in the {counted(length, 'byte')} at position {position}" in output
-    planned = rows(capfd, "recover", partition)
-    assert answers(planned) == verified
-    (result,) = (row for row in planned if row["type"] == "result")
-    removed = {
-        (row["finding"], Path(row["file"]).name, *(row[name] for name in LEVELS))
-        for row in result["removed"]
-        if row["finding"] in KINDS
-    }
-    known = {answer for answer in verified if answer[5] is not None and not _holds_more(answer, planned)}
-    assert known <= removed
-    for answer in verified:
-        for offset in _asked_for(answer, (answer[4],), logs):
-            found_there = rows(capfd, "lookup", "--offset", offset, partition)
-            looked = answers(found_there)
-            assert looked <= verified
-            assert answer in looked or _is_answered_before(answer, offset, altered(found_there))
-    return verified
-
-
-def _asked_for(answer: Answer, offsets: Iterable[int | None], logs: list[Path]) -> list[int]:
-    """Offsets whose lookup leads into the log of an answer: those that an altered base offset claims may be in the range of another one."""
-    base = int(Path(answer[1]).stem)
-    following = min((int(log.stem) for log in logs if int(log.stem) > base), default=INT64_MAX)
-    return [offset for offset in offsets if offset is not None and base <= offset < following]
-
-
-def _is_answered_before(answer: Answer, offset: int, altered: set[Answer]) -> bool:
-    """Whether a batch in front of the damage claims the offset or a later one, by a header that the lookup names as altered: a fetch
-    gets it, and nobody reads the damage."""
-    return any(
-        name == answer[1]
-        and position < answer[2]
-        and claimed + (0 if last is None else last - first) >= offset
-        for _, name, position, _, first, last, claimed in altered
-    )
-
-
-def _holds_more(answer: Answer, planned: list[dict[str, Any]]) -> bool:
-    """Whether salvage found a whole batch inside of that damage, at another offset, which stays."""
-    _, name, position, length, *_ = answer
-    return any(
-        row["type"] == "finding"
-        and row["id"] not in KINDS
-        and Path(row["path"]).name == name
-        and position <= (row["position"] or -1) < position + length
-        for row in planned
-    )
-
-
 @pytest.mark.evidence("damage-offsets")
 def test_a_damaged_compacted_batch_is_two_records_everywhere(
     cleaned: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Its header tells which offsets it reached over, and how many records it held; a gap before it is no loss."""
+    """The header tells its range of offsets and its number of records; a gap before it is not a loss."""
     damage, before = None, -1
     for path in sorted(cleaned.glob("*.log")):
         data = path.read_bytes()
@@ -176,7 +74,7 @@ def test_a_damaged_compacted_batch_is_two_records_everywhere(
     broken = bytearray(path.read_bytes())
     broken[position + size - 2] ^= 4
     path.write_bytes(bytes(broken))
-    assert told_by_all(cleaned, capfd) == {("bad-crc", path.name, position, size, first, last, count)}
+    assert common_answers(cleaned, capfd) == {("bad-crc", path.name, position, size, first, last, count)}
     costs = next(row for row in rows(capfd, "recover", cleaned) if row["type"] == "result")["costs"]
     assert costs["salvage"]["records"] == count
     assert costs["salvage"]["offsets"] == last - first + 1
@@ -186,14 +84,14 @@ def test_a_damaged_compacted_batch_is_two_records_everywhere(
 def test_an_altered_offset_behind_damage_takes_no_offsets_with_it(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Foreign bytes before the last batch of a segment, which claims an offset beyond the next segment: nothing was lost there."""
+    """Foreign bytes precede the last batch of a segment, which claims an offset beyond the next segment: nothing was lost there."""
     path = sorted(plain.glob("*.log"))[1]
     position, _ = list(batch_spans(path))[-1]
     data = bytearray(path.read_bytes())
     data[position] ^= 0x60
     data[position:position] = b"\x55" * 100
     path.write_bytes(bytes(data))
-    (answer,) = told_by_all(plain, capfd)
+    (answer,) = common_answers(plain, capfd)
     assert answer == ("foreign-bytes", path.name, position, 100, None, None, 0)
     assert [output[:2] for output in altered(rows(capfd, "verify", plain))] == [
         ("altered-base-offset", path.name)
@@ -220,12 +118,12 @@ def removed_from(partition: Path, capfd: pytest.CaptureFixture[str]) -> list[Ans
 def test_an_offset_that_is_too_high_does_not_move_the_range_of_damage_behind_it(
     plain: Path, capfd: pytest.CaptureFixture[str], before: int
 ) -> None:
-    """Directly in front of the damage, or a few batches before it."""
+    """Directly before the damage, or a few batches earlier."""
     path = min(plain.glob("*.log"))
     spans = list(batch_spans(path))
     damage, size = spans[15]
     put(path, (spans[15 - before][0] + 4, b"\x10"), (damage + size - 3, b"\xee\xee\xee"))
-    (answer,) = told_by_all(plain, capfd)
+    (answer,) = common_answers(plain, capfd)
     assert answer == ("bad-crc", path.name, damage, size, 51, 54, 4)
     (other,) = altered(rows(capfd, "verify", plain))
     assert other[2] == spans[15 - before][0]
@@ -236,13 +134,13 @@ def test_an_offset_that_is_too_high_does_not_move_the_range_of_damage_behind_it(
 def test_the_only_batch_before_damage_is_altered_and_the_one_behind_it_is_not(
     cleaned: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing of the damaged headers is left."""
+    """The damaged headers are overwritten completely."""
     path = sorted(cleaned.glob("*.log"))[1]
     spans = list(batch_spans(path))
     damage, end = spans[1][0], spans[4][0]
     put(path, (2, b"\x01"), (damage, b"\x55" * (end - damage)))
     first = int.from_bytes(path.read_bytes()[end : end + 8], "big")
-    assert told_by_all(cleaned, capfd) == {
+    assert common_answers(cleaned, capfd) == {
         ("foreign-bytes", path.name, damage, end - damage, 66, first - 1, None)
     }
     assert [output[2:6] for output in altered(rows(capfd, "verify", cleaned))] == [(0, 8, 60, 65)]
@@ -252,13 +150,13 @@ def test_the_only_batch_before_damage_is_altered_and_the_one_behind_it_is_not(
 def test_offsets_that_the_segment_cannot_hold_prove_no_other_batch_wrong(
     cleaned: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A batch between two that claim offsets beyond the next segment would fit between these, too, with one bit flipped."""
+    """With one bit flipped, a batch between two that claim offsets beyond the next segment would fit between them as well."""
     path = min(cleaned.glob("*.log"))
     spans = list(batch_spans(path))
     data = path.read_bytes()
     one, other = spans[4][0], spans[6][0]
     put(path, (0, b"\x55" * one), (one + 7, bytes([data[one + 7] ^ 64])), (other + 6, b"\x01"))
-    told_by_all(cleaned, capfd)
+    common_answers(cleaned, capfd)
     assert [output[2:6] for output in sorted(altered(rows(capfd, "verify", cleaned)))] == [
         (one, 8, 30, 35),
         (other, 8, 48, 53),
@@ -269,13 +167,13 @@ def test_offsets_that_the_segment_cannot_hold_prove_no_other_batch_wrong(
 def test_a_batch_whose_offset_was_zeroed_with_what_lies_before_it_keeps_its_place(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A hole of zeros ends in its header. It claims offset 0, which is lost at the beginning of the log as well, and is none of those."""
+    """A hole of zeros ends in its header. It claims offset 0; that is also lost at the start of the log, but this batch does not hold it."""
     path = min(plain.glob("*.log"))
     spans = list(batch_spans(path))
     zeroed, width = spans[15]
     damage, size = spans[14]
     put(path, (spans[0][0] + 70, b"\x55" * 20), (damage + size - 20, bytes(28)))
-    reported = told_by_all(plain, capfd)
+    reported = common_answers(plain, capfd)
     assert ("bad-crc", path.name, damage, size, 47, 50, 4) in reported
     assert [(*output[:3], output[4]) for output in altered(rows(capfd, "verify", plain))] == [
         ("altered-base-offset", path.name, zeroed, 51)
@@ -299,7 +197,7 @@ def test_a_batch_that_is_given_up_beside_damage_counts_for_what_the_damage_has_n
     following, width = spans[4]
     data = path.read_bytes()
     path.write_bytes(data[:start] + b"\0\0\0" + bytes.fromhex("000000000c000014") + data[following + 8 :])
-    told_by_all(plain, capfd)
+    common_answers(plain, capfd)
     removed = removed_from(plain, capfd)
     assert removed == [
         ("zero-filled", start, 3, 12, 15, None),
@@ -311,7 +209,7 @@ def test_a_batch_that_is_given_up_beside_damage_counts_for_what_the_damage_has_n
 def test_a_dump_names_an_overlap_in_a_log_whose_batches_hold_fewer_records_than_offsets(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The records are as many as the offsets from the first to the last, by chance."""
+    """By chance there are as many records as offsets from the first to the last."""
     path = max(plain.glob("*.log"))
     position, _ = list(batch_spans(path))[-1]
     data = path.read_bytes()
@@ -331,7 +229,7 @@ def test_the_four_commands_agree_on_any_damage(
     shutil.copytree(source, partition)
     for _ in range(rng.randint(1, 3)):
         damage_a_log(rng, partition)
-    told_by_all(partition, capfd)
+    common_answers(partition, capfd)
 
 
 def damage_a_log(rng: random.Random, partition: Path) -> None:
@@ -373,7 +271,7 @@ def test_the_four_commands_agree_on_damage_beside_altered_offsets(
         alter_an_offset(rng, partition)
     for _ in range(rng.randint(1, 2)):
         damage_a_log(rng, partition)
-    told_by_all(partition, capfd)
+    common_answers(partition, capfd)
 
 
 @pytest.mark.evidence("damage-offsets")
@@ -381,7 +279,7 @@ def test_the_four_commands_agree_on_damage_beside_altered_offsets(
 def test_the_four_commands_name_an_altered_header(
     case: int, partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Base offset and leader epoch stand outside the checksum: every batch is valid, and one says the wrong thing."""
+    """The CRC covers neither base offset nor leader epoch: every batch is valid, and one of them has a wrong header."""
     rng = random.Random(f"{SEED}-altered-{case}")
     source = partitions[case % 2]
     partition = tmp_path / source.name
@@ -394,7 +292,7 @@ def test_the_four_commands_name_an_altered_header(
     data[first + width - 1 - at // 8] ^= 1 << at % 8
     path.write_bytes(bytes(data))
     found = altered(rows(capfd, "verify", partition))
-    told_by_all(partition, capfd)
+    common_answers(partition, capfd)
     planned = rows(capfd, "recover", partition)
     assert altered(planned) >= found
     run(["dump", "--deep-iteration", str(path)])
@@ -404,7 +302,7 @@ def test_the_four_commands_name_an_altered_header(
 
 
 def test_a_steady_log_is_not_judged_twice(capture_small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log of one leader epoch without gaps leaves no doubt: its checksums are not computed again."""
+    """A log of one leader epoch without gaps leaves no doubt, so its checksums are not computed again."""
 
     def judge(*_: object) -> None:
         raise AssertionError("there is nothing to judge")

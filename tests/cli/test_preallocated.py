@@ -80,7 +80,7 @@ def test_an_interrupted_write_is_an_error(
 def test_a_checkpoint_behind_the_zeros_is_still_an_error(
     log: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The zeros stand where records were."""
+    """The zeros have replaced records."""
     os.truncate(log / ACTIVE, MIB)
     (log.parent / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 400\n")
     assert run(["verify", str(log.parent)]) == 1

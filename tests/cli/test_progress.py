@@ -214,7 +214,7 @@ def test_every_long_work_shows_how_far_it_is(
 
 
 def test_an_undo_counts_directories_before_its_first_result(tmp_path: Path) -> None:
-    """They are restored together, so there is no row before all of them are."""
+    """The directories are restored together, so no row is printed before all of them are done."""
     data = broker_dir(tmp_path / "data", 1, 3, running=True)
     assert run(["recover", "--apply", "--quiet", str(data)]) == 0
     _, seen = streams_of([sys.executable, "-c", EVERY, "undo", str(data)], terminal=True, status=0)

@@ -86,5 +86,5 @@ def test_commands_that_were_a_bug(
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """An entry of a damaged index with a negative position; a missing index of a segment whose name is short."""
+    """An entry of a damaged index with a negative position; a missing index of a segment with a short name."""
     assert_no_bug(command, make(seed, tmp_path), tmp_path, capfd)

@@ -258,7 +258,7 @@ def test_one_segment_alone(log_dir: Path, unchanged: Unchanged, capfd: pytest.Ca
         (["--log-start-offset", "-1"], "--log-start-offset takes an offset"),
     ],
 )
-def test_mistakes_are_told(
+def test_mistakes_are_reported(
     log_dir: Path, words: list[str], sentence: str, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with unchanged(log_dir):
@@ -301,7 +301,7 @@ def test_the_next_command_carries_out_the_plan_that_was_shown(
 def test_the_page_cache_is_left_to_a_broker(
     log_dir: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], is_asked: bool
 ) -> None:
-    """Cached pages are dropped when both policies are done, for a valid partition as for a damaged one."""
+    """With both policies cached pages are dropped at the end, for valid partitions as for damaged ones."""
     damage(log_dir / "fares-0" / FIRST)
     dropped = set()
 

@@ -59,7 +59,7 @@ def width(batch: bytes) -> int:
 def test_batches_out_of_order_behind_a_cut(
     partition: Path, capfd: pytest.CaptureFixture[str], policy: str
 ) -> None:
-    """After a damaged batch come a copy of an earlier one, a later one, and one of those in between; another is missing."""
+    """A damaged batch is followed by a copy of an earlier one, a later one, and one in between; another is missing."""
     file = log(partition, NEXT)
     content = parts(file)
     firsts = sorted(content)
@@ -83,7 +83,7 @@ def test_batches_out_of_order_behind_a_cut(
 def test_offsets_of_a_torn_tail_under_a_clean_marker(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A broker leaves the torn bytes in the log; the offsets in them are lost nevertheless, since nobody can read them."""
+    """A broker leaves the torn bytes in the log; their offsets are lost, since nobody can read them."""
     file = log(partition, LAST)
     position, size = batch_spans(file)[-1]
     lost = width(file.read_bytes()[position:])
@@ -99,7 +99,7 @@ def test_offsets_of_a_torn_tail_under_a_clean_marker(
 def test_a_copy_that_a_broker_leaves_is_no_damage_to_consumers(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """They have read its offsets, and pass over it (Kafka: CompletedFetch.nextFetchedRecord)."""
+    """Consumers have read these offsets before and skip the copy (Kafka: CompletedFetch.nextFetchedRecord)."""
     file = log(partition, NEXT)
     content = parts(file)
     first, second, *_ = sorted(content)
@@ -113,7 +113,7 @@ def test_a_copy_that_a_broker_leaves_is_no_damage_to_consumers(
 def test_a_sinking_leader_epoch_is_nothing_orderly(
     partition: Path, number: int | None, is_in_order: bool
 ) -> None:
-    """A broker's load passes over it, salvage sets it right: what that costs only salvage can tell."""
+    """A broker's load ignores it and salvage corrects it: only salvage knows what that costs."""
     if number is not None:
         file = log(partition, NEXT)
         put(file, batch_spans(file)[number][0] + 12, struct.pack(">i", 0))
@@ -138,7 +138,7 @@ def test_retention_by_wrong_times_has_the_limit_of_the_broker(
     segments: int,
     source: str,
 ) -> None:
-    """Zeros in a time index are 1970, under any limit; nobody else knows the topic."""
+    """Zeros in a time index mean 1970, which exceeds any limit; without a metadata log the topic's settings are unknown."""
     index = min(partition.glob("*.timeindex"))
     put(index, 0, bytes(index.stat().st_size))
     file = tmp_path / "server.properties"
@@ -155,7 +155,7 @@ def test_retention_by_wrong_times_has_the_limit_of_the_broker(
 def test_a_control_record_is_none_where_its_attributes_are_zeros(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A producer id without a sequence number is one of a control batch."""
+    """A batch with a producer id but no sequence number was a control batch."""
     file = log(partition, NEXT)
     data = file.read_bytes()
     position = next(start for start, _ in batch_spans(file) if data[start + 22] & 0x20)
@@ -167,8 +167,8 @@ def test_a_control_record_is_none_where_its_attributes_are_zeros(
 def test_what_is_not_counted_has_a_limit_and_is_lost_once(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The log has transactions, so its offsets are not all records: at most as many are lost as offsets. After a repair that was killed
-    before it reached the checkpoints, the same loss is an old one."""
+    """The log has transactions, so not every offset is a record: at most as many records are lost as offsets. After a repair that was
+    killed before it wrote the checkpoints, the loss is not reported as a new one."""
     data, file = partition.parent, max(partition.glob("*.log"))
     last_batch, _ = batch_spans(file)[-1]
     file.write_bytes(file.read_bytes()[: last_batch + 30])

@@ -182,7 +182,7 @@ def test_mark_clean_keeps_the_epoch_that_is_still_true(
 def test_mark_clean_writes_one_over_an_empty_partition_too(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A partition that was created and never written to is looked at as well."""
+    """A partition that was created and never written to is checked as well."""
     (data / MARKER).unlink()
     (data / "new-0").mkdir()
     assert output(capfd, "--apply", "--mark-clean", data)[0] == 0

@@ -49,7 +49,7 @@ def reported(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, di
 
 
 def test_a_clean_stop_does_not_spare_it(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """As `verify` foretells, and as a real node does (tests/kafka/test_metadata_log_repair.py)."""
+    """As `verify` forecasts, and as a real node does (tests/kafka/test_metadata_log_repair.py)."""
     assert (data / ".kafka_cleanshutdown").exists()
     position = flip(data, 100)
     log = data / "__cluster_metadata-0" / LOG
@@ -63,7 +63,7 @@ def test_a_clean_stop_does_not_spare_it(data: Path, capfd: pytest.CaptureFixture
 def test_a_gap_is_no_repair(
     data: Path, capfd: pytest.CaptureFixture[str], offset: int, is_covered: bool
 ) -> None:
-    """What no snapshot covers is missed by whatever refers to it; and the same is said again."""
+    """Records that no snapshot covers are missing for whatever refers to them; a second run reports the same."""
     flip(data, offset)
     partition = data / "__cluster_metadata-0"
     doubts = []

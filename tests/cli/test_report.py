@@ -55,7 +55,7 @@ def say(capfd: pytest.CaptureFixture[str]) -> Say:
     return say
 
 
-def test_a_crashed_but_sound_directory_is_told_in_a_few_lines(crashed: Path, say: Say) -> None:
+def test_a_crashed_but_sound_directory_is_reported_in_a_few_lines(crashed: Path, say: Say) -> None:
     status, lines = say("verify", *NOW, crashed)
     assert status == 0 and len(lines) < 12
     assert lines[0] == "SOUND: no errors in 25 partitions"
@@ -99,7 +99,7 @@ def test_a_plan_has_the_total_first_and_one_line_for_all_that_are_alike(flipped:
     assert lines[-1] == f"next: kseg recover --apply --now {NOW[1]} {flipped}"
 
 
-def test_one_partition_is_told_in_full(flipped: Path, say: Say) -> None:
+def test_one_partition_is_reported_in_full(flipped: Path, say: Say) -> None:
     _, lines = say("recover", *NOW, flipped / "orders.01-5")
     assert sum(line.startswith("  write ") for line in lines) >= 3
     _, folded = say("recover", *NOW, flipped)
@@ -146,8 +146,8 @@ def test_severities_have_a_colour_on_a_terminal_unless_that_is_not_wanted(flippe
     assert b"\x1b" not in on_terminal(words, TERM="dumb")
 
 
-def test_answers_of_many_partitions_are_told_in_a_few_lines(tmp_path: Path, say: Say) -> None:
-    """`lookup --latest` has one answer a partition: the first ones in full, more in a line each, the others counted."""
+def test_answers_of_many_partitions_are_reported_in_a_few_lines(tmp_path: Path, say: Say) -> None:
+    """`lookup --latest` has one answer for each partition: the first ones in full, more in a line each, the others counted."""
     data = broker_dir(tmp_path / "data", 1, 60, linked=True)
     words = ("lookup", "--latest", "--topic", "orders.00", data)
     status, lines = say(*words)
@@ -208,7 +208,7 @@ def test_with_many_kinds_the_first_of_each_has_a_line_and_the_others_their_numbe
 
 @pytest.mark.parametrize(("count", "reported", "more"), [(9, 3, "6"), (4, 4, ""), (5, 3, "2")])
 def test_no_line_says_that_there_is_one_more(count: int, reported: int, more: str) -> None:
-    """It would take the room of the finding itself. With those of the other kind there are too many for all to be shown."""
+    """That line would take the place of the finding itself. Together with findings of the other kind there are too many to show all."""
     groups = FindingGroups()
     if count < 9:
         for number in range(5):
@@ -240,8 +240,8 @@ def _streamed(report: LookupReport | FoldedRows, rows: Iterable[Mapping[str, obj
 
 
 @pytest.mark.parametrize("number", range(1, 60))
-def test_the_last_of_many_is_told_itself(number: int) -> None:
-    """`1 more` would take the same room and say less."""
+def test_the_last_of_many_is_reported_itself(number: int) -> None:
+    """`1 more` would take as much space and say less."""
     numbers = range(number)
     names = [f"t-{each}" for each in numbers]
     plan = RecoverReport(lambda _options, _paths: "")
@@ -290,8 +290,8 @@ def test_of_many_plans_the_costliest_come_first() -> None:
     assert lines[-1] == f"… and {2200 - 20 * 22:,} more partitions (--verbose shows all)"
 
 
-def test_names_that_cannot_be_seen_are_told_as_a_shell_takes_them(tmp_path: Path, say: Say) -> None:
-    """In the lines about partitions as in those about paths."""
+def test_names_that_cannot_be_seen_are_reported_as_a_shell_takes_them(tmp_path: Path, say: Say) -> None:
+    """In lines about partitions as in those about paths."""
     (made,) = broker_dir(tmp_path / "made", 1, 1).glob("orders.00-0")
     odd = os.fsdecode(b"a\nb\xff-0")
     shutil.copytree(made, tmp_path / "odd" / odd)
@@ -304,7 +304,7 @@ def test_names_that_cannot_be_seen_are_told_as_a_shell_takes_them(tmp_path: Path
 
 
 def test_failures_at_different_files_of_their_targets_are_alike(capfd: pytest.CaptureFixture[str]) -> None:
-    """As where a file system has no inode left: each change ends at another file."""
+    """For example where a file system has no inodes left: each change fails at another file."""
     sentence = "cannot change {}: No space left on device; nothing was changed"
     files = ("/.kseg/20261126T024225Z-7fad7822/old", "/00000000000000000000.log", "", "/.kseg")
     failures = [
@@ -319,7 +319,7 @@ def test_failures_at_different_files_of_their_targets_are_alike(capfd: pytest.Ca
 
 
 def test_no_more_targets_failed_than_there_are() -> None:
-    """The own files of a data directory failed as well, and are no target of compact."""
+    """The data directory's own files failed as well, and are not a target of compact."""
     summary = RunSummary(2)
     for path in ("data/a-0", "data/b-0", "data"):
         summary.fail(Failure(path, f"cannot read {path}: Input/output error", 3))

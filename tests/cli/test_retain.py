@@ -199,7 +199,7 @@ def test_a_file_is_no_log(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_whole_data_directory_with_jobs(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The capture itself: set-aside directories and the metadata log are named and passed over."""
+    """The capture itself: stray directories and the metadata log are named and skipped."""
     one = json_run("--retention-ms", "1", "--jobs", "1", capture_small / "data", capfd=capfd)
     two = json_run("--retention-ms", "1", "--jobs", "2", capture_small / "data", capfd=capfd)
     assert _without_clock(one[1]) == _without_clock(two[1]) and one[0] == two[0] == 1
@@ -271,10 +271,10 @@ def test_a_purge_alone_says_nothing_of_policies(log_dir: Path, capfd: pytest.Cap
     assert "what stays" not in capfd.readouterr().out
 
 
-def test_what_a_purge_leaves_is_said_with_its_reason(
+def test_what_a_purge_leaves_is_reported_with_its_reason(
     log_dir: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """NOTHING GOES, without a word about the marked files, is no answer on a full disk."""
+    """On a full disk NOTHING GOES is no answer without a word about the marked files."""
     assert run(["retain", *DELETE, "--retention-ms", "20s", "--apply", str(log_dir)]) == 0
     capfd.readouterr()
     assert run(["retain", "--purge", "--apply", str(log_dir)]) == 0

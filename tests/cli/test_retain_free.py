@@ -147,7 +147,7 @@ def test_the_limits_that_it_amounts_to_delete_the_same(data: Path, say: Say) -> 
         assert going(by_more) < expected
 
 
-def test_what_cannot_be_freed_is_said_and_nothing_is_changed(
+def test_what_cannot_be_freed_is_reported_and_nothing_is_changed(
     data: Path, say: Say, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with trees.unchanged(data):
@@ -220,7 +220,7 @@ def test_what_the_topics_own_limits_delete_goes_first(
 
 @pytest.mark.evidence("occupied-bytes")
 def test_files_with_a_second_name_free_nothing(data: Path, say: Say, tmp_path: Path) -> None:
-    """A copy with hard links (a snapshot before the repair, say) keeps the bytes."""
+    """A copy with hard links, for example a backup before the repair, keeps the blocks."""
     without_marks(data)
     _, rows = say("--free", "1GiB", *NOW, data)
     all_bytes = one(rows)["freeable_bytes"]

@@ -24,8 +24,8 @@ from kseg.segment.sidecar.checkpoint import decode_leader_epochs, decode_offset_
 from kseg.segment.sidecar.leader_epochs import EpochEntry
 from kseg.segment.sidecar.metadata_files import decode_meta_properties
 from kseg.segment.sidecar.snapshot import decode_snapshot
-from tests.cli.test_known_topics import append, ids
 from tests.internal_topics.metadata_logs import record
+from tests.support.known_topics import append, ids
 from tests.support.trees import copy_tree
 
 CASES = int(os.environ.get("KSEG_SIDE_LOSSES", "6"))
@@ -248,7 +248,7 @@ def test_what_can_still_be_read_of_the_identity_is_kept(
 def test_what_comes_back_is_what_was_there(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Producers, epochs, log starts and recovery points, from what the data say; the marker stays as it was."""
+    """Producers, epochs, log start offsets and recovery points are restored from the data; the marker is unchanged."""
     data = copy_tree(stopped, tmp_path / "data")
     for disease in ("snapshots gone", "epochs empty", "log starts empty", "recovery points empty"):
         DISEASES[disease][0](data)
@@ -273,7 +273,7 @@ def test_a_lost_log_start_is_found_by_a_repair_of_another_partition(
     assert (data / LOG_STARTS).read_text() == f"0\n1\nmetro-none 0 {START}\n"
 
 
-def test_a_log_start_that_may_be_one_is_said_and_not_believed(
+def test_a_log_start_that_may_be_one_is_reported_and_not_believed(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = copy_tree(stopped, tmp_path / "data")
@@ -292,7 +292,7 @@ def test_a_log_start_that_may_be_one_is_said_and_not_believed(
 def test_a_directory_that_was_not_stopped_may_lack_them(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A broker that is killed in its first minute has written none of them yet."""
+    """A broker that is killed in its first minute has not written any of them yet."""
     data = copy_tree(stopped, tmp_path / "data")
     for name in (MARKER, LOG_STARTS):
         (data / name).unlink()
@@ -311,7 +311,7 @@ def test_a_directory_that_was_not_stopped_may_lack_them(
 def test_list_and_lookup_know_a_lost_log_start(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], lose: Callable[[Path], None]
 ) -> None:
-    """As verify and recover do: the leader epochs begin there, and deleted records do not come back."""
+    """Like verify and recover: the log starts where the leader epochs start, and deleted records do not return."""
     data = copy_tree(stopped, tmp_path / "data")
 
     def looked_up(*words: str) -> object:

@@ -95,7 +95,7 @@ def test_a_hole_in_a_log_of_kafka_0_7_costs_no_time(
     status: int | None,
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    """status: None where it tells the places apart: a hole at the end is cut off, one in the middle is too large to fill."""
+    """status: None if it depends on the place: a hole at the end is cut off, one in the middle is too large to fill."""
     log = max(partition07.iterdir())
     start = int(log.stem)
     places = {"LOG": str(log), "DIR": str(partition07), "OUT": str(tmp_path / "out")}

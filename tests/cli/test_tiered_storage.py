@@ -149,7 +149,7 @@ UPLOADED = [
 def test_what_the_plugin_itself_has_uploaded(
     tiered_small: Path, capture_small: Path, folder: str, name: str, segments: dict[str, int]
 ) -> None:
-    """Every file of the segments that were handed to it is shown, byte for byte."""
+    """Every file of the segments that the plugin uploaded is shown, byte for byte."""
     shown = places.given(f"tiered:{tiered_small}/{folder}/{name}")
     source = capture_small / "data" / name
     expected = {f"{end:020d}.snapshot": source / f"{end:020d}.snapshot" for end in segments.values()}
@@ -215,7 +215,7 @@ def test_chunk_sizes_are_read_back(sizes: list[int]) -> None:
 
 
 def test_chunk_sizes_as_the_plugin_writes_them() -> None:
-    """By its own description: three values that need one byte each on top of a base, but for the last."""
+    """By the plugin's own description: three values, each but the last as one byte above a base."""
     assert decode_chunk_sizes(bytes.fromhex("00000003000f424001000a000f4254")) == [1000000, 1000010, 1000020]
 
 

@@ -18,61 +18,25 @@ from kseg.segment.json_line import json_line
 from kseg.segment.kernel import follow_transactions as T
 from kseg.segment.model import NewBatch
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, encode_snapshot
-from tests.internal_topics.coordinator_logs import T0, batch, data_batch, key, marker, value, write_segment
-
-STATE = "__transaction_state"
-LATER = T0 + 3_600_000
-PID = 7
-EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = range(6)
-
-
-def _record(name: str, **values: Any) -> tuple[bytes, bytes]:
-    version = values.pop("version", 1)
-    listed = values.pop("partitions", ())
-    made = {
-        "producerId": PID,
-        "producerEpoch": 0,
-        "transactionTimeoutMs": 60_000,
-        "transactionStatus": ONGOING,
-        "transactionLastUpdateTimestampMs": T0,
-        "transactionStartTimestampMs": T0,
-        "transactionPartitions": [{"topic": topic, "partitionIds": [number]} for topic, number in listed],
-        **values,
-    }
-    return key(STATE, 0, transactionalId=name), value(STATE, 0, version, **made)
-
-
-def _state(data: Path, *records: tuple[bytes | None, bytes | None], number: int = 0) -> None:
-    batches = [batch(at, record) for at, record in enumerate(records)]
-    write_segment(data / f"{STATE}-{number}", *batches)
-
-
-def _rows(
-    capfd: pytest.CaptureFixture[str], *words: str, status: int | None = 0
-) -> dict[str, list[dict[str, Any]]]:
-    capfd.readouterr()
-    ended = run(["transactions", "--json", *words])
-    shown = capfd.readouterr()
-    rows = [json.loads(line) for line in shown.out.splitlines()]
-    assert status is None or ended == status, (ended, shown.err, shown.out)
-    found: dict[str, list[dict[str, Any]]] = {"stderr": [{"text": shown.err}]}
-    for row in rows:
-        found.setdefault(row["type"], []).append(row)
-    return found
-
-
-def _orders(data: Path, *batches: bytes, number: int = 0) -> Path:
-    return write_segment(data / f"orders-{number}", *batches)
-
-
-AS_OF = ("--now", str(LATER))
-COMMAND = (
-    "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic orders --partition 0 --start-offset 5"
+from tests.internal_topics.coordinator_logs import T0, batch, data_batch, marker, write_segment
+from tests.support.transaction_dirs import (
+    AS_OF,
+    COMMAND,
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EMPTY,
+    PID,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    transaction,
+    transaction_rows,
+    write_orders,
+    write_state,
 )
 
 
 def test_committed_aborted_and_open(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    _orders(
+    write_orders(
         tmp_path,
         data_batch(0, PID, 0, count=3, at_ms=T0),
         data_batch(3, 8, 1, count=2, at_ms=T0 + 50),
@@ -82,12 +46,12 @@ def test_committed_aborted_and_open(tmp_path: Path, capfd: pytest.CaptureFixture
         data_batch(8, PID, 0, count=2, sequence=3, at_ms=T0 + 90),
         batch(10, (b"k", b"v"), at_ms=T0 + 95),
     )
-    _state(
+    write_state(
         tmp_path,
-        _record("till", partitions=[("orders", 0)]),
-        _record("other", producerId=8, transactionStatus=COMPLETE_ABORT),
+        transaction("till", partitions=[("orders", 0)]),
+        transaction("other", producerId=8, transactionStatus=COMPLETE_ABORT),
     )
-    found = _rows(capfd, *AS_OF, str(tmp_path))
+    found = transaction_rows(capfd, *AS_OF, str(tmp_path))
     fields = (
         "status",
         "producer_id",
@@ -115,10 +79,10 @@ def test_committed_aborted_and_open(tmp_path: Path, capfd: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(("lost", "open_first"), [(2, [0]), (3, [0, 2]), (5, [])])
-def test_damage_that_may_hold_a_marker_is_told(
+def test_damage_that_may_hold_a_marker_is_reported(
     lost: int, open_first: list[int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Of transactions that are open where bytes cannot be read, it is unknown whether they ended there."""
+    """If a transaction is open before unreadable bytes, it is unknown whether it ended there."""
     parts = [
         data_batch(0, PID, 0, count=2),
         data_batch(2, 8, 0),
@@ -129,9 +93,9 @@ def test_damage_that_may_hold_a_marker_is_told(
     ]
     at = lost - 1  # the first batch has two records
     parts[at] = parts[at][:-1] + bytes([parts[at][-1] ^ 0xFF])
-    path = _orders(tmp_path, *parts)
-    _state(tmp_path, _record("till", transactionStatus=COMPLETE_COMMIT))
-    found = _rows(capfd, *AS_OF, str(tmp_path), status=1)
+    path = write_orders(tmp_path, *parts)
+    write_state(tmp_path, transaction("till", transactionStatus=COMPLETE_COMMIT))
+    found = transaction_rows(capfd, *AS_OF, str(tmp_path), status=1)
     errors = [row for row in found["finding"] if row["severity"] == "error"]
     assert [(row["id"], row["path"], row["first_offset"]) for row in errors] == [("bad-crc", str(path), lost)]
     ends = [row for row in found["finding"] if row["id"] == "transaction-end-lost"]
@@ -145,7 +109,7 @@ def test_damage_that_may_hold_a_marker_is_told(
 def test_a_producer_of_an_emptied_marker_alone_is_none(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What a cleaner leaves of a transaction that is long over. A broker that starts on it describes no such producer."""
+    """The cleaner leaves the empty marker of a transaction that ended long ago. A broker started on it describes no such producer."""
     emptied = encode_batch(
         NewBatch(
             base_offset=5,
@@ -156,8 +120,8 @@ def test_a_producer_of_an_emptied_marker_alone_is_none(
             producer_epoch=1,
         )
     )
-    _orders(tmp_path, data_batch(0, PID, 0, count=3), marker(3, PID, 0), emptied)
-    found = _rows(capfd, *AS_OF, str(tmp_path))
+    write_orders(tmp_path, data_batch(0, PID, 0, count=3), marker(3, PID, 0), emptied)
+    found = transaction_rows(capfd, *AS_OF, str(tmp_path))
     assert [row["producer_id"] for row in found["producer"]] == [PID]
     assert found["partition"][0]["log_end_offset"] == 6
 
@@ -166,13 +130,18 @@ def test_a_producer_of_an_emptied_marker_alone_is_none(
 @pytest.mark.parametrize(
     ("record", "epoch", "status", "verdict"),
     [
-        (_record("till", partitions=[("orders", 0)]), 0, "open", "ongoing"),
-        (_record("till", partitions=[("orders", 1)]), 0, "hanging", "orphaned"),
-        (_record("till", partitions=[("orders", 0)], producerEpoch=3), 0, "open", "stale"),
-        (_record("till", partitions=[("orders", 0)], transactionStatus=PREPARE_COMMIT), 0, "open", "ending"),
+        (transaction("till", partitions=[("orders", 0)]), 0, "open", "ongoing"),
+        (transaction("till", partitions=[("orders", 1)]), 0, "hanging", "orphaned"),
+        (transaction("till", partitions=[("orders", 0)], producerEpoch=3), 0, "open", "stale"),
+        (
+            transaction("till", partitions=[("orders", 0)], transactionStatus=PREPARE_COMMIT),
+            0,
+            "open",
+            "ending",
+        ),
         # the second protocol: the decision has the next epoch already
         (
-            _record(
+            transaction(
                 "till",
                 partitions=[("orders", 0)],
                 transactionStatus=PREPARE_ABORT,
@@ -184,15 +153,15 @@ def test_a_producer_of_an_emptied_marker_alone_is_none(
             "ending",
         ),
         (
-            _record("till", partitions=[("orders", 0)], transactionStatus=PREPARE_ABORT, producerEpoch=5),
+            transaction("till", partitions=[("orders", 0)], transactionStatus=PREPARE_ABORT, producerEpoch=5),
             3,
             "open",
             "stale",
         ),
-        (_record("till", transactionStatus=COMPLETE_COMMIT), 0, "hanging", "orphaned"),
-        (_record("till", version=0, transactionStatus=COMPLETE_ABORT), 0, "hanging", "orphaned"),
-        (_record("till", transactionStatus=EMPTY, transactionPartitions=None), 0, "hanging", "orphaned"),
-        (_record("till", producerId=99, partitions=[("orders", 0)]), 0, "hanging", "unknown"),
+        (transaction("till", transactionStatus=COMPLETE_COMMIT), 0, "hanging", "orphaned"),
+        (transaction("till", version=0, transactionStatus=COMPLETE_ABORT), 0, "hanging", "orphaned"),
+        (transaction("till", transactionStatus=EMPTY, transactionPartitions=None), 0, "hanging", "orphaned"),
+        (transaction("till", producerId=99, partitions=[("orders", 0)]), 0, "hanging", "unknown"),
     ],
 )
 def test_what_the_coordinator_says_of_an_open_transaction(
@@ -203,9 +172,9 @@ def test_what_the_coordinator_says_of_an_open_transaction(
     status: str,
     verdict: str,
 ) -> None:
-    _orders(tmp_path, batch(0, *[(b"k", b"v")] * 5), data_batch(5, PID, epoch, count=2))
-    _state(tmp_path, record)
-    found = _rows(capfd, *AS_OF, str(tmp_path), status=int(status == "hanging"))
+    write_orders(tmp_path, batch(0, *[(b"k", b"v")] * 5), data_batch(5, PID, epoch, count=2))
+    write_state(tmp_path, record)
+    found = transaction_rows(capfd, *AS_OF, str(tmp_path), status=int(status == "hanging"))
     (row,) = found["transaction"]
     assert (row["status"], row["verdict"]) == (status, verdict)
     assert (row["start_offset"], row["last_offset"]) == (5, 6)
@@ -214,12 +183,12 @@ def test_what_the_coordinator_says_of_an_open_transaction(
 
 @pytest.mark.behaviour("X19")
 def test_nothing_hangs_before_the_maximum_timeout(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    _orders(tmp_path, data_batch(0, PID, 0, at_ms=T0))
-    _state(tmp_path, _record("till", transactionStatus=COMPLETE_COMMIT))
+    write_orders(tmp_path, data_batch(0, PID, 0, at_ms=T0))
+    write_state(tmp_path, transaction("till", transactionStatus=COMPLETE_COMMIT))
     for now, status in ((T0 + 900_000, "open"), (T0 + 900_001, "hanging")):
-        found = _rows(capfd, "--now", str(now), str(tmp_path), status=int(status == "hanging"))
+        found = transaction_rows(capfd, "--now", str(now), str(tmp_path), status=int(status == "hanging"))
         assert [row["status"] for row in found["transaction"]] == [status]
-    found = _rows(
+    found = transaction_rows(
         capfd, "--now", str(T0 + 1001), "--max-transaction-timeout-ms", "1000", str(tmp_path), status=1
     )
     assert [row["status"] for row in found["transaction"]] == ["hanging"]
@@ -228,65 +197,24 @@ def test_nothing_hangs_before_the_maximum_timeout(tmp_path: Path, capfd: pytest.
 def test_without_the_coordinators_topic_nothing_hangs(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    _orders(tmp_path, data_batch(0, PID, 0))
-    found = _rows(capfd, *AS_OF, str(tmp_path))
+    write_orders(tmp_path, data_batch(0, PID, 0))
+    found = transaction_rows(capfd, *AS_OF, str(tmp_path))
     assert [(row["status"], row["verdict"]) for row in found["transaction"]] == [("open", "unknown")]
     assert "no __transaction_state" in found["stderr"][0]["text"]
-
-
-@pytest.mark.behaviour("X17")
-def test_a_tombstone_removes_the_id_and_its_name_is_remembered(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    _orders(tmp_path, data_batch(0, PID, 0))
-    kept, _ = record = _record("till", transactionStatus=COMPLETE_COMMIT)
-    _state(tmp_path, record, (kept, None))
-    found = _rows(capfd, *AS_OF, str(tmp_path), status=1)
-    (row,) = found["transaction"]
-    assert "transactional_id" not in found
-    assert (row["status"], row["transactional_id"], row["former_transactional_id"]) == (
-        "hanging",
-        None,
-        "till",
-    )
-
-
-@pytest.mark.behaviour("X17")
-@pytest.mark.parametrize(
-    ("batches", "left"),
-    [
-        ([], [0, 1]),  # nothing of it in orders-0
-        ([data_batch(0, PID, 0)], [0, 1]),
-        ([data_batch(0, PID, 0), marker(1, PID, 0, at_ms=T0 + 9)], [1]),
-        ([marker(0, PID, 0, at_ms=T0 + 9)], [1]),  # added, and nothing written
-        ([data_batch(0, PID, 0), marker(1, PID, 0, at_ms=T0 - 9)], [0, 1]),  # of the transaction before
-        ([data_batch(0, PID, 0), marker(1, PID, 0, at_ms=T0 + 9), data_batch(2, PID, 0, sequence=1)], [1]),
-    ],
-)
-def test_of_a_prepared_transaction_the_partitions_without_marker(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], batches: list[bytes], left: list[int]
-) -> None:
-    _orders(tmp_path, *batches)
-    _state(
-        tmp_path, _record("till", partitions=[("orders", 0), ("orders", 1)], transactionStatus=PREPARE_COMMIT)
-    )
-    found = _rows(capfd, *AS_OF, str(tmp_path), status=None)
-    (row,) = found["transactional_id"]
-    assert sorted(each["partition"] for each in row["partitions"]) == left
 
 
 @pytest.mark.behaviour("X21")
 def test_the_state_of_a_broker_begins_with_its_snapshot(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    path = _orders(tmp_path, batch(0, (b"k", b"v")), data_batch(1, PID, 0), marker(2, PID, 0, at_ms=T0))
+    path = write_orders(tmp_path, batch(0, (b"k", b"v")), data_batch(1, PID, 0), marker(2, PID, 0, at_ms=T0))
     entries = [
         ProducerSnapshotEntry(5, 2, 9, 0, 0, T0, 3, 0),
         ProducerSnapshotEntry(6, 0, 4, 0, 0, T0, -1, None),
     ]
     (path.parent / f"{1:020}.snapshot").write_bytes(encode_snapshot(entries))
-    _state(tmp_path, _record("till", transactionStatus=COMPLETE_COMMIT))
-    found = _rows(capfd, *AS_OF, str(tmp_path), status=1)
+    write_state(tmp_path, transaction("till", transactionStatus=COMPLETE_COMMIT))
+    found = transaction_rows(capfd, *AS_OF, str(tmp_path), status=1)
     producers = [
         (row["producer_id"], row["coordinator_epoch"], row["transaction_start_offset"])
         for row in found["producer"]
@@ -295,7 +223,7 @@ def test_the_state_of_a_broker_begins_with_its_snapshot(
     (partition,) = [row for row in found["partition"] if row["topic"] == "orders"]
     assert (partition["last_stable_offset"], partition["held_by_producer_id"]) == (0, 5)
     (path.parent / f"{1:020}.snapshot").write_bytes(b"damaged")
-    found = _rows(capfd, *AS_OF, str(tmp_path))
+    found = transaction_rows(capfd, *AS_OF, str(tmp_path))
     assert [row["producer_id"] for row in found["producer"]] == [PID]
 
 
@@ -303,7 +231,7 @@ def test_the_state_of_a_broker_begins_with_its_snapshot(
 def test_producers_below_a_log_start_that_was_moved(
     is_clean: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """As a real broker has them that is started on such a log (tests/kafka/test_random_transactions.py)."""
+    """The same as a real broker that is started on such a log (tests/kafka/test_random_transactions.py)."""
     data = tmp_path / "data"
     write_segment(
         data / "fares-0",
@@ -317,7 +245,7 @@ def test_producers_below_a_log_start_that_was_moved(
     if is_clean:
         (data / ".kafka_cleanshutdown").write_text("")
         (data / "fares-0" / f"{6:020}.snapshot").write_bytes(encode_snapshot([]))  # not behind the log start
-    rows = _rows(capfd, str(data))
+    rows = transaction_rows(capfd, str(data))
     assert [row["producer_id"] for row in rows["producer"]] == ([PID, 9] if is_clean else [PID, 8, 9])
     (partition,) = rows["partition"]
     assert (partition["log_start_offset"], partition["last_stable_offset"]) == (6, 4)
@@ -338,86 +266,19 @@ def test_a_replica_that_lags_behind(tmp_path: Path, capfd: pytest.CaptureFixture
     ):
         write_segment(tmp_path / broker / "orders-0", *batches)
         (tmp_path / broker / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
-    _state(tmp_path / "a", _record("till", transactionStatus=COMPLETE_COMMIT))
-    found = _rows(capfd, *AS_OF, str(tmp_path))
+    write_state(tmp_path / "a", transaction("till", transactionStatus=COMPLETE_COMMIT))
+    found = transaction_rows(capfd, *AS_OF, str(tmp_path))
     assert [(row["status"], row.get("verdict")) for row in found["transaction"]] == [
         ("open", "decided"),
         ("committed", None),
     ]
-    found = _rows(capfd, *AS_OF, str(tmp_path / "a"), status=1)
+    found = transaction_rows(capfd, *AS_OF, str(tmp_path / "a"), status=1)
     assert [row["status"] for row in found["transaction"]] == ["hanging"]
 
 
-def test_narrowed_to_a_topic_it_knows_the_coordinators_all_the_same(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    _orders(tmp_path, data_batch(0, PID, 0))
-    _orders(tmp_path, data_batch(0, PID, 0), number=1)
-    write_segment(tmp_path / f"orders-2.{'a' * 32}-stray", data_batch(0, PID, 0))
-    write_segment(tmp_path / "__cluster_metadata-0", batch(0, (None, b"\1\x14\0\0")))
-    _state(tmp_path, _record("till", partitions=[("orders", 0)]))
-    found = _rows(capfd, *AS_OF, "--topic", "ord*", str(tmp_path), status=1)
-    assert [(row["partition"], row["status"]) for row in found["transaction"]] == [
-        (0, "open"),
-        (1, "hanging"),
-    ]
-    assert [(row["topic"], row["partition"]) for row in found["partition"]] == [("orders", 0), ("orders", 1)]
-    found = _rows(capfd, *AS_OF, str(tmp_path), status=1)
-    assert {row["topic"] for row in found["partition"]} == {"orders", STATE}
-
-
-@pytest.mark.behaviour("X18")
-def test_records_that_a_coordinator_cannot_load(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    good = _record("till", partitions=[("orders", 0)])
-    _state(
-        tmp_path,
-        good,
-        _record("odd", transactionStatus=9),
-        (None, b"\0\0"),
-        (key(STATE, 0, transactionalId="newer"), b"\0\5"),
-        _record("nothing", transactionPartitions=None),
-        (b"\0\3x", b"\0\0"),
-    )
-    _orders(tmp_path, data_batch(0, PID, 0))
-    found = _rows(capfd, *AS_OF, str(tmp_path), status=1)
-    assert [row["transactional_id"] for row in found["transactional_id"]] == ["till"]
-    reported = {(row["id"], row["first_offset"]) for row in found["finding"]}
-    assert reported == {
-        ("coordinator-load-fails", 1),
-        ("coordinator-load-fails", 2),
-        ("coordinator-record-unknown", 3),
-        ("coordinator-load-fails", 4),
-        ("coordinator-record-unknown", 5),
-    }
-    assert [row["status"] for row in found["transaction"]] == ["open"]
-
-
-@pytest.mark.parametrize(
-    ("newest", "finding"),
-    [
-        ((key(STATE, 0, transactionalId="till"), b"\0\5"), "coordinator-record-unknown"),
-        (_record("till", transactionStatus=9), "coordinator-load-fails"),
-        ((key(STATE, 0, transactionalId="till"), b""), "coordinator-load-fails"),
-    ],
-)
-def test_an_id_whose_newest_record_cannot_be_loaded_is_as_it_was_before(
-    newest: tuple[bytes, bytes], finding: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    named = _record("till", partitions=[("orders", 0)])
-    _state(
-        tmp_path, _record("gone"), _record("till"), named, newest, newest, (newest[0][:-4] + b"gone", None)
-    )
-    _orders(tmp_path, data_batch(0, PID, 0))
-    found = _rows(capfd, *AS_OF, str(tmp_path), status=None)
-    (row,) = found["transactional_id"]
-    assert (row["transactional_id"], row["partitions"]) == ("till", [{"topic": "orders", "partition": 0}])
-    assert [(row["id"], row["first_offset"]) for row in found["finding"]] == [(finding, 4)]
-    assert [(row["status"], row["verdict"]) for row in found["transaction"]] == [("open", "ongoing")]
-
-
 def test_the_verdict_comes_first(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    _orders(tmp_path, batch(0, *[(b"k", b"v")] * 5), data_batch(5, PID, 0, count=2))
-    _state(tmp_path, _record("till", transactionStatus=COMPLETE_COMMIT))
+    write_orders(tmp_path, batch(0, *[(b"k", b"v")] * 5), data_batch(5, PID, 0, count=2))
+    write_state(tmp_path, transaction("till", transactionStatus=COMPLETE_COMMIT))
     assert run(["transactions", *AS_OF, str(tmp_path)]) == 1
     lines = capfd.readouterr().out.splitlines()
     assert lines[0].startswith("HANGING: 1 transaction in 1 of 2 partitions")
@@ -431,19 +292,19 @@ def test_the_verdict_comes_first(tmp_path: Path, capfd: pytest.CaptureFixture[st
 
 
 def test_one_segment_and_one_partition_are_enough(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    path = _orders(tmp_path, data_batch(0, PID, 0))
+    path = write_orders(tmp_path, data_batch(0, PID, 0))
     for given in (path.parent, path):
-        found = _rows(capfd, *AS_OF, str(given))
+        found = transaction_rows(capfd, *AS_OF, str(given))
         assert [row["start_offset"] for row in found["transaction"]] == [0]
         assert [row["topic"] for row in found["partition"]] == ["orders"]
 
 
 def test_old_formats_have_no_transactions(legacy_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for state in ("0.9.0.1/2-compacted", "0.10.2.2/3-compacted", "1.1.1/4-compacted"):
-        found = _rows(capfd, *AS_OF, str(legacy_small / "data" / state))
+        found = transaction_rows(capfd, *AS_OF, str(legacy_small / "data" / state))
         assert "transaction" not in found
         assert {row["log_end_offset"] - row["last_stable_offset"] for row in found["partition"]} == {0}
-    found = _rows(capfd, *AS_OF, str(legacy_small / "data" / "0.7" / "1-written"))
+    found = transaction_rows(capfd, *AS_OF, str(legacy_small / "data" / "0.7" / "1-written"))
     assert {row["last_stable_offset"] for row in found["partition"]} == {None}
 
 
@@ -468,34 +329,3 @@ def test_json_lines_of_ended_transactions_are_those_of_their_rows() -> None:
             )
         )
     assert shown[0] == shown[1] and shown[0].count(b"\n") == 2
-
-
-def test_the_transactions_of_an_id(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    _orders(
-        tmp_path,
-        data_batch(0, 6, 0, count=2),
-        marker(2, 6, 0),
-        data_batch(3, 8, 0),
-        marker(4, 8, 0),
-        data_batch(5, PID, 0),
-    )
-    before, now = (
-        _record("till", producerId=6, transactionStatus=COMPLETE_COMMIT),
-        _record("till", partitions=[("orders", 0)]),
-    )
-    _state(tmp_path, before, now, _record("other", producerId=8, transactionStatus=COMPLETE_COMMIT))
-    words = ["lookup", "--json", "--transactional-id"]
-    assert run([*words, "till", str(tmp_path)]) == 0
-    *rows, answer = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    assert [row["type"] for row in rows] == ["transactional_id", "transaction", "transaction"]
-    assert [(row["status"], row["producer_id"], row["start_offset"]) for row in rows[1:]] == [
-        ("committed", 6, 0),
-        ("open", PID, 5),
-    ]
-    assert (answer["found"], answer["producer_ids"], answer["transactions"]) == (True, [6, PID], 2)
-    assert run([*words, "nobody", str(tmp_path)]) == 1
-    shown = capfd.readouterr()
-    assert json.loads(shown.out)["found"] is False
-    assert "not all partitions of __transaction_state are at hand" in shown.err
-    assert run(["lookup", "--transactional-id", "till", str(tmp_path)]) == 0
-    assert capfd.readouterr().out.endswith("till: 2 transactions of producer 6, 7\n")

@@ -8,7 +8,8 @@ import pytest
 
 from kseg.cli.registry import COMMANDS
 from tests import transcripts
-from tests.transcripts import FOLDER, INCIDENTS, Incident
+from tests.transcript_incidents import INCIDENTS, Incident
+from tests.transcripts import FOLDER
 
 SLOW = {"running-1050-partitions"}  # makes and reads a thousand partitions, 10 s of processor time
 CASES = [
@@ -27,7 +28,7 @@ def test_there_is_no_other() -> None:
     assert {path.stem for path in FOLDER.iterdir()} == {incident.name for incident in INCIDENTS}
 
 
-def _told(name: str) -> list[list[str]]:
+def _outputs(name: str) -> list[list[str]]:
     """The lines that each command of a transcript printed."""
     text = (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
     return [part.splitlines()[1:-1] for part in text.split("$ kseg ")[1:]]
@@ -71,7 +72,7 @@ def test_every_command_was_played_in_every_situation(situation: str) -> None:
 
 @pytest.mark.parametrize("situation", ["one flipped bit", "torn disk", "full disk"])
 def test_what_writes_wrote_there_or_tried_to(situation: str) -> None:
-    """Not only the plan; `export` and `undo` have none."""
+    """Each transcript applies a change, not only the plan; `export` and `undo` have no plan."""
     played = [line for name in SITUATIONS[situation] for line in _played(situation, name)]
     done = {
         line.split()[0] for line in played if "--apply" in line or line.startswith(("export", "undo data"))
@@ -80,8 +81,8 @@ def test_what_writes_wrote_there_or_tried_to(situation: str) -> None:
 
 
 def test_a_thousand_partitions_fit_a_screen() -> None:
-    """The figures of the issue: a sound directory 60 lines; with one error 70, the error within the first ten; no other command more."""
-    sound, *others, flipped, page, plan, _, _, _ = reported = _told("running-1050-partitions")
+    """A valid directory takes at most 60 lines; with one error 70, and the error is within the first ten; no other command takes more."""
+    sound, *others, flipped, page, plan, _, _, _ = reported = _outputs("running-1050-partitions")
     assert len(sound) <= 60
     assert len(others) >= 8 and all(len(lines) <= 70 for lines in reported)
     for lines in (flipped, plan):
@@ -100,6 +101,6 @@ def test_a_hit_of_lookup_fits_six_lines() -> None:
 
 def test_a_full_disk_is_explained_once() -> None:
     for name in ("full-disk", "filling-disk"):
-        for lines in _told(name):
+        for lines in _outputs(name):
             advice = [line for line in lines if "retain --purge --apply" in line]
             assert len(advice) <= 3, name

@@ -248,7 +248,7 @@ def test_verify_does_not_take_journals_for_foreign_files(
 def test_a_repair_is_not_taken_back_below_the_marker_that_vouches_for_it(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A broker would believe the marker and not look at the damage (fact sheet §6.3d)."""
+    """A broker would trust the marker and not read the damage (fact sheet §6.3d)."""
     (data / ".kafka_cleanshutdown").unlink()
     partition = data / "metro-none-0"
     os.truncate(partition / f"{72:020}.log", 4000)

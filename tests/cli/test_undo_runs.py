@@ -91,7 +91,7 @@ def test_of_several_data_directories(data: Path, say: Say, mark: tuple[str, ...]
 
 @pytest.mark.parametrize("name", ["metro-none-0", "made-0"])
 def test_a_run_over_one_partition_is_taken_back_with_its_path(data: Path, name: str, say: Say) -> None:
-    """With what it set in the files of the data directory around it."""
+    """Including what it changed in the data directory's own files."""
     lines = data.with_name("lines.jsonl")
     lines.write_text('{"type":"record","value":"b"}\n', encoding="utf-8")
     before = tree_state(data)
@@ -123,7 +123,7 @@ def test_a_run_over_two_partitions_is_taken_back_with_their_paths(
 
 
 def test_what_a_later_run_set_in_the_data_directory_stays(data: Path, say: Say) -> None:
-    """Then only the partition is taken back, and the journal of the rest named."""
+    """Only the partition is restored, and the journal of the rest is named."""
     lines = data.with_name("lines.jsonl")
     lines.write_text('{"type":"record","value":"b"}\n', encoding="utf-8")
     for name in ("metro-none-0", "made-0"):
@@ -138,7 +138,7 @@ def test_what_a_later_run_set_in_the_data_directory_stays(data: Path, say: Say) 
 def test_what_stays_is_named_as_the_partition_was(
     data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, rows_shown: int
 ) -> None:
-    """And it is not claimed that everything is restored, not even when too many directories were restored to list them."""
+    """It is not reported that everything was restored, not even if too many directories were restored to list them."""
     monkeypatch.chdir(data.parent)
     monkeypatch.setattr("kseg.cli.text.folded_rows._ROWS_SHOWN", rows_shown)
     names = [f"{data.name}/{name}" for name in ("metro-none-0", "fares-0", "gates-append-0")]
@@ -249,7 +249,7 @@ def test_the_plan_says_what_to_type(data: Path, capfd: pytest.CaptureFixture[str
 
 
 def test_a_part_of_a_run_is_not_forgotten_alone(data: Path, say: Say) -> None:
-    """The rest of the run could not be taken back as it was."""
+    """The rest of the run could then not be undone as a whole."""
     several(data)
     assert say("recover", "--apply", data)[0] == 0
     before = tree_state(data)

@@ -118,7 +118,7 @@ def test_many_processes_say_the_same(capture_small: Path, capfd: pytest.CaptureF
     assert without_cpu("1") == without_cpu("2")
 
 
-def test_what_cannot_be_read_is_said(
+def test_what_cannot_be_read_is_reported(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "data"

@@ -167,7 +167,7 @@ def test_an_altered_leader_epoch_is_damage(tmp_path: Path, batch: int) -> None:
 
 
 def test_epochs_that_sink_for_good_are_no_damage(tmp_path: Path) -> None:
-    """Logs of old brokers have them; neighbours do not say which batch would be wrong."""
+    """Logs of old brokers have them, and the adjacent batches do not tell which batch would be wrong."""
     topic = Topic(tmp_path)
     for epoch in (5, 5, 5, 3, 3, 3):
         topic.send(("a", epoch), leader_epoch=epoch)

@@ -290,7 +290,7 @@ def test_damaged_segments_can_be_left_alone(tmp_path: Path) -> None:
 def test_what_was_left_alone_is_cleaned_when_the_damage_is_gone(
     dirty: int, clean_to: int, map_bytes: int, tmp_path: Path
 ) -> None:
-    """A broker maps the keys from the checkpoint on only, so it must not lie behind old values."""
+    """A broker maps keys only from the checkpoint on, so the checkpoint must not be beyond old values."""
     topic = Topic(tmp_path)
     for number in range(4):
         topic.send(("a", number), ("b", number))

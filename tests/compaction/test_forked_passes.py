@@ -103,7 +103,7 @@ def test_transactions_across_the_cut(
 
 
 def test_a_map_that_becomes_full_behind_the_cut(tmp_path: Path, shared: Counter[str]) -> None:
-    """The half of 400 slots is too small for the 300 keys of the helper's side: this process continues behind the cut."""
+    """Half of 400 slots is too small for the 300 keys of the worker's part: this process continues after the cut."""
     directory = keyed(tmp_path, segment_bytes=4000, index_interval_bytes=200)
     options = CompactOptions(settings=replace(SETTINGS, map_bytes=24 * 400))
     one, two = both_ways(directory, options)

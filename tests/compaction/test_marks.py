@@ -104,12 +104,12 @@ def test_a_second_run_finds_nothing(tmp_path: Path) -> None:
 @pytest.mark.evidence("lock")
 def test_a_running_broker_is_respected(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5)])
-    (is_locked, tell_locked), (may_end, tell_end) = os.pipe(), os.pipe()
+    (is_locked, signal_locked), (may_end, signal_end) = os.pipe(), os.pipe()
     child = os.fork()
     if not child:
         try:
             with locked([str(partition.parent)]):
-                os.write(tell_locked, b"!")
+                os.write(signal_locked, b"!")
                 os.read(may_end, 1)
         finally:
             os._exit(0)
@@ -119,15 +119,15 @@ def test_a_running_broker_is_respected(tmp_path: Path) -> None:
         with pytest.raises(Refused):
             run(partition, OLD, apply=True)
     finally:
-        os.write(tell_end, b"!")
+        os.write(signal_end, b"!")
         os.waitpid(child, 0)
-        for descriptor in (is_locked, tell_locked, may_end, tell_end):
+        for descriptor in (is_locked, signal_locked, may_end, signal_end):
             os.close(descriptor)
     assert bases(partition) == [0, 5]
 
 
 def test_a_killed_run_is_finished_by_the_next_one(tmp_path: Path) -> None:
-    """Killed at every change: the next run ends with the same files, and before it a broker finds a whole log."""
+    """Killed at every change: the next run ends with the same files, and until then a broker finds a complete log."""
     limits, parts = OLD, [Part(2), Part(2), Part(2)]
     kill_at, is_killed = 0, True
     while is_killed:

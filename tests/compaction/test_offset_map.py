@@ -150,7 +150,7 @@ def test_the_map_is_asked_where_bits_would_not_know() -> None:
 @pytest.mark.parametrize("codec", [L.NONE, L.LZ4, L.ZSTD])
 @pytest.mark.parametrize("map_slots", [100_000, 6000])
 def test_a_log_of_many_keys(tmp_path: Path, codec: int, map_slots: int) -> None:
-    """More keys than the first map has room for, more batches than are compressed at a time, several passes with the small map."""
+    """More keys than the first map holds, more batches than are compressed at a time, and several passes with the small map."""
     rng = random.Random(codec)
     topic = Topic(tmp_path, segment_bytes=200_000)
     table: dict[bytes, bytes] = {}

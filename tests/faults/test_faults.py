@@ -75,7 +75,7 @@ def test_killed_anywhere_it_goes_on_or_back(scenario: Scenario) -> None:
 def test_undo_behind_a_kill_at_the_end_gives_the_directory_its_time_back(
     capture_small: Path, place: Path, machine: Machine
 ) -> None:
-    """The journal for the data directory's own files was never decided, and lies beside the one of the run."""
+    """The journal of the data directory's own files has no outcome yet and is beside that of the run."""
     case = CASES["recover --quarantine"]
     original = place / "original" / "undecided"
     case.lay(capture_small, original / "data")
@@ -109,7 +109,7 @@ def test_any_error_at_any_call_is_one_sentence_and_harms_nothing(scenario: Scena
     ids=["full", "read-only", "dead"],
 )
 def test_a_disk_that_fails_for_good(scenario: Scenario, error: int, kinds: Kind) -> None:
-    """From some call on every one fails, those too that would clear up."""
+    """From some call on all calls fail, including those that clean up."""
     calls = scenario.count(kinds)
     _strike(scenario, (Fault(Mode.FAIL, kinds, at, error, lasts=True) for at in _tried(calls, 1, 1)))
 

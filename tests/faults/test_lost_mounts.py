@@ -73,7 +73,7 @@ def reported(output: str) -> list[str]:
 @pytest.mark.parametrize("error", [errno.ESTALE, errno.ENOTCONN], ids=["stale", "not connected"])
 @pytest.mark.parametrize("lasts", [False, True], ids=["once", "from then on"])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_cannot_be_asked_is_said(
+def test_what_cannot_be_asked_is_reported(
     machine: Machine, data: Path, command: str, lasts: bool, error: int
 ) -> None:
     words = [*COMMANDS[command], str(data)]
@@ -86,10 +86,10 @@ def test_what_cannot_be_asked_is_said(
     for at in range(error % stride, calls, stride):
         struck = machine.run(words, root, Fault(Mode.FAIL, Kind.LOOK, at, error, lasts))
         # a directory that cannot be listed is opened as what it may be, and refused under another name
-        is_said = os.strerror(error) in struck.output or struck.status in (3, 4, 5)
+        is_reported = os.strerror(error) in struck.output or struck.status in (3, 4, 5)
         if struck.status not in (0, 1, 3, 4, 5) or "Traceback" in struck.output:
             wrong.append(f"{at} {struck.struck}: ends with {struck.status}: {struck.output[-600:]}")
-        elif not is_said and (struck.status, reported(struck.output)) != (
+        elif not is_reported and (struck.status, reported(struck.output)) != (
             sound.status,
             reported(sound.output),
         ):

@@ -94,7 +94,7 @@ def test_verify_and_a_plan_say_that_it_is_a_link(data: Path, capfd: pytest.Captu
 
 
 def test_no_link_leads_to_the_rest_of_the_machine(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A link to a directory that holds data directories somewhere below is not searched: it could lead anywhere."""
+    """A link to a directory with data directories below it is not followed: it could lead anywhere."""
     other = data.parent / "machine" / "var" / "kafka"
     shutil.copytree(data, other, symlinks=True)
     (data / "everything-0").symlink_to(data.parent / "machine")

@@ -162,7 +162,7 @@ def test_a_journal_that_is_no_file_of_ours(kind: str, partition: Path, outside: 
 
 
 def test_a_workplace_that_is_a_link(partition: Path, outside: Path) -> None:
-    """What a killed process of a cluster left is removed, but nothing through a link."""
+    """Leftovers of a killed process of a cluster are removed, but never through a link."""
     before = contents(outside)
     (partition / ".kseg").mkdir()
     (partition / ".kseg" / ".work-x").symlink_to(outside)
@@ -303,7 +303,7 @@ def test_a_journal_with_a_second_name_is_not_written_to(partition: Path, outside
 
 
 def test_a_directory_that_is_swapped_for_a_link_while_it_changes(tmp_path: Path, outside: Path) -> None:
-    """The change goes to the directory that was claimed, wherever its name leads by then."""
+    """The change is made in the directory that was opened, wherever its path leads by then."""
 
     class Swapping(type(QUICK)):  # type: ignore[misc]
         done = False
@@ -362,7 +362,7 @@ def test_a_lock_that_is_no_file(kind: str, tmp_path: Path, outside: Path) -> Non
 
 
 def test_the_ids_of_journals_do_not_overlap(tmp_path: Path) -> None:
-    """`kseg-journal-X-old-Y.jsonl` would be a file of the journal X and a journal as well."""
+    """`kseg-journal-X-old-Y.jsonl` would be both a file of journal X and a journal."""
     case = Case({"meta.properties": b"version=1\n"}, lambda _directory: (), is_partition=False)
     directory = case.lay(tmp_path)
     (directory / f"kseg-journal-{ID}-old-y.jsonl").write_bytes(b"evidence")
@@ -374,7 +374,7 @@ def test_the_ids_of_journals_do_not_overlap(tmp_path: Path) -> None:
 
 
 def test_a_real_journal_has_the_fields_of_the_planted_ones(partition: Path) -> None:
-    """So that the tests above do not pass because of a field that real journals do not have."""
+    """Otherwise the tests above could pass only because of a field that real journals do not have."""
     applied = carry_out(CASES["swap"], partition)
     first = json.loads(Path(applied.journal).read_text().splitlines()[0])
     assert {*first} == {*header(partition), "nonce", "signature", "sum"}

@@ -145,7 +145,7 @@ def test_into_a_pipe_a_dump_is_what_kafka_prints(data: Path) -> None:
 
 
 def test_no_device_is_opened(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Opening one can set off anything (a watchdog, a tape); a link in the evidence may lead to it."""
+    """Opening a device can have side effects (a watchdog, a tape), and a link in the evidence may lead to one."""
     opened: list[str] = []
     really_open = os.open
 
@@ -187,7 +187,7 @@ def test_directories_of_an_export_have_safe_names() -> None:
 
 @pytest.mark.parametrize("command", ["verify", "list"])
 def test_a_shell_takes_printed_paths_back(command: str, data: Path) -> None:
-    """Each word in `$'…'` of the text is, for bash, the bytes of a path that is there."""
+    """bash turns each printed `$'…'` back into the bytes of an existing path."""
     done = subprocess.run(
         [sys.executable, "-m", "kseg", command, "--verbose", str(data)], capture_output=True, check=False
     )

@@ -148,7 +148,7 @@ def test_a_state_directory_that_cannot_be_written_keeps_nobody_from_an_undo(plac
 def test_of_executors_with_another_key_everything_is_kept(
     place: Path, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """A cluster's executors sign with the keys of their machines: an undo here believes none of it, and keeps what it takes out."""
+    """A cluster's executors sign with the keys of their machines: an undo here trusts none of it, and keeps what it removes."""
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("XDG_STATE_HOME", str(tmp_path / "executor"))
         command = [str(lines) if word == "LINES" else word for word in CHANGES[name][1]]

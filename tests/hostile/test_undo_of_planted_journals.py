@@ -229,7 +229,7 @@ def test_what_the_undo_takes_out_is_kept(
 
 
 @pytest.mark.evidence("kseg-undone")
-def test_the_path_of_what_is_kept_is_told(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_path_of_what_is_kept_is_reported(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
     plant(partition / ".kseg" / ID / "journal.jsonl", an_append_cut_to_nothing(partition))
     assert run(["undo", str(partition)]) == 0
     kept = partition / f"kseg-undone-{ID}-{LAST}.from-0.kept"
@@ -362,7 +362,7 @@ def copies_of_none(data: Path) -> list[Line]:
 def test_the_same_command_with_an_output_that_holds_a_planted_journal(
     partition: Path, tmp_path: Path, capture_small: Path
 ) -> None:
-    """It takes back what it left there unfinished, before it begins again."""
+    """The command undoes its own unfinished output before it starts again."""
     data = partition.parent
     plant(data / f"kseg-journal-{COPY_ID}.jsonl", copies(data, "applying"))
     words = ["recover", "--quiet", "--jobs", "1", "--output", str(data)]

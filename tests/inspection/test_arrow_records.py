@@ -129,7 +129,7 @@ def test_batches_are_bounded(capture_small: Path, rows: int, size_bytes: int) ->
 
 
 def test_headers_are_bounded_like_values(tmp_path: Path) -> None:
-    """Whoever writes everything into headers fills a batch with them."""
+    """A producer may put all data into headers."""
     sizes = [1000] * 25 + [50_000] + [1000] * 4
     records = [
         record(number, key=None, value=None, headers=varint(1) + field(b"h") + field(b"x" * size))
@@ -219,7 +219,7 @@ def test_aborted_transactions_are_left_out_batch_by_batch(tmp_path: Path) -> Non
     assert [row["offset"] for row in rows] == [0, 1, 3, 5, 6]
 
 
-def test_damage_is_told_between_the_records(tmp_path: Path) -> None:
+def test_damage_is_reported_between_the_records(tmp_path: Path) -> None:
     data, positions = plain_file(6)
     damaged = bytearray(data)
     damaged[positions[2] + 70] ^= 1
@@ -241,7 +241,7 @@ def test_damage_outside_of_the_bounds_is_nobodys_business(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("number", "value"), [(5, 1), (3, 4000)])
 def test_an_altered_offset_beside_damage_does_not_hide_it(tmp_path: Path, number: int, value: int) -> None:
-    """In the batch after the damage, or before it: records 8 and 9 are lost nevertheless."""
+    """In the batch before or after the damage: records 8 and 9 are reported as lost all the same."""
     data, positions = plain_file(10)
     damaged = bytearray(data)
     damaged[positions[4] + 70] ^= 1
@@ -351,7 +351,7 @@ def test_pieces_of_a_large_segment_join_without_a_seam(tmp_path: Path, keep_inde
 
 @pytest.mark.parametrize("keep_index", [True, False])
 def test_a_gap_of_any_size_makes_no_pieces(tmp_path: Path, keep_index: bool) -> None:
-    """The rest of a compacted topic; and a file named after an offset that was never written."""
+    """What is left of a compacted topic, and a file named after an offset that was never written."""
     directory = tmp_path / "t-0"
     directory.mkdir()
     offsets = (0, 2, 5, 1_000_003, 1_000_004, 2_000_000_000)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,54 +13,13 @@ import pytest
 from kseg.inspection.copies import copy_stretches
 from kseg.inspection.copies.compare_copies import compare_copies
 from kseg.inspection.copies.copy_pairs import CopyPair, pair_up
-from kseg.inspection.copies.gap_causes import GapJudge
-from kseg.jobs.events import Advance, Row
+from kseg.jobs.events import Advance
 from kseg.segment import layout as L
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.errors import UsageError
-from kseg.segment.findings import Finding
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.targets import PartitionTarget, resolve_targets
-
-T0 = 1_795_250_600_000
-
-
-def records(first: int, count: int, word: str = "value") -> tuple[Record, ...]:
-    return tuple(
-        Record(offset, T0 + offset, b"key-%d" % (offset % 7), f"{word} {offset}".encode() * 5)
-        for offset in range(first, first + count)
-    )
-
-
-def batches(first: int, stop: int, size: int = 10, **fields: Any) -> list[NewBatch]:
-    word = fields.pop("word", "value")
-    return [
-        NewBatch(records=records(at, min(size, stop - at), word), **{"leader_epoch": 0, **fields})
-        for at in range(first, stop, size)
-    ]
-
-
-def write(folder: Path, *segments: Sequence[NewBatch], base: int | None = None) -> Path:
-    """One segment for each list, named after its first record."""
-    folder.mkdir(parents=True)
-    for segment in segments:
-        name = segment[0].records[0].offset if base is None else base
-        (folder / f"{name:020d}.log").write_bytes(b"".join(map(encode_batch, segment)))
-    return folder
-
-
-def compared(a: Path, b: Path, *, log_dirs: bool = False) -> tuple[dict[str, Any], list[str]]:
-    """The row, and the ids of findings."""
-    targets = [PartitionTarget(str(path), str(path.parent) if log_dirs else None) for path in (a, b)]
-    events = list(compare_copies(CopyPair(a.name, targets[0], targets[1]), None))
-    (row,) = [event for event in events if isinstance(event, Row)]
-    return dict(row.values), [event.id for event in events if isinstance(event, Finding)]
-
-
-def both(tmp_path: Path, a: Sequence[NewBatch], b: Sequence[NewBatch]) -> dict[str, Any]:
-    row, findings = compared(write(tmp_path / "a" / "t-0", a), write(tmp_path / "b" / "t-0", b))
-    assert findings == []
-    return row
+from tests.support.copies import T0, batches, both, compared, keyed, packed, records, write
 
 
 def test_segments_may_be_cut_elsewhere(tmp_path: Path) -> None:
@@ -80,7 +37,7 @@ def test_one_is_behind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [10, 7], ids=["same batches", "other batches"])
 def test_a_hole_before_an_empty_last_segment(tmp_path: Path, size: int) -> None:
-    """The segment in the middle was deleted, and nothing was written to the last one: the copy ends at its base offset."""
+    """The middle segment was deleted and the last one is empty: the copy ends at the base offset of the last."""
     a = write(tmp_path / "a" / "t-0", batches(0, 100, size), batches(100, 300, size))
     b = write(tmp_path / "b" / "t-0", batches(0, 90), batches(90, 200), batches(200, 300))
     (b / f"{90:020d}.log").unlink()
@@ -92,7 +49,7 @@ def test_a_hole_before_an_empty_last_segment(tmp_path: Path, size: int) -> None:
 
 @pytest.mark.parametrize("epoch", [1, 2])
 def test_the_first_offset_where_they_diverge(tmp_path: Path, epoch: int) -> None:
-    """As an unclean election leaves it: the same prefix, then records of two leaders."""
+    """As after an unclean election: a common prefix, then records of two leaders."""
     a = [*batches(0, 200), *batches(200, 240, leader_epoch=1)]
     b = [*batches(0, 200), *batches(200, 220, leader_epoch=epoch, word="other")]
     row = both(tmp_path, a, b)
@@ -160,155 +117,11 @@ def test_a_log_that_begins_later(tmp_path: Path) -> None:
     assert (row["verdict"], row["compared_from"], row["same_batches"]) == ("trimmed", 100, 10)
 
 
-def thinned(found: list[NewBatch], lots: random.Random) -> list[NewBatch]:
-    """As the cleaner leaves batches: with their offset ranges and fewer records, and without some of them."""
-    left = []
-    for batch in found:
-        kept = tuple(record for record in batch.records if lots.random() < 0.5)
-        if kept:
-            first, last = batch.records[0].offset, batch.records[-1].offset
-            left.append(replace(batch, records=kept, base_offset=first, last_offset=last))
-    return left
-
-
-def checkpoint(folder: Path, name: str, partition: str, offset: int) -> None:
-    topic, _, number = partition.rpartition("-")
-    (folder / name).write_text(f"0\n1\n{topic} {number} {offset}\n")
-
-
-@pytest.mark.parametrize(
-    ("cleaned_a", "cleaned_b", "verdict"),
-    [(None, None, "compacted"), (0, 200, "compacted"), (200, 0, "compacted"), (0, 0, "missing")],
-)
-def test_gaps_that_a_cleaning_explains(
-    tmp_path: Path, cleaned_a: int | None, cleaned_b: int | None, verdict: str
-) -> None:
-    whole = batches(0, 200)
-    left = [*thinned(whole[:15], random.Random(3)), *whole[15:]]
-    a, b = write(tmp_path / "a" / "t-0", whole, base=0), write(tmp_path / "b" / "t-0", left, base=0)
-    for path, offset in ((a, cleaned_a), (b, cleaned_b)):
-        if offset is not None:
-            checkpoint(path.parent, "cleaner-offset-checkpoint", "t-0", offset)
-    row, _ = compared(a, b, log_dirs=True)
-    held = sum(len(batch.records) for batch in left)
-    assert (row["verdict"], row["b"]["records_missing"], row["differs_at"]) == (verdict, 200 - held, None)
-    assert row["a"]["records_missing"] == 0
-
-
-def keyed(offset: int, key: bytes | None, value: bytes | None = b"v") -> Record:
-    return Record(offset, T0 + offset, key, value, ())
-
-
-def packed(records: Sequence[Record], size: int = 4, **fields: Any) -> list[NewBatch]:
-    """Batches of `size` offsets each, as a cleaning leaves them: with the offset ranges that they had."""
-    by_batch: dict[int, list[Record]] = {}
-    for record in records:
-        by_batch.setdefault(record.offset // size, []).append(record)
-    return [
-        NewBatch(
-            records=tuple(kept),
-            base_offset=number * size,
-            last_offset=number * size + size - 1,
-            leader_epoch=0,
-            **fields,
-        )
-        for number, kept in by_batch.items()
-    ]
-
-
-def gaps(tmp_path: Path, whole: Sequence[Record], left: Sequence[Record], **fields: Any) -> dict[str, Any]:
-    """The row of a copy with these records and one with fewer, without a checkpoint of the cleaner."""
-    a = write(tmp_path / "a" / "t-0", packed(whole, **fields), base=0)
-    b = write(tmp_path / "b" / "t-0", packed(left, **fields), base=0)
-    row, findings = compared(a, b)
-    mirrored, _ = compared(b, a)
-    assert findings == [] and mirrored["a"]["missing"] == row["b"]["missing"]
-    end = left[-1].offset // 4 * 4 + 4
-    assert row["b"]["records_missing"] == sum(each.offset < end for each in whole) - len(left)
-    return row
-
-
-@pytest.mark.parametrize("codec", [L.NONE, L.LZ4])
-def test_a_gap_without_a_later_record_of_its_key_is_a_loss(tmp_path: Path, codec: int) -> None:
-    whole = [keyed(at, b"k%d" % (at % 5)) for at in range(40)]
-    last_of_each = [record for record in whole if record.offset >= 35]
-    cleaned = [record for record in whole[:20] if record.offset % 3] + whole[20:]
-    row = gaps(tmp_path / "cleaned", whole, cleaned, codec=codec)
-    assert (row["verdict"], row["b"]["missing"], row["b"]["records_lost"]) == ("compacted", [], 0)
-    row = gaps(
-        tmp_path / "lost",
-        whole,
-        [*whole[:8], *whole[12:33], *last_of_each[:2], *last_of_each[3:]],
-        codec=codec,
-    )
-    assert (row["verdict"], row["b"]["missing"], row["b"]["records_lost"]) == ("missing", [[37, 37]], 1)
-    assert row["b"]["cleaned"] == [[8, 11], [33, 34]]
-
-
-def test_a_later_record_counts_only_in_the_copy_that_lacks_the_earlier_one(tmp_path: Path) -> None:
-    """The other copy has it behind the end of this one: no cleaning of this one can have known it."""
-    whole = [keyed(at, b"k%d" % (at if at < 8 else at - 8)) for at in range(16)]
-    row = gaps(tmp_path, whole, [record for record in whole[:8] if record.offset != 2])
-    assert (row["verdict"], row["b"]["missing"]) == ("missing", [[2, 2]])
-
-
-def test_a_deleted_key_is_cleaned(tmp_path: Path) -> None:
-    """Its value and its tombstone are gone; a value behind the tombstone is not explained by it."""
-    whole = [keyed(at, b"k%d" % at) for at in range(20)]
-    whole[3], whole[9] = keyed(3, b"gone"), keyed(9, b"gone", None)
-    left = [record for record in whole if record.key != b"gone"]
-    row = gaps(tmp_path / "gone", whole, left)
-    assert (row["verdict"], row["b"]["cleaned"]) == ("compacted", [[3, 3], [9, 9]])
-    whole[12] = keyed(12, b"gone")
-    row = gaps(tmp_path / "back", whole, [record for record in whole if record.key != b"gone"])
-    assert (row["verdict"], row["b"]["missing"], row["b"]["cleaned"]) == (
-        "missing",
-        [[12, 12]],
-        [[3, 3], [9, 9]],
-    )
-
-
-def test_records_without_a_key_are_cleaned_where_a_cleaner_was(tmp_path: Path) -> None:
-    whole = [keyed(at, None if at in (5, 6) else b"k") for at in range(12)]
-    left = [record for record in whole if record.key is not None]
-    assert gaps(tmp_path / "alone", whole, left)["b"]["missing"] == [[5, 6]]
-    a, b = tmp_path / "alone" / "a" / "t-0", tmp_path / "alone" / "b" / "t-0"
-    checkpoint(b.parent, "cleaner-offset-checkpoint", "t-0", 12)
-    row, _ = compared(a, b, log_dirs=True)
-    assert (row["verdict"], row["b"]["missing"]) == ("compacted", [])
-
-
-def test_a_full_map_is_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lots = random.Random(5)
-    whole = [
-        keyed(at, b"k%d" % lots.randrange(300), None if lots.random() < 0.2 else b"v") for at in range(2000)
-    ]
-    newest = {record.key: record.offset for record in whole}
-    left = [record for record in whole if record.offset == newest[record.key] or lots.random() < 0.2]
-    lost = {record.offset for record in left if record.value is not None and record.offset % 41 == 0}
-    left = [record for record in left if record.offset not in lost]
-    row = gaps(tmp_path / "one", whole, left)
-    monkeypatch.setattr("kseg.inspection.copies.compare_copies.GapJudge", partial(GapJudge, map_slots=40))
-    again = gaps(tmp_path / "several", whole, left)
-    keys_left = {record.key: record.offset for record in left}
-    tombstones = {each.key: each.offset for each in whole if each.value is None and each not in left}
-    unexplained = {
-        each.offset
-        for each in whole
-        if each not in left
-        and max(keys_left.get(each.key, -1), tombstones.get(each.key, -1) + 1) <= each.offset
-    }
-    found = {at for first, last in row["b"]["missing"] for at in range(first, last + 1)}
-    assert found == unexplained and any(whole[at].offset == newest[whole[at].key] for at in found)
-    for side in ("cleaned", "missing", "records_lost"):
-        assert row["b"][side] == again["b"][side]
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_several_processes_say_what_one_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Copies with the same batches, others, gaps, damage or a divergence; cut into stretches by their indexes."""
+    """Equal and different batches, gaps, damage or a divergence; the copies are divided by their indexes."""
     monkeypatch.setattr("kseg.inspection.copies.copy_stretches.STRETCH_BYTES", 2000)
     lots = random.Random(seed)
     whole = [keyed(at, b"k%d" % lots.randrange(60), b"v" * lots.randrange(60)) for at in range(1200)]
@@ -392,7 +205,7 @@ def test_the_epoch_caches_are_compared(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_any_change_is_found_where_it_is(tmp_path: Path, seed: int) -> None:
-    """A record is changed anywhere, and everything is packed in another way: the offset is exact."""
+    """One record is changed and all are batched differently: the offset is exact."""
     lots = random.Random(seed)
     end = lots.randrange(20, 400)
     at = lots.randrange(end)
@@ -469,7 +282,7 @@ def test_a_partition_is_compared_with_that_of_its_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(150))
 def test_one_flipped_bit_is_never_the_same_and_no_divergence(tmp_path: Path, seed: int) -> None:
-    """Wherever it is: in what the CRC covers, in a length, an offset or a leader epoch."""
+    """In bytes covered by the CRC, in a length, an offset or a leader epoch."""
     lots = random.Random(seed)
     a = write(tmp_path / "a" / "t-0", batches(0, 60), batches(60, 120, codec=L.LZ4))
     b = write(tmp_path / "b" / "t-0", batches(0, 60), batches(60, 120, codec=L.LZ4))

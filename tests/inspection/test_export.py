@@ -26,7 +26,7 @@ from kseg.jobs.events import Event, Failure, Row
 from kseg.segment.errors import Refused
 from kseg.segment.findings import Finding
 from kseg.segment.partition.targets import FileTarget, PartitionTarget, Target, resolve_targets
-from tests.support.expected_exports import Told, dumped, exported, files_of, odd_partition, text_of
+from tests.support.expected_exports import ExportedRecord, dumped, exported, files_of, odd_partition, text_of
 from tests.support.raw_batches import T0, record, sealed
 
 FORMS = ("parquet", "arrow", "json", "csv")
@@ -210,7 +210,7 @@ def test_names_of_directories_are_escaped_as_spark_does() -> None:
 def test_few_files_are_open_and_little_waits(
     capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Records that go to and fro between directories make more files, not more open ones."""
+    """Records that alternate between directories create more files, but no more open ones."""
     monkeypatch.setattr(writers, "MAX_OPEN_FILES", 2)
     monkeypatch.setattr(writers, "WAITING_BYTES", 10_000)
     monkeypatch.setattr("kseg.inspection.export.export.RECORDS_PER_BATCH", 16)
@@ -280,7 +280,7 @@ def test_bytes_as_text(mode: str, odd: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["json", "csv"])
 def test_times_beyond_what_arrow_can_format(form: str, tmp_path: Path) -> None:
-    """As Spark 4.3 writes the same instants, and names their directories."""
+    """As Spark 4.3 writes these instants and names the directories."""
     reported = {
         1_700_000_000_000_000: "+55840-11-08T22:13:20.000Z",  # microseconds where milliseconds belong
         2**63 - 1: "+294247-01-10T04:00:54.775Z",  # the last microsecond that there is
@@ -322,7 +322,7 @@ def damaged(capture_small: Path, tmp_path: Path) -> Path:
     return path
 
 
-def test_damage_is_told_and_passed_over(damaged: Path, tmp_path: Path) -> None:
+def test_damage_is_reported_and_passed_over(damaged: Path, tmp_path: Path) -> None:
     events = write(tmp_path / "out", [damaged], "parquet")
     (finding,) = failures(events)
     assert isinstance(finding, Finding) and finding.id == "bad-crc" and finding.position == 874
@@ -387,5 +387,5 @@ def test_a_single_segment(capture_small: Path, tmp_path: Path) -> None:
     for committed in (False, True):
         selection = Selection(read_committed=committed)
         write(tmp_path / str(committed), [path], "arrow", selection=selection)
-        expected: list[Told] = dumped([path], selection)
+        expected: list[ExportedRecord] = dumped([path], selection)
         assert exported(tmp_path / str(committed), "arrow") == expected

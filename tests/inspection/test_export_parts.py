@@ -120,7 +120,7 @@ def test_files_are_the_same(
 @pytest.mark.parametrize("at", [0, 40, 41, BATCHES - 1])
 @pytest.mark.parametrize("kind", ["bad-crc", "zero-filled"])
 @pytest.mark.parametrize("form", ["json", "csv"])
-def test_damage_is_told_as_by_one_process(
+def test_damage_is_reported_as_by_one_process(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], helpers: list[int], form: str, kind: str, at: int
 ) -> None:
     data = log()

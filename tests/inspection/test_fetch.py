@@ -114,7 +114,7 @@ class TestFrames07:
         return lines[:-1], lines[-1]
 
     def test_message_set_send_is_what_was_sent(self, ancient_small: Path) -> None:
-        """reads.jsonl: what Jafka's server sent for these offsets and sizes, cut messages included."""
+        """reads.jsonl: what Jafka's server sent for these offsets and sizes, including cut messages."""
         log = ancient_small / "taps-0"
         singles, _ = self.reads(ancient_small)
         with unchanged(log):
@@ -142,7 +142,7 @@ class TestFrames07:
         assert {(record["offset"], record["next_offset"]) for record in records} == {(264, 553)}
 
     def test_offsets_out_of_range_and_at_the_end(self, ancient_small: Path) -> None:
-        """Log.findRange: the end is a place, behind it is OffsetOutOfRange (error code 1)."""
+        """Log.findRange: the end is a valid offset, beyond it is OffsetOutOfRange (error code 1)."""
         log = ancient_small / "taps-0"
         end = ask(log, "latest").rows[0]["offset"]
         assert fetch(log, end, 100, framing="message-set").data == message_set_send(b"")

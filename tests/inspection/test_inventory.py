@@ -171,7 +171,7 @@ def test_kafka_0_7(ancient_small: Path, tmp_path: Path) -> None:
 def test_a_damaged_record_count_counts_no_more_than_the_offsets(
     bit: int, capture_small: Path, tmp_path: Path
 ) -> None:
-    """`--count` reads headers and verifies no checksum: a flipped bit would add up to two billion records."""
+    """`--count` reads headers without verifying checksums: a flipped bit would add up to two billion records."""
     directory = tmp_path / "metro-none-0"
     shutil.copytree(capture_small / "data" / "metro-none-0", directory)
     sound = partition_row(listed(PartitionTarget(str(directory), str(tmp_path))))

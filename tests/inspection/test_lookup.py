@@ -232,7 +232,7 @@ class TestEnds:
 
     @pytest.mark.behaviour("X09")
     def test_read_committed_ends_at_the_open_transaction(self, tmp_path: Path) -> None:
-        """Data in segments 1 and 2, the abort in 3, another transaction open behind it."""
+        """Data in segments 1 and 2, the abort marker in 3, and another open transaction after it."""
         mine: dict[str, Any] = {"transactional": True, "producer_id": 7, "producer_epoch": 0}
         marker = end_transaction_batch(EndTransactionMarker(True, 0, T0), 20, 7, 0, 0)
         other: dict[str, Any] = {"transactional": True, "producer_id": 8, "producer_epoch": 0}
@@ -292,7 +292,7 @@ class TestByKey:
         assert answer(log, "key", key=key)["found"] is False
 
     def test_spans_are_scanned_backwards(self, tmp_path: Path) -> None:
-        """A big segment: the newest record is found in its last span, without reading the others."""
+        """In a large segment the newest record is found in the last span without reading the others."""
         value = b"x" * 100_000
         batches = [NewBatch(records=(Record(at, T0, b"k%d" % at, value),)) for at in range(120)]
         log = build_log(tmp_path / "metro-0", *batches)
@@ -326,7 +326,7 @@ class TestKafka07:
         assert [f.exit_status for f in ask(log, "timestamp", timestamp_ms=5).failures] == [2]
 
     def test_damage_is_passed_over(self, ancient_small: Path) -> None:
-        """One bit of the last file is flipped, in the message at 760 (recovered.jsonl); the next one is found."""
+        """One bit is flipped in the last file, in the message at 760 (recovered.jsonl); the next message is found."""
         log = ancient_small / "flip" / "taps-0"
         last = 21760
         result = ask(log, "offset", offset=last + 760)

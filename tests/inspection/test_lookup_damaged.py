@@ -129,7 +129,7 @@ class TestDamagedIndexes:
     def test_damage_in_the_log_costs_only_what_it_covers(
         self, damage: Callable[..., diseases.InflictedDamage], number: int, whole: Path, tmp_path: Path
     ) -> None:
-        """Every batch that is whole is still found at its own offset, with and without the index."""
+        """Every intact batch is still found at its offset, with and without the index."""
         log = diseases.copy_of(whole, tmp_path / "metro-0")
         file = sorted(log.glob("*.log"))[1]
         data, spans = file.read_bytes(), diseases.batch_spans(file)

@@ -113,7 +113,7 @@ def test_narrowing_leaves_out_what_is_outside_and_nothing_else(
 def test_workers_give_the_same_rows(
     log: Path, division: str, key: bytes, every_version: bool, read_committed: bool
 ) -> None:
-    """Down to the bytes that were read and the path that led there."""
+    """Including the number of bytes read and how the record was found."""
     asked: dict[str, Any] = {"key": key, "every_version": every_version, "read_committed": read_committed}
     alone, together = ask(log, "key", **asked), ask(log, "key", jobs=2, **asked)
     assert alone.failures == []

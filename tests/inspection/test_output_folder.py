@@ -112,7 +112,7 @@ def test_nothing_is_handed_over_after_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", [Mode.ERROR_IF_EXISTS, Mode.APPEND, Mode.OVERWRITE])
 def test_killed_at_every_change(mode: Mode, tmp_path: Path) -> None:
-    """What can be seen is what was there, or all of the new; of an append perhaps only some, but each whole."""
+    """Readers see the old output or all of the new one; of an append perhaps only some files, each of them complete."""
     target = tmp_path / "out"
     old = whole("old") if mode is not Mode.ERROR_IF_EXISTS else {}
     for left in itertools.count():
@@ -148,7 +148,7 @@ def test_killed_at_every_change(mode: Mode, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", [Mode.ERROR_IF_EXISTS, Mode.APPEND, Mode.OVERWRITE])
 def test_nothing_was_exported_where_it_says_so(mode: Mode, tmp_path: Path) -> None:
-    """Whatever operation fails, also the sync after the last rename: the output is as it was, and the export can be repeated."""
+    """Whichever operation fails, including the sync after the last rename: the output is unchanged and the export can be repeated."""
     target = tmp_path / "out"
     old = whole("old") if mode is not Mode.ERROR_IF_EXISTS else {}
     failed = 0
@@ -174,7 +174,7 @@ def test_nothing_was_exported_where_it_says_so(mode: Mode, tmp_path: Path) -> No
 
 
 def test_what_came_to_be_meanwhile_stays(tmp_path: Path) -> None:
-    """An export can take an hour, and another process uses the name meanwhile."""
+    """An export can take an hour, and another process may use the name in the meantime."""
     target = tmp_path / "out"
     for number, mode in enumerate(Mode):
         with (

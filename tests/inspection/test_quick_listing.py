@@ -111,7 +111,7 @@ def test_what_is_unusual_goes_the_general_way(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("running", "damages"), [(False, DAMAGES), (True, DAMAGES // 10)])
 def test_random_damage(tmp_path: Path, running: bool, damages: int) -> None:
-    """Wrong bytes, lost ends and lost files anywhere; a running broker's indexes of 10 MiB, copied without their holes, too."""
+    """Changed bytes, truncated and missing files; also a running broker's indexes of 10 MiB, copied without their holes."""
     sound = broker_dir(tmp_path / "sound", 1, 1, running=running) / "orders.00-0"
     names = sorted(path.name for path in sound.iterdir())
     answered = 0

@@ -129,7 +129,7 @@ def test_what_is_compressed_is_opened_first(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_true_number_is_in_the_interval(tmp_path: Path) -> None:
-    """Topics of two or three partitions, five settings each, a twelfth of the bytes recompressed."""
+    """Topics of two or three partitions, five settings each, with a twelfth of the bytes recompressed."""
     inside, widths = 0, []
     trials = 0
     for seed in range(16):
@@ -174,7 +174,7 @@ def test_damage_is_left_out(tmp_path: Path) -> None:
 
 
 def test_larger_batches_are_joined_from_those_of_a_producer(tmp_path: Path) -> None:
-    """Two producers that take turns, 10 ms between their batches: what linger.ms joins can be counted."""
+    """Two producers alternate, 10 ms between their batches, so the batches that linger.ms joins can be counted."""
     folder = tmp_path / "orders-0"
     folder.mkdir()
     data, alone = [], []

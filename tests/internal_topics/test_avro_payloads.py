@@ -163,12 +163,12 @@ def test_a_union_says_which_decimal_it_is() -> None:
     ],
 )
 def test_logical_types_that_are_not_valid_are_ignored(schema: Any, data: bytes, value: str) -> None:
-    """So the specification asks, and so does Java (LogicalTypes.fromSchemaIgnoreInvalid)."""
+    """As the specification requires and Java does (LogicalTypes.fromSchemaIgnoreInvalid)."""
     assert decoded(schema, data) == value
 
 
 def test_defaults_of_another_type() -> None:
-    """Registries before 5.5 took them, and they say nothing about what was written."""
+    """Registries before 5.5 accepted them, and they do not affect the written data."""
     fields = [
         {"name": "n", "type": "int", "default": "none"},
         {"name": "m", "type": ["int", "null"], "default": None},
@@ -185,7 +185,7 @@ def test_a_type_that_is_named_in_an_object() -> None:
 
 
 def test_byte_arrays_of_java_have_no_length() -> None:
-    """KafkaAvroSerializer writes a byte[] of the schema "bytes" as it is, confluent-kafka as Avro."""
+    """KafkaAvroSerializer writes a byte[] of the schema "bytes" without a length, confluent-kafka in Avro's encoding."""
     for schema in ("bytes", {"type": "bytes", "avro.java.string": "String"}):
         assert decoded(schema, b"raw bytes") == "cmF3IGJ5dGVz"
         assert decoded(schema, b"\x06raw") == "cmF3"
@@ -196,7 +196,7 @@ def test_byte_arrays_of_java_have_no_length() -> None:
 @pytest.mark.parametrize("name", ["shop.Money", "Money"])
 @pytest.mark.parametrize("kind", ["union", "array", "name"])
 def test_references_from_a_schema_that_is_no_record(kind: str, name: str, tmp_path: Path) -> None:
-    """A topic with several kinds of events has a union of references as its schema."""
+    """The schema of a topic with several kinds of events is a union of references."""
     around: Any = {"union": ["null", name], "array": {"type": "array", "items": name}, "name": name}[kind]
     entries = [
         schema_entry("money", 1, 4, json.dumps(MONEY | {"namespace": name.rpartition(".")[0]})),
@@ -212,7 +212,7 @@ def test_references_from_a_schema_that_is_no_record(kind: str, name: str, tmp_pa
 
 @pytest.mark.parametrize("index", [b"\x01", b"\x03", b"\x04"])
 def test_an_index_before_the_first_is_not_the_last(index: bytes) -> None:
-    """-1, -2 and 2 of two branches or symbols, at the top and in a type that is named."""
+    """-1, -2 and 2 with two branches or symbols, at the top level and in a named type."""
     enum = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
     record = {"type": "record", "name": "R", "fields": [{"name": "e", "type": enum}]}
     fields = [{"name": "r", "type": record}, {"name": "again", "type": ["null", "R"]}]
@@ -253,7 +253,7 @@ def test_schemas_that_no_parser_takes(schema: Any) -> None:
     ids=["int", "type", "logical", "union", "array", "map"],
 )
 def test_an_int_has_32_bits(kind: Any, around: Callable[[int], Any]) -> None:
-    """Which fastavro does not check: a payload that was written with another schema showed other numbers."""
+    """fastavro does not check this: payloads written with another schema used to show wrong numbers."""
     schema = {
         "type": "record",
         "name": "R",

@@ -109,7 +109,7 @@ def logs(draw: st.DrawFn) -> bytes:
     raise AssertionError
 
 
-def _said(loaded: LoadedGroups) -> list[Any]:
+def _state_of(loaded: LoadedGroups) -> list[Any]:
     offsets = loaded.offsets
     return [
         offsets.offsets,
@@ -141,7 +141,7 @@ def test_chunks_and_records_say_the_same(
         }
         by_chunks = load_groups(read_coordinator_chunks(target), **how)
         by_records = load_groups(read_coordinator_log(target), **how)
-        assert _said(by_chunks) == _said(by_records)
+        assert _state_of(by_chunks) == _state_of(by_records)
         names, ends = TopicNames({}, {}, {}), PartitionEnds({})
         ends._known["t", 0] = LogEnds(1, 10, 9)
         for each, record in by_chunks.offsets.offsets.items():

@@ -85,7 +85,7 @@ def test_markers_stand_in_their_place_and_time_bounds_records_and_markers(tmp_pa
     assert until == [0, 1, 2, 3]
 
 
-def test_damage_is_told_in_its_place_and_what_is_behind_it_is_read(tmp_path: Path) -> None:
+def test_damage_is_reported_in_its_place_and_what_is_behind_it_is_read(tmp_path: Path) -> None:
     directory = tmp_path / f"{OFFSETS}-0"
     batches = [batch(offset, (b"k%d" % offset, b"v" * 40)) for offset in range(4)]
     path = write_segment(directory, *batches)

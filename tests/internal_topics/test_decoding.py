@@ -144,7 +144,7 @@ def test_vectors_of_metadata_records(data: str, name: str, values: dict[str, Any
 
 
 def test_nullable_structs_have_two_encodings() -> None:
-    """As a tagged field an unsigned varint, else a signed byte (Kafka: MessageDataGenerator)."""
+    """An unsigned varint in a tagged field, otherwise a signed byte (Kafka: MessageDataGenerator)."""
     head = bytes.fromhex("0000" + "01" + "01" + "0263" + "0268" + "01" + "01" + "00000005" + "01")
     absent = decode_value("__consumer_offsets", 5, head[:2] + head[2:] + bytes.fromhex("01000100"))
     assert absent.values["classicMemberMetadata"] is None and not absent.remarks
@@ -187,8 +187,8 @@ def test_what_does_not_follow_the_schema(data: bytes, words: str) -> None:
     [(0, 6, False), (1, 6, False), (1, 8, True), (0, 8, False), (2, 6, True), (0, 9, True)],
 )
 def test_a_tag_of_other_versions(version: int, tag: int, is_known: bool) -> None:
-    """PartitionChangeRecord has directories (8) since version 1 and eligible leader replicas (6) since 2: its generated class throws
-    `Tag 6 is not valid for version 0`. A tag that no version has is skipped."""
+    """PartitionChangeRecord has directories (8) since version 1 and eligible leader replicas (6) since 2: its generated class throws `Tag 6
+    is not valid for version 0`. An unknown tag is skipped."""
     data = bytes([1, 5, version, 0, 0, 0, 3]) + UUID + bytes([1, tag, 1, 1])
     if is_known:
         assert decode_framed(data).values["partitionId"] == 3
@@ -205,7 +205,7 @@ def test_unknown_types() -> None:
 
 
 def test_every_message_takes_any_bytes() -> None:
-    """Cut anywhere and with random bytes changed: a value or a FormatError, and never more elements than bytes."""
+    """Truncated anywhere and with random bytes changed: a value or a FormatError, and never more elements than bytes."""
     rng = random.Random(12)
     for message in schemas.messages():
         for version in range(message.versions.first, message.last_version + 1):

@@ -119,7 +119,7 @@ def test_the_kernel_writes_what_the_rows_say(log: tuple[Path, int], monkeypatch:
 
 
 def test_interpreted_it_writes_the_same(log: tuple[Path, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the first batch, which is all that the interpreted kernel has time for."""
+    """Only the first batch: the interpreted kernel is slow."""
     path, _ = log
     data = path.read_bytes()
     path.write_bytes(data[: 12 + int.from_bytes(data[8:12], "big")])
@@ -140,7 +140,7 @@ def rows(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, An
 
 
 def test_names_of_topics_beside_their_ids(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """From the metadata log beside the file, including deleted topics; null if unknown. `lookup` and `read` show the same."""
+    """From the metadata log in the same data directory, including deleted topics; null if unknown. `lookup` and `read` show the same."""
     removed = record("RemoveTopicRecord", topicId=topic_id(2))
     metadata = tmp_path / "__cluster_metadata-0"
     write_log(metadata, topic("orders", topic_id(1)), topic("gone", topic_id(2)), [removed])
@@ -173,7 +173,7 @@ def test_names_of_topics_beside_their_ids(tmp_path: Path, capfd: pytest.CaptureF
 
 
 def test_a_commit_says_which_topic_its_id_is_of(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """In another log dir than the metadata log of the same node."""
+    """The metadata log of the node is in another log dir."""
     for name, directory in (("a", topic_id(8)), ("b", topic_id(9))):
         (tmp_path / name).mkdir()
         (tmp_path / name / "meta.properties").write_text(

@@ -81,7 +81,7 @@ def _copies(root: Path) -> Path:
 @pytest.mark.parametrize("is_given", [False, True])
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_copy_of_a_broker_has_its_own_metadata_log(tmp_path: Path, number: int, is_given: bool) -> None:
-    """Not the longer one of a later copy beside it, also where all copies are given."""
+    """Not the longer one of a later copy beside it, even if all copies are given."""
     root = _copies(tmp_path)
     given = [str(root / f"copy-{each}" / disk) for each in (2, 1, 0) for disk in ("d1", "d2")]
     finder = MetadataFinder(given if is_given else ())

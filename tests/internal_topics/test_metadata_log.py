@@ -41,7 +41,7 @@ def names(image: MetadataImage) -> list[str]:
 
 
 def test_a_brokers_log(capture_small: Path) -> None:
-    """Snapshot and log of a 4.3.1 broker; the log alone says the same (the log starts at 0)."""
+    """Snapshot and log of a 4.3.1 broker; the log, which starts at 0, gives the same image alone."""
     source = capture_small / "data" / LOG
     image = read_metadata_log(str(source))
     assert (image.end_offset, image.epoch, image.is_certain, image.notes) == (140, 2, True, ())
@@ -83,7 +83,7 @@ def test_the_log_alone_and_the_snapshot_say_the_same(capture_small: Path, tmp_pa
 
 @pytest.mark.behaviour("M02")
 def test_metadata_transactions(tmp_path: Path) -> None:
-    """The controller's rule: an abort takes back what was begun, and what is not ended is not visible."""
+    """As in the controller: an abort discards the transaction, and an unfinished one is not visible."""
     log = tmp_path / LOG
     write_log(
         log,
@@ -143,7 +143,7 @@ def test_names_of_removed_topics_below_a_snapshot(tmp_path: Path) -> None:
 
 
 def test_what_a_newer_kafka_wrote(tmp_path: Path) -> None:
-    """An unknown type says nothing about topics; left-over bytes of a known one leave a doubt."""
+    """A record of unknown type does not affect topics; trailing bytes in a known one make the image uncertain."""
     log = tmp_path / LOG
     write_log(log, topic("one", topic_id(1)), [b"\x01\x63\x00\x05abc"])
     image = read_metadata_log(str(log))
@@ -176,7 +176,7 @@ def test_an_intact_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("position", [70, 150, 230, 310, 390])
 def test_a_damaged_byte_of_the_log(tmp_path: Path, position: int) -> None:
-    """Anywhere: never taken for the end of the log, and what follows is still read."""
+    """Anywhere: it is never taken for the end of the log, and the following records are read."""
     base(tmp_path / LOG)
     path = tmp_path / LOG / f"{0:020}.log"
     data = bytearray(path.read_bytes())
@@ -207,7 +207,7 @@ def test_files_that_know_more_than_the_log(tmp_path: Path) -> None:
 
 
 def test_snapshots_that_cannot_be_used(tmp_path: Path) -> None:
-    """An older one and more of the log, or the log from 0 on, say the same; a later one that is lost does not come back."""
+    """An older snapshot and more of the log, or the log from offset 0, give the same image; a lost later one cannot be replaced."""
     log = tmp_path / LOG
     base(log)
     bad = write_snapshot(log, 6, [], footer=False)
@@ -317,8 +317,7 @@ def test_it_is_named(tmp_path: Path, capture_small: Path) -> None:
 
 
 def test_random_damage_is_never_more_than_a_doubt(capture_small: Path, tmp_path: Path) -> None:
-    """Bytes changed, removed, or inserted anywhere in any file: there is always an image; if topics differ from the true ones it has
-    doubts."""
+    """Bytes changed, removed or inserted anywhere in any file: there is always an image, and it is uncertain if its topics are wrong."""
     source = capture_small / "data" / LOG
     truth = read_metadata_log(str(source))
     rng = random.Random(7)
@@ -362,7 +361,7 @@ def tail_notes(directory: Path) -> list[str]:
 
 @pytest.mark.parametrize("voters", [1, 3])
 def test_behind_the_snapshot_of_a_quorum_nothing_is_certain(tmp_path: Path, voters: int) -> None:
-    """The high watermark of the metadata log is on no disk; only what a snapshot has is committed for certain."""
+    """The high watermark of the metadata log is not stored on disk; only the content of a snapshot is known to be committed."""
     quorum(tmp_path, voters)
     write_log(tmp_path, topic("a", topic_id(1)), [config("a", "cleanup.policy", "compact")])
     write_snapshot(tmp_path, 2, topic("a", topic_id(1)))
@@ -383,7 +382,7 @@ def test_a_tail_that_says_nothing_is_no_note(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["LEADER_CHANGE", "KRAFT_VOTERS"])
 def test_the_voters_of_the_log_count_before_those_of_quorum_state(tmp_path: Path, kind: str) -> None:
-    """Its version 1 (KIP-853) names none."""
+    """Version 1 of quorum-state (KIP-853) has none."""
     voters: list[dict[str, object]] = [
         {"voterId": number, "voterDirectoryId": topic_id(number), "endpoints": [], "kRaftVersionFeature": {}}
         for number in (1, 2, 3)

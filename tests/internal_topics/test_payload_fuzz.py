@@ -257,7 +257,7 @@ def reshaped(rng: random.Random, schema: Any) -> Any:
 
 @pytest.mark.parametrize("kind", ["AVRO", "JSON"])
 def test_schemas_of_another_shape(kind: str) -> None:
-    """Also the columns of their values."""
+    """The columns of their values are checked as well."""
     rng = random.Random(SEED)
     for _ in range(COUNT // 10):
         schema, data = rng.choice(
@@ -275,7 +275,7 @@ def test_schemas_of_another_shape(kind: str) -> None:
 
 
 def test_what_ends_a_process_or_its_memory_elsewhere() -> None:
-    """fastavro alone ends in a fault of its stack at the first, and makes a list of a billion at the second."""
+    """fastavro alone overflows its stack on the first, and creates a list of a billion elements for the second."""
     long_list = b"\x80\xa8\xd6\xb9\x07" + b"\0"
     cases = [
         (
@@ -308,7 +308,7 @@ def test_what_ends_a_process_or_its_memory_elsewhere() -> None:
 
 
 def test_numbers_that_a_column_would_change_are_refused() -> None:
-    """A JSON Schema's number may be an integer of any size, a column of doubles holds 53 bits."""
+    """A number of JSON Schema may be an integer of any size; a column of doubles has 53 bits."""
     fitted = fit(Scalar("double"))
     assert (fitted(2**60), fitted(-5), fitted(0.1)) == (2.0**60, -5.0, 0.1)
     with pytest.raises(FormatError, match="more digits than a double"):
@@ -325,7 +325,7 @@ def fields_of(kind: Any) -> int:
 
 
 def test_types_that_double_with_each_level_are_bounded_columns() -> None:
-    """14 levels are 32,000 fields, 30 more than a process ends with."""
+    """14 levels have 32,000 fields; 30 would exhaust a process."""
     text = 'syntax = "proto3"; message M14 { M13 a = 1; M13 b = 2; } message M0 { int32 x = 1; }'
     text += "".join(f"message M{at} {{ M{at - 1} a = 1; M{at - 1} b = 2; }}" for at in range(1, 14))
     registered = RegisteredSchema(schema_id=1, kind="PROTOBUF", text=text)

@@ -133,7 +133,7 @@ def test_proto2_with_groups_required_fields_and_extensions() -> None:
 
 @pytest.mark.parametrize("name", ["descriptor", "struct", "any", "type", "api", "wrappers", "timestamp"])
 def test_descriptors_are_those_of_protoc(name: str) -> None:
-    """protobuf's own files: their descriptors come from protoc. Printed as text they must parse to the same wire format."""
+    """protobuf's own files have descriptors from protoc. Printed as text, they must parse to the same wire format."""
     wanted = FileDescriptorProto()
     importlib.import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR.CopyToProto(wanted)
     text = printed(wanted)
@@ -248,7 +248,7 @@ def test_extensions_have_their_names_in_brackets() -> None:
 
 @pytest.mark.parametrize("name", sorted(WELL_KNOWN_TEXTS))
 def test_files_that_a_registry_knows(name: str) -> None:
-    """They are those of googleapis and of Confluent's client."""
+    """Those of googleapis and of Confluent's client."""
     module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
     if name.startswith("confluent/"):
         module = f"confluent_kafka.schema_registry.{module}"
@@ -276,7 +276,7 @@ def test_imports_in_a_circle() -> None:
 
 
 def test_real_serializers_payloads() -> None:
-    """confluent-kafka's ProtobufSerializer, with a message class of the same schema."""
+    """By confluent-kafka's ProtobufSerializer, with a message class of the same schema."""
     from confluent_kafka.schema_registry._sync.mock_schema_registry_client import MockSchemaRegistryClient
     from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
     from confluent_kafka.serialization import MessageField, SerializationContext

@@ -3,17 +3,13 @@ references; cut anywhere they are a value or a reason."""
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
 import random
-from base64 import b64encode
-from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import fastavro
 import pytest
 from confluent_kafka.schema_registry.common.serde import SchemaId
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
@@ -26,18 +22,13 @@ from kseg.internal_topics.registry.payload_columns import PayloadSurvey
 from kseg.internal_topics.registry.payload_decoder import Format, PayloadDecoder
 from kseg.internal_topics.registry.schema_topic import read_schema_topic
 from kseg.segment.errors import FormatError
+from tests.internal_topics.avro_cases import AvroCase, _avro_bytes
 from tests.internal_topics.proto_printing import printed
 from tests.support.registry_dirs import Entry, Registry, partition, schema_entry
 
 SCHEMAS = int(os.environ.get("KSEG_RANDOM_SCHEMAS", "60"))
 SEED = int(os.environ.get("KSEG_RANDOM_SCHEMAS_SEED", "15"))
 VALUES = 4  # of each schema
-INVALID = {
-    "type": "bytes",
-    "logicalType": "decimal",
-    "precision": 2,
-    "scale": 3,
-}  # so it is bytes; fastavro refuses it
 
 
 def _framed(schema_id: int, data: bytes, indexes: bytes = b"") -> bytes:
@@ -75,193 +66,9 @@ def _cut(decoder: PayloadDecoder, payload: bytes) -> None:
 # --- Avro
 
 
-class Made(NamedTuple):
-    """A value as fastavro takes it, and as kseg shows it."""
-
-    given: Any
-    shown: Any
-
-
-class AvroCase:
-    """A random schema and values of it. named: the types that other schemas may name."""
-
-    def __init__(self, draw: random.Random, number: int) -> None:
-        self._draw = draw
-        self._number = number
-        self._count = 0
-        self.named: dict[str, Any] = {}
-        self._levels: dict[str, int] = {}
-
-    def schema(self, depth: int = 0) -> Any:
-        draw = self._draw
-        choices = ["null", "boolean", "int", "long", "float", "double", "bytes", "string", "logical"]
-        if depth == 0:
-            choices = ["bytes", "string", "record", "record", "record", "union", "union"]
-        if depth < 4:
-            choices += ["record", "record", "array", "map", "union", "union", "enum", "fixed", "decimal"]
-        if self.named and draw.random() < 0.2:
-            return draw.choice(list(self.named))
-        match draw.choice(choices):
-            case "record":
-                return self.record(depth)
-            case "array":
-                return {"type": "array", "items": self.schema(depth + 1)}
-            case "map":
-                return {"type": "map", "values": self.schema(depth + 1)}
-            case "union":
-                return self._union(depth)
-            case "enum":
-                return self._new("enum", {"symbols": ["A", "B", "C_3"], "default": "A"})
-            case "fixed":
-                return self._new("fixed", {"size": draw.randrange(9)})
-            case "decimal":
-                return self._decimal()
-            case "logical":
-                return draw.choice(
-                    (
-                        {"type": "int", "logicalType": "date"},
-                        {"type": "long", "logicalType": "timestamp-micros"},
-                        {"type": "string", "logicalType": "uuid"},
-                        {"type": "long", "logicalType": "nobody-knows"},
-                        INVALID,
-                    )
-                )
-            case kind:
-                return kind
-
-    def _new(self, kind: str, content: dict[str, Any]) -> Any:
-        self._count += 1
-        place = self._draw.choice(("", "a", "a.b"))
-        name = f"T{self._number}_{self._count}"
-        made = {"type": kind, "name": name, "namespace": place, **content}
-        if place:  # a name without a namespace means another one in a record that has one
-            self.named[f"{place}.{name}"] = made
-        return made
-
-    def record(self, depth: int = 0) -> Any:
-        made = self._new("record", {"doc": "a record", "fields": []})
-        name = f"{made['namespace']}.{made['name']}"
-        self.named.pop(name, None)  # until it is whole
-        for at in range(self._draw.randrange(7)):
-            field = {"name": f"f{at}", "type": self.schema(depth + 1)}
-            made["fields"].append(field)
-        if made["namespace"] and self._draw.random() < 0.3:
-            made["fields"].append({"name": "next", "type": ["null", name], "default": None})
-        if made["namespace"]:
-            self.named[name] = made
-        return made
-
-    def _union(self, depth: int) -> Any:
-        branches: list[Any] = ["null"]
-        for _ in range(self._draw.randrange(1, 5)):
-            made = self.schema(depth + 1)
-            if not isinstance(made, list) and self._branch(made) not in map(self._branch, branches):
-                branches.append(made)
-        self._draw.shuffle(branches)
-        return branches
-
-    def _branch(self, schema: Any) -> str:
-        """What two branches of a union must not share."""
-        if isinstance(schema, str):
-            return schema
-        kind = schema["type"]
-        if kind not in ("record", "enum", "fixed"):
-            return str(kind)
-        return f"{schema['namespace']}.{schema['name']}" if schema["namespace"] else schema["name"]
-
-    def _decimal(self) -> Any:
-        precision = self._draw.randrange(1, 12)
-        logical = {
-            "logicalType": "decimal",
-            "precision": precision,
-            "scale": self._draw.randrange(precision + 1),
-        }
-        if self._draw.random() < 0.5:
-            return {"type": "bytes", **logical}
-        return self._new("fixed", {"size": 8, **logical})
-
-    def written(self, schema: Any, defined: set[str]) -> Any:
-        """The schema with each type written out where it comes first, and named from there on."""
-        if isinstance(schema, list):
-            return [self.written(each, defined) for each in schema]
-        if isinstance(schema, str):
-            return self.written(self.named[schema], defined) if schema in self.named else schema
-        if schema.get("namespace"):
-            name = self._branch(schema)
-            if name in defined:
-                return name
-            defined.add(name)
-        made = dict(schema)
-        for part in ("items", "values"):
-            if part in made:
-                made[part] = self.written(made[part], defined)
-        if "fields" in made:
-            made["fields"] = [each | {"type": self.written(each["type"], defined)} for each in made["fields"]]
-        return made
-
-    def value(self, schema: Any, depth: int = 0) -> Made:
-        draw = self._draw
-        if isinstance(schema, str) and schema in self.named:
-            schema = self.named[schema]
-        if isinstance(schema, list):
-            return self._branch_value(schema, depth)
-        kind = schema if isinstance(schema, str) else schema["type"]
-        if (
-            isinstance(schema, dict)
-            and schema.get("logicalType") == "decimal"
-            and schema["scale"] <= schema["precision"]
-        ):
-            number = Decimal(draw.randrange(-(10 ** schema["precision"]) + 1, 10 ** schema["precision"]))
-            scaled = number.scaleb(-schema["scale"])
-            return Made(scaled, format(scaled, "f"))
-        match kind:
-            case "record":
-                made = {each["name"]: self.value(each["type"], depth + 1) for each in schema["fields"]}
-                return Made({n: m.given for n, m in made.items()}, {n: m.shown for n, m in made.items()})
-            case "array":
-                all_ = [self.value(schema["items"], depth + 1) for _ in range(draw.randrange(3))]
-                return Made([m.given for m in all_], [m.shown for m in all_])
-            case "map":
-                by_key = {
-                    f"k{at}": self.value(schema["values"], depth + 1) for at in range(draw.randrange(3))
-                }
-                return Made({n: m.given for n, m in by_key.items()}, {n: m.shown for n, m in by_key.items()})
-            case "enum":
-                return Made(*[draw.choice(schema["symbols"])] * 2)
-            case "fixed" | "bytes":
-                data = draw.randbytes(schema["size"] if kind == "fixed" else draw.randrange(9))
-                return Made(data, b64encode(data).decode())
-        plain = {
-            "null": None,
-            "boolean": draw.random() < 0.5,
-            "int": draw.choice((0, -1, 2**31 - 1, -(2**31), draw.randrange(1000))),
-            "long": draw.choice((0, 2**63 - 1, -(2**63), draw.randrange(10**12))),
-            "float": draw.choice((0.5, -1.25, math.inf)),
-            "double": draw.choice((0.1, 1e300, -math.inf)),
-            "string": draw.choice(("", "é😀", "a\0b", "text")),
-        }[kind]
-        words = {math.inf: "Infinity", -math.inf: "-Infinity"}
-        return Made(plain, words.get(plain, plain) if isinstance(plain, float) else plain)
-
-    def _branch_value(self, branches: list[Any], depth: int) -> Made:
-        """Of a deep value null: fastavro gets the name of a branch, where there may be several that fit."""
-        branch = "null" if depth > 8 else self._draw.choice(branches)
-        made = self.value(branch, depth + 1)
-        if branch == "null":
-            return made
-        return Made((self._branch(branch), made.given), made.shown)
-
-
-def _avro_bytes(schema: Any, value: Any) -> bytes:
-    out = io.BytesIO()
-    valid = json.loads(json.dumps(schema), object_hook=lambda each: "bytes" if each == INVALID else each)
-    fastavro.schemaless_writer(out, valid, value)
-    return out.getvalue()
-
-
 @pytest.mark.parametrize("batch", range(4))
 def test_values_that_fastavro_has_written(batch: int, tmp_path: Path) -> None:
-    """Some schemas name types of another subject, in one of its versions."""
+    """Some schemas refer to types of another subject, in one of its versions."""
     draw = random.Random(f"{SEED} {batch}")
     for number in range(-(-SCHEMAS // 4)):
         case = AvroCase(draw, number)
@@ -360,7 +167,7 @@ class JsonCase:
 
 
 def test_values_that_a_json_serializer_has_written(tmp_path: Path) -> None:
-    """Confluent's, which has jsonschema check them."""
+    """By Confluent's serializer, which validates them with jsonschema."""
     draw = random.Random(SEED)
     for number in range(-(-SCHEMAS // 4)):  # the serializer checks its schema for each value
         case, registry = JsonCase(draw), Registry()

@@ -80,7 +80,7 @@ def test_a_brokers_log_is_ordinary(capture_small: Path) -> None:
     assert list(check_transaction_log(log)) == []
 
 
-def test_what_is_told(tmp_path: Path) -> None:
+def test_what_is_reported(tmp_path: Path) -> None:
     name = key(STATE, 0, transactionalId="till")
     log = tmp_path / f"{STATE}-0"
     write_segment(

@@ -213,7 +213,7 @@ def test_leaving_early_stops_the_workers(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="asks /proc who is alive")
 def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
-    """The lock on a data directory is the parent's: without it files there must not be changed any more."""
+    """The parent holds the lock on the data directory; once it is released, no worker may change files."""
     parent = os.fork()
     if parent == 0:
         for _ in fanout.run(note_and_wait, toys(9), str(tmp_path), 3):
@@ -265,13 +265,13 @@ def test_a_worker_finalizes_nothing_that_it_inherits() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_forked_worker_finalizes_nothing_that_it_inherits() -> None:
     Inherited()
-    worker = ForkedWorker(collect_and_tell)
+    worker = ForkedWorker(collect_and_signal)
     try:
         assert os.read(worker.reads, 1) == b"."
     finally:
         worker.kill()
 
 
-def collect_and_tell(_reads: int, writes: int) -> None:
+def collect_and_signal(_reads: int, writes: int) -> None:
     gc.collect()
     os.write(writes, b".")

@@ -19,9 +19,9 @@ CHECKPOINTS = tuple(
     f"{name}-checkpoint"
     for name in ("recovery-point-offset", "log-start-offset", "replication-offset", "cleaner-offset")
 )
-Hurts = list[tuple[Callable[[Ground], None], int]]
+WeightedDamages = list[tuple[Callable[[Ground], None], int]]
 # records that are there twice or that nobody wrote end a replay in other ways than a load, and this log is never cleaned
-METADATA_HURTS: Hurts = [
+METADATA_DAMAGES: WeightedDamages = [
     (inflict, weight)
     for inflict, weight in DAMAGES
     if inflict.__name__
@@ -92,13 +92,13 @@ def damage_a_partition_oddly(node: Node) -> None:
 def damage_the_metadata_log(node: Node) -> None:
     for log_dir in node.log_dirs:
         if (log_dir / METADATA).exists():
-            _damaged(node, log_dir / METADATA, METADATA_HURTS)
+            _damaged(node, log_dir / METADATA, METADATA_DAMAGES)
 
 
-def _damaged(node: Node, partition: Path, hurts: Hurts = DAMAGES) -> None:
+def _damaged(node: Node, partition: Path, damages: WeightedDamages = DAMAGES) -> None:
     ground = Ground(node.rng, partition)
     ground.log_end = max((int(path.name.split(".")[0]) for path in ground.logs()), default=0) + 72
-    inflict = node.rng.choices(*zip(*hurts, strict=True))[0]
+    inflict = node.rng.choices(*zip(*damages, strict=True))[0]
     node.done.append(f"{inflict.__name__} of {partition.parent.name}/{partition.name}")
     inflict(ground)
 

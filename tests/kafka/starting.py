@@ -127,9 +127,11 @@ def _read(log: str, sizes: Mapping[Path, int], no_index: Sequence[Path], lives: 
     seen.made = set(_MADE.findall(log))
     scanned = [(place, name, int(base)) for name, place, base in _SCANNED.findall(log)]
     # when it is found missing, before all others; where the segment is recovered anyway, nothing is logged
-    told_missing = {Path(path) for path in _NO_INDEX.findall(log)}
+    reported_missing = {Path(path) for path in _NO_INDEX.findall(log)}
     loaded = {str(path.parent) for path in seen.ends}
-    scanned += [_segment(path) for path in told_missing.union(no_index) if str(path.parent.parent) in loaded]
+    scanned += [
+        _segment(path) for path in reported_missing.union(no_index) if str(path.parent.parent) in loaded
+    ]
     size_of: dict[Segment, list[int]] = {}
     for path, size in sizes.items():
         size_of.setdefault(_segment(path), []).append(size)
@@ -160,9 +162,9 @@ def _segment(log: Path) -> Segment:
     return str(log.parent.parent), name, int(log.stem)
 
 
-def assert_as_foretold(told: Foretold, seen: Observed) -> None:
+def assert_as_foretold(forecast: Foretold, seen: Observed) -> None:
     """Exception or success, what is offline, stray, missing, and the offsets of every log."""
-    node = told.node
+    node = forecast.node
     assert seen.outcome == node["outcome"], (node, seen.log[-4000:])
     if node["outcome"] == "does-not-start":
         assert node["exception"] in seen.log, (node, seen.log[-4000:])
@@ -178,7 +180,7 @@ def assert_as_foretold(told: Foretold, seen: Observed) -> None:
             seen.log[-4000:],
         )
     for path, ends in seen.ends.items():
-        row = told.partitions.get(path) or told.partitions.get(path.resolve())
+        row = forecast.partitions.get(path) or forecast.partitions.get(path.resolve())
         if row is None:  # marked for deletion, or a data directory within, which is no partition to kseg
             assert path.name in (*node["partitions_stray"], *node["partitions_removed"])
         else:
@@ -189,12 +191,12 @@ def assert_as_foretold(told: Foretold, seen: Observed) -> None:
     failed = {Path(row["log_dir"], row["partition"]) for row in node["partitions_failed"]}
     given = set(map(Path, node["log_dirs"]))
     not_loaded = {
-        path for path in told.partitions if path.parent in given and path.name != "__cluster_metadata-0"
+        path for path in forecast.partitions if path.parent in given and path.name != "__cluster_metadata-0"
     } - failed
     unloadable = {
         Path(place["log_dir"]) for place in node["log_dirs_offline"] if "startup" in place["message"]
     }
-    assert set(seen.ends) & set(told.partitions) == {
+    assert set(seen.ends) & set(forecast.partitions) == {
         path for path in not_loaded if path.parent not in unloadable
     }
     if node["metadata"] != "unknown":
@@ -205,17 +207,17 @@ def assert_as_foretold(told: Foretold, seen: Observed) -> None:
     if seen.unserved:
         assert seen.unserved == set(node["partitions_offline"])
     metadata = next(
-        (row for path, row in told.partitions.items() if path.name == "__cluster_metadata-0"), None
+        (row for path, row in forecast.partitions.items() if path.name == "__cluster_metadata-0"), None
     )
     if metadata is not None:
         assert seen.metadata_end == metadata["log_end_offset"]
     to_scan = Counter[str]()
-    for path, row in told.partitions.items():
+    for path, row in forecast.partitions.items():
         if row["bytes_to_scan"] and path.parent in given - unloadable:
             to_scan[f"{path.parent}/{row['partition']}"] += row["bytes_to_scan"]
     for path in failed:  # a load that fails while it scans a segment; the directory is offline then
-        if path.parent in given and told.partitions.get(path):
-            seen.bytes_scanned.pop(f"{path.parent}/{told.partitions[path]['partition']}", None)
+        if path.parent in given and forecast.partitions.get(path):
+            seen.bytes_scanned.pop(f"{path.parent}/{forecast.partitions[path]['partition']}", None)
     different = {
         key: (seen.bytes_scanned.get(key, 0), to_scan.get(key, 0)) for key in {*to_scan, *seen.bytes_scanned}
     }

@@ -216,7 +216,7 @@ def test_a_broker_opens_what_was_appended_and_consumers_read_it(
 def test_a_broker_recovers_what_a_killed_append_left(
     stopped_broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the marker of a clean shutdown it looks at every byte, and a torn batch goes."""
+    """Without the clean-shutdown marker the broker reads every byte and truncates a torn batch."""
     data = stopped_broker.data
     lines = tmp_path / "lines.jsonl"
     lines.write_text("".join(json.dumps({"value": f"value {n}" * 9}) + "\n" for n in range(300)))
@@ -240,7 +240,7 @@ def test_a_broker_recovers_what_a_killed_append_left(
 
 
 def test_jafka_reads_what_was_written_for_0_7(oracle: Oracle, tmp_path: Path) -> None:
-    """And rolls where kseg rolls: the same sets, appended by both."""
+    """Jafka also rolls where kseg rolls: both append the same sets."""
     payloads = [b"reading %d of the meter " % n * (1 + n % 9) for n in range(60)]
     ours, theirs = tmp_path / "ours" / "taps-0", tmp_path / "theirs" / "taps-0"
     ours.parent.mkdir()

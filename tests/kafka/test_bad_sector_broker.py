@@ -118,8 +118,8 @@ def kseg(*words: object) -> subprocess.CompletedProcess[str]:
 def test_consumers_wait_at_a_bad_sector_and_read_on_after_a_repair(
     disk: DyingDisk, tmp_path: Path, segment: str
 ) -> None:
-    """The broker neither goes offline nor answers: the fetch is broken off. What lies in other partitions is served. `recover`
-    refuses; with --accept-unreadable all but the records around the bad sector are there."""
+    """The broker neither goes offline nor answers: the fetch is aborted. Other partitions are served. `recover` refuses; with --accept-
+    unreadable all records are there except those around the bad sector."""
     data = damage(disk, Case({f"aaa-0/{segment}.log": [3]}, True, "starts"))
     broker = PlainBroker(tmp_path / "before", data)
     with broker:

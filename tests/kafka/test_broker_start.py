@@ -244,7 +244,7 @@ def _mounted(kind: str, root: Path) -> Iterator[Path]:
 @pytest.mark.skipif(not ALL, reason="a full disk: KSEG_BROKER_STARTS=all")
 @pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
 def test_a_full_disk_is_foretold(kind: str, capture_small: Path, tmp_path: Path) -> None:
-    """What ends such a broker depends on where it needs the next block: an index, a checkpoint, the metadata log."""
+    """How such a broker ends depends on which file needs the next block: an index, a checkpoint or the metadata log."""
     require_kafka()
     with _mounted(kind, tmp_path) as place:
         data = copy_tree(capture_small / "data", place / "data")

@@ -78,7 +78,7 @@ def test_a_broker_goes_on(everything: Written, tmp_path: Path) -> None:
 
 
 def test_transactions_of_many_producers(tmp_path: Path) -> None:
-    """Random transactions over few keys, compacted three times with a clock that moves, between which the broker writes."""
+    """Random transactions over few keys, compacted three times with an advancing clock; the broker writes in between."""
     rng = random.Random(20)
     with Broker(tmp_path / "broker") as broker:
         broker.create_topic("table", internal_segment_bytes="3000")

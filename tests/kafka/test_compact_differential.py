@@ -43,7 +43,7 @@ def test_the_real_cleaner_leaves_the_same(seed: int, tmp_path: Path, oracle: Ora
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + CASES // 2))
 def test_odd_logs(seed: int, tmp_path: Path, oracle: Oracle) -> None:
-    """Where the cleaner fails, kseg refuses the log or rewrites what a broker cannot. It may refuse more, never less."""
+    """Where the cleaner fails, kseg refuses the log or rewrites what a broker cannot. It may refuse more, but never less."""
     case = odd_clean_case(seed, tmp_path)
     try:
         for theirs, ours in rounds(case, oracle):
@@ -60,7 +60,7 @@ def test_odd_logs(seed: int, tmp_path: Path, oracle: Oracle) -> None:
 
 @pytest.mark.parametrize("seed", [2607])
 def test_odd_logs_that_were_cleaned_differently(seed: int, tmp_path: Path, oracle: Oracle) -> None:
-    """A null of an old message whose length is not −1, in a batch that is written anew."""
+    """A null value of an old message whose length is not −1, in a batch that is rewritten."""
     test_odd_logs(seed, tmp_path, oracle)
 
 

@@ -71,7 +71,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
             _asked(f"{url}/connectors", {"name": "my-source", "config": config})
             broker.wait_for("an offset", lambda: bool(_offsets(f"{url}/connectors/my-source/offsets")))
             _more_connectors(broker, url, config | {"file": str(root / "more.txt")})
-            reported = _told_when_settled(broker, url)
+            reported = _settled_statuses(broker, url)
             running = broker.copy_data(root / "running")
         finally:
             worker.send_signal(signal.SIGTERM)
@@ -115,7 +115,7 @@ def _state(place: str) -> str:
     return str((_asked(f"{place}/status") or {}).get("connector", {}).get("state"))
 
 
-def _told_when_settled(broker: Broker, url: str) -> dict[str, dict[str, Any]]:
+def _settled_statuses(broker: Broker, url: str) -> dict[str, dict[str, Any]]:
     """The answers, as soon as they are the same for two seconds."""
     reported: list[dict[str, dict[str, Any]]] = []
 
@@ -265,12 +265,12 @@ def test_what_rest_tells_of_each_connector(lived: Lived, capfd: pytest.CaptureFi
     shown = {key: value["properties"] for key, value in configs.items() if "properties" in value}
     unused = tuple(json.dumps(f"task-{name}-")[:-1] for name in (STOPPED, GONE))
     assert {key: value for key, value in shown.items() if not key.startswith(unused)} == expected_configs
-    told_of = {
+    reported_statuses = {
         key: {part: each for part, each in value.items() if each is not None and part != "generation"}
         for key, value in statuses.items()
         if "topic" not in value
     }
-    assert told_of == expected_statuses
+    assert reported_statuses == expected_statuses
     assert offsets == expected_offsets
     assert configs[json.dumps(f"target-state-{STOPPED}")]["state.v2"] == "STOPPED"
     assert configs[json.dumps(f"target-state-{PAUSED}")]["state.v2"] == "PAUSED"

@@ -32,7 +32,7 @@ def test_a_broker_says_so(name: str, tmp_path: Path) -> None:
 
 
 def test_a_coordinator_says_so(capture_small: Path, tmp_path: Path) -> None:
-    """Of offsets that nobody has used for long: they are deleted within seconds of a start."""
+    """About offsets that expired long ago: a coordinator deletes them within seconds of its start."""
     data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
     directory = data / "__consumer_offsets-0"
     end = max(int(path.stem) for path in directory.glob("*.snapshot"))

@@ -124,7 +124,7 @@ def _identity(log_dir: Path) -> str:
     return next(line.removeprefix("directory.id=") for line in lines if line.startswith("directory.id="))
 
 
-def _told_now(moment: Moment, rows: Sequence[Row]) -> None:
+def _assert_reported(moment: Moment, rows: Sequence[Row]) -> None:
     """What the metadata log knows of tokens, cordoned directories and voters."""
     tokens = [{name: row[name] for name in TOKEN} for row in rows if row["type"] == "token"]
     assert sorted(tokens, key=str) == sorted(moment.reported["tokens"], key=str) != []
@@ -139,14 +139,14 @@ def _told_now(moment: Moment, rows: Sequence[Row]) -> None:
 def test_tokens_cordoned_directories_and_voters(
     moments: list[Moment], number: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    _told_now(moments[number], rows_of(capfd, moments[number].copy))
+    _assert_reported(moments[number], rows_of(capfd, moments[number].copy))
 
 
 @pytest.mark.behaviour("M10")
 def test_the_same_from_a_later_copy(moments: list[Moment], capfd: pytest.CaptureFixture[str]) -> None:
     first = rows_of(capfd, moments[0].copy)[0]
-    _told_now(moments[0], rows_of(capfd, "--offset", first["offset"], moments[1].copy, status=None))
-    _told_now(moments[0], rows_of(capfd, "--at", first["timestamp"], moments[1].copy, status=None))
+    _assert_reported(moments[0], rows_of(capfd, "--offset", first["offset"], moments[1].copy, status=None))
+    _assert_reported(moments[0], rows_of(capfd, "--at", first["timestamp"], moments[1].copy, status=None))
 
 
 @pytest.mark.behaviour("M10")
@@ -154,7 +154,7 @@ def test_the_same_from_a_later_copy(moments: list[Moment], capfd: pytest.Capture
 def test_where_the_logs_are_and_how_large(
     moments: list[Moment], number: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """All of them lie where the metadata has them, so none is missing either. describeLogDirs leaves out the metadata log."""
+    """All logs are where the metadata says, so none is missing. describeLogDirs leaves out the metadata log."""
     moment = moments[number]
     reported = {
         (Path(row["log_dir"]).name, row["topic"], row["partition"]): row["bytes"]

@@ -76,7 +76,7 @@ def test_damaged_files(
 def test_flags_together_on_the_command_line(
     oracle: Oracle, capture_small: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """Whatever is put together, also flags that mean nothing for a file, and several files in one run."""
+    """Any combination, including flags that mean nothing for a file, and several files in one run."""
     chance = random.Random(11)
     files = dumpable(capture_small / "data")
     for _ in range(60):
@@ -119,5 +119,5 @@ def test_files_of_random_directories(oracle: Oracle, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", [8350, 12186])
 def test_directories_that_were_dumped_differently(oracle: Oracle, tmp_path: Path, seed: int) -> None:
-    """An empty line for a message whose fields exceed it, where nothing of it is printed."""
+    """The real tool prints an empty line for a message whose fields exceed it, if nothing of it is printed."""
     assert_same_text(oracle, seed, tmp_path, is_exact=True)

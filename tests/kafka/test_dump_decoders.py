@@ -104,7 +104,7 @@ def test_cut_at_every_byte(oracle: Oracle, tmp_path: Path, decoder: str) -> None
 
 
 def test_damaged_records(oracle: Oracle, tmp_path: Path) -> None:
-    """KSEG_DECODED_MUTANTS records; half a minute of Java for 20,000."""
+    """KSEG_DECODED_MUTANTS records; 20,000 take half a minute of Java."""
     rng = random.Random(SEED + 2)
     for round_number, decoder in enumerate(TOPICS):
         records = random_records(oracle, rng, TOPICS[decoder], 4)
@@ -134,7 +134,7 @@ def test_what_brokers_wrote(
     tmp_path: Path,
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    """Logs and snapshots of 4.3.1, one of them as bootstrap.checkpoint, several files at once, and commits of brokers from 0.9 to 1.1."""
+    """Logs and snapshots of 4.3.1, one of them as bootstrap.checkpoint, several files at once, and commits of brokers 0.9 to 1.1."""
     data = shutil.copytree(capture_small / "data", tmp_path / "data")
     snapshot, log = (
         next((data / "__cluster_metadata-0").glob(f"*.{suffix}")) for suffix in ("checkpoint", "log")

@@ -347,7 +347,7 @@ def _agree(rows: list[Row], truth: dict[str, Any]) -> None:
 def test_the_source_partitions_of_tasks(
     moments: dict[str, Moment], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """All source topics of a task's subtopology, those between subtopologies too, where they have that partition."""
+    """All source topics of a task's subtopology, including those between subtopologies, as far as they have that partition."""
     capfd.readouterr()
     assert run(["groups", "--json", "--group", STREAMS, str(moments["several subtopologies"].copy)]) == 0
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]

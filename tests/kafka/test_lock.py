@@ -102,7 +102,7 @@ def test_kseg_and_a_broker_keep_each_other_out(broker: Broker, capfd: pytest.Cap
 
 
 def test_a_broker_stays_out_while_an_attempt_of_a_run_is_at_work(broker: Broker) -> None:
-    """Even when the command's own process is gone, and only an attempt on a cluster continues."""
+    """Even if the command's own process has ended and only an attempt on a cluster continues."""
     with child(run_of(broker.data)) as called:
         assert called.output() == "in"
         with child(attempt(broker.data, name=f"{TOPIC}-0")) as at_work:

@@ -94,15 +94,15 @@ def test_random_data_directories(
 def test_data_directories_that_were_foretold_wrongly(
     oracle: Oracle, tmp_path: Path, capfd: pytest.CaptureFixture[str], seed: int
 ) -> None:
-    """An open transaction in a directory that is offline; a negative number of entries; a partition twice, one of which is not loaded; a
-    directory marked for deletion that cannot be loaded; a batch for which an empty segment has the name."""
+    """An open transaction in an offline directory; a negative number of entries; a partition twice, one of which is not loaded; a directory
+    marked for deletion that cannot be loaded; an empty segment whose name is the offset of a batch."""
     test_random_data_directories(oracle, tmp_path, capfd, seed)
 
 
 def test_a_batch_gets_the_empty_segment_of_its_offset(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Both had the name, and the plan was to write its indexes twice."""
+    """Both had the same name, and the plan was to write its indexes twice."""
     log_dirs = random_log_dirs(2694, tmp_path)
     capfd.readouterr()
     assert run(["recover", "--json", "--no-progress", *map(str, log_dirs)]) == 1

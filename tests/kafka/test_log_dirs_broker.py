@@ -96,7 +96,7 @@ def test_a_link_to_a_partition_of_another_log_dir_is_that_partition_twice(
 def test_a_new_broker_without_topics_leaves_sound_directories(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A clean stop writes no high watermarks where there is no replica: that file stays empty."""
+    """A clean stop writes no high watermarks if there are no replicas: that file stays empty."""
     places = [tmp_path / "first", tmp_path / "second"]
     with Broker(tmp_path / "broker", places[0], log_dirs=",".join(map(str, places))):
         pass

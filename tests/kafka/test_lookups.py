@@ -120,7 +120,7 @@ def test_directories_of_old_brokers_are_answered_like_a_broker(
 
 
 def test_a_lying_time_index_is_overruled(oracle: Oracle, legacy_small: Path) -> None:
-    """A broker takes the first segment for one that reaches far and finds nothing there; the records say otherwise."""
+    """A broker trusts the first segment's time index and finds nothing there; the records say otherwise."""
     state, name = LYING_TIME_INDEX
     directory = legacy_small / "data" / state / name
     for _, wanted, found in differences(oracle, directory, 1):
@@ -137,7 +137,7 @@ def test_a_lying_time_index_is_overruled(oracle: Oracle, legacy_small: Path) -> 
 @pytest.mark.parametrize("start", [0, 1, 100, 131, 250])
 @pytest.mark.parametrize("build_log", [healthy.partition, healthy.mixed_partition])
 def test_a_log_with_everything_in_it(build_log: Any, start: int, oracle: Oracle, tmp_path: Path) -> None:
-    """All codecs, formats, epochs, gaps, emptied batches; the log start at the start and inside segments."""
+    """All codecs, formats, epochs, gaps and emptied batches; log starts at the start of segments and inside them."""
     directory = build_log(tmp_path / "metro-0")
     found = list(differences(oracle, directory, start, start, log_start_offset=start))
     if start and build_log is healthy.partition:
@@ -183,7 +183,7 @@ def test_random_partitions(seed: int, oracle: Oracle, tmp_path: Path) -> None:
 @pytest.mark.behaviour("L06", "L07", "L08")
 @pytest.mark.parametrize("name", ["metro-zstd-0", "metro-none-0", "stations-0", "fares-0"])
 def test_a_read_is_a_fetch(name: str, oracle: Oracle, capture_small: Path) -> None:
-    """Without growing the very bytes of a fetch; otherwise its whole batches, one at least."""
+    """With the limit kept exactly the bytes are those of a fetch; otherwise whole batches, at least one."""
     directory = capture_small / "data" / name
     steps: list[dict[str, Any]] = [
         {"what": "read", "offset": offset, "max_bytes": size, "min_one": min_one}
@@ -222,7 +222,7 @@ def is_whole(data: bytes) -> bool:
 
 @pytest.mark.behaviour("L09")
 def test_a_search_begins_where_it_is_told(oracle: Oracle, tmp_path: Path) -> None:
-    """FileRecordsTest.testSearch: batches of the offsets 0, 1, 2 and 50; each offset from each position."""
+    """FileRecordsTest.testSearch: batches at offsets 0, 1, 2 and 50; each offset searched from each position."""
     with PartitionWriter(tmp_path / "metro-0") as writer:
         for offset in (0, 1, 2, 50):
             writer.append(NewBatch(records=(Record(offset, healthy.T0, None, b"value %d" % offset),)))
@@ -263,5 +263,5 @@ def test_random_logs(oracle: Oracle, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", [93, 108])
 def test_logs_that_were_answered_differently(seed: int, oracle: Oracle, tmp_path: Path) -> None:
-    """Only records below the log start reach the time in the first segment that does: a broker stops there."""
+    """In the first segment that reaches the time only records below the log start do: a broker stops there."""
     assert _differences_of_a_random_log(oracle, seed, tmp_path) == []

@@ -34,7 +34,7 @@ def _consumed(broker: Broker, killed: Killed, topic: str) -> bool:
 
 @pytest.mark.evidence("clean-marker", "marker-without-epoch")
 def test_a_marked_directory_is_not_recovered(killed: Killed, tmp_path: Path) -> None:
-    """Killed, recovered, marked: the broker trusts the marker, and the marker is true."""
+    """Killed, recovered, marked: the broker trusts the marker, and the logs are valid."""
     data = copy_tree(killed.data, tmp_path / "data")
     assert not (data / MARKER).exists()
     rows = recover("--apply", "--mark-clean", data)
@@ -56,8 +56,8 @@ def test_a_marked_directory_is_not_recovered(killed: Killed, tmp_path: Path) -> 
 
 @pytest.mark.evidence("false-marker")
 def test_a_marker_that_lies_goes(killed: Killed, tmp_path: Path) -> None:
-    """Somebody put the marker into a crashed directory; untouched, the broker would read zeros of the indexes. Bytes leave
-    the logs, so that only --mark-clean may vouch for them."""
+    """Somebody put the marker into a directory after a crash; with it a broker would read the zeros of the indexes. Bytes are removed from
+    the logs, so only --mark-clean may write a marker."""
     data = copy_tree(killed.data, tmp_path / "data")
     damage(data)
     (data / MARKER).write_bytes(b"")
@@ -72,7 +72,7 @@ def test_a_marker_that_lies_goes(killed: Killed, tmp_path: Path) -> None:
 
 
 def test_one_partition_alone_is_not_marked(killed: Killed, tmp_path: Path) -> None:
-    """Refused with the list of what was not looked at, and nothing is written."""
+    """Refused with the list of the partitions that were not checked; nothing is written."""
     data = copy_tree(killed.data, tmp_path / "data")
     with unchanged(data):
         recover("--apply", "--mark-clean", "--topic", TOPICS[0], data, status=4)
@@ -108,7 +108,7 @@ def test_a_checkpoint_that_cannot_be_read_stops_a_broker_until_it_is_recovered(
 
 @pytest.mark.evidence("recovery-point", "log-start", "checkpoint-orphan")
 def test_checkpoints_are_those_the_broker_writes(killed: Killed, tmp_path: Path) -> None:
-    """Recovery points beyond the end, in the middle, of a missing partition; a log start in mid-segment."""
+    """Recovery points beyond the end, in the middle, and of a missing partition; a log start inside a segment."""
     data = copy_tree(killed.data, tmp_path / "data")
     damage(data)
     points = {"tx-none": 5, "tx-gzip": 10_000, "tx-snappy": 30, "gone": 7}

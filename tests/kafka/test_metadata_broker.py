@@ -70,7 +70,7 @@ THEN: list[list[Any]] = [
     ["feature", "transaction.version", 1, 2],
 ]
 # what Admin knows of each kind
-TOLD = {
+REPORTED_FIELDS = {
     "topic": ("topic", "topic_id", "partitions"),
     "partition": ("topic", "topic_id", "partition", "leader", "replicas", "isr", "elr", "last_known_elr"),
     "config": ("resource_type", "resource_name", "name", "value", "sensitive"),
@@ -173,7 +173,7 @@ def test_it_says_what_admin_says(story: Story, moment: int, capfd: pytest.Captur
     copy, reported = story.moments[moment]
     rows = rows_of(capfd, copy)
     assert rows[0]["type"] == "metadata" and rows[0]["cluster_id"] == reported["cluster_id"]
-    for kind, fields in TOLD.items():
+    for kind, fields in REPORTED_FIELDS.items():
         assert of_kind(rows, kind, fields) == of_kind(reported["rows"], kind, fields), kind
 
 
@@ -193,7 +193,7 @@ def test_a_later_copy_tells_the_same_of_an_earlier_moment(
 
 @pytest.mark.behaviour("M01")
 def test_each_record_does_what_the_real_delta_does(story: Story, capfd: pytest.CaptureFixture[str]) -> None:
-    """As of every tenth offset and the last ones, and from each snapshot on; the log reaches back to its start."""
+    """As of every tenth offset and the last ones, and from each snapshot; the log goes back to its start."""
     log = story.moments[2][0] / "a" / LOG
     segments = sorted(map(str, log.glob("*.log")))
     (end,) = [row["offset"] for row in rows_of(capfd, log) if row["type"] == "metadata"]
@@ -258,7 +258,7 @@ def test_directories_are_what_the_started_broker_makes_of_them(
 
 
 def test_the_history_has_what_was_done(story: Story, capfd: pytest.CaptureFixture[str]) -> None:
-    """In order, with the ids that Admin told before and after."""
+    """In order, with the ids that Admin returned before and after."""
     rows = rows_of(capfd, "--history", "--topic", "gone", story.moments[2][0])
     first, second = (
         next(row["topic_id"] for row in reported["rows"] if row["type"] == "topic" and row["topic"] == "gone")

@@ -97,7 +97,7 @@ def _create(root: Path, server: str, topics: set[str], data: Path) -> None:
 
 
 def test_an_empty_directory_of_a_dynamic_quorum(tmp_path: Path) -> None:
-    """Its controllers are in the metadata log, and the tool asks for a flag that says that they are not to be made anew."""
+    """Its controllers are in the metadata log, and kafka-storage.sh requires a flag that says that no initial ones are created."""
     require_kafka()
     first, second = tmp_path / "first", tmp_path / "second"
     write_tools(tmp_path, first, [first, second])

@@ -32,7 +32,7 @@ def _expected(base: Path) -> tuple[bytes, bytes, int]:
     return out, err, int(status or 0)
 
 
-def _said(answer: DumpAnswer, data: Path) -> tuple[bytes, bytes, int]:
+def _output(answer: DumpAnswer, data: Path) -> tuple[bytes, bytes, int]:
     return answer.stdout, answer.stderr.replace(f"{data}/".encode(), b""), answer.status
 
 
@@ -47,7 +47,7 @@ def test_dumps_are_those_of_the_capture(oracle: Oracle, capture_small: Path, par
         for path in files:
             name = path.relative_to(data)
             answer = oracle.dump([*_flags(path), "--files", name], cwd=data)
-            assert _said(answer, data) == _expected(capture_small / "expected" / name), name
+            assert _output(answer, data) == _expected(capture_small / "expected" / name), name
 
 
 def test_dumps_are_those_of_the_old_brokers(oracle: Oracle, legacy_small: Path) -> None:

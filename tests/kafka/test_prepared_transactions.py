@@ -199,7 +199,7 @@ def test_without_the_coordinators_disk_nothing_hangs(
 def test_an_id_that_is_dead_is_not_described(
     moments: dict[str, Moment], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """No coordinator writes these two states; one that reads them lists the second only."""
+    """No coordinator writes these two states; one that reads them lists only the second."""
     assert "dead" in moments["decided"].ids and "dead" not in moments["strange"].ids
     found = {
         row["transactional_id"]: row["state"]

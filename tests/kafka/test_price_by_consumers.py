@@ -335,7 +335,7 @@ def _changed_with_journals_elsewhere(data: Path, journals: Path) -> list[Path]:
 def test_retention_deletes_what_the_price_says(
     sound: Sound, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Zeros in time indexes are 1970; an index of 0 bytes is none. Where the topic has no retention.ms, Kafka's default counts."""
+    """Zeros in time indexes mean 1970; an index of 0 bytes counts as missing. Without retention.ms of the topic Kafka's default applies."""
     data = copy_tree(sound.data, tmp_path / "data")
     for topic in TIMED:
         _zero_times(data / f"{topic}-0", slice(0, -1))

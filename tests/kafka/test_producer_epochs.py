@@ -142,7 +142,7 @@ def test_ids_and_producers_are_what_admin_says(
 def test_both_protocols_went_on_with_a_new_producer_id(
     moments: Moments, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Else the rounds prove nothing; and a transaction that began under the former id ended under it."""
+    """Otherwise the rounds prove nothing. A transaction that began under the former id ended under it."""
     found = rows(moments[-1][0], capfd)
     ids = {row["transactional_id"]: row["producer_id"] for row in found if row["type"] == "transactional_id"}
     for name, partition in ((NEW, 0), (OLD, 1)):

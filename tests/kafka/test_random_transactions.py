@@ -183,7 +183,7 @@ def _sorted(rows: list[Row]) -> list[str]:
 def test_producers_of_deleted_records_while_a_broker_runs(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The broker that has deleted all records remembers who sent them, and forgets them when it is started again."""
+    """A broker that has deleted all records still knows their producers, and forgets them when it is restarted."""
     require_kafka()
     broker = Broker(tmp_path / "broker", log_flush_start_offset_checkpoint_interval_ms="500")
     checkpoint = broker.data / "log-start-offset-checkpoint"

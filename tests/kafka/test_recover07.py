@@ -150,7 +150,7 @@ def _of_whole_entries(oracle: Oracle, sound: Path, found: Path) -> list[Message]
 
 
 def test_a_set_in_the_place_of_damage_is_passed_over(oracle: Oracle, tmp_path: Path) -> None:
-    """Plain messages and gzip sets around a damaged gzip set; nothing is returned for it."""
+    """Plain messages and gzip sets around a damaged gzip set, of which nothing is returned."""
     sets = [encode_set([b"x%d" % n, b"y" * 80], codec) for n, codec in enumerate((0, 1, 1, 0))]
     data = bytearray(b"".join(sets))
     data[len(sets[0]) + 25] ^= 1

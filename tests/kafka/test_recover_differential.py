@@ -176,8 +176,8 @@ def test_random_directories(
 
 
 def test_a_second_start_does_what_a_second_run_does(oracle: Oracle, tmp_path: Path) -> None:
-    """What policy kafka leaves is loaded once more, as after a clean stop and as after none. A second run may still
-    plan something, such as a snapshot that belongs nowhere any more, where a broker's second start does the same."""
+    """The result of policy kafka is loaded again, as after a clean stop and as after a crash. A second run may still plan something, such
+    as removing a snapshot, if a broker's second start does the same."""
     failures = []
     for seed in range(FIRST_SEED, FIRST_SEED + min(COUNT, 40)):
         place = tmp_path / str(seed)
@@ -208,7 +208,7 @@ def test_a_second_start_does_what_a_second_run_does(oracle: Oracle, tmp_path: Pa
 @pytest.mark.parametrize("seed", [90345, 401804, 402373, 413150])
 def test_directories_that_were_loaded_differently(oracle: Oracle, tmp_path: Path, seed: int) -> None:
     """A batch with a negative last offset in a snapshot, a broken message that is read before the checksum of its gzip set, a control batch
-    that ends inside its header, and partition.metadata as the last thing that a load reads."""
+    that ends inside its header, and partition.metadata, which a load reads last."""
     assert differences(oracle, random_case(seed, tmp_path)) == []
 
 

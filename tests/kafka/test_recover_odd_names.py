@@ -41,7 +41,7 @@ def test_a_name_that_is_no_utf_8(oracle: Oracle, partition: Path, name: bytes) -
 
 
 def test_a_snapshot_whose_name_is_no_utf_8(oracle: Oracle, partition: Path) -> None:
-    """Of snapshots the loader asks nothing but the ending of the name."""
+    """The loader looks only at the suffix of a snapshot's name."""
     with open(os.path.join(os.fsencode(partition), b"\xc3.snapshot"), "wb"):
         pass
     with pytest.raises(KafkaRaised, match="NumberFormatException"):

@@ -145,7 +145,7 @@ def test_the_price_is_what_the_real_log_does_not_return(
 def test_a_damaged_segment_without_its_index_is_cut_and_the_next_ones_stay(
     oracle: Oracle, sound: Path, held: list[Held], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """After a clean stop too: the load recovers a segment that has no index, and cuts it at the damage."""
+    """After a clean stop as well: the load recovers a segment without an index and truncates it at the damage."""
     directory = Path(shutil.copytree(sound, tmp_path / "metro-0"))
     log = sorted(directory.glob("*.log"))[1]
     position, size = batch_spans(log)[3]

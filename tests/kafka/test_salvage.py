@@ -74,7 +74,7 @@ def _files(directory: Path) -> dict[str, bytes]:
 def test_rebuilt_side_files_are_those_of_a_load(
     oracle: Oracle, partition: Path, tmp_path: Path, name: str
 ) -> None:
-    """`rebuild` writes what the real load writes that finds nothing but the salvaged logs."""
+    """`rebuild` writes what a real load writes that finds only the salvaged logs."""
     inflict = Path(shutil.copytree(partition, tmp_path / "metro-0"))
     CASES[name](inflict)
     result = write_repaired(plan(inflict, rebuild=True), inflict, tmp_path / "result" / "metro-0")
@@ -88,7 +88,7 @@ def test_rebuilt_side_files_are_those_of_a_load(
 
 
 def test_a_batch_that_no_load_survives_stays_and_is_named(oracle: Oracle, tmp_path: Path) -> None:
-    """The marker of a transaction is lost, and its producer goes on without one."""
+    """The marker of a transaction is lost, and its producer continues without a transaction."""
     producer = {"producer_id": 7, "producer_epoch": 0}
     batches = [
         oracle.make(
@@ -145,5 +145,5 @@ def test_what_is_left_of_random_damage_is_loaded(oracle: Oracle, partition: Path
                 _loaded(oracle, result, clean, repair.log_end_offset)
         except (AssertionError, KafkaRaised) as error:
             output = {found.id for found in repair.findings}
-            is_told = isinstance(error, KafkaRaised) and not DEADLY.isdisjoint(output)
-            assert is_told, f"seed {seed}: {done}: {error}"
+            is_reported = isinstance(error, KafkaRaised) and not DEADLY.isdisjoint(output)
+            assert is_reported, f"seed {seed}: {done}: {error}"

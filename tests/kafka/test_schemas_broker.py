@@ -205,7 +205,7 @@ def _shown(capfd: pytest.CaptureFixture[str], *words: object, kind: str = "recor
 def test_what_a_consumer_deserializes(
     topic: str, compacted: bool, story: Story, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Deleted versions too: the records that were written with them are still there."""
+    """Deleted schema versions as well: records written with them still exist."""
     data = story.after if compacted else story.before
     expected = _deserialized(story, topic)
     directory = data / f"{topic}-0"

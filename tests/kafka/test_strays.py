@@ -14,9 +14,10 @@ import pytest
 if "CI" not in os.environ:  # there its absence is an error
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
-from tests.cli.test_known_topics import FILE, STRAYS, ids, set_id
+from tests.cli.test_known_topics import STRAYS
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import require_kafka
+from tests.support.known_topics import FILE, ids, set_id
 
 pytestmark = pytest.mark.kafka
 
@@ -38,8 +39,8 @@ def directories(data: Path) -> set[str]:
 
 @pytest.mark.evidence("topic-id-known", "replica-missing")
 def test_a_broker_sets_aside_what_was_forecast(capture_small: Path, tmp_path: Path) -> None:
-    """All of the cases in one directory, two that stay: the id of another topic, and a copy under a name that no topic has; and one that
-    is gone, which it makes anew."""
+    """All cases in one directory; two of them stay: the id of another topic, and a copy under a name that no topic has. One is missing, and
+    the broker creates it."""
     require_kafka()
     data = shutil.copytree(capture_small / "data", tmp_path / "data")
     damaged = {make(data) for make in STRAYS}
@@ -71,7 +72,7 @@ def test_a_broker_sets_aside_what_was_forecast(capture_small: Path, tmp_path: Pa
 def test_a_broker_makes_a_missing_replica_anew_behind_a_marker_too(
     capture_small: Path, tmp_path: Path
 ) -> None:
-    """What recover leaves where one is missing: the marker spares the other logs a recovery, and tells no epoch."""
+    """The state that recover leaves beside a missing replica: with the marker the other logs need no recovery, and it has no broker epoch."""
     require_kafka()
     data = shutil.copytree(capture_small / "data", tmp_path / "data")
     shutil.rmtree(data / "metro-zstd-0")

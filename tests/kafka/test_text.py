@@ -40,7 +40,7 @@ def by_the_kernel(value: bytes) -> bytes:
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
 def test_every_combination_of_the_edges(length: int, oracle: Oracle) -> None:
-    """Each followed by a letter, so that one cannot run into the next; for four bytes a random choice."""
+    """A letter follows each combination, so that one cannot run into the next; of four bytes a random sample."""
     combinations = [bytes(each) for each in itertools.product(EDGES, repeat=length)]
     if length == 4:
         combinations = random.Random(3).sample(combinations, 40_000)

@@ -25,7 +25,7 @@ from tests.kafka.cluster_admin import ClusterAdmin
 from tests.kafka.conftest import require_kafka
 from tests.kafka.joining import JoiningBroker
 from tests.kafka.metadata_truth import assert_same, of_kind, real_images, rows_of
-from tests.kafka.test_metadata_broker import TOLD
+from tests.kafka.test_metadata_broker import REPORTED_FIELDS
 
 pytestmark = pytest.mark.kafka
 
@@ -195,7 +195,7 @@ def test_it_says_what_admin_says(
 
 
 def _agree(rows: list[dict[str, Any]], reported: dict[str, Any]) -> None:
-    for kind, fields in TOLD.items():
+    for kind, fields in REPORTED_FIELDS.items():
         if kind == "partition":
             fields = tuple(field for field in fields if field != "leader")
         assert of_kind(rows, kind, fields) == of_kind(reported["rows"], kind, fields), kind
@@ -227,4 +227,4 @@ def test_every_offset_has_the_image_of_the_real_classes(
         statuses |= {row["fenced"] for row in rows if row["type"] == "broker"}
     assert statuses == {True, False}
     kinds = {row["type"] for rows in truth.values() for row in rows}
-    assert kinds >= set(TOLD) and end > 80
+    assert kinds >= set(REPORTED_FIELDS) and end > 80

@@ -90,8 +90,8 @@ def _weighed(data: Path, capfd: pytest.CaptureFixture[str], *words: str) -> list
     return [line for line in reported if line["type"] == "setting" and line["kind"] != "retention"]
 
 
-def test_a_broker_compresses_to_what_was_said(written: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Java's libraries are other releases than Python's: two per cent."""
+def test_a_broker_compresses_to_what_was_forecast(written: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Java uses other releases of the libraries than Python: within two per cent."""
     codecs = [word for name in SETTINGS for word in ("--codec", name)]
     reported = _weighed(written, capfd, *codecs)
     assert len(reported) == len(SETTINGS)
@@ -107,7 +107,7 @@ def test_a_broker_compresses_to_what_was_said(written: Path, capfd: pytest.Captu
     assert differences["none"] == 0
 
 
-def test_a_producer_with_larger_batches_sends_what_was_said(
+def test_a_producer_with_larger_batches_sends_what_was_forecast(
     written: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     reported = _weighed(written, capfd, "--batch-size", "64KiB", "--linger", "60s")
@@ -172,8 +172,8 @@ def _sizes_and_counts(data: Path, topic: str) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("size", JAVA_SIZES)
 @pytest.mark.parametrize("codec", JAVA_CODECS)
 def test_batches_are_filled_as_a_java_producer_fills_them(by_java: Path, codec: str, size: int) -> None:
-    """From its first batch on, when it has learnt nothing about compression. A batch begins when the one before
-    has arrived, unless a busy machine is late to send one that is just full: what comes behind it may then differ a little."""
+    """Starting with its first batch, when it knows nothing about the compression ratio. A batch starts when the previous one has been sent,
+    unless a busy machine sends a full one late: the following ones may then differ slightly."""
     (log,) = (by_java / "now-0").glob("*.log")
     with MappedFile(log) as file:
         sampled = [

@@ -254,8 +254,8 @@ def test_an_index_that_cannot_be_read_is_rebuilt_once_that_is_accepted(
     pattern: str,
     size_bytes: int | None,
 ) -> None:
-    """All its entries are in the bad sector, so that nothing else can be said of it. size_bytes: as a broker preallocates the index
-    of the active segment, which is mapped and not read at once."""
+    """All its entries are in the bad sector. size_bytes: preallocated as by a broker for the active segment; it is mapped and not read at
+    once."""
     whole = capture_small / "data" / "fares-0"
     shutil.copytree(whole, tmp_path / "fares-0")
     incident = Incident(bad_sectors(monkeypatch, BadSectors()), tmp_path / "fares-0", capfd)

@@ -303,7 +303,7 @@ for kind in (lambda: NewFile(folder + "/new"), lambda: LogFile(folder + "/log", 
 
 
 def test_bytes_that_cannot_be_read_are_handed_to_no_file(tmp_path: Path) -> None:
-    """The system answers EFAULT where a program that touches the page is sent SIGBUS."""
+    """The system call fails with EFAULT where a program that touches the page gets SIGBUS."""
     done = subprocess.run(
         [sys.executable, "-P", "-c", HANDED_OVER, str(tmp_path)], capture_output=True, text=True, check=False
     )

@@ -136,7 +136,7 @@ def test_the_debian_package_puts_everything_in_its_place(package: Path, tmp_path
 
 
 def test_the_tarball_starts_about_as_fast_as_an_installation(tmp_path: Path, data: Path) -> None:
-    """Processor time of `kseg --version` and of a small dump, in turns; the installed one is that of the wheel in the tarball."""
+    """Processor time of `kseg --version` and of a small dump, alternating; the installed one comes from the wheel in the tarball."""
     from releasing.interpreter import MINOR
     from releasing.wheels import pythons
 
@@ -168,7 +168,7 @@ def processor_s(command: list[str], place: Path) -> float:
 
 @pytest.mark.parametrize("archive", TARBALLS, ids=lambda path: path.name)
 def test_the_sbom_and_the_licences_are_of_what_is_inside(archive: Path, tmp_path: Path) -> None:
-    """Every package that lies there is named, and every file of machine code belongs to one that is."""
+    """Every package in it is listed, and every binary belongs to a listed one."""
     from releasing import inventory
 
     with tarfile.open(archive) as packed:

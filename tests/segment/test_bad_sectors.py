@@ -88,7 +88,7 @@ def test_a_sector_that_can_be_read_at_last_is_no_loss(
 def test_a_file_restored_with_its_old_mtime_is_read_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `cp -p` from a backup does into the inode that the damaged file has left."""
+    """`cp -p` from a backup may reuse the inode of the damaged file."""
     disk = bad_sectors(monkeypatch, BadSectors())
     path = tmp_path / "file"
     path.write_bytes(b"x" * 5000)
@@ -142,7 +142,7 @@ def test_an_error_of_the_file_itself_is_asked_once(
 def test_more_bad_areas_than_can_be_noted_are_not_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file whose losses cannot all be recorded is not read at all, rather than with zeros that go unnoticed."""
+    """If not all bad areas of a file can be recorded, it is not read at all, instead of with unnoticed zeros."""
     disk = bad_sectors(monkeypatch, BadSectors())
     path = tmp_path / "file"
     path.write_bytes(b"x" * (6 << 20))

@@ -71,7 +71,7 @@ def test_what_lies_in_the_directory_takes_no_bytes(tmp_path: Path) -> None:
     assert not [path for path in directory.glob("kseg-journal-*") if path.name.endswith(known)]
 
 
-def test_the_same_command_goes_on_and_another_is_told(tmp_path: Path) -> None:
+def test_the_same_command_goes_on_and_another_is_reported(tmp_path: Path) -> None:
     directory, around = CASE.lay(tmp_path), tmp_path / "journals"
     half_done_at(directory, around)
     (finding,) = half_done_findings(str(directory))

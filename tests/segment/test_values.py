@@ -90,7 +90,7 @@ CALLS: tuple[tuple[str, tuple[Any, ...], dict[str, Any]], ...] = (
 )
 
 
-def _told(call: Callable[[], Any]) -> Any:
+def _outcome(call: Callable[[], Any]) -> Any:
     """What a call returns, or how it fails."""
     try:
         return call()
@@ -100,7 +100,7 @@ def _told(call: Callable[[], Any]) -> Any:
 
 def _about(kind: Any, args: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
     """Everything that can be seen of a value."""
-    value = _told(lambda: kind(*args, **named))
+    value = _outcome(lambda: kind(*args, **named))
     if isinstance(value, tuple):
         return [value]
     fields = [(each.name, each.init, each.compare, each.kw_only) for each in dataclasses.fields(value)]
@@ -112,8 +112,8 @@ def _about(kind: Any, args: tuple[Any, ...], named: dict[str, Any]) -> list[Any]
         value == 1,
         kind.__match_args__,
         hasattr(value, "__dict__"),
-        _told(lambda: hash(value) == hash(kind(*args, **named))),
-        [_told(partial(setattr, value, name, 8)) for name, *_ in fields],
+        _outcome(lambda: hash(value) == hash(kind(*args, **named))),
+        [_outcome(partial(setattr, value, name, 8)) for name, *_ in fields],
         repr(value),
         [getattr(value, name) for name, *_ in fields],
     ]

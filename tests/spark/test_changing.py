@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spark
 
 _RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
 _MOMENT = re.compile(r'"marked_at":\d+')
-Said = tuple[int, str, str]
+Output = tuple[int, str, str]
 
 
 def same(text: str) -> str:
@@ -44,10 +44,10 @@ def contents(root: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def both(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[Path, Said]]:
+def both(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[Path, Output]]:
     """Run a command on a directory and, created again at the same path, with --spark; assert that everything is the same."""
 
-    def outcome(original: Path, words: list[str]) -> tuple[Said, dict[str, bytes]]:
+    def outcome(original: Path, words: list[str]) -> tuple[Output, dict[str, bytes]]:
         shutil.rmtree(tmp_path / "work", ignore_errors=True)
         copy_tree(original, tmp_path / "work" / "data")
         capfd.readouterr()
@@ -55,7 +55,7 @@ def both(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., tup
         out, err = capfd.readouterr()
         return (status, same(out), same(err)), contents(tmp_path / "work")
 
-    def both(original: Path, command: tuple[str, ...], *words: str) -> tuple[Path, Said]:
+    def both(original: Path, command: tuple[str, ...], *words: str) -> tuple[Path, Output]:
         given = [*command, *words, str(tmp_path / "work" / "data")]
         given = [word.replace("COPIES", str(tmp_path / "work" / "copies")) for word in given]
         alone, left = outcome(original, given)
@@ -69,7 +69,7 @@ def both(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., tup
     return both
 
 
-Both = Callable[..., tuple[Path, Said]]
+Both = Callable[..., tuple[Path, Output]]
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_copies(any_spark: SparkSession, name: str, capture_small: Path, tmp_pat
 def test_a_capture_with_diseases(
     local_spark: SparkSession, capture_small: Path, tmp_path: Path, both: Both
 ) -> None:
-    """Segments cut, filled with zeros, with garbage between batches, and files of theirs missing."""
+    """Truncated and zero-filled segments, garbage between batches, and missing files."""
     original = tmp_path / "original" / "data"
     copy_tree(capture_small / "data", original)
     logs = sorted(path for path in original.glob("*/*.log") if path.stat().st_size > 1000)

@@ -66,7 +66,7 @@ class Stage:
         self._data = root / "data"
         changing.lay(capture, self._original)
         self._found = state(self._original)
-        self._said = self._run(fanout.run)
+        self._expected = self._run(fanout.run)
         self._planned = contents(state(self._data))
         self._count = 0
 
@@ -88,7 +88,7 @@ class Stage:
                 FailsOnce(work, end, at, str(notes)), groups, options, cluster, in_place=True
             )
 
-        assert self._run(over, shared=SharedRun(RUN)) == self._said
+        assert self._run(over, shared=SharedRun(RUN)) == self._expected
         _await_unlocked(self._data)
         assert contents(state(self._data)) == self._planned
         if self._changing is not CHANGINGS["retain"]:  # what was purged is gone for good

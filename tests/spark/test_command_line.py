@@ -191,8 +191,8 @@ def test_the_zip_is_the_whole_package(tmp_path: Path) -> None:
 
 
 def test_a_task_that_moves_still_finds_what_was_shipped(tmp_path: Path) -> None:
-    """Spark puts shipped zips under `.`; what a task imports later comes from there too. It keeps its workers, and one may stand in a
-    directory that is gone by now."""
+    """Spark puts shipped zips under `.`, and a task may import from there later. Workers are reused, and the working directory of one may
+    be gone by then."""
     package_shipping.write_zip(str(tmp_path / "kseg.zip"))
     (tmp_path / "elsewhere").mkdir()
     script = (
@@ -226,20 +226,20 @@ from kseg.spark.task_errors import reason
 master, data, checkpoint, out = sys.argv[1:]
 spark = session.get(ClusterOptions(master=master, conf=(("spark.executor.memory", "512m"),)))
 
-def told(*words):
+def outcome(*words):
     streams, before = [tempfile.TemporaryFile() for _ in range(2)], [os.dup(1), os.dup(2)]
     for number, stream in enumerate(streams, 1):
         os.dup2(stream.fileno(), number)
     status = run([*words, "--spark", "--master", master, data])
     for number, descriptor in enumerate(before, 1):
         os.dup2(descriptor, number)
-    said = []
+    outputs = []
     for stream in streams:
         stream.seek(0)
-        said.append(stream.read().decode())
-    return [status, *said]
+        outputs.append(stream.read().decode())
+    return [status, *outputs]
 
-print(json.dumps([told("verify"), told("export", "--to", "json", "--output", out)]), flush=True)
+print(json.dumps([outcome("verify"), outcome("export", "--to", "json", "--output", out)]), flush=True)
 register(spark)
 source = spark.read.format("kafka-log")
 rows = spark.createDataFrame([("k", "v")], "key string, value string")
@@ -264,7 +264,7 @@ for ask in (
 
 
 def test_a_node_that_does_not_see_the_files_is_named(capture_small: Path, tmp_path: Path) -> None:
-    """The worker lives in a mount namespace of its own, in which the directory is empty."""
+    """The worker runs in a mount namespace in which the directory is empty."""
     require_spark()
     if shutil.which("unshare") is None or os.geteuid() != 0:
         pytest.skip("no unshare, or not root: nodes cannot be given another view of the files")

@@ -192,7 +192,7 @@ def test_runs_amid_each_other_are_refused_before_anything_is_touched(tmp_path: P
 
 
 def test_a_log_ends_where_offsets_do(tmp_path: Path) -> None:
-    """Offsets are longs, and so is the one behind the last."""
+    """Offsets are 64 bits, and so is the log end offset."""
     log_dir = tmp_path / "data"
     last = [(("t", 0), Record(L.INT64_MAX - 1, NOW_MS, None, b""))]
     delivered(log_dir, staged(log_dir, last, has_offset=True))

@@ -125,7 +125,7 @@ def test_filters_are_the_same(
     assert rows_of(there) == rows_of(here) != []
 
 
-def test_damage_is_told_the_same(
+def test_damage_is_reported_the_same(
     local_spark: SparkSession, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     damaged = tmp_path / "in" / "metro-zstd-0"

@@ -21,7 +21,7 @@ pytest.importorskip("pyspark")
 from tests.kafka.jars import MissingTool
 from tests.spark.conftest import require_spark
 from tests.spark.jars import table_jars
-from tests.support.expected_exports import Told, dumped
+from tests.support.expected_exports import ExportedRecord, dumped
 
 pytestmark = pytest.mark.spark
 
@@ -67,7 +67,7 @@ def ask(jars: list[Path], lines: list[list[str]], spark: str = "") -> list[tuple
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
-def delta_rows(table: Path) -> list[Told]:
+def delta_rows(table: Path) -> list[ExportedRecord]:
     """The records of a Delta table, by its log as the format has it: what was added and not removed."""
     import pyarrow.parquet as pq
 
@@ -82,11 +82,11 @@ def delta_rows(table: Path) -> list[Told]:
     rows = []
     for name, values in files.items():
         for row in pq.ParquetFile(table / name).read().to_pylist():
-            rows.append(_told(row | values))
+            rows.append(_exported_record(row | values))
     return sorted(rows, key=lambda row: row[:3])
 
 
-def _told(row: dict[str, Any]) -> Told:
+def _exported_record(row: dict[str, Any]) -> ExportedRecord:
     timestamp = round(row["timestamp"].timestamp() * 1000)
     headers = tuple((each["key"], each["value"]) for each in row["headers"] or ())
     where = (row["topic"], int(row["partition"]), row["offset"])

@@ -153,7 +153,7 @@ def test_too_much_for_one_answer_is_fetched_in_pieces(
 def test_what_waits_for_its_turn_is_bounded_and_cores_stay_busy(
     local_spark: SparkSession, tmp_path: Path, call_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A target's answer is about 600 KB when packed: at most 10 may wait or be under way."""
+    """The result of a target takes about 600 KB: at most 10 of them may be queued or in transit."""
     monkeypatch.setattr(scheduling, "SHARES_PER_CORE", 1000)
     monkeypatch.setattr(scheduling, "MAX_RESULT_BYTES", 1_000_000)
     monkeypatch.setattr(cluster_fanout, "AHEAD_BYTES", 6_000_000)

@@ -32,7 +32,7 @@ print(len(gone))
     ("version", "write", "stream"),
     [("4.0.1", False, False), ("4.1.4", True, False), ("4.2.0", True, True), ("5.0.0.dev1", True, True)],
 )
-def test_what_a_version_lacks_is_said(
+def test_what_a_version_lacks_is_reported(
     version: str, write: bool, stream: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pyspark, "__version__", version)

@@ -28,7 +28,7 @@ def port() -> Iterator[int]:
 
 @pytest.mark.spark
 def test_a_master_that_does_not_answer(port: int, tmp_path: Path) -> None:
-    """No Java is started for it, but looked for. In processes of their own: a session that already exists would be used."""
+    """Java is not started, only looked up. In processes of their own, since an existing session would be reused."""
     require_spark()
     directory = healthy.partition(tmp_path / "metro-0")
     for command in ("verify", "dump", "recover"):

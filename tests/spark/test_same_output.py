@@ -19,15 +19,15 @@ from fixtures import diseases, healthy
 from kseg.cli.main import run
 from tests.internal_topics.remote_logs import write_remote_log
 from tests.support.run_commands import as_without_spark
-from tests.transcripts import INCIDENTS_BY_NAME
+from tests.transcript_incidents import INCIDENTS_BY_NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 Unchanged = Callable[..., AbstractContextManager[None]]
-Said = tuple[int, str, str]
-Ask = Callable[[list[str]], Said]
+Output = tuple[int, str, str]
+Ask = Callable[[list[str]], Output]
 
 NOW = ["--now", "2024-06-01T00:00:00Z"]
 COMMANDS = {
@@ -62,7 +62,7 @@ INTERNAL = {
 def ask(capfd: pytest.CaptureFixture[str]) -> Ask:
     """Status, stdout and stderr of one command line."""
 
-    def output(words: list[str]) -> Said:
+    def output(words: list[str]) -> Output:
         status = run(words)
         return status, *capfd.readouterr()
 
@@ -125,10 +125,10 @@ def test_remote(any_spark: SparkSession, words: list[str], tmp_path: Path, ask: 
 
 @pytest.mark.parametrize("place", ["capture", "diseased"])
 def test_doctor(any_spark: SparkSession, place: str, capture_small: Path, diseased: Path, ask: Ask) -> None:
-    """JSON: its page says how much room is free, which others use and free meanwhile."""
+    """As JSON, because the page shows the free space, which changes in the meantime."""
     line = ["doctor", "--json", *NOW, str(capture_small / "data" if place == "capture" else diseased)]
 
-    def rows(output: Said) -> list[dict[str, object]]:
+    def rows(output: Output) -> list[dict[str, object]]:
         found: list[dict[str, object]] = [json_module.loads(each) for each in output[1].splitlines()]
         return [{name: value for name, value in row.items() if "free" not in name} for row in found]
 
@@ -143,7 +143,7 @@ def test_doctor(any_spark: SparkSession, place: str, capture_small: Path, diseas
 def test_reports_for_a_browser(
     local_spark: SparkSession, command: str, diseased: Path, tmp_path: Path, ask: Ask
 ) -> None:
-    """The page is the same but for its time and the command lines."""
+    """The pages differ only in their time and the command lines."""
 
     def page(name: str) -> str:
         text = as_without_spark((tmp_path / name).read_text()).replace("spark.html", "alone.html")
@@ -155,10 +155,10 @@ def test_reports_for_a_browser(
 
 
 def test_what_if(local_spark: SparkSession, capture_small: Path, ask: Ask) -> None:
-    """Everything but the processor time, which is measured."""
+    """Everything except the measured processor time."""
     line = ["what-if", "--json", *NOW, "--topic", "metro-*", str(capture_small / "data")]
 
-    def rows(output: Said) -> list[dict[str, object]]:
+    def rows(output: Output) -> list[dict[str, object]]:
         found: list[dict[str, object]] = [json_module.loads(each) for each in output[1].splitlines()]
         return [{name: value for name, value in row.items() if "cpu" not in name} for row in found]
 

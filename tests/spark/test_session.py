@@ -21,15 +21,15 @@ from kseg.spark import session
 from kseg.spark.options import ClusterOptions
 spark = session.get(ClusterOptions(master=sys.argv[1], conf=tuple(json.loads(sys.argv[2]).items())))
 context = spark.sparkContext
-told = {name: context.getConf().get(f"spark.python.unix.domain.socket.{name}") for name in ("enabled", "dir")}
-told["sum"] = context.parallelize(range(10), 4).map(lambda number: number * number).sum()
-directory = told["dir"]
+settings = {name: context.getConf().get(f"spark.python.unix.domain.socket.{name}") for name in ("enabled", "dir")}
+settings["sum"] = context.parallelize(range(10), 4).map(lambda number: number * number).sum()
+directory = settings["dir"]
 if directory and os.path.isdir(directory):
-    told["mode"] = os.stat(directory).st_mode
-    told["files"] = len(os.listdir(directory))
+    settings["mode"] = os.stat(directory).st_mode
+    settings["files"] = len(os.listdir(directory))
 if sys.argv[3] == "stop":
     spark.stop()
-print(json.dumps(told))
+print(json.dumps(settings))
 """
 
 

@@ -68,7 +68,7 @@ def passes_on(session: SparkSession, directory: Path, options: CompactOptions) -
 def test_the_command_shuffles_what_does_not_fit(
     local_spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """One partition that fits beside one that does not: what a local run with room for all keys says and leaves."""
+    """One partition that fits into memory beside one that does not: the same output and files as a local run with room for all keys."""
     reported, policy = [], ("--cleanup-policy", "compact")
     for name, words in (
         ("local", ["--map-memory", "1MiB"]),
@@ -141,7 +141,7 @@ def by_value() -> Any:
 def test_attempts_fail_and_are_tried_again(
     cluster_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_deadly: bool
 ) -> None:
-    """Also when what an executor had for others is lost with it: Spark makes that again, and it is the same."""
+    """Even if an executor is lost with its shuffle output: Spark computes it again, with the same result."""
     directory = keyed_topic(tmp_path, 300)
     settings = replace(SETTINGS, segment_bytes=20_000, map_bytes=SLOT * 1000)
     steps = ("Rewriting",) if is_deadly else ("Keys", "Verdicts", "Rewriting")

@@ -64,7 +64,7 @@ def test_random_logs(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damaged", list(Damaged))
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + max(1, CASES // 4)))
-def test_damage_is_told_as_here(seed: int, damaged: Damaged, tmp_path: Path) -> None:
+def test_damage_is_reported_as_here(seed: int, damaged: Damaged, tmp_path: Path) -> None:
     rng = random.Random(f"damage {seed}")
     case = random_case(seed, tmp_path)
     options = options_of(case, rng, damaged=damaged)
@@ -89,7 +89,7 @@ def damage_record(path: Path, number: int) -> None:
 
 
 def test_a_count_that_is_no_count_makes_no_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sound batch that declares 2**31 - 1 records, and a segment far behind it: parts are for records that can be."""
+    """A valid batch declares 2**31 - 1 records, and the next segment is far away: tasks are planned for records that can exist."""
     topic = Topic(tmp_path)
     for number in range(6):
         topic.send((f"k{number % 3}", number))
@@ -140,7 +140,7 @@ def test_damage_within_a_sound_batch(dirty: int, damaged: Damaged, tmp_path: Pat
 
 
 def test_one_pass_where_a_small_map_takes_many(tmp_path: Path) -> None:
-    """Keys by the map's memory: 40 times; the result is that of one large map, and each part of the keys is small."""
+    """40 times the keys that fit into the map: the result is that of one large map, and each part of the keys is small."""
     topic = Topic(tmp_path, segment_bytes=6000)
     keys = random.Random(5)
     for _ in range(150):
@@ -180,7 +180,7 @@ def test_the_memory_of_a_part_is_that_of_the_map(tmp_path: Path, monkeypatch: py
 
 
 def test_offsets_that_do_not_ascend_are_refused_as_by_one_process(tmp_path: Path) -> None:
-    """A last offset beyond the next segment: an offset does not tell one record any more."""
+    """With a last offset beyond the next segment an offset no longer identifies one record."""
     topic = Topic(tmp_path)
     for number in range(6):
         topic.send((f"k{number % 2}", number))
@@ -227,7 +227,7 @@ def test_a_copy(tmp_path: Path) -> None:
 
 
 def test_attempts_write_to_files_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task is tried twice, the first attempt has left its file; nothing of it is there in the end."""
+    """A task is attempted twice and the first attempt leaves its file; none of it is in the result."""
     topic = Topic(tmp_path)
     for number in range(30):
         topic.send((f"k{number % 4}", number))

@@ -68,7 +68,7 @@ def test_old_brokers_directories(spark: SparkSession, legacy_small: Path, state:
 
 
 def test_a_kafka_0_7_directory(spark: SparkSession, legacy_small: Path) -> None:
-    """Messages as a consumer saw them; offsets are bytes, and those of a set have that of their entry."""
+    """Messages as consumers saw them; offsets are byte positions, and messages of a set have the offset of their entry."""
     directory = legacy_small / "data" / "0.7" / "1-written"
     compared = 0
     for file in sorted((legacy_small / "records" / "0.7" / "1-written").glob("*.jsonl")):
@@ -229,7 +229,7 @@ def test_records_of_invalid_batches(spark: SparkSession, damaged_dir: Path) -> N
 
 
 def test_a_file_that_vanishes(spark: SparkSession, damaged_dir: Path) -> None:
-    """Planned, then gone: a sentence, or a finding."""
+    """Deleted after planning: reported as a sentence or as a finding."""
     gone = load(spark, damaged_dir / "sound-0")
     assert gone.count() == 3
     planned = gone.select("offset")

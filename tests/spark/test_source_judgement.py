@@ -89,7 +89,7 @@ SPLITS: tuple[dict[str, str], ...] = (
 
 @pytest.mark.parametrize("split", SPLITS, ids=lambda split: "-".join(split) or "whole")
 def test_a_flipped_bit_in_a_base_offset(large: Path, split: dict[str, str]) -> None:
-    """Whole logs and parts of large ones: an error by default, else all rows but those of the batch."""
+    """For whole logs and parts of large ones: an error by default, otherwise all rows except those of the batch."""
     sound, content = rows(large.parent, **split), large.read_bytes()
     assert [row[0] for row in sound] == list(range(1000)) and not findings(large.parent, **split)
     positions = batch_positions(content)
@@ -159,7 +159,7 @@ def test_log_and_index_agree(mixed: Path) -> None:
     assert not findings(mixed, isolation_level="read_committed", transactions="index")
 
 
-def test_a_transaction_index_that_lies_is_told(mixed: Path) -> None:
+def test_a_transaction_index_that_lies_is_reported(mixed: Path) -> None:
     """Every field of every entry, and every entry gone: the rows of the log, or an error that names the index."""
     sound = committed(mixed, "log")
     indexes = [each for each in sorted(mixed.glob("*.txnindex")) if each.stat().st_size]

@@ -15,10 +15,10 @@ LOG_STARTS = "log-start-offset-checkpoint"
 EPOCHS = "metro-0/leader-epoch-checkpoint"
 ID = "0123456789abcdef0123456789abcdef"
 
-Said = set[tuple[str, str]]
+Reported = set[tuple[str, str]]
 
 
-def in_log(kind: str, *others: tuple[str, str], log: str = INNER) -> Said:
+def in_log(kind: str, *others: tuple[str, str], log: str = INNER) -> Reported:
     return {(kind, f"{log}.log"), *others}
 
 
@@ -27,6 +27,6 @@ SHIFTED = ("index-entry-mismatch", f"{INNER}.index")
 LIES = ("false-clean-shutdown", ".kafka_cleanshutdown")
 
 
-def new(damaged: Path, sound: Path, level: str = "default") -> tuple[Verdict, Said]:
+def new(damaged: Path, sound: Path, level: str = "default") -> tuple[Verdict, Reported]:
     verdict = judge(damaged, level)
     return verdict, verdict.output() - judge(sound, level).output()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,3 +39,17 @@ def text_of(capfd: pytest.CaptureFixture[str], *words: object) -> list[str]:
 
 def commands(rows: Rows) -> list[str]:
     return [row["command"] for row in of_type(rows, "step")]
+
+
+def beside(capture_small: Path, root: Path, partition: str, **changes: str) -> list[Path]:
+    """A data directory and a second one of its node, with a copy of fares-0; changes: to the second's meta.properties."""
+    data, second = Path(shutil.copytree(capture_small / "data", root / "data")), root / "second"
+    shutil.copytree(data / "fares-0", second / partition)
+    values = dict(
+        line.split("=", 1) for line in (data / "meta.properties").read_text().splitlines() if "=" in line
+    )
+    values |= {"directory.id": "AsCu_Qd6HlJL_AROE7wUxg"} | {
+        key.replace("_", "."): each for key, each in changes.items()
+    }
+    (second / "meta.properties").write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+    return [data, second]

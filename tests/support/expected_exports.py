@@ -23,7 +23,7 @@ from tests.support.raw_batches import field, record, sealed, varint
 TIME_TYPES = {"CreateTime": 0, "LogAppendTime": 1, "NoTimestampType": -1, None: -1}
 Headers = tuple[tuple[str, bytes | None], ...]
 # topic, partition, offset, timestamp in ms, its type, key, value, headers
-Told = tuple[str, int, int, int, int, bytes | None, bytes | None, Headers]
+ExportedRecord = tuple[str, int, int, int, int, bytes | None, bytes | None, Headers]
 
 
 def odd_partition(parent: Path) -> Path:
@@ -42,7 +42,7 @@ def odd_partition(parent: Path) -> Path:
     return path
 
 
-def dumped(paths: Iterable[Path], selection: Selection | None = None) -> list[Told]:
+def dumped(paths: Iterable[Path], selection: Selection | None = None) -> list[ExportedRecord]:
     """The records of partitions as in `kseg dump --json`, without control records."""
     options = DumpOptions(
         format="json", print_data_log=True, bytes_mode="base64", selection=selection or Selection()
@@ -62,11 +62,11 @@ def dumped(paths: Iterable[Path], selection: Selection | None = None) -> list[To
                 row = json.loads(line)
                 has_valid_crc = row.get("valid") is not False and row["position"] not in damaged
                 if row["type"] == "record" and "control" not in row and has_valid_crc:
-                    found.append(_told(name.topic, name.partition, row))
+                    found.append(_exported_record(name.topic, name.partition, row))
     return sorted(found, key=_order)
 
 
-def _told(topic: str, partition: int, row: dict[str, Any]) -> Told:
+def _exported_record(topic: str, partition: int, row: dict[str, Any]) -> ExportedRecord:
     headers = tuple((name, _bytes(value)) for name, value in row["headers"])
     timestamp = -1 if row["timestamp"] is None else row["timestamp"]
     kind = TIME_TYPES[row["timestamp_type"]]
@@ -77,7 +77,7 @@ def _bytes(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text, validate=True)
 
 
-def _order(reported: Told) -> tuple[Any, ...]:
+def _order(reported: ExportedRecord) -> tuple[Any, ...]:
     return *reported[:3], reported[6] or b""  # messages of a 0.7 set share their offset
 
 
@@ -86,7 +86,7 @@ def files_of(directory: Path) -> list[Path]:
     return sorted(path for path in directory.rglob("part-*") if path.is_file())
 
 
-def exported(directory: Path, form: str) -> list[Told]:
+def exported(directory: Path, form: str) -> list[ExportedRecord]:
     """The records of an export, as a reader of that form sees them."""
     rows: list[dict[str, Any]] = []
     for path in files_of(directory):
@@ -94,7 +94,7 @@ def exported(directory: Path, form: str) -> list[Told]:
     return sorted((_from_row(row) for row in rows), key=_order)
 
 
-def _from_row(row: dict[str, Any]) -> Told:
+def _from_row(row: dict[str, Any]) -> ExportedRecord:
     headers = tuple((each["key"], each["value"]) for each in row["headers"] or ())
     numbers = (row["partition"], row["offset"], row["timestamp"], row["timestampType"])
     return row["topic"], *numbers, row["key"], row["value"], headers

@@ -99,7 +99,7 @@ def give_mtime(path: Path, age_ms: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class RetainOutcome:
     """The output of one run. result: of the partition. dirs: of data directories."""
 
     result: dict[str, Any]
@@ -117,7 +117,7 @@ class Said:
 _runs = iter(range(1 << 30))
 
 
-def run(partition: Path, limits: Limits | None = None, **options: Any) -> Said:
+def run(partition: Path, limits: Limits | None = None, **options: Any) -> RetainOutcome:
     """`retain` on one partition, with its data directory."""
     asked = RetainOptions(limits=limits or Limits(), **{"now_ms": NOW, **options})
     if asked.apply:
@@ -128,7 +128,7 @@ def run(partition: Path, limits: Limits | None = None, **options: Any) -> Said:
         events = list(whole.through(_guarded(target, asked)))
     rows = [dict(event.values) for event in events if isinstance(event, Row)]
     results = [row for row in rows if row["type"] == "result" and "partition" in row]
-    return Said(
+    return RetainOutcome(
         results[0] if results else {},
         [row for row in rows if row["type"] == "segment"],
         [row for row in rows if row["type"] == "mark"],

@@ -44,7 +44,7 @@ def test_every_partition_of_the_captures_comes_back(
 def test_a_partition_with_everything_comes_back_to_the_byte(
     tmp_path: Path, appended: Appended, segment_bytes: int
 ) -> None:
-    """All but LogAppendTime, which hides the times that the records had."""
+    """Except LogAppendTime, which hides the timestamps of the records."""
     rules = RollRules(segment_bytes=segment_bytes, index_interval_bytes=600)
     source, target = tmp_path / "source-0", tmp_path / "target-0"
     with PartitionWriter(source, topic_id=healthy.TOPIC_ID, rules=rules) as writer:
@@ -243,7 +243,7 @@ PRODUCERS_INTERLEAVED = (
 def test_aborts_stand_in_the_index_of_the_segment_with_their_marker(
     tmp_path: Path, appended: Appended, segment_bytes: int
 ) -> None:
-    """Ninety offsets of four producers, whose transactions abort at 29 and 74 and commit at 58 and 89."""
+    """Ninety offsets of four producers; transactions abort at 29 and 74 and commit at 58 and 89."""
     target = tmp_path / "txn-0"
     sequences = dict.fromkeys(range(1, 5), 0)
     lines: Lines = []

@@ -159,7 +159,7 @@ def test_a_bad_line_anywhere_writes_nothing(tmp_path: Path, good: int, partition
 
 
 def test_what_only_the_log_refuses_is_found_before_the_first_byte(tmp_path: Path) -> None:
-    """Offsets below the log end, an epoch that falls, data outside of an open transaction: far down in the input."""
+    """Offsets below the log end, a lower epoch, or data outside the open transaction, far into the input."""
     log_dir = healthy.log_dir(tmp_path / "data")
     source = tmp_path / "lines.jsonl"
     good = [{"offset": 1_000_000 + n, "value": "x"} for n in range(100)]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kseg.cli.main import run
-from tests.inspection.test_compare_copies import batches, write
 from tests.support.browsers import opened
+from tests.support.copies import batches, write
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

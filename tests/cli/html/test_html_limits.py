@@ -123,7 +123,7 @@ def test_the_slider_answers(pages: dict[str, Path], chromium: Browser) -> None:
     assert (seen.complaints, seen.requests) == ([], [])
 
 
-def test_very_many_steps_are_told_with_the_least_of_their_limits() -> None:
+def test_very_many_steps_are_reported_with_the_least_of_their_limits() -> None:
     data = LimitsData()
     count = 50_000
     for at in range(count):

@@ -144,7 +144,7 @@ def test_they_are_drawn(damaged: Path, page: Path, chromium: Browser) -> None:
     assert seen.requests == []
 
 
-def test_what_the_pointer_is_at_is_told_as_text(page: Path, chromium: Browser) -> None:
+def test_what_the_pointer_is_at_is_reported_as_text(page: Path, chromium: Browser) -> None:
     with opened(chromium, page) as seen:
         seen.page.locator("#segments rect.damage").first.hover()
         reported = seen.texts(".tip")[0].splitlines()

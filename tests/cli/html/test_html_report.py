@@ -149,7 +149,7 @@ def test_hostile_names_are_text(doctor: Path, chromium: Browser) -> None:
 def test_the_policy_stops_what_would_get_past_the_escaping(
     doctor: Path, chromium: Browser, tmp_path: Path
 ) -> None:
-    """The second wall, with the first one broken on purpose."""
+    """The content security policy is the second line of defence: escaping is disabled here on purpose."""
     server = socket.create_server(("127.0.0.1", 0))
     server.setblocking(False)
     somewhere = f"http://127.0.0.1:{server.getsockname()[1]}"

@@ -116,7 +116,7 @@ def test_filters_apply_to_them_as_to_the_text(
 
 
 def test_a_damaged_body_gives_what_can_be_decoded(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The count of the middle batch says 3, its second record's length is wrong."""
+    """The middle batch declares 3 records, and the length of its second record is wrong."""
     with PartitionWriter(tmp_path / "trains-0") as writer:
         for start in (0, 3, 6):
             writer.append(NewBatch(records=records(start, 3)))
@@ -147,7 +147,7 @@ def test_what_append_reads_of_them_is_left_out(
 
 
 def test_a_lookup_passes_them_and_says_so(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A consumer checks the checksum and throws; what a lookup answers must be true."""
+    """A consumer checks the CRC and throws, so a lookup must not answer with such a record."""
     log = partition / f"{0:020d}.log"
     flip(log, checksums(log)[4])
     assert run(["lookup", "--json", "--offset", "13", str(partition)]) in (0, 1)
@@ -217,7 +217,7 @@ def test_list_and_verify_count_no_set_as_a_record(old: Path, capfd: pytest.Captu
 
 
 def test_a_set_that_cannot_be_decoded_has_no_count(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Its checksum is right and its content is no gzip: what was compressed was lost before it was written."""
+    """Its checksum is right, but its content is not gzip: it was damaged before it was written."""
     old = tmp_path / "old-0"
     with PartitionWriter(old) as writer:
         writer.append(NewBatch(records=records(0, 3), magic=1, codec=1))
@@ -245,7 +245,7 @@ def old_logs(legacy: Path) -> list[Path]:
 
 
 def test_sets_of_real_brokers(legacy_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The first offset and the count of each set are those of the records behind it in the same dump."""
+    """First offset and count of each set are those of its records in the same dump."""
     seen = 0
     for log in old_logs(legacy_small):
         lines = json_lines(capfd, "--deep-iteration", log)

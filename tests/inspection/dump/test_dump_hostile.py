@@ -54,7 +54,7 @@ def output_bytes(events: Iterator[Event]) -> int:
     "made_by", [*HOSTILE, chain_behind_each_header], ids=lambda made_by: made_by.__name__
 )
 def test_output_is_linear(made_by: Callable[[int], bytes], tmp_path: Path) -> None:
-    """What the dump says is bounded by a multiple of the file, and so is the processor time to say it."""
+    """Output and processor time of a dump are bounded by a multiple of the file size."""
     seconds = []
     for size in (100_000, 400_000):
         data = made_by(size)
@@ -70,7 +70,7 @@ def test_output_is_linear(made_by: Callable[[int], bytes], tmp_path: Path) -> No
 def test_every_batch_that_the_scanner_finds_is_dumped(
     made_by: Callable[[int], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also once lengths are no longer trusted."""
+    """Even where length fields are no longer trusted."""
     from kseg.inspection.dump import log_text
 
     data = made_by(60_000)

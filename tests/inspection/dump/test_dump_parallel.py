@@ -83,7 +83,7 @@ def test_parts_are_put_together_in_order(tmp_path: Path, codec: int, jobs: int, 
 @pytest.mark.parametrize("shape", ["kafka", "json", "table"])
 @pytest.mark.parametrize("jobs", [2, 3])
 @pytest.mark.parametrize("at", [0, 17, 59, 60, 61, BATCHES - 1])  # 59 ends a part, 60 begins one
-def test_damage_is_told_as_by_one_process(tmp_path: Path, at: int, jobs: int, shape: str) -> None:
+def test_damage_is_reported_as_by_one_process(tmp_path: Path, at: int, jobs: int, shape: str) -> None:
     data = log()
     starts = [0]
     while len(starts) < BATCHES:
@@ -177,7 +177,7 @@ def test_nobody_waits_for_a_helper_that_gets_no_processor(
 
 
 def test_a_helper_that_is_late_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stops with a half-made part, continues when the others are done, and its result is discarded."""
+    """It is stopped in the middle of a part, continues when the others are done, and its result is discarded."""
     path = write(tmp_path, log())
     monkeypatch.setattr(text_worker.TextWorker, "is_ready", IS_READY)
     expected = dumped(path, 1)
@@ -213,7 +213,7 @@ def test_text_that_fills_more_than_one_slot_arrives_whole(
 
 @pytest.mark.parametrize("shape", ["kafka", "json"])
 def test_text_of_helpers_is_given_out_where_it_was_made(tmp_path: Path, shape: str) -> None:
-    """In whole lines, and gone with the next event rather than overwritten."""
+    """In complete lines, valid until the next event."""
     path = write(tmp_path, log())
     texts, views = [], []
     for event in dump(FileTarget(str(path)), DumpOptions(format=shape, print_data_log=True, jobs=2)):

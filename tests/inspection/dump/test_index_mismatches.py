@@ -144,7 +144,7 @@ def test_random_entries(log: list[bytes], tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_sound_log_is_compared_by_tables(
     log: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not entry by entry, also where the log has more batches than a table."""
+    """Not entry by entry, even if the log has more batches than a table."""
     put(tmp_path, log, sound)
 
     def refuse(*_: object) -> None:

@@ -34,9 +34,9 @@ def findings(events: Iterator[Event]) -> list[str]:
     return [event.id for event in events if isinstance(event, Finding)]
 
 
-def batch(offset: int, timestamp_ms: int, says_ms: int | None = None) -> bytes:
+def batch(offset: int, timestamp_ms: int, header_ms: int | None = None) -> bytes:
     record = Record(offset, timestamp_ms, b"key", b"value")
-    return encode_batch(NewBatch(records=(record,), max_timestamp_ms=says_ms))
+    return encode_batch(NewBatch(records=(record,), max_timestamp_ms=header_ms))
 
 
 def put_segment(directory: Path, batches: list[bytes], times: list[int]) -> None:
@@ -127,7 +127,7 @@ def test_a_log_that_is_gone_is_not_answered_for(tmp_path: Path) -> None:
 
 
 def test_a_header_that_lies_about_its_records_does_not_prove_a_time_index(tmp_path: Path) -> None:
-    put_segment(tmp_path, [batch(0, 10), batch(1, 20, says_ms=25)], [10, 25])
+    put_segment(tmp_path, [batch(0, 10), batch(1, 20, header_ms=25)], [10, 25])
     run = Dump()
     assert [findings(run(target, DumpOptions())) for target in files(tmp_path)] == [
         [],

@@ -113,7 +113,7 @@ def test_kafka_leaves_what_kafka_071_left(legacy_small: Path) -> None:
 
 
 def test_what_a_broker_does_not_look_at_stays_and_is_counted(legacy_small: Path) -> None:
-    """crc-2: a payload bit in the first file; the broker walks the last one only."""
+    """crc-2: a bit of a payload in the first file; a broker reads only the last one."""
     found = legacy_small / "data" / "0.7" / "2-hurt" / "crc-2"
     loaded, salvaged = recovered(found, Policy.KAFKA), recovered(found, Policy.SALVAGE)
     assert not loaded.removed and salvaged.bytes_lost > 0
@@ -183,7 +183,7 @@ def test_salvage_of_what_kafka_071_was_given(legacy_small: Path, tmp_path: Path)
 
 
 def test_a_wrong_magic_byte_is_set_right(legacy_small: Path, tmp_path: Path) -> None:
-    """The byte lies outside the checksum, so the message is known to be whole."""
+    """The checksum does not cover the byte, so the message is known to be intact."""
     repair, made = salvaged(legacy_small / "data" / "0.7" / "2-hurt" / "magic-0", tmp_path / "made")
     assert not repair.removed
     assert files(made) == files(legacy_small / "data" / "0.7" / "1-written" / "lamp.none-0")
@@ -263,7 +263,7 @@ def test_a_gap_too_large_to_fill_is_reported_and_left(tmp_path: Path) -> None:
 
 
 def test_one_file_of_several_is_bounded_by_the_next(tmp_path: Path) -> None:
-    """A segment as the target: what lies beside it is not touched, and still must join."""
+    """With a segment as the target the files beside it are not changed, and it must still join them."""
     one, two = encode_message(b"1" * 50), encode_message(b"2" * 50)
     torn = inflict(tmp_path / "a-0", one + two)
     inflict(torn, two, base=120)
@@ -290,7 +290,7 @@ def test_compressed_sets_are_entries_like_others(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(120))
 def test_random_damage(ancient_small: Path, tmp_path: Path, seed: int) -> None:
-    """Flips, zeros, garbage, cuts and lost files anywhere: what is valid stays, the result joins and is sound."""
+    """Flipped bits, zeros, garbage, truncation and missing files: valid messages stay, the files join, and verify finds nothing."""
     rng = random.Random(seed)
     found = copy_tree(ancient_small / "taps-0", tmp_path / "found")
     names = kafka_names(found)
@@ -341,7 +341,7 @@ def test_hostile_files_raise_nothing(tmp_path: Path) -> None:
 
 
 def test_an_entry_that_is_too_small_for_its_magic(tmp_path: Path) -> None:
-    """5 bytes behind a size field hold no magic 1 message with its attributes."""
+    """A size field of 5 bytes is too small for a magic 1 message with its attributes."""
     data = b"\x00\x00\x00\x05\x01" + bytes(4)
     assert entry_at(memoryview(data), 0, len(data)) == "too-small-for-magic"
     place = inflict(tmp_path / "a-0", encode_message(b"x" * 30) + data)
@@ -351,7 +351,7 @@ def test_an_entry_that_is_too_small_for_its_magic(tmp_path: Path) -> None:
 
 
 def test_a_finding_names_no_byte_behind_the_end_of_its_file(ancient_small: Path, tmp_path: Path) -> None:
-    """The offsets of what is missing are lost too; its bytes are nowhere."""
+    """The offsets of the missing part are lost as well, but its bytes are not in the file."""
     found = copy_tree(ancient_small / "taps-0", tmp_path / "taps-0")
     file = kafka_names(found)[1]
     size, base = file.stat().st_size, int(file.stem)

@@ -278,7 +278,7 @@ def test_the_log_ends_behind_its_last_batch(tmp_path: Path) -> None:
 
 
 def test_damage_in_a_segment_costs_all_behind_it_only_where_an_index_is(tmp_path: Path) -> None:
-    """Fact sheet §6.3b: recovered because its index is missing, a segment is cut and the later ones survive."""
+    """Fact sheet §6.3b: a segment recovered because its index is missing is truncated, and the later ones survive."""
     directory = two_segments(tmp_path)
     damage(log_file(directory, 0), 700)
     cut = load(directory)
@@ -344,7 +344,7 @@ def test_a_deleted_directory_is_not_recovered(tmp_path: Path) -> None:
 
 
 def test_an_end_behind_the_greatest_offset_is_below_everything(tmp_path: Path) -> None:
-    """The base offset lies outside the checksum; a Java long wraps, and the log ends below its start."""
+    """The CRC does not cover the base offset; a Java long overflows, and the log ends below its start."""
     directory = partition(tmp_path, {0: [data(0), data(1)]})
     path = log_file(directory, 0)
     content = bytearray(path.read_bytes())

@@ -103,7 +103,7 @@ def test_what_a_walk_meets_at_the_end_of_a_file() -> None:
 
 
 def test_entries_that_do_not_fit_the_configured_size_end_the_load(tmp_path: Path) -> None:
-    """A broker that is configured with smaller indexes dies of the preallocated ones of a crash, if it believes them."""
+    """A broker that is configured with smaller indexes fails on the preallocated ones left by a crash, if it trusts them."""
     directory = partition(tmp_path, {0: BATCHES})
     log_file(directory, 0, L.OFFSET_INDEX_SUFFIX).write_bytes(bytes(8000))
     with LoadState(str(directory), inputs_of(str(directory))) as workplace:

@@ -287,8 +287,8 @@ def test_a_snapshot_of_nobody(tmp_path: Path) -> None:
 def test_a_producer_back_in_a_former_epoch_keeps_its_batch_only_when_replayed_together(
     tmp_path: Path,
 ) -> None:
-    """A segment that is recovered forgets the batch at the first marker; one that is only replayed compares the
-    epochs before and after (Kafka: ProducerStateEntry.update)."""
+    """Recovering a segment forgets the batch at the first marker; replaying it only compares the epochs before and after (Kafka:
+    ProducerStateEntry.update)."""
     batches = [
         marker(2, 1, abort=False, producer_epoch=1),
         marker(3, 1, abort=False, producer_epoch=0),
@@ -303,7 +303,7 @@ def test_a_producer_back_in_a_former_epoch_keeps_its_batch_only_when_replayed_to
 
 
 def test_the_newest_producer_of_a_bucket_comes_first_when_replayed_together(tmp_path: Path) -> None:
-    """HashMap.computeIfAbsent puts a newcomer before the others of its bucket (ids 1 and 17 share one)."""
+    """HashMap.computeIfAbsent puts a new entry before the others of its bucket (ids 1 and 17 share one)."""
     directory = partition(tmp_path, {0: [produced(0, 1, 0), produced(1, 17, 0)], 2: []})
     assert list(final(load(directory))) == [1, 17]
     remove(directory, L.SNAPSHOT_SUFFIX)

@@ -147,7 +147,7 @@ def test_a_segment_with_nothing_near_its_base_gets_another_base(tmp_path: Path, 
 
 
 def test_an_index_of_a_replacement_is_made_at_full_size_when_it_is_missing(tmp_path: Path) -> None:
-    """A broker looks into a `.log.swap` before it renames it, and so makes the index, which it then believes."""
+    """A broker opens a `.log.swap` before it renames it, which creates the index; it trusts that index afterwards."""
     directory = two_segments(tmp_path)
     cleaned(directory)
     log_file(directory, 0, ".index.swap").unlink()
@@ -158,8 +158,8 @@ def test_an_index_of_a_replacement_is_made_at_full_size_when_it_is_missing(tmp_p
 def test_an_overflow_met_before_its_segment_is_known_leaves_the_old_log_beside_the_new_one(
     tmp_path: Path,
 ) -> None:
-    """Without an index a segment is recovered before the log knows it, so the split does not delete it; it has an
-    index by then, and is believed (Kafka: LogLoader.loadSegmentFiles, LocalLog.replaceSegments)."""
+    """A segment without an index is recovered before it is added to the log, so the split does not delete it; by then it has an index and
+    is trusted (Kafka: LogLoader.loadSegmentFiles, LocalLog.replaceSegments)."""
     directory = partition(tmp_path, {FAR + 2: [data(FAR + 2, 4)]})
     log_file(directory, FAR + 2).rename(log_file(directory, 0))
     remove(directory, L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX, L.SNAPSHOT_SUFFIX)

@@ -84,7 +84,7 @@ def test_a_run_that_was_killed_behind_the_marker_goes_on_as_planned(
 
 
 def test_a_directory_that_cannot_be_marked_after_all_is_brought_into_line_nevertheless(marked: Path) -> None:
-    """As when a disk fails during the partitions: they are changed, so their checkpoints follow, and it is reported."""
+    """For example if a disk fails during the run: the partitions are changed, so their checkpoints follow, and the failure is reported."""
     (marked / "recovery-point-offset-checkpoint").write_text("0\n1\nmetro-none 0 999999\n")
     options = RecoverOptions(settings=LoadSettings(now_ms=int(NOW_MS)), mark_clean=True)
     targets = [PartitionTarget(str(path), str(marked)) for path in sorted(marked.glob("metro-*"))]
@@ -150,7 +150,7 @@ def test_a_sound_single_segment_leaves_the_marker_alone(marked: Path) -> None:
 def test_what_a_killed_run_has_lost_the_next_one_does_not_deny(
     marked: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Killed after the repair of a partition: the run that completes it finds that partition valid."""
+    """Killed after the repair of a partition: the run that completes it finds the partition valid."""
     options = RecoverOptions(settings=LoadSettings(now_ms=int(NOW_MS)), apply=True, run_id="killed")
     target = PartitionTarget(str(marked / "metro-none-0"), str(marked))
     with RecoverRun(options, fanout.run).held([target]) as held:

@@ -177,7 +177,7 @@ def test_leftovers_of_aborted_writes_go(tmp_path: Path) -> None:
 
 
 def test_a_replaced_checkpoint_is_read_again(tmp_path: Path) -> None:
-    """A plan's files keep their times; what was read of the old one must not be taken for the new one."""
+    """Files written by a plan keep the old times, and a cached checkpoint must not be taken for the new one."""
     place = a_log_dir(tmp_path, "a-0", rp="a 0 50")
     assert read_log_dir_state(str(place)).offset(Role.RECOVERY_POINTS, "a", 0) == 50
     path = place / RECOVERY
@@ -202,7 +202,7 @@ def test_mark_clean_comes_last_and_sets_recovery_points_to_the_log_end(tmp_path:
 
 
 def test_mark_clean_writes_what_a_broker_that_was_killed_at_once_had_not(tmp_path: Path) -> None:
-    """The high watermarks are made empty at a start and written five seconds later; a clean stop leaves none so."""
+    """The high watermark checkpoint is created empty at a start and written five seconds later; a clean stop never leaves it empty."""
     place = a_log_dir(tmp_path, "a-0", start="", rp="a 0 4")
     (place / HIGH_WATERMARK).write_bytes(b"")
     log = outcome("a-0", 0, 10)

@@ -15,7 +15,7 @@ from kseg.segment.errors import UnreadableInput
 def test_a_directory_that_cannot_be_listed_may_have_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was taken for one without, and the marker for one that had never been there."""
+    """It used to count as a directory without a marker, as if there had never been one."""
     assert opening_of(str(tmp_path)) is None
 
     def failing(_path: object) -> list[str]:

@@ -74,7 +74,7 @@ def test_a_batch_that_does_harm_is_a_doubt(
 
 
 def test_a_batch_that_goes_is_no_doubt(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A segment under another segment's name, with a batch of wrong count: the copy in its own segment stays."""
+    """A segment under another segment's name, with a batch whose count is wrong: the copy in its own segment stays."""
     log = log_dir / "metro-none-0" / FIRST
     shutil.copy2(log, log.with_name(f"{5:020}.log"))
     seal(log, 57, struct.pack(">i", 99))
@@ -90,7 +90,7 @@ def test_a_batch_that_goes_is_no_doubt(log_dir: Path, capfd: pytest.CaptureFixtu
 def test_a_topic_id_that_cannot_be_read(
     log_dir: Path, capfd: pytest.CaptureFixture[str], content: bytes
 ) -> None:
-    """A broker dies of it (KafkaStorageException); the topic's other partition has the id."""
+    """A broker fails on it (KafkaStorageException); another partition of the topic has the id."""
     partition = log_dir / "gates-append-0"
     original = (partition / "partition.metadata").read_bytes()
     topic_id = original.decode().split()[-1]

@@ -70,7 +70,7 @@ def test_without_room_for_large_files_the_first_plan_stands(
 def test_a_second_look_is_part_of_the_plan(
     partition: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With one look at a time, each plan carried out and the next one made of it, one comes to the same bytes."""
+    """Planning and applying one pass at a time leads to the same bytes."""
     damaged = Path(shutil.copytree(partition, tmp_path / "metro-0"))
     chance, file = random.Random(3), log(damaged, LAST)
     for number in (2, 4, 5):
@@ -91,7 +91,7 @@ def test_a_second_look_is_part_of_the_plan(
 
 
 def test_contents_are_traced_back_to_the_files_as_found(damaged: Path) -> None:
-    """A file of a joined plan is made of files as found, also where the later plan cuts pieces of the former."""
+    """A file of a joined plan consists of original files, even if the later plan cuts pieces out of the earlier one."""
     file = log(damaged, MIDDLE).name
     found = DirectoryImage.of(inputs_of(str(damaged)))
     pieces: list[Piece] = [Span(file, 10, 90), Fresh(b"0123456789"), Span(file, 110, 40)]

@@ -55,7 +55,7 @@ def test_a_time_index_entry_no_newer_than_the_log_tells_of_no_later_batch(damage
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
 def test_one_index_tells_of_a_tail_that_is_gone(damaged: Path, suffix: str) -> None:
-    """What its last entry has beside the offset goes on from the log, too."""
+    """The other value of its last entry also continues the log."""
     cases.cut_at(LAST, 3)(damaged)
     end = plan(damaged).log_end_offset
     for other in {"index", "timeindex"} - {suffix}:
@@ -69,7 +69,7 @@ def test_one_index_tells_of_a_tail_that_is_gone(damaged: Path, suffix: str) -> N
 
 
 def test_a_header_that_reaches_over_the_next_batch_does_not_hold_its_records(damaged: Path) -> None:
-    """The last offset is altered under a right checksum; every byte of what goes is that next batch."""
+    """The last offset is altered under a valid checksum; every removed byte belongs to the next batch."""
     file = log(damaged, MIDDLE)
     data = file.read_bytes()
     spans = batch_spans(file)

@@ -45,7 +45,7 @@ def test_a_finished_replacement_is_completed(damaged: Path, tmp_path: Path) -> N
 
 
 def test_a_replacement_that_the_cleaner_emptied(damaged: Path, tmp_path: Path) -> None:
-    """Killed between taking the old segment away and giving the new one, of which nothing is left, its name."""
+    """Killed after the old segment was renamed and before the new, empty one got its name."""
     first = f"{0:020}"
     for suffix in (".log", ".index", ".timeindex"):
         (damaged / f"{first}{suffix}").unlink()
@@ -66,8 +66,8 @@ def test_a_replacement_in_which_nothing_is_valid_replaces_nothing(damaged: Path,
     assert all_batches(tmp_path / "result" / "metro-0") == before and repair.removed == ()
 
 
-def test_a_log_that_the_cleaner_emptied_is_told(damaged: Path, tmp_path: Path) -> None:
-    """An empty replacement is a finished one like others; what it takes the place of is in the list of what goes."""
+def test_a_log_that_the_cleaner_emptied_is_reported(damaged: Path, tmp_path: Path) -> None:
+    """An empty replacement is complete like any other; the list of removed files names the segment that it replaces."""
     (damaged / f"{MIDDLE}.log.swap").write_bytes(b"")
     size = log(damaged).stat().st_size
     repair, _ = salvaged(damaged, tmp_path / "result")
@@ -75,7 +75,7 @@ def test_a_log_that_the_cleaner_emptied_is_told(damaged: Path, tmp_path: Path) -
 
 
 def test_a_replacement_of_two_segments(damaged: Path, tmp_path: Path) -> None:
-    """The range of a replacement reaches to its last offset; segments that begin in it are replaced."""
+    """A replacement ranges up to its last offset; segments that start within it are replaced."""
     both = log(damaged).read_bytes() + log(damaged, NEXT).read_bytes()
     (damaged / f"{MIDDLE}.log.swap").write_bytes(both)
     before = all_batches(damaged)
@@ -87,7 +87,7 @@ def test_a_replacement_of_two_segments(damaged: Path, tmp_path: Path) -> None:
 
 @pytest.mark.evidence("cleaned-file", "swap-file")
 def test_an_unfinished_replacement_is_dropped(partition: Path, damaged: Path, tmp_path: Path) -> None:
-    """A `.cleaned` of a lower number says that the split was not finished (fact sheet §6.2, step 2)."""
+    """A `.cleaned` file with a lower offset shows that the split was not finished (fact sheet §6.2, step 2)."""
     cleaned(log(damaged), damaged / f"{MIDDLE}.log.swap")
     (damaged / f"{0:020d}.index.cleaned").write_bytes(b"")
     repair, _ = salvaged(damaged, tmp_path / "result")
@@ -111,7 +111,7 @@ def test_a_damaged_replacement_gives_way_to_what_it_was_to_replace(
 def test_a_finished_replacement_of_another_partition(
     partition: Path, damaged: Path, tmp_path: Path, stem: str
 ) -> None:
-    """Sound batches, but not one of them is a batch of the segments in their place: a cleaning makes no new ones."""
+    """Its batches are valid, but none of them is in the segments that it would replace, and cleaning creates no new batches."""
     content = b"".join(
         encode_batch(NewBatch(records=tuple(Record(at + n, 1_690_000_000_000, b"x", b"y") for n in range(5))))
         for at in range(0, 300, 5)
@@ -125,7 +125,7 @@ def test_a_finished_replacement_of_another_partition(
 
 
 def test_a_log_without_time_indexes_stays_so_or_gets_them_all(tmp_path: Path) -> None:
-    """A broker of before 0.10 wrote none. Where one segment is repaired, another salvage finds nothing to add."""
+    """Brokers before 0.10 wrote none. If one segment is repaired, a second salvage finds nothing to add."""
     old = tmp_path / "old-0"
     old.mkdir()
     for base in (0, 20, 40):
@@ -157,7 +157,7 @@ def test_a_replacement_that_is_all_there_is_stays(damaged: Path, tmp_path: Path,
 
 @pytest.mark.evidence("deleted-file")
 def test_marked_files_stay_and_the_only_copy_is_named(damaged: Path) -> None:
-    """What a broker's recovery has cut off the end of the log; the repair beside it does not touch them either."""
+    """A broker's recovery has truncated the log and left `.deleted` files; a repair does not touch them either."""
     last = logs(damaged)[-1]
     last.rename(last.with_name(last.name + ".deleted"))
     side_diseases.leftover_deleted(log(damaged))
@@ -180,7 +180,7 @@ def test_marked_files_stay_and_the_only_copy_is_named(damaged: Path) -> None:
 
 @pytest.mark.evidence("deleted-file")
 def test_marked_files_stay_where_nothing_else_is_wrong(damaged: Path) -> None:
-    """A broker that was stopped cleanly leaves them, and takes them away at its next start."""
+    """A broker that is stopped cleanly leaves them, and deletes them at its next start."""
     side_diseases.leftover_deleted(log(damaged))
     marked = {file.name for file in damaged.glob("*.deleted")}
     repair = plan(damaged)

@@ -86,7 +86,7 @@ def test_a_salvaged_partition_is_sound_and_whole(
 @pytest.mark.evidence("batch-invalid")
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_valid_survives(partition: Path, damaged: Path, tmp_path: Path, name: str) -> None:
-    """Every batch of the healthy log whose bytes are still somewhere in the logs."""
+    """Every batch of the original log whose bytes are still in one of the logs."""
     CASES[name](damaged)
     there = b"\xff".join(file.read_bytes() for file in logs(damaged))
     stays = set(kept(damaged, plan(damaged), tmp_path))
@@ -163,7 +163,7 @@ def test_an_altered_header_field_is_the_only_new_byte_of_a_log(partition: Path, 
 def test_which_copy_of_an_offset_stays(
     partition: Path, damaged: Path, tmp_path: Path, epoch: int, stem: str, winner: str, rule: str
 ) -> None:
-    """The last six offsets of the log are of epoch 5; others hold them as well."""
+    """The last six offsets of the log are of epoch 5; other batches hold them as well."""
     other = cases.other_leader(epoch)
     cases.other_leader_wrote(epoch, stem)(damaged)
     repair = plan(damaged)
@@ -200,7 +200,7 @@ def test_confidence_when_all_speaks_for_the_batch_behind_damage(damaged: Path) -
 
 
 def test_confidence_in_a_lonely_batch(damaged: Path) -> None:
-    """A batch between two damaged ones leads nowhere, and its epoch is below that before."""
+    """A batch between two damaged ones fits neither, and its epoch is below the previous one."""
     file = log(damaged, NEXT)
     diseases.altered_leader_epoch(file, 3, epoch=1)
     diseases.bad_crc(file, 2)
@@ -254,7 +254,7 @@ def test_a_log_start_behind_the_damaged_end_is_the_end(damaged: Path) -> None:
 
 
 def test_transactions_whose_end_is_lost(damaged: Path) -> None:
-    """The markers of a segment are damaged: its transactions continue in the next."""
+    """The markers in one segment are damaged; the transactions continue in the next."""
     cases.lost_marker(damaged)
     named = {
         (found.numbers["producer_id"], found.first_offset)
@@ -272,8 +272,8 @@ def test_a_transaction_at_the_lost_end(damaged: Path) -> None:
 
 @pytest.mark.evidence("no-snapshot")
 def test_producers_without_any_snapshot_get_one(damaged: Path, tmp_path: Path) -> None:
-    """A broker that was killed before it rolled for the first time has written none, and one that finds a clean stop
-    replays nothing then (Kafka: UnifiedLog.rebuildProducerState): readers of committed data would get an open transaction."""
+    """A broker that was killed before its first roll has written none, and after a clean stop it does not replay the log (Kafka:
+    UnifiedLog.rebuildProducerState): read_committed consumers would receive an open transaction."""
     there = decode_snapshot((damaged / "00000000000000000330.snapshot").read_bytes())
     (opened,) = (entry for entry in there if entry.current_txn_first_offset == 324)
     for file in damaged.glob("*.snapshot"):

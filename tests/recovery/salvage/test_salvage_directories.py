@@ -51,5 +51,5 @@ def test_a_second_salvage_has_nothing_to_do(make: Maker, tmp_path: Path) -> None
     ],
 )
 def test_directories_that_were_salvaged_wrongly(make: Maker, seed: int, tmp_path: Path) -> None:
-    """Some time indexes of a log of format v0; an epoch that the new leader-epoch checkpoint settles; a log that ends below 0."""
+    """Some time indexes of a log of format v0; an epoch that the new leader-epoch checkpoint decides; a log that ends below 0."""
     assert_final(make(seed, tmp_path), tmp_path)

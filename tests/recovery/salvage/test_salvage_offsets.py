@@ -78,7 +78,7 @@ def test_a_base_offset_of_another_batch(
 
 
 def test_a_later_leaders_batch_with_the_base_offset_zero(partition: Path, tmp_path: Path) -> None:
-    """The higher leader epoch made it win against the batch that the offset belongs to."""
+    """With its higher leader epoch it used to win against the batch that has the offset."""
     _, place, _ = tight(partition)[-1]
     damaged = Path(shutil.copytree(partition, tmp_path / "metro-0"))
     put(damaged / place.log.name, place.position, bytes(8))
@@ -90,7 +90,7 @@ def test_a_later_leaders_batch_with_the_base_offset_zero(partition: Path, tmp_pa
 
 
 def test_two_logs_that_begin_at_one_offset(tmp_path: Path) -> None:
-    """An old wrapper says only where it ends; what is behind another log by that may begin where the other does."""
+    """A wrapper of an old format has only its last offset; if another log follows, both may start at the same offset."""
     partition = tmp_path / "metro-0"
     partition.mkdir()
     records = [Record(offset, -1, None, b"%d" % offset) for offset in range(48)]
@@ -105,7 +105,7 @@ def test_two_logs_that_begin_at_one_offset(tmp_path: Path) -> None:
 
 
 def test_leader_epochs_of_a_log_that_lost_its_start(partition: Path, tmp_path: Path) -> None:
-    """Everything from below the checkpointed log start on is lost: the log starts where it ends now, and so do its epochs."""
+    """Everything from before the checkpointed log start is lost: the log starts at its present end, and so do its epochs."""
     damaged = Path(shutil.copytree(partition, tmp_path / "metro-0"))
     for log in logs(damaged)[1:]:
         log.unlink()

@@ -322,7 +322,7 @@ def check_headers(repair: Repair, originals: list[bytes], stays: list[bytes], th
 
 
 def test_a_running_broker_stopped_anywhere(partitions: tuple[Path, Path], tmp_path: Path) -> None:
-    """After a crash: no clean stop, indexes with room, a torn tail at any byte of the last segment."""
+    """After a crash: no clean shutdown, preallocated indexes, and a last segment torn at any byte."""
     chance = random.Random(FIRST_SEED)
     source = logs(partitions[0])[-1]
     for at in sorted(chance.sample(range(source.stat().st_size), 12)):

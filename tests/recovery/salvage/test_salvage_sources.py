@@ -141,7 +141,7 @@ def test_what_retention_has_deleted_does_not_come_back(partition: Path, tmp_path
 
 
 def test_what_was_compacted_away_does_not_come_back(tmp_path: Path) -> None:
-    """A cleaner leaves the segments as it found them as `.deleted`; of the damaged batch they hold more than was lost."""
+    """The cleaner leaves the original segments as `.deleted`; of the damaged batch they hold more than was lost."""
     topic = Topic(tmp_path / "sound", name="metro-0")
     for number in range(20):
         topic.send(*[(f"k{at}", f"v{number}") for at in range(3)], (f"once-{number}", "v"))

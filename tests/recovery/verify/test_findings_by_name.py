@@ -53,7 +53,7 @@ def test_offsets_of_records(tmp_path: Path, deltas: tuple[int, ...], kind: str, 
 
 
 def test_a_transaction_index_that_is_not_sorted(tmp_path: Path) -> None:
-    """Kafka appends entries in the order of their last offsets, and refuses others."""
+    """Kafka appends entries in the order of their last offsets and refuses others."""
     partition = healthy.partition(tmp_path / "metro-0")
     index = partition / f"{MIDDLE}.txnindex"
     sound = index.read_bytes()
@@ -76,7 +76,7 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 def test_a_checkpoint_below_the_log(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The first segment is missing; the checkpointed offset was in it."""
+    """The first segment, which had the checkpointed offset, is missing."""
     for file in (log_dir / "metro-0").glob("0" * 20 + ".*"):
         file.unlink()
     checkpoint = log_dir / "cleaner-offset-checkpoint"

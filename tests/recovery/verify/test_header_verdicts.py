@@ -32,17 +32,17 @@ OF_HEADERS = {
 }
 CASES = int(os.environ.get("KSEG_HEADER_CASES", "60"))
 SEED = int(os.environ.get("KSEG_HEADER_SEED", "12"))
-Told = set[tuple[str, str, int | None]]
+Reported = set[tuple[str, str, int | None]]
 
 
-def by_verify(directory: Path) -> Told:
+def by_verify(directory: Path) -> Reported:
     options = VerifyOptions(now_ms=healthy.T0)
     target = PartitionTarget(str(directory), str(directory.parent))
     events = verify_partition(target, options, Totals())
     return reported([each for each in events if isinstance(each, Finding)])
 
 
-def reported(findings: list[Finding]) -> Told:
+def reported(findings: list[Finding]) -> Reported:
     return {(each.id, each.path, each.position) for each in findings if each.id in OF_HEADERS}
 
 
@@ -66,7 +66,7 @@ def flip(log: Path, position: int, bit: int) -> None:
 
 @pytest.mark.parametrize("rules", [healthy.RULES, RollRules(index_interval_bytes=600)], ids=["many", "one"])
 def test_parts_say_what_verify_says_of_the_whole(tmp_path: Path, rules: RollRules) -> None:
-    """One bit of one batch, wherever it is: parts cut anywhere say the same, once."""
+    """One flipped bit in any batch: the parts of a log, cut anywhere, report the same findings, once."""
     draw = random.Random(SEED)
     directory = healthy.partition(tmp_path / "metro-0", rules)
     logs = [log for log in sorted(directory.glob("*.log")) if log.stat().st_size]

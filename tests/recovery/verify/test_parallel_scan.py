@@ -151,7 +151,7 @@ def test_ends_of_all_kinds(tail: bytes) -> None:
 
 
 def test_batches_inside_of_values_are_no_batches() -> None:
-    """Where a part begins inside of such a value, the helper begins at a batch that is none."""
+    """If a part starts inside such a value, its worker starts at a batch that is not part of the log."""
     inner = file_of(batch(10 * row, 2, b"not a batch of this log") for row in range(60))[0]
     data = file_of(batch(row, 1, inner) for row in range(PARTS))[0]
     assert len(inner) > PART_BYTES

@@ -130,7 +130,7 @@ def test_a_log_that_went_has_no_parts(tmp_path: Path) -> None:
 
 
 def test_a_walk_that_comes_from_elsewhere_believes_nothing(plain: Path) -> None:
-    """Behind a wrong length the walk may come to stand in the middle of a span, where it sees other batches."""
+    """After a wrong length the walk may enter a validated span in the middle, where it sees other batches."""
     (log,) = plain.glob("*.log")
     inner = log.read_bytes()[: diseases.batch_spans(log)[0][1]]
     options = VerifyOptions(now_ms=healthy.T0)

@@ -77,7 +77,7 @@ def judged(partition: Path, broker_state: BrokerState = CLEAN) -> Repair:
     return salvage(str(partition), inputs_of(str(partition)), broker_state, SETTINGS)
 
 
-def assert_no_more_is_said(partition: Path, broker_state: BrokerState = CLEAN) -> Repair | None:
+def assert_as_checked_in_full(partition: Path, broker_state: BrokerState = CLEAN) -> Repair | None:
     """The glance's answer, which must be that of the judgement if it is a yes."""
     output = glance(partition, broker_state)
     if output is not None:
@@ -99,7 +99,7 @@ def trams(directory: Path) -> Path:
     ],
 )
 def test_an_ordinary_partition_needs_no_judgement(sound: Path, broker_state: BrokerState) -> None:
-    output = assert_no_more_is_said(sound, broker_state)
+    output = assert_as_checked_in_full(sound, broker_state)
     assert output is not None
     assert (output.log_end_offset, output.last_stable_offset) == (200, 200)
     assert not output.why and not output.findings
@@ -110,7 +110,7 @@ def test_a_log_whose_first_segments_are_gone_is_ordinary(sound: Path, tmp_path: 
     bases = sorted(int(log.stem) for log in partition.glob("*.log"))
     for file in partition.glob(f"{bases[0]:020d}.*"):
         file.unlink()
-    output = assert_no_more_is_said(partition)
+    output = assert_as_checked_in_full(partition)
     assert output is not None
     assert output.log_start_offset == bases[1]
 
@@ -140,7 +140,7 @@ def test_a_marker_is_looked_at(tmp_path: Path) -> None:
                 base_sequence=0,
             )
         )
-        assert_no_more_is_said(trams(tmp_path))
+        assert_as_checked_in_full(trams(tmp_path))
         writer.append(end_transaction_batch(EndTransactionMarker(False, 1, T0), 1, 7, 0, 0))
     assert glance(trams(tmp_path)) is None
 
@@ -257,7 +257,7 @@ def test_random_damage(sound: Path, tmp_path: Path, part: int) -> None:
             for damage in done:
                 with suppress(IndexError, SnapshotCorrupt):  # nothing is left of its kind, or it is damaged
                     damage(partition, chance)
-            assert_no_more_is_said(partition, around)
+            assert_as_checked_in_full(partition, around)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {[damage.__name__ for damage in done]}") from error
         shutil.rmtree(partition.parent)
@@ -282,7 +282,7 @@ def crashed(partition: Path, rng: random.Random) -> None:
 
 
 def test_what_a_load_leaves_is_said_to_be_what_salvage_says_of_it(sound: Path, tmp_path: Path) -> None:
-    """`recover --policy kafka` asks the quick check about the files as they will be."""
+    """`recover --policy kafka` runs the quick check on the files as they will be."""
     ordinary_ones = 0
     for seed in range(LOADS):
         partition = Path(shutil.copytree(sound, trams(tmp_path / str(seed))))

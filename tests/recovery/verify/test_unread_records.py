@@ -89,7 +89,7 @@ def test_what_consumers_miss_under_a_right_checksum_has_a_price(
 def test_a_cut_batch_costs_what_it_held_and_not_what_its_header_says(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Policy kafka cuts off three batches, the last of which declares one record too few."""
+    """Policy kafka truncates three batches, the last of which declares one record too few."""
     place = partition(tmp_path / "metro-0", 0)
     log = place / f"{0:020d}.log"
     lower = next(kind for kind in SEALED_KINDS if kind.name == "count-lower")
@@ -104,7 +104,7 @@ def test_a_cut_batch_costs_what_it_held_and_not_what_its_header_says(
 def test_what_breaks_off_inside_a_compressed_batch_has_no_price(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """How much of it a consumer has received by then is unknown; the batch before a gap is opened."""
+    """It is unknown how much of it a consumer has received; the batch before a gap is decompressed."""
     place = partition(tmp_path / "metro-0", 4, gap=2)
     log = place / f"{0:020d}.log"
     position, size = batch_spans(log)[1]

@@ -21,7 +21,7 @@ def test_the_last_slot_that_is_not_zeros(width: int, used: int) -> None:
 
 
 def test_a_hole_at_the_end_is_not_read(tmp_path: Path) -> None:
-    """What lies behind `data_end` is taken for zeros without being touched: here it is not even zeros."""
+    """Bytes after `data_end` count as zeros without being read: here they are not zeros."""
     path = tmp_path / "00000000000000000000.index"
     path.write_bytes(bytes([0, 0, 0, 1, 0, 0, 0, 0]) * 3)
     os.truncate(path, 10 << 20)

@@ -121,7 +121,7 @@ def test_every_bit_of_a_header(width: int, producer_id: int, field: str, tmp_pat
 
 @pytest.mark.parametrize("producer_id", [7, -1])
 def test_base_offsets_without_any_side_file(producer_id: int, tmp_path: Path) -> None:
-    """Neighbours alone find the batch and its value, wherever it is."""
+    """The adjacent batches alone identify the batch and its offset, wherever it is."""
     directory = partition(tmp_path / "topic-0", 4, producer_id, bare=True)
     usual = {(f.id, f.path) for f in found(directory)}
     for log, batch in corners(directory):
@@ -135,7 +135,7 @@ def test_base_offsets_without_any_side_file(producer_id: int, tmp_path: Path) ->
 
 
 def test_leader_epochs_without_the_checkpoint(tmp_path: Path) -> None:
-    """A rise of the very last batch and a fall of the very first can be legal; everything else is found."""
+    """A rise in the last batch and a fall in the first can be legal; all else is found."""
     directory = partition(tmp_path / "topic-0", 4, -1, bare=True)
     usual = {(f.id, f.path) for f in found(directory)}
     logs = sorted(directory.glob("*.log"))
@@ -156,7 +156,7 @@ def test_leader_epochs_without_the_checkpoint(tmp_path: Path) -> None:
 
 @pytest.mark.behaviour("V01")
 def test_legal_gaps_stay_legal_and_indexes_settle_draws(tmp_path: Path) -> None:
-    """With holes everywhere a flip can hide in one, or look like its neighbour's; that must stay rare."""
+    """In a log full of gaps a flip can fall into one, or look like one in the adjacent batch; that must stay rare."""
     directory = partition(tmp_path / "topic-0", 4, -1, gaps=True)
     assert {f.severity for f in found(directory)} <= {"info"}
     exact = wrong = flipped = 0

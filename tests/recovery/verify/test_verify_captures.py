@@ -74,7 +74,7 @@ def test_the_records_of_the_old_brokers_are_all_counted(legacy_small: Path) -> N
 
 @pytest.mark.evidence("no-clean-marker")
 def test_a_crashed_directory_is_unclean_and_nothing_else(capture_small: Path, tmp_path: Path) -> None:
-    """The active segment's indexes are preallocated; nothing about that is wrong."""
+    """The indexes of the active segment are preallocated, which is not wrong."""
     directory = copy_tree(capture_small / "data", tmp_path / "data")
     (directory / ".kafka_cleanshutdown").unlink()
     for suffix, size in ((".index", 10_485_760), (".timeindex", 10_485_756)):

@@ -17,13 +17,13 @@ from tests.support.damaged_dirs import (
     LIES,
     RECOVERY_POINTS,
     SHIFTED,
-    Said,
+    Reported,
     in_log,
     new,
 )
 from tests.support.verify_helpers import judge
 
-LOG_DISEASES: list[tuple[Callable[[Path], InflictedDamage], Said, Said]] = [
+LOG_DISEASES: list[tuple[Callable[[Path], InflictedDamage], Reported, Reported]] = [
     # disease, findings in the middle of a segment (default level), further ones of the deep level
     (D.torn_tail, in_log("torn-tail"), set()),
     (D.short_tail, in_log("foreign-bytes"), set()),
@@ -62,7 +62,7 @@ def test_every_log_disease_is_judged() -> None:
     ("disease", "expected", "deep"), LOG_DISEASES, ids=lambda case: getattr(case, "__name__", "")
 )
 def test_log_diseases(
-    disease: Callable[[Path], InflictedDamage], expected: Said, deep: Said, sound: Path, damaged: Path
+    disease: Callable[[Path], InflictedDamage], expected: Reported, deep: Reported, sound: Path, damaged: Path
 ) -> None:
     disease(damaged / f"{INNER}.log")
     assert new(damaged, sound)[1] == expected
@@ -128,7 +128,7 @@ def test_an_altered_base_offset_is_given_back(damaged: Path) -> None:
     ids=lambda case: getattr(case, "__name__", ""),
 )
 def test_at_the_end_of_the_log(
-    disease: Callable[..., InflictedDamage], expected: Said, sound: Path, damaged: Path
+    disease: Callable[..., InflictedDamage], expected: Reported, sound: Path, damaged: Path
 ) -> None:
     log = damaged / f"{LAST}.log"
     if disease in (D.altered_base_offset, D.altered_leader_epoch):

@@ -104,7 +104,7 @@ def test_the_verdict_is_that_of_one_process(damage_logs: Path, level: str, forks
 
 
 def test_the_verdict_on_records_is_that_of_one_process(odd_records: Path, forks: list[int]) -> None:
-    """The order of a header's findings and a record's within a log depends on where tables end."""
+    """The order of header and record findings within a log depends on where tables end."""
     alone, done = output(odd_records, "deep", 1)
     found = {event.id for event in alone if isinstance(event, Finding)}
     assert {"undecodable-batch", "altered-base-offset", "max-timestamp-mismatch"} <= found

@@ -112,7 +112,7 @@ def test_a_file_that_cannot_be_used(damaged: Path) -> None:
 
 @pytest.mark.parametrize("count", [20_000])
 def test_a_log_of_nothing_but_contradictions(count: int, tmp_path: Path) -> None:
-    """Every batch starts where the one before does: judged for a while, then given up, in linear time."""
+    """Every batch starts at the offset of the previous one: checked for a while, then given up, in linear time."""
     from kseg.segment.encoding.batch import encode_batch
     from kseg.segment.model import NewBatch, Record
 

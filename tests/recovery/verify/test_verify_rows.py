@@ -142,7 +142,7 @@ def test_a_time_index_that_ends_too_early(tmp_path: Path) -> None:
 
 @pytest.mark.behaviour("V11")
 def test_an_index_entry_outlives_its_compacted_transaction(tmp_path: Path) -> None:
-    """Data and marker of 0 to 2 are gone, as after two passes of the cleaner; the entry is still there."""
+    """Data and marker of offsets 0 to 2 are gone, as after two passes of the cleaner; the entry remains."""
     directory = build_log(tmp_path / "t-0", [plain(3), plain(7)])
     entry = AbortedTxn(0, 9, first_offset=0, last_offset=2, last_stable_offset=3)
     log = directory / "00000000000000000000.log"
@@ -230,7 +230,7 @@ def test_snapshots_that_cannot_be_read(damage: str, damaged: Path) -> None:
 
 
 def test_a_snapshot_that_tells_another_story(damaged: Path) -> None:
-    """The snapshot of another moment: exact replays notice, whatever the numbers say."""
+    """A snapshot taken at another moment: an exact replay notices, even if the name fits."""
     earlier = damaged / "metro-1/00000000000000000102.snapshot"
     later = damaged / "metro-1/00000000000000000198.snapshot"
     earlier.write_bytes(later.read_bytes())
@@ -291,7 +291,7 @@ def test_a_segment_above_2_gib(tmp_path: Path) -> None:
 
 
 @pytest.mark.evidence("open-transaction")
-def test_an_open_transaction_is_told_with_its_producer_and_start(tmp_path: Path) -> None:
+def test_an_open_transaction_is_reported_with_its_producer_and_start(tmp_path: Path) -> None:
     directory = build_log(
         tmp_path / "t-0", [plain(0), in_transaction(4, 77), in_transaction(6, 77, 2), plain(8)]
     )

@@ -20,13 +20,13 @@ from tests.support.damaged_dirs import (
     LOG_STARTS,
     RECOVERY_POINTS,
     SHIFTED,
-    Said,
+    Reported,
     in_log,
     new,
 )
 from tests.support.verify_helpers import judge
 
-SIDE_DISEASES: list[tuple[str, Callable[[Path], object], Said]] = [
+SIDE_DISEASES: list[tuple[str, Callable[[Path], object], Reported]] = [
     ("index_missing", lambda d: S.index_missing(d / f"{INNER}.log"), in_log("index-missing")),
     ("time_index_missing", lambda d: S.time_index_missing(d / f"{INNER}.log"), in_log("time-index-missing")),
     ("index_wrong_entry", lambda d: S.index_wrong_entry(d / f"{INNER}.index"), {SHIFTED}),
@@ -273,7 +273,9 @@ EVIDENCE = {
         for name, apply, output in SIDE_DISEASES
     ],
 )
-def test_side_diseases(apply: Callable[[Path], object], expected: Said, sound: Path, damaged: Path) -> None:
+def test_side_diseases(
+    apply: Callable[[Path], object], expected: Reported, sound: Path, damaged: Path
+) -> None:
     apply(damaged)
     assert new(damaged, sound)[1] == expected
 
@@ -341,7 +343,7 @@ def test_single_files(name: str, data: bytes, kind: str, tmp_path: Path) -> None
 
 
 def test_an_empty_partition_is_not_sent_to_recover(tmp_path: Path) -> None:
-    """There is nothing to repair: a broker makes the first segment when it opens the directory."""
+    """Nothing needs a repair: a broker creates the first segment when it opens the directory."""
     empty = tmp_path / "orders-0"
     empty.mkdir()
     (found,) = judge(empty).findings

@@ -272,7 +272,7 @@ def test_bombs_do_not_take_memory() -> None:
 
 
 def test_many_tiny_pieces_cost_linear_time() -> None:
-    """Half a minute and more if any reader looked at the rest of the input once per piece."""
+    """It would take half a minute or more if a reader scanned the rest of the input for each piece."""
     count = 20_000
     assert content_of(1, 2, gzip.compress(b"") * count) == b""
     raw = bytes(cramjam.snappy.compress_raw(b"a"))

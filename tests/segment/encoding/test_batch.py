@@ -110,7 +110,7 @@ class TestVectors:
         ],
     )
     def test_lz4_wrappers_of_kafkas_own_test(self, magic: int, crc: int, block: str) -> None:
-        """The compressor's choices differ from lz4-java's here, so the block is 4.3.1's and the rest ours."""
+        """The compressor differs from lz4-java here, so the block is that of 4.3.1 and the rest is ours."""
         records = (Record(0, 283843, b"key1", b"value1"), Record(1, 1234, b"key2", b"value2"))
         offset, _, _, attributes, timestamp, key, ours = message_of(
             encode_batch(NewBatch(records=records, magic=magic, codec=L.LZ4))

@@ -60,7 +60,7 @@ def test_the_walk_goes_on_behind_damage(middle: bytes, kind: str) -> None:
 @pytest.mark.parametrize("after", [b"", HELLO_0 * 3, HELLO_0[3:], b"\xff" * 9 + HELLO_1 * 2])
 @pytest.mark.parametrize("into", [0, 2, 4])
 def test_holes_are_judged_as_the_zeros_that_they_are(before: bytes, after: bytes, into: int) -> None:
-    """into: how many zeros the file system keeps in front of the hole; an entry may begin with its last ones."""
+    """into: number of zeros that are stored before the hole; an entry may start with the last of them."""
     zeros = 2 << 20
     data = HELLO_1 + before + bytes(zeros) + after
     start = len(HELLO_1 + before) + into
@@ -154,7 +154,7 @@ def hostile(kind: str, size_bytes: int) -> bytes:
 
 @pytest.mark.parametrize("kind", ["candidates", "one valid, one huge", "into zeros", "zeros", "random"])
 def test_hostile_files_cost_linear_time(kind: str) -> None:
-    """8 times the bytes may cost about 8 times as much; quadratic work would be 64 times."""
+    """8 times the bytes may take about 8 times as long; quadratic work would take 64 times."""
     seconds = []
     for size_bytes in (250_000, 2_000_000):
         data = hostile(kind, size_bytes)

@@ -103,7 +103,7 @@ def test_nothing_that_was_handed_to_07_is_missing(legacy_small: Path, name: str)
 
 @pytest.mark.parametrize("name", DAMAGED)
 def test_the_entries_of_a_damaged_directory(legacy_small: Path, name: str) -> None:
-    """0.7 read up to the first thing it could not bear; all of that we see, with its verdict on the checksum."""
+    """0.7 read up to the first invalid entry; all of that is found here, with the result of the checksum."""
     expected = [
         (row["nextOffset"], row["valid"])
         for row in rows(legacy_small / f"records/0.7/2-hurt/{name}.jsonl")

@@ -117,7 +117,7 @@ def test_both_speeds(data: bytes, low: int, high: int, least_ms: int, control: b
     st.lists(st.integers(-MOST - 1, MOST), min_size=12 * 8, max_size=12 * 8),
 )
 def test_tables_that_lie(capacity: int, first: int, stop: int, at: int, cells: list[int]) -> None:
-    """Any table, any rows: a refusal or an answer, and the same one at both speeds."""
+    """Any table and any rows are refused or answered, equally by the compiled and the interpreted kernel."""
     data = bytes(range(40))
     batches = numbers(*range(15 * 4))
 
@@ -146,7 +146,7 @@ def test_tables_that_lie(capacity: int, first: int, stop: int, at: int, cells: l
 
 
 def test_a_batch_laid_out() -> None:
-    """The layout of the Arrow columnar format: ends between rows, and a bit for what is not null."""
+    """The Arrow columnar format: offsets between rows, and a validity bit for each."""
     body = b"".join(
         [
             record(0, key=b"first", value=b""),

@@ -70,13 +70,13 @@ def test_lines(data: bytes, flags: int, room: int) -> None:
     ).map(b"".join)
 )
 def test_text_is_decoded_as_java_does(value: bytes) -> None:
-    """`java_output` is held to real Java by the tests with the real Kafka, and so is this by it."""
+    """The tests with the real Kafka compare `java_output` with real Java."""
     assert _printed(value) == decode_utf8(value).encode()
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_bytes_that_are_no_text(seed: int) -> None:
-    """Long enough that the kernel works in several blocks, with sequences of all kinds across their ends, followed by text."""
+    """Long enough for several blocks of the kernel, with sequences of all kinds across block boundaries, followed by text."""
     lots = random.Random(seed)
     pieces = [bytes([each]) for each in b"a\x7f\x80\xbf\xc0\xc1\xc2\xdf\xe0\xed\xef\xf0\xf4\xf5\xff"]
     pieces += [

@@ -32,10 +32,7 @@ from tests.support.kernel_variants import (
     table_of,
     walked,
 )
-from tests.support.raw_batches import CASES, sealed
 from tests.support.scan_helpers import batch
-
-Kernels = dict[str, ModuleType]
 
 
 def test_every_kernel_is_here() -> None:
@@ -102,7 +99,7 @@ def test_first_candidate(data: bytes, lowest: int, highest: int, cut: int) -> No
 
 @given(buffers(), st.integers(0, 600), st.integers(1, 7))
 def test_a_walk_until_a_position(data: bytes, until: int, capacity: int) -> None:
-    """It stops at the first batch that begins there or behind it, and says nothing else than without."""
+    """It stops at the first batch that starts at or after the position, and is otherwise unchanged."""
 
     def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> Any:
         walk = kernel["batch_walk"]
@@ -190,7 +187,7 @@ def test_crc_of_equals_the_libraries(data: bytes, start: int, stop: int) -> None
 
 
 def test_the_instructions_of_this_processor_sum_as_the_library_does() -> None:
-    """Every length up to several rounds of the widest loop, at every alignment, in every way that there is here."""
+    """All lengths up to several rounds of the widest loop, at every alignment, with every implementation that this processor has."""
     checksum = importlib.import_module("kseg.segment.kernel.checksum")
     data = random.Random(0).randbytes(3000)
     tables = memoryview(checksum.make_tables(checksum.CASTAGNOLI))
@@ -203,7 +200,7 @@ def test_the_instructions_of_this_processor_sum_as_the_library_does() -> None:
 
 
 def test_the_constants_of_the_lanes_are_powers_of_x() -> None:
-    """What moves a lane n bits on: x^(n - 32) and x^(n + 32) modulo the polynomial, bits reversed, one place up."""
+    """To shift a lane by n bits: x^(n - 32) and x^(n + 32) modulo the polynomial, bit-reversed and shifted by one."""
 
     def power(exponent: int) -> int:
         value = 1 << 31  # x^0, reversed
@@ -221,88 +218,9 @@ def test_the_constants_of_the_lanes_are_powers_of_x() -> None:
 # --- records
 
 
-def decoded(
-    kernel: dict[str, ModuleType],
-    wrap: Callable[[Any], Any],
-    read: Callable[[Kernels, Any, Any, Any], int],
-    row: int,
-    capacity: int,
-) -> Any:
-    """Every table that a reader of records fills until it is done, and how it ended."""
-    records = kernel["record_walk"]
-    cells, state = array("q", bytes(8 * 12 * capacity)), array("q", bytes(8 * S.WALK_WIDTH))
-    state[S.WALK_ROW] = row
-    tables = []
-    for _ in range(400):
-        state[S.WALK_COUNT] = 0
-        ended = outcome(lambda: read(kernel, wrap, wrap(cells), wrap(state)))
-        tables.append((ended, state.tolist(), cells.tolist()))
-        if ended != records.BODY_FULL:
-            break
-    return tables
-
-
-@given(buffers(), st.integers(1, 5))
-def test_plain_batches(data: bytes, capacity: int) -> None:
-    batches, count = table_of(data)
-
-    def read_plain(kernel: Kernels, wrap: Any, cells: Any, state: Any) -> int:
-        records = kernel["record_walk"]
-        return int(records.read_plain(wrap(data), count - 1, wrap(batches), 16, cells, capacity, state))
-
-    def read_messages(kernel: Kernels, wrap: Any, cells: Any, state: Any) -> int:
-        messages = kernel["legacy_messages"]
-        return int(messages.read_messages(wrap(data), count - 1, wrap(batches), 16, cells, capacity, state))
-
-    for read in (read_plain, read_messages):
-        both(lambda kernel, wrap: [decoded(kernel, wrap, read, row, capacity) for row in range(count)])  # noqa: B023
-
-
-@given(st.binary(max_size=200), st.data())
-def test_bodies(body: bytes, draws: st.DataObject) -> None:
-    if draws.draw(st.booleans()):
-        case = draws.draw(st.sampled_from([case for case in CASES if case.data[16] == 2]))
-        mutated = bytearray(case.data[61:])
-        for _ in range(draws.draw(st.integers(0, 3)) if mutated else 0):
-            mutated[draws.draw(st.integers(0, len(mutated) - 1))] = draws.draw(st.integers(0, 255))
-        body = bytes(mutated)
-    int64 = st.integers(-(2**63), 2**63 - 1)
-    header = sealed(
-        b"",
-        draws.draw(st.integers(-1, 6) | st.just(2**31 - 1)),
-        base_offset=draws.draw(int64 | st.integers(0, 9)),
-        attributes=draws.draw(st.sampled_from([0, 8, 64])),
-        base_timestamp=draws.draw(int64 | st.integers(0, 9)),
-        max_timestamp=draws.draw(int64),
-        producer=(1, 0, draws.draw(st.integers(-(2**31), 2**31 - 1))),
-    )
-    batches, _ = table_of(header)
-    capacity = draws.draw(st.integers(1, 5))
-    start = draws.draw(st.integers(0, 3)) if len(body) > 3 else 0
-
-    def read(kernel: Kernels, wrap: Any, cells: Any, state: Any) -> int:
-        records = kernel["record_walk"]
-        return int(records.read_body(wrap(body), start, len(body), wrap(batches), 16, cells, capacity, state))
-
-    both(lambda kernel, wrap: decoded(kernel, wrap, read, 0, capacity))
-
-
-@given(buffers(), st.integers(-(2**63), 2**63 - 1), st.sampled_from([0, 1]), st.sampled_from([1, 9]))
-def test_message_sets(content: bytes, base_offset: int, magic: int, attributes: int) -> None:
-    batches, _ = table_of(batch(5, 2, magic=magic, codec=1))
-    batches[C.ATTRIBUTES * 16] = attributes
-
-    def read(kernel: Kernels, wrap: Any, cells: Any, state: Any) -> int:
-        messages = kernel["legacy_messages"]
-        return int(messages.read_message_set(wrap(content), base_offset, wrap(batches), 16, cells, 3, state))
-
-    both(lambda kernel, wrap: decoded(kernel, wrap, read, 0, 3))
-    both(lambda kernel, wrap: kernel["legacy_messages"].count_messages(wrap(content)))
-
-
 @pytest.mark.parametrize("name", ["records", "walk", "checksum", "check", "text"])
 def test_tables_that_are_too_small_are_refused(name: str) -> None:
-    """In C there is no second line of defence: each entry function compares its tables with what is claimed."""
+    """C checks no bounds, so each entry function compares its tables with the given sizes."""
     data = batch(0)
     batches, _ = table_of(data)
     small, state = numbers(0, 0, 0), array("q", bytes(48))

@@ -198,7 +198,7 @@ def test_a_full_map_says_which_batch_met_it(kernel: ModuleType | None, is_packed
     ],
     ids=["nothing", "cut", "more", "length beyond", "endless varint", "timestamp beyond"],
 )
-def test_a_body_that_cannot_be_walked_over_is_told_behind_what_came_before(
+def test_a_body_that_cannot_be_walked_over_is_reported_behind_what_came_before(
     kernel: ModuleType | None, is_packed: bool, body: bytes
 ) -> None:
     batches = [Batch(0, [b"a", b"b"]), Batch(5, [b"c"], body), Batch(9, [b"d"])]

@@ -78,7 +78,7 @@ def last_crc_wrong(log: Path) -> diseases.InflictedDamage:
 
 
 def test_the_end_behind_damage(whole: Path, tmp_path: Path) -> None:
-    """A torn batch is not part of the log; zeros behind it are not either; a whole batch behind damage is."""
+    """A torn batch is not part of the log, nor are zeros after it; an intact batch after damage is."""
     log = max(whole.glob("*.log"))
     last_first = int.from_bytes(log.read_bytes()[diseases.batch_spans(log)[-1][0] :][:8])
     cases: tuple[tuple[Callable[[Path], diseases.InflictedDamage], str, int], ...] = (
@@ -161,7 +161,7 @@ QUESTIONS: tuple[dict[str, Any], ...] = (
 def test_any_bytes_in_any_file_are_survived(
     data: st.DataObject, whole: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Garbage in one file: every command answers, or reports it if it cannot."""
+    """Garbage in one file: every command answers, or reports why it cannot."""
     copy = diseases.copy_of(whole, tmp_path_factory.mktemp("rubbish") / "metro-0")
     file = data.draw(st.sampled_from(sorted(path for path in copy.iterdir())))
     content = bytearray(file.read_bytes())

@@ -67,7 +67,7 @@ class TestCases:
         assert all(problem.sentence for problem in problems)
 
     def test_between_others_in_tiny_tables(self, case: Case) -> None:
-        """Trouble costs no neighbour, and a table that fills up in the middle changes nothing."""
+        """An invalid batch does not affect its neighbours, nor does a table that becomes full in the middle."""
         around = sealed(record() + record(1), 2)
         for capacity in (1, 2, 3):
             records, problems = decoded(around + case.data + around + case.data + around, capacity)
@@ -162,7 +162,7 @@ def test_inner_checksums_are_judged_each() -> None:
 
 @pytest.mark.behaviour("F24")
 def test_a_value_longer_than_its_message_is_named_and_the_rest_is_read() -> None:
-    """Kafka fails on it only when the value is read."""
+    """Kafka fails only when the value is read."""
     broken = message(1, b"k", b"v", raw=struct.pack(">i", 1) + b"k" + struct.pack(">i", 99) + b"v")
     data = wrapper(500, raw_batches.three(1, 0) + broken + raw_batches.three(1, 2))
     records, problems = decoded(data)
@@ -223,7 +223,7 @@ def test_decompression_is_bounded(magic: int) -> None:
 @pytest.mark.behaviour("F07")
 @pytest.mark.parametrize("size", [14, 30, 48])
 def test_a_batch_smaller_than_its_header_is_no_index_error(size: int) -> None:
-    """Its checksum can be as right as it wants."""
+    """Even if its checksum is right."""
     data = sealed(record(), 1)
     small = data[:8] + struct.pack(">i", size) + data[12 : 12 + size]
     pieces = list(scan(small + data))
@@ -270,7 +270,7 @@ def test_damaged_bodies_never_raise(draws: st.DataObject) -> None:
 
 
 def test_every_record_of_the_capture(capture_small: Path) -> None:
-    """Beside a reader that shares nothing with this one."""
+    """Compared with an independent reader."""
     seen = 0
     for log in (capture_small / "data").rglob("*.log"):
         data = log.read_bytes()

@@ -91,7 +91,7 @@ def test_every_layout_of_a_batch(case: object, key: bytes) -> None:
 
 
 def test_markers_do_not_end_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All compressed batches of a transactional log are decompressed into one buffer, and none twice."""
+    """All compressed batches of a transactional log are decompressed into one buffer, each of them once."""
     from kseg.segment.scanning import decompressed_runs
 
     runs = []
@@ -110,7 +110,7 @@ def test_markers_do_not_end_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_headers_exclude_is_not_decompressed() -> None:
-    """The body that cannot be decompressed is beyond the limit, so that it is not opened."""
+    """The body that cannot be decompressed is beyond the limit, so it is not decompressed."""
     data = some_batches([3, 7, 3])
     assert [each[1].offset for each in search(data, b"a")[0]] == [0, 7]
     assert len(search(data, b"a")[1]) == 1

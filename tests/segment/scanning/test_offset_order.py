@@ -53,7 +53,7 @@ def test_an_ordinary_log_is_bounded_by_its_neighbours(rows: int, batches: int) -
 @pytest.mark.parametrize("bit", [5, 7, 12, 31, 40, 62])
 @pytest.mark.parametrize("rows", [1, 5, 100])
 def test_an_altered_offset_before_damage_moves_no_bound(at: int, bit: int, rows: int) -> None:
-    """Wherever it is, and whether it is too high or too low."""
+    """In any batch, too high or too low."""
     before = log(*range(12))
     first = before[at][0] ^ 1 << bit
     before[at] = moved(at, first)
@@ -86,7 +86,7 @@ def test_more_copies_than_are_remembered() -> None:
 
 
 def test_a_log_whose_end_is_bounded_by_the_next_segment() -> None:
-    """The last batch claims an offset beyond it."""
+    """The last batch claims an offset beyond the base offset of the next segment."""
     before = [*log(*range(4)), moved(4, 40 + (1 << 20))]
     assert order_of(before).around((), 90, 90) == DamageBounds(49, 90, 49, 90)
 
@@ -97,7 +97,7 @@ def test_the_only_batch_behind_damage_claims_an_offset_beyond_the_next_segment()
 
 
 def test_a_wrong_file_name_proves_nothing() -> None:
-    """All batches are below its offset, or one of them is altered."""
+    """Either all batches are below the offset in the name, or one of them is altered."""
     assert order_of(log(*range(6)), 500).around(log(8, 9), 900, 900) == DamageBounds(59, 80, 59, 80)
     before = [*log(0), moved(1, 10 + (1 << 24)), *log(2, 3)]
     assert order_of(before, 500).around(log(8, 9), 900, 900) == DamageBounds(39, 80, 39, 80)
@@ -106,7 +106,7 @@ def test_a_wrong_file_name_proves_nothing() -> None:
 
 
 def test_one_batch_below_the_base_offset_is_not_believed() -> None:
-    """A field of which only zeros are left, as at the edge of a hole."""
+    """A field that was overwritten with zeros, as at the edge of a hole."""
     before = [*log(50, 51), moved(52, 0)]
     assert order_of(before, 500).around(log(55)).last_before == 519
 
@@ -117,7 +117,7 @@ def test_the_only_batch_before_damage_is_altered() -> None:
 
 
 def test_reading_may_begin_in_the_middle() -> None:
-    """A batch behind the damage that claims an offset of the beginning is no more likely for that."""
+    """That a batch after the damage claims an offset near the start does not make it more likely."""
     order = OffsetOrder(0)
     order.begin_inside()
     table = Columns(C.BATCH_WIDTH, 1)

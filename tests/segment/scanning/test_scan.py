@@ -197,7 +197,7 @@ def test_a_wrong_length_is_seen_through(magic: int, size_field: int, number: int
 
 @pytest.mark.parametrize("magic", MAGICS)
 def test_every_wrong_length_leads_back_to_the_next_batch(magic: int) -> None:
-    """Into its own body, into the middle of others, exactly over whole batches, exactly to the end."""
+    """A length into its own body, into other batches, exactly over several batches, exactly to the end."""
     data, positions = plain_file(magic=magic)
     true_size = positions[3] - positions[2]
     for size_bytes in range(12, len(data) - positions[2] + 40):
@@ -338,7 +338,7 @@ def test_a_batch_in_a_value_is_a_batch_when_nothing_is_left_of_the_outer_one_but
 
 
 def test_messages_stored_in_a_damaged_wrapper_are_found() -> None:
-    """A wrapper of magic 0 has whole messages with true offsets inside; when nothing else is left they are some."""
+    """A wrapper of magic 0 contains complete messages with absolute offsets; if nothing else is left, they are used."""
     inner = batch(7, 1, b"inner", magic=0)
     frame = bytes.fromhex("04224d1860401a") + struct.pack("<I", len(inner) | 1 << 31) + inner + bytes(4)
     stored = encode_message(0, 7, -1, L.LZ4, None, frame)
@@ -349,7 +349,7 @@ def test_messages_stored_in_a_damaged_wrapper_are_found() -> None:
 
 
 def test_without_fitting_offsets_any_batch_of_the_segment_is_believed() -> None:
-    """A batch with a huge offset before the damage must not hide all that follows."""
+    """A batch with a huge offset before the damage must not hide all that follow."""
     pieces = [batch(2**30), b"\xee" * 50, batch(2), batch(4)]
     data, positions = file_of(pieces)
     found = scanned(data)
@@ -367,7 +367,7 @@ def test_two_damages_apart() -> None:
 
 @pytest.mark.parametrize("again_from", [0, 3])
 def test_a_scan_that_begins_anew_finds_the_same(again_from: int) -> None:
-    """A dump compares both indexes with the log through the scanner that has been over it already."""
+    """A dump compares both indexes with the log, using a scanner that has already scanned it."""
 
     def walked(scanner: Scanner, start: int) -> list[object]:
         return [

@@ -81,7 +81,7 @@ def test_producer_without_a_batch() -> None:
 
 
 def test_a_batch_with_a_negative_last_offset_is_stored_and_not_loaded() -> None:
-    """As the real loader writes it where an unverified header has a damaged last offset delta."""
+    """The real loader writes it if an unverified header has a damaged last offset delta."""
     entry = ProducerSnapshotEntry(1, 0, 17, -2147483514, -2147483646, 1, 0, 119)
     (stored,) = decode_snapshot(encode_snapshot([entry]))
     assert stored == entry and not stored.has_batch

@@ -141,8 +141,8 @@ def test_control_batches_to_read_are_all_but_markers_as_brokers_write_them(
 
 
 def test_transactions_of_known_producers_pass_without_a_closer_look() -> None:
-    """Three producers whose transactions overlap; every third is aborted. Of 1,200 batches none but the first of each producer is
-    looked at alone, although more transactions begin than the queue has room for."""
+    """Three producers with overlapping transactions; every third is aborted. Of 1,200 batches only the first of each producer is applied
+    alone, although more transactions begin than the queue holds."""
     made: list[NewBatch] = []
     offset, sequences = 0, [0, 0, 0]
     for at in range(600):
@@ -201,7 +201,7 @@ def test_a_full_table_of_markers_loses_none() -> None:
     )
 )
 def test_the_queue_equals_a_plain_map(steps: list[tuple[str, int, int]]) -> None:
-    """As long as a producer has one transaction at most, as `ProducerState` sees to."""
+    """As long as a producer has at most one transaction, which `ProducerState` ensures."""
     queue = OpenTransactions(memoryview(array("q", bytes(8 * S_WIDTH))))
     plain: dict[int, tuple[int, int]] = {}
     for word, offset, producer in steps:

@@ -236,7 +236,7 @@ def test_a_new_epoch_starts_a_new_sequence() -> None:
     assert entry is not None and (entry.last_sequence, entry.last_offset, entry.offset_delta) == (9, 5, 2)
 
 
-def test_data_outside_the_open_transaction_is_said() -> None:
+def test_data_outside_the_open_transaction_is_reported() -> None:
     log = Log()
     log.data(1, 3)
     log.data(1, 2, transactional=False)

@@ -98,7 +98,7 @@ def test_a_compressed_archive_that_does_not_fit_is_gone_through_again(
 
 
 def test_a_sparse_member_has_its_holes(tmp_path: Path) -> None:
-    """As GNU tar writes with -S what a broker has preallocated (PAX format 1.0)."""
+    """As GNU tar -S stores a preallocated file of a broker (PAX format 1.0)."""
     stored = b"".join(f"{number}\n".encode() for number in (2, 512, 512, 4096, 0)).ljust(512, b"\0")
     stored += b"A" * 512
     info = tarfile.TarInfo("GNUSparseFile.0/a-0/0.index")

@@ -1,0 +1,71 @@
+"""Doctor, where a partition is in two data directories."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.doctor.next_steps import next_steps
+from kseg.cli.doctor.situation import Situation
+from kseg.cli.main import run
+from kseg.cli.request import Request
+from tests.support.doctor_helpers import NOW, beside, commands, doctor, of_type
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_of_a_partition_in_two_directories_the_one_that_is_behind_goes(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], is_behind: bool
+) -> None:
+    data, second = beside(capture_small, tmp_path, "fares-0")
+    if is_behind:
+        newest = max((data / "fares-0").glob("*.log")).stem
+        for file in (data / "fares-0").glob(f"{newest}.*"):
+            file.unlink()
+    steps = commands(doctor(capfd, data, second, status=1))
+    (compare,) = (shlex.split(step) for step in steps if step.startswith("kseg diff "))
+    assert compare == ["kseg", "diff", str(data / "fares-0"), str(second / "fares-0")]
+    gone = data if is_behind else second
+    (move,) = (step for step in steps if step.startswith("mv "))
+    assert shlex.split(move)[1] == str(gone / "fares-0")
+    subprocess.run(move, shell=True, check=True)
+    assert steps[-1].startswith("kseg doctor ")
+    run(["doctor", "--json", *NOW, str(data), str(second)])
+    assert "kseg diff" not in capfd.readouterr().out
+
+
+def test_of_many_partitions_in_two_directories_each_pair_is_counted_for_itself() -> None:
+    """Five are listed in full. The step for one pair of directories used to contain the total of all pairs."""
+    twice = [(f"second/many-{n}", f"first/many-{n}") for n in range(6)]
+    twice += [(f"third/many-{n}", f"first/many-{n}") for n in range(6, 9)]
+    steps = [*next_steps(Situation(Request(("first", "second", "third")), twice=twice))]
+    counted = {step.command: step.why for step in steps if step.why.startswith("The same for ")}
+    assert set(counted) == {"kseg diff first second", "kseg diff first third"}
+    assert "for 1 more partition that" in counted["kseg diff first second"]
+    assert "for each of 3 more partitions that" in counted["kseg diff first third"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [({"cluster_id": "Nz9XvQe1R0mU7bTq2LkP5w"}, 0), ({"node_id": "2"}, 0), ({"directory_id": "copy"}, 1)],
+)
+def test_a_directory_that_does_not_go_with_the_others_is_left_out(
+    capture_small: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    changes: dict[str, str],
+    status: int,
+) -> None:
+    """Disks of several nodes may have been mounted on one machine: then nothing needs to be done."""
+    if "directory_id" in changes:
+        lines = (capture_small / "data" / "meta.properties").read_text().splitlines()
+        changes = {
+            "directory_id": next(line for line in lines if line.startswith("directory.id")).split("=", 1)[1]
+        }
+    data, second = beside(capture_small, tmp_path, "other-0", **changes)
+    rows = doctor(capfd, data, second, status=status)
+    (step,) = of_type(rows, "step")
+    assert step["command"] == f"kseg doctor {data}" and step["why"].startswith(str(second))
+    assert step["due"] is bool(status)

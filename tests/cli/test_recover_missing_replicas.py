@@ -1,0 +1,100 @@
+"""What `recover` says and does about missing replicas."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+from tests.cli.test_known_topics import data, reported
+from tests.internal_topics.metadata_logs import topic_id
+from tests.support.command_lines import Say
+from tests.support.missing_replicas import change
+
+__all__ = ["data"]  # a fixture
+
+
+def own_row(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of the data directory itself."""
+    (row,) = [row for row in rows if row["type"] == "result" and "log_dir" in row]
+    return row
+
+
+@pytest.mark.evidence("replica-missing")
+@pytest.mark.parametrize("gone", [["fares-0"], ["__consumer_offsets-0", "stations-0"]])
+@pytest.mark.parametrize(
+    "way", [(), ("--apply",), ("--policy", "kafka", "--apply"), ("--apply", "--mark-clean")]
+)
+def test_recover_says_it_as_long_as_one_is_missing(
+    data: Path, say: Say, gone: list[str], way: tuple[str, ...], tmp_path: Path
+) -> None:
+    for name in gone:
+        shutil.move(data / name, tmp_path / name)
+    status, rows = say("recover", *way, data)
+    assert (status, sorted(reported(rows, "replica-missing"))) == (1, gone)
+    wanted = [{"partition": name, "finding": "replica-missing"} for name in gone]
+    assert sorted(own_row(rows)["replicas_missing"], key=str) == sorted(wanted, key=str)
+    for name in gone:
+        shutil.move(tmp_path / name, data / name)
+    assert say("recover", data)[0] == 0 and say("verify", data)[0] == 0
+
+
+def test_recover_tells_people_what_a_broker_and_they_can_do(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(data / "fares-0")
+    assert run(["recover", str(data)]) == 1
+    (line,) = [line for line in capfd.readouterr().out.splitlines() if "still missing" in line]
+    assert "1 replica (fares-0)" in line and "anew, empty" in line and "put the directories back" in line
+
+
+def test_a_replica_that_is_fetched_anew_keeps_nobody_waiting(data: Path, say: Say) -> None:
+    shutil.rmtree(data / "fares-0")
+    two: dict[str, Any] = {"replicas": [1, 2], "directories": ["UsCu_Qd6HlJL_AROE7wUxg", topic_id(5)]}
+    change(data, "fares", isr=[1, 2], leader=2, **two)
+    status, rows = say("recover", data)
+    assert status == say("verify", data)[0] == 0
+    assert own_row(rows)["replicas_missing"] == [{"partition": "fares-0", "finding": "replica-fetched-anew"}]
+
+
+def test_recover_is_asked_for_a_part_only(data: Path, say: Say) -> None:
+    shutil.rmtree(data / "fares-0")
+    for words in ((data / "stations-0",), ("--topic", "stations", data)):
+        status, rows = say("recover", *words)
+        assert status == 0 and not reported(rows, "replica-missing")
+
+
+@pytest.mark.evidence("marker-without-epoch")
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_a_marker_beside_a_missing_replica_has_no_epoch(data: Path, say: Say, is_missing: bool) -> None:
+    """The epoch tells the controller that nothing has been lost since (KIP-966), and it would keep the empty replica in sync."""
+    marker = data / ".kafka_cleanshutdown"
+    before = marker.read_bytes()
+    assert b'"brokerEpoch":103' in before
+    if is_missing:
+        shutil.rmtree(data / "fares-0")
+    status, _ = say("recover", "--apply", "--mark-clean", data)
+    assert (status, marker.read_bytes()) == ((1, b"") if is_missing else (0, before))
+
+
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_a_marker_does_not_come_back_beside_a_missing_replica(data: Path, say: Say, is_missing: bool) -> None:
+    if is_missing:
+        shutil.rmtree(data / "fares-0")
+    (data / "stations-0" / f"{0:020}.index").unlink()
+    say("recover", "--apply", data)
+    assert (data / ".kafka_cleanshutdown").exists() != is_missing
+
+
+def test_what_is_noted_of_a_missing_replica_stays(data: Path, say: Say) -> None:
+    """Its directory may return; without its log start offset deleted records would as well."""
+    points = data / "recovery-point-offset-checkpoint"
+    shutil.rmtree(data / "fares-0")
+    points.write_text(points.read_text().replace("stations 0 300", "stations 0 9999"))
+    say("recover", "--apply", data)
+    text = points.read_text()
+    assert "stations 0 300" in text and "fares 0 117" in text
+    assert say("verify", data)[0] == 1, "and so it is still known that there was one"

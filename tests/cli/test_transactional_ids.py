@@ -1,0 +1,168 @@
+"""What `kseg transactions` reads in the coordinators' log: removed ids, records that cannot be loaded, the ids asked for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.main import run
+from tests.internal_topics.coordinator_logs import T0, batch, data_batch, key, marker, write_segment
+from tests.support.transaction_dirs import (
+    AS_OF,
+    COMPLETE_COMMIT,
+    PID,
+    PREPARE_COMMIT,
+    STATE,
+    transaction,
+    transaction_rows,
+    write_orders,
+    write_state,
+)
+
+
+@pytest.mark.behaviour("X17")
+def test_a_tombstone_removes_the_id_and_its_name_is_remembered(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_orders(tmp_path, data_batch(0, PID, 0))
+    kept, _ = record = transaction("till", transactionStatus=COMPLETE_COMMIT)
+    write_state(tmp_path, record, (kept, None))
+    found = transaction_rows(capfd, *AS_OF, str(tmp_path), status=1)
+    (row,) = found["transaction"]
+    assert "transactional_id" not in found
+    assert (row["status"], row["transactional_id"], row["former_transactional_id"]) == (
+        "hanging",
+        None,
+        "till",
+    )
+
+
+@pytest.mark.behaviour("X17")
+@pytest.mark.parametrize(
+    ("batches", "left"),
+    [
+        ([], [0, 1]),  # nothing of it in orders-0
+        ([data_batch(0, PID, 0)], [0, 1]),
+        ([data_batch(0, PID, 0), marker(1, PID, 0, at_ms=T0 + 9)], [1]),
+        ([marker(0, PID, 0, at_ms=T0 + 9)], [1]),  # added, and nothing written
+        ([data_batch(0, PID, 0), marker(1, PID, 0, at_ms=T0 - 9)], [0, 1]),  # of the transaction before
+        ([data_batch(0, PID, 0), marker(1, PID, 0, at_ms=T0 + 9), data_batch(2, PID, 0, sequence=1)], [1]),
+    ],
+)
+def test_of_a_prepared_transaction_the_partitions_without_marker(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], batches: list[bytes], left: list[int]
+) -> None:
+    write_orders(tmp_path, *batches)
+    write_state(
+        tmp_path,
+        transaction("till", partitions=[("orders", 0), ("orders", 1)], transactionStatus=PREPARE_COMMIT),
+    )
+    found = transaction_rows(capfd, *AS_OF, str(tmp_path), status=None)
+    (row,) = found["transactional_id"]
+    assert sorted(each["partition"] for each in row["partitions"]) == left
+
+
+def test_narrowed_to_a_topic_it_knows_the_coordinators_all_the_same(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_orders(tmp_path, data_batch(0, PID, 0))
+    write_orders(tmp_path, data_batch(0, PID, 0), number=1)
+    write_segment(tmp_path / f"orders-2.{'a' * 32}-stray", data_batch(0, PID, 0))
+    write_segment(tmp_path / "__cluster_metadata-0", batch(0, (None, b"\1\x14\0\0")))
+    write_state(tmp_path, transaction("till", partitions=[("orders", 0)]))
+    found = transaction_rows(capfd, *AS_OF, "--topic", "ord*", str(tmp_path), status=1)
+    assert [(row["partition"], row["status"]) for row in found["transaction"]] == [
+        (0, "open"),
+        (1, "hanging"),
+    ]
+    assert [(row["topic"], row["partition"]) for row in found["partition"]] == [("orders", 0), ("orders", 1)]
+    found = transaction_rows(capfd, *AS_OF, str(tmp_path), status=1)
+    assert {row["topic"] for row in found["partition"]} == {"orders", STATE}
+
+
+@pytest.mark.behaviour("X18")
+def test_records_that_a_coordinator_cannot_load(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    good = transaction("till", partitions=[("orders", 0)])
+    write_state(
+        tmp_path,
+        good,
+        transaction("odd", transactionStatus=9),
+        (None, b"\0\0"),
+        (key(STATE, 0, transactionalId="newer"), b"\0\5"),
+        transaction("nothing", transactionPartitions=None),
+        (b"\0\3x", b"\0\0"),
+    )
+    write_orders(tmp_path, data_batch(0, PID, 0))
+    found = transaction_rows(capfd, *AS_OF, str(tmp_path), status=1)
+    assert [row["transactional_id"] for row in found["transactional_id"]] == ["till"]
+    reported = {(row["id"], row["first_offset"]) for row in found["finding"]}
+    assert reported == {
+        ("coordinator-load-fails", 1),
+        ("coordinator-load-fails", 2),
+        ("coordinator-record-unknown", 3),
+        ("coordinator-load-fails", 4),
+        ("coordinator-record-unknown", 5),
+    }
+    assert [row["status"] for row in found["transaction"]] == ["open"]
+
+
+@pytest.mark.parametrize(
+    ("newest", "finding"),
+    [
+        ((key(STATE, 0, transactionalId="till"), b"\0\5"), "coordinator-record-unknown"),
+        (transaction("till", transactionStatus=9), "coordinator-load-fails"),
+        ((key(STATE, 0, transactionalId="till"), b""), "coordinator-load-fails"),
+    ],
+)
+def test_an_id_whose_newest_record_cannot_be_loaded_is_as_it_was_before(
+    newest: tuple[bytes, bytes], finding: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    named = transaction("till", partitions=[("orders", 0)])
+    write_state(
+        tmp_path,
+        transaction("gone"),
+        transaction("till"),
+        named,
+        newest,
+        newest,
+        (newest[0][:-4] + b"gone", None),
+    )
+    write_orders(tmp_path, data_batch(0, PID, 0))
+    found = transaction_rows(capfd, *AS_OF, str(tmp_path), status=None)
+    (row,) = found["transactional_id"]
+    assert (row["transactional_id"], row["partitions"]) == ("till", [{"topic": "orders", "partition": 0}])
+    assert [(row["id"], row["first_offset"]) for row in found["finding"]] == [(finding, 4)]
+    assert [(row["status"], row["verdict"]) for row in found["transaction"]] == [("open", "ongoing")]
+
+
+def test_the_transactions_of_an_id(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_orders(
+        tmp_path,
+        data_batch(0, 6, 0, count=2),
+        marker(2, 6, 0),
+        data_batch(3, 8, 0),
+        marker(4, 8, 0),
+        data_batch(5, PID, 0),
+    )
+    before, now = (
+        transaction("till", producerId=6, transactionStatus=COMPLETE_COMMIT),
+        transaction("till", partitions=[("orders", 0)]),
+    )
+    write_state(tmp_path, before, now, transaction("other", producerId=8, transactionStatus=COMPLETE_COMMIT))
+    words = ["lookup", "--json", "--transactional-id"]
+    assert run([*words, "till", str(tmp_path)]) == 0
+    *rows, answer = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [row["type"] for row in rows] == ["transactional_id", "transaction", "transaction"]
+    assert [(row["status"], row["producer_id"], row["start_offset"]) for row in rows[1:]] == [
+        ("committed", 6, 0),
+        ("open", PID, 5),
+    ]
+    assert (answer["found"], answer["producer_ids"], answer["transactions"]) == (True, [6, PID], 2)
+    assert run([*words, "nobody", str(tmp_path)]) == 1
+    shown = capfd.readouterr()
+    assert json.loads(shown.out)["found"] is False
+    assert "not all partitions of __transaction_state are at hand" in shown.err
+    assert run(["lookup", "--transactional-id", "till", str(tmp_path)]) == 0
+    assert capfd.readouterr().out.endswith("till: 2 transactions of producer 6, 7\n")

@@ -1,0 +1,112 @@
+"""Rows of several commands about one log, as answers that can be compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+from kseg.segment.counted import counted
+from kseg.segment.layout import INT64_MAX
+
+KINDS = {"torn-tail", "zero-tail", "zero-filled", "bad-crc", "bad-length", "foreign-bytes", "bad-magic"}
+ALTERED = {"altered-base-offset", "altered-leader-epoch"}
+LEVELS = ("position", "length", "first_offset", "last_offset", "records")
+Answer = tuple[Any, ...]
+
+
+def rows(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, Any]]:
+    run([*map(str, words), "--json"])
+    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+def answers(found: list[dict[str, Any]]) -> set[Answer]:
+    """What the findings about damage say."""
+    return {
+        (row["id"], Path(row["path"]).name, *(row[name] for name in LEVELS))
+        for row in found
+        if row["type"] == "finding" and row["id"] in KINDS and "claimed_offset" in row
+    }
+
+
+def altered(found: list[dict[str, Any]]) -> set[Answer]:
+    """What the findings say about header fields outside the checksum."""
+    return {
+        (
+            row["id"],
+            Path(row["path"]).name,
+            *(row[name] for name in LEVELS[:-1]),
+            row.get("found_base_offset", row["first_offset"]),
+        )
+        for row in found
+        if row["type"] == "finding" and row["id"] in ALTERED
+    }
+
+
+def common_answers(partition: Path, capfd: pytest.CaptureFixture[str]) -> set[Answer]:
+    """What verify says of the damage in a partition, as everybody else does."""
+    found = rows(capfd, "verify", partition)
+    verified = answers(found)
+    logs = sorted(partition.glob("*.log"))
+    dumped = [rows(capfd, "dump", path) for path in logs]
+    assert set().union(*map(answers, dumped)) == verified
+    if altered(found):
+        assert set().union(*map(altered, dumped)) == altered(found)
+        for answer in altered(found):
+            for offset in _asked_for(answer, (answer[4], answer[6]), logs)[:1]:
+                assert answer in altered(rows(capfd, "lookup", "--offset", offset, partition))
+    run(["dump", *map(str, logs)])
+    output = capfd.readouterr().err
+    for _, _, position, length, *_ in verified:
+        assert f"no valid batch in the {counted(length, 'byte')} at position {position}" in output
+    planned = rows(capfd, "recover", partition)
+    assert answers(planned) == verified
+    (result,) = (row for row in planned if row["type"] == "result")
+    removed = {
+        (row["finding"], Path(row["file"]).name, *(row[name] for name in LEVELS))
+        for row in result["removed"]
+        if row["finding"] in KINDS
+    }
+    known = {answer for answer in verified if answer[5] is not None and not _holds_more(answer, planned)}
+    assert known <= removed
+    for answer in verified:
+        for offset in _asked_for(answer, (answer[4],), logs):
+            found_there = rows(capfd, "lookup", "--offset", offset, partition)
+            looked = answers(found_there)
+            assert looked <= verified
+            assert answer in looked or _is_answered_before(answer, offset, altered(found_there))
+    return verified
+
+
+def _asked_for(answer: Answer, offsets: Iterable[int | None], logs: list[Path]) -> list[int]:
+    """Offsets whose lookup leads into the log of an answer: those that an altered base offset claims may be in the range of another one."""
+    base = int(Path(answer[1]).stem)
+    following = min((int(log.stem) for log in logs if int(log.stem) > base), default=INT64_MAX)
+    return [offset for offset in offsets if offset is not None and base <= offset < following]
+
+
+def _is_answered_before(answer: Answer, offset: int, altered: set[Answer]) -> bool:
+    """Whether a batch in front of the damage claims the offset or a later one, by a header that the lookup names as altered: a fetch
+    gets it, and nobody reads the damage."""
+    return any(
+        name == answer[1]
+        and position < answer[2]
+        and claimed + (0 if last is None else last - first) >= offset
+        for _, name, position, _, first, last, claimed in altered
+    )
+
+
+def _holds_more(answer: Answer, planned: list[dict[str, Any]]) -> bool:
+    """Whether salvage found a whole batch inside of that damage, at another offset, which stays."""
+    _, name, position, length, *_ = answer
+    return any(
+        row["type"] == "finding"
+        and row["id"] not in KINDS
+        and Path(row["path"]).name == name
+        and position <= (row["position"] or -1) < position + length
+        for row in planned
+    )
