@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, Self
 from tests.kafka import jars
 
 ANSWER_LIMIT_S = 600.0
+END_LIMIT_S = 120.0
 
 
 class DumpAnswer(NamedTuple):
@@ -91,11 +92,13 @@ class Oracle:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.close()
         try:
-            process.wait(60)
+            process.wait(END_LIMIT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
         process.stdout.close()
+        if error is None and process.returncode:
+            raise RuntimeError(f"the oracle ended with {process.returncode} when its input did")
 
     # --- the dump tool -------------------------------------------------------------------------------------
 

@@ -94,3 +94,14 @@ def test_names_in_the_answer_are_the_given_ones(oracle: Oracle, tmp_path: Path) 
 )
 def test_malformed_utf8_is_replaced(oracle: Oracle, data: bytes, read: bytes) -> None:
     assert oracle.utf8(data) == read
+
+
+def test_it_ends_with_its_input(capture_small: Path, tmp_path: Path) -> None:
+    """A log manager whose load fails early leaves a thread behind, and at the end of the gate each worker would wait for it."""
+    (tmp_path / "oracle").mkdir()
+    with Oracle(tmp_path / "oracle") as judge:
+        first, second = (judge.copy(capture_small / "data") for _ in range(2))
+        (second / "no partition").mkdir()
+        dirs = [str(first), str(second)]
+        happened, _ = judge.ask("log_dirs", dirs=dirs, now=1_700_000_000_000, config={})
+        assert happened["thrown"]["exception"] == "org.apache.kafka.common.KafkaException"

@@ -54,6 +54,7 @@ public final class Oracle {
         for (byte[] line = line(in); line != null; line = line(in)) {
             answer(line).send(out);
         }
+        System.exit(0); // logs that were loaded leave threads behind, which would keep the process alive
     }
 
     private static Answer answer(byte[] line) {
