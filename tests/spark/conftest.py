@@ -19,6 +19,7 @@ import pytest
 from kseg.segment.errors import UsageError
 from kseg.spark import session
 from kseg.spark.options import ClusterOptions
+from tests.spark import class_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,8 +35,6 @@ CONF = (
     ("spark.driver.host", "127.0.0.1"),
     ("spark.driver.bindAddress", "127.0.0.1"),
 )
-# for short-lived JVMs: compile once, quickly, and collect with one thread
-BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 ROOM = Path(__file__).resolve().parent
 Use = Callable[[str], "SparkSession"]
 
@@ -69,29 +68,39 @@ def _absent(what: str) -> NoReturn:
 
 def require_spark() -> None:
     """Skip without pyspark or Java; a failure where CI is set: there Spark must be available."""
+    if missing := _missing():
+        _absent(f"no Spark: {missing}")
+
+
+def _missing() -> str | None:
     if importlib.util.find_spec("pyspark") is None:
-        _absent("no Spark: pyspark is not installed")
+        return "pyspark is not installed"
     try:
         session.check_java()
     except UsageError as error:
-        _absent(f"no Spark: {error}")
-
-
-@pytest.fixture(scope="package", autouse=True)
-def brief_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Make every JVM that a test starts, including those of kseg's command line, start quickly."""
-    place = tmp_path_factory.mktemp("conf")
-    names = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
-    (place / "spark-defaults.conf").write_text("".join(f"{name} {BRIEF}\n" for name in names))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_CONF_DIR", str(place))
-        for name in ("SPARK_DAEMON_JAVA_OPTS", "SPARK_LAUNCHER_OPTS"):
-            patch.setenv(name, BRIEF)
-        yield
+        return str(error)
+    return None
 
 
 @pytest.fixture(scope="package")
-def use_master() -> Iterator[Use]:
+def brief_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Make every JVM that a test starts, including those of kseg's command line, start quickly."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not _missing():
+            for name, text in class_archive.environment(tmp_path_factory.mktemp("classes")).items():
+                patch.setenv(name, text)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _brief_java_for_spark(request: pytest.FixtureRequest) -> None:
+    """The others of this room start none, and `./check fast` has only them."""
+    if request.node.get_closest_marker("spark") is not None:
+        request.getfixturevalue("brief_java")
+
+
+@pytest.fixture(scope="package")
+def use_master(brief_java: None) -> Iterator[Use]:
     """The session on a master; a session on another master is stopped."""
     require_spark()
     from pyspark import SparkContext
@@ -126,7 +135,7 @@ def use_master() -> Iterator[Use]:
 
 
 @pytest.fixture(scope="package")
-def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+def standalone(brief_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     """A master with two workers of one core each."""
     require_spark()
     from tests.spark.standalone import Standalone
