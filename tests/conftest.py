@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, settings
 from kseg.segment import unreadable
 from kseg.segment.kernel import bad_pages
 from tests.support import trees
+from tests.support.command_lines import default_jobs
 from tests.support.marked_tests import TestsById, is_whole_suite, marks_of
 from tests.support.paths import ROOT
 
@@ -162,10 +163,8 @@ def _work_imported() -> None:
 def _default_jobs() -> Iterator[None]:
     """The default of --jobs for commands called in the test process: KSEG_TEST_DEFAULT_JOBS, which `./check fast` sets to 1. A fork of a
     test process costs several times that of the program, and the whole gate runs the same tests with as many jobs as cores."""
-    with pytest.MonkeyPatch.context() as patch:
-        if jobs := os.environ.get("KSEG_TEST_DEFAULT_JOBS"):
-            for module in ("kseg.cli.options", "kseg.cli.run"):
-                patch.setattr(f"{module}.default_jobs", lambda: int(jobs))
+    jobs = os.environ.get("KSEG_TEST_DEFAULT_JOBS")
+    with default_jobs(int(jobs)) if jobs else nullcontext():
         yield
 
 

@@ -20,6 +20,7 @@ from kseg.segment.errors import UsageError
 from kseg.spark import session
 from kseg.spark.options import ClusterOptions
 from tests.spark import class_archive
+from tests.support.command_lines import default_jobs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,6 +81,14 @@ def _missing() -> str | None:
     except UsageError as error:
         return str(error)
     return None
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _one_job() -> Iterator[None]:
+    """Beside the threads of a session a command starts its workers as new interpreters, hundreds of them in this room: what it says without
+    `--spark`, which is what `--spark` is compared with, does not depend on their number. Tests of the fan-out name theirs."""
+    with default_jobs(1):
+        yield
 
 
 @pytest.fixture(scope="package")

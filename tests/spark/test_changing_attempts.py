@@ -129,10 +129,11 @@ def test_a_lost_executor_whose_process_works_on(
     assert any(name.endswith(".0") for name in notes)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def speculating(use_master: Use, standalone: Standalone) -> Iterator[SparkSession]:
     """A session that starts a second attempt at what takes longer than a moment."""
-    use_master(standalone.url).stop()
+    if (before := session.active()) is not None:
+        before.stop()
     conf = (
         ("spark.speculation", "true"),
         ("spark.speculation.interval", "50ms"),
