@@ -63,7 +63,8 @@ class PartitionReplay:
 
     def last_stable_offset(self) -> tuple[int, int | None]:
         """(the last stable offset, the producer that holds it; None for the log end)."""
-        oldest = min(self.state.unfinished(), default=None, key=lambda each: each.first_offset)
+        open_ones = self.state.unfinished() + self.state.replaced()
+        oldest = min(open_ones, default=None, key=lambda each: each.first_offset)
         if oldest is None:
             return self.end_offset, None
         return stable_offset(self._log, oldest.first_offset), oldest.producer_id

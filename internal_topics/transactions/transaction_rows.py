@@ -90,10 +90,13 @@ def partition_transactions(target: LogTarget, options: TransactionsOptions) -> I
                 )
                 counts["hanging" if verdict.status == HANGING else "open"] += 1
                 yield _open_row(_open(found, place, verdict, replay.started_ms(found.first_offset)))
-        for found in replay.forgotten():
+        for found, verdict in (
+            *((each, _REPLACED) for each in replay.state.replaced()),
+            *((each, _FORGOTTEN) for each in replay.forgotten()),
+        ):
             if options.wants(found.producer_id):
                 counts["open"] += 1
-                yield Row(_open(found, place, _FORGOTTEN, replay.started_ms(found.first_offset)))
+                yield Row(_open(found, place, verdict, replay.started_ms(found.first_offset)))
         if options.producer_ids is not None:
             return
         if options.ended:
@@ -121,6 +124,12 @@ def _partition(replay: PartitionReplay, place: Values, path: str, counts: Mappin
 _NONE = {"committed": 0, "aborted": 0, "open": 0, "hanging": 0}
 _NOTHING_KNOWN = dict.fromkeys(
     ("log_start_offset", "log_end_offset", "last_stable_offset", "held_by_producer_id"), None
+)
+_REPLACED = TransactionVerdict(
+    "open",
+    "replaced",
+    "the producer snapshot has a later entry of the same producer; no marker ends the transaction, and a broker that has been stopped "
+    "cleanly forgets it when it starts",
 )
 _FORGOTTEN = TransactionVerdict(
     "open", "forgotten", "the broker's producer state does not know the transaction; it holds nobody back"

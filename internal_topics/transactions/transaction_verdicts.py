@@ -10,6 +10,8 @@ so `verdict` is more precise (fact sheet of the internal topics, §6.3):
     orphaned    no id names the partition, and all of the coordinator's log was read: the transaction never ends
     unknown     no id names the partition, but not all of the coordinator's log is available
     decided     another available replica is longer and has the marker: this one lags behind
+    replaced    a later entry of the same producer in the snapshot replaced the one with the transaction: no marker ends it, and it holds
+                back the last stable offset until a broker has been stopped cleanly and started
     forgotten   the broker's producer state does not have the transaction: it does not hold back the last stable offset
 
 An id explains epoch E in a partition if its own epoch is E in state Ongoing, or E or E + 1 in a Prepare state: the marker of the second

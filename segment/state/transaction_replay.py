@@ -64,6 +64,7 @@ class TransactionReplay:
         self._known = ProducerTable(T.TRANSACTION_WIDTH)
         self._ended = Columns(T.ENDED_WIDTH, _ENDED_ROWS)
         self._state = memoryview(array("q", [end_offset - 1, 0]))
+        self._replaced: dict[int, UnfinishedTransaction] = {}  # by first offset
         for entry in entries:
             self._load(entry)
 
@@ -104,12 +105,13 @@ class TransactionReplay:
         for producer_id, slot in known.slot_of.items():
             first = known.transaction_first_offset(slot)
             if first is not None:
-                last = known.get(slot, LAST_OFFSET)
-                epoch, timestamp_ms = known.get(slot, EPOCH), known.get(slot, TIMESTAMP)
-                found.append(
-                    UnfinishedTransaction(producer_id, epoch, first, None if last < 0 else last, timestamp_ms)
-                )
-        return sorted(found, key=lambda each: (each.first_offset, each.producer_id))
+                found.append(self._unfinished(producer_id, slot, first))
+        return sorted(found, key=_by_first_offset)
+
+    def replaced(self) -> list[UnfinishedTransaction]:
+        """By first offset: transactions that a snapshot has in an entry which a later entry of the same producer replaced. A broker keeps them
+        open, and no marker ends them (Kafka: ProducerStateManager.loadProducerEntry)."""
+        return sorted(self._replaced.values(), key=_by_first_offset)
 
     def entries(self) -> list[ProducerSnapshotEntry]:
         """The state of each producer, by producer id."""
@@ -119,6 +121,12 @@ class TransactionReplay:
         """The state of one producer; None when it is unknown."""
         slot = self._known.slot_of.get(producer_id)
         return None if slot is None else self._entry(producer_id, slot)
+
+    def _unfinished(self, producer_id: int, slot: int, first: int) -> UnfinishedTransaction:
+        known = self._known
+        last = known.get(slot, LAST_OFFSET)
+        epoch, timestamp_ms = known.get(slot, EPOCH), known.get(slot, TIMESTAMP)
+        return UnfinishedTransaction(producer_id, epoch, first, None if last < 0 else last, timestamp_ms)
 
     def _entry(self, producer_id: int, slot: int) -> ProducerSnapshotEntry:
         known = self._known
@@ -212,6 +220,10 @@ class TransactionReplay:
         slot = known.slot_of.get(entry.producer_id)
         if slot is None:
             slot = known.add(entry.producer_id)
+        elif (first := known.transaction_first_offset(slot)) is not None:
+            self._replaced[first] = self._unfinished(entry.producer_id, slot, first)
+        if entry.current_txn_first_offset is not None:
+            self._replaced.pop(entry.current_txn_first_offset, None)
         known.forget_batch(slot)
         known.set(slot, EPOCH, entry.producer_epoch)
         known.set(slot, COORDINATOR_EPOCH, entry.coordinator_epoch)
@@ -221,3 +233,7 @@ class TransactionReplay:
             known.set(slot, LAST_SEQUENCE, entry.last_sequence)
             known.set(slot, LAST_OFFSET, entry.last_offset)
             known.set(slot, OFFSET_DELTA, entry.offset_delta)
+
+
+def _by_first_offset(transaction: UnfinishedTransaction) -> tuple[int, int]:
+    return transaction.first_offset, transaction.producer_id

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
+from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, encode_snapshot
 from tests.internal_topics.coordinator_logs import T0, batch, data_batch, marker, write_segment
 from tests.kafka.oracle import Oracle
 
@@ -101,3 +102,37 @@ def test_as_a_bound_of_compaction(
             assert found["first_uncleanable_offset"] == expected, (log_start, high_watermark)
             bounds.add(expected)
     assert len(bounds) > 2
+
+
+@pytest.mark.evidence("producer-snapshot")
+@pytest.mark.parametrize("is_ended", [False, True], ids=["open", "ended"])
+@pytest.mark.parametrize("firsts", [(2, None), (None, 2), (2, 5), (5, 2), (2, 2)], ids=str)
+def test_of_one_producer_twice_in_a_snapshot(
+    firsts: tuple[int | None, int | None],
+    is_ended: bool,
+    tmp_path: Path,
+    oracle: Oracle,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """`transactions` has the transaction of the earlier entry open, whatever the later one and the log say."""
+    data = tmp_path / "data"
+    end = marker(8, PID, 0) if is_ended else batch(8, *KEYED[:1])
+    partition = write_segment(data / "fares-0", batch(0, *KEYED * 4), end).parent
+    entries = [ProducerSnapshotEntry(PID, 0, 3, 7, 0, T0, 0, first) for first in firsts]
+    (partition / f"{8:020}.snapshot").write_bytes(encode_snapshot(entries))
+    (partition / f"{0:020}.index").write_bytes(
+        b""
+    )  # a segment without an index is recovered, which removes the snapshot
+    (data / ".kafka_cleanshutdown").write_text("")
+    loaded = oracle.partition(partition, clean=True, recovery_point=9, now=T0).loaded
+    capfd.readouterr()
+    assert run(["transactions", "--json", "--now", str(T0), str(data)]) == 0
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    (found,) = [row for row in rows if row["type"] == "partition"]
+    assert found["last_stable_offset"] == loaded["last_stable_offset"]
+    verdicts = {row["start_offset"]: row["verdict"] for row in rows if row["type"] == "transaction"}
+    is_replaced = firsts[0] is not None and firsts[0] != firsts[1]
+    assert [first for first, verdict in verdicts.items() if verdict == "replaced"] == [
+        firsts[0]
+    ] * is_replaced
+    assert (found["held_by_producer_id"] is None) == (found["last_stable_offset"] == found["log_end_offset"])
