@@ -83,6 +83,11 @@ def as_int32(value: int) -> int:
     return (value + 2**31) % 2**32 - 2**31
 
 
+def as_int64(value: int) -> int:
+    """`value` as Java's long arithmetic leaves it: modulo 2^64, signed."""
+    return (value + 2**63) % 2**64 - 2**63
+
+
 def increment_sequence(sequence: int, increment: int) -> int:
     """Sequence numbers live in 0…2^31-1 and wrap to 0 (Kafka: DefaultRecordBatch.incrementSequence).
 

@@ -18,7 +18,7 @@ which snapshot is loaded when, on an index that is trusted, on a file that is cr
 result is then the directory as it was found, and the exception.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -243,7 +243,8 @@ class _Load:
         return LoadedSegment(self._load_state, base_offset, self._settings)
 
     def _recover_unflushed(self) -> None:
-        for segment in self._segments.between(self._broker_state.recovery_point, L.INT64_MAX):
+        unflushed = self._segments.between(self._broker_state.recovery_point, L.INT64_MAX)
+        for segment in unflushed:
             try:
                 removed = self._recover_segment(segment)
             except BrokerException as thrown:
@@ -252,7 +253,7 @@ class _Load:
                 removed = self._empty(segment, thrown)
             if removed:
                 segment.next_offset()  # a broker logs it in its warning, and may fail while computing it
-                self._delete_after(segment)
+                self._delete_after(segment, unflushed)
                 return
 
     def _empty(self, segment: LoadedSegment, thrown: BrokerException) -> int:
@@ -274,9 +275,9 @@ class _Load:
         why = "its offsets are out of order" if thrown.kafka_exception == OUT_OF_ORDER else thrown.sentence
         return segment.truncate_to(segment.base_offset, why)
 
-    def _delete_after(self, damaged: LoadedSegment) -> None:
+    def _delete_after(self, damaged: LoadedSegment, unflushed: Sequence[LoadedSegment]) -> None:
         cause = self._load_state.removed[-1].cause
-        for segment in list(self._segments):
+        for segment in unflushed:
             if segment.base_offset > damaged.base_offset:
                 why = f"after the damage in {damaged.log_name}"
                 self._delete(segment, cause, why)

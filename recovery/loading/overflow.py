@@ -14,6 +14,7 @@ from kseg.recovery.loading.kafka_exceptions import (
     CORRUPT,
     ILLEGAL_ARGUMENT,
     ILLEGAL_STATE,
+    INDEX_OUT_OF_BOUNDS,
     NO_SUCH_ELEMENT,
     NO_SUCH_FILE,
     BrokerException,
@@ -25,6 +26,8 @@ from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.sidecar.index import TimeIndexEntry
 from kseg.segment.sidecar.index_builder import OVERFLOW, SegmentIndexes
+
+_TIMESTAMP_END = 43  # of the largest timestamp in a batch of magic 2, the last field that an append reads
 
 
 class _SplitPart:
@@ -49,6 +52,10 @@ class _SplitPart:
             return False
         if not L.MAGIC_V0 <= table.at(C.MAGIC, row) <= L.MAGIC_V2:
             raise BrokerException(CORRUPT, f"a batch has magic {table.at(C.MAGIC, row)}")
+        if table.at(C.MAGIC, row) == L.MAGIC_V2 and size < _TIMESTAMP_END:
+            raise BrokerException(
+                INDEX_OUT_OF_BOUNDS, f"the batch at position {position} ends inside its header"
+            )
         if refusal is not None:
             raise BrokerException(refusal.kafka_exception, refusal.sentence)
         self.end = position + size

@@ -110,9 +110,7 @@ class LoadedSegment:
         size = self.size_bytes
         found = self.read(self.offset_index.reader.last_entry.offset, size, size)
         last = None if found is None else self.walk.last_offset(found.position, found.end)
-        if last == L.INT64_MAX:
-            return -L.INT64_MAX - 1  # a Java long overflows
-        return self.base_offset if last is None else last + 1
+        return self.base_offset if last is None else L.as_int64(last + 1)
 
     def has_overflow(self) -> bool:
         """Whether its last batch is too far from the base offset (Kafka: hasOverflow)."""

@@ -123,9 +123,12 @@ class _Recovery:
         refused = self._indexes.add_rows(table, 0, stop)
         taken = stop if refused is None else refused[0]
         applied = min(taken, unread)
-        self._note_epochs(table, taken)
-        aborted = self._apply(table, min(applied, stop if thrown is None else thrown[0]), markers)
+        refused_epoch = self._note_epochs(table, taken)
+        ends = [end for end, _ in filter(None, (thrown, refused_epoch))]
+        aborted = self._apply(table, min(applied, stop, *ends), markers)
         self._segment.txn_index.append(aborted)
+        if refused_epoch is not None and (thrown is None or refused_epoch[0] <= thrown[0]):
+            raise refused_epoch[1]
         if thrown is not None and thrown[0] < taken:
             raise thrown[1]
         if refused is not None:
@@ -171,16 +174,21 @@ class _Recovery:
                 return row + 1, row, markers, None
         return good, good, markers, None
 
-    def _note_epochs(self, table: Columns, stop: int) -> None:
+    def _note_epochs(self, table: Columns, stop: int) -> tuple[int, BrokerException] | None:
+        """The row whose epoch cannot be noted, and what a broker throws there."""
         epochs = table.column(C.LEADER_EPOCH)[:stop]
         latest = self._epochs.latest_epoch
         if not stop or max(epochs) <= latest:
-            return
+            return None
         bases = table.column(C.BASE_OFFSET)
         for row, epoch in enumerate(epochs):
             if epoch > latest:
-                self._epochs.assign(epoch, bases[row])
+                try:
+                    self._epochs.assign(epoch, bases[row])
+                except BrokerException as thrown:
+                    return row, thrown
                 latest = epoch
+        return None
 
     def _apply(
         self, table: Columns, stop: int, markers: dict[int, EndTransactionMarker | None]

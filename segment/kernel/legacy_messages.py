@@ -37,15 +37,11 @@ def read_message(
     size: int,
     row: int,
     offset: int,
-    timestamp: int,
     cells: Writable,
     capacity: int,
     at: int,
 ) -> int:
-    """Decode the magic 0/1 message of `size` bytes whose crc field is at body[p] into row `at`; 0 or −(error).
-
-    timestamp: the wrapper's when its LogAppendTime overrides, else −2 (take the message's own).
-    """
+    """Decode the magic 0/1 message of `size` bytes whose crc field is at body[p] into row `at`; 0 or −(error)."""
     magic = body[p + 4]
     if magic > 127:
         magic = magic - 256
@@ -56,10 +52,6 @@ def read_message(
     cells[C.R_OFFSET * capacity + at] = offset
     if magic == 0:
         cells[C.R_TIMESTAMP * capacity + at] = -1
-    elif timestamp != -2:
-        cells[C.R_TIMESTAMP * capacity + at] = timestamp
-    elif size < 14:
-        return -MESSAGE_TOO_SHORT
     else:
         cells[C.R_TIMESTAMP * capacity + at] = buffer_access.long_at(body, p + 6)
     length = buffer_access.int_at(body, p + 6 + wide)
@@ -116,7 +108,6 @@ def read_messages(
             size - 12,
             row,
             offset,
-            -2,
             buffer_access.table_in(cells),
             capacity,
             state[S.WALK_COUNT],
@@ -177,9 +168,9 @@ def read_message_set(
     row = state[S.WALK_ROW]
     p = state[S.WALK_NEXT]
     end = len(body)
-    timestamp = -2
-    if batches[C.MAGIC * batch_capacity + row] == 1 and batches[C.ATTRIBUTES * batch_capacity + row] & 8:
-        timestamp = batches[C.MAX_TIMESTAMP * batch_capacity + row]
+    is_append_time = (
+        batches[C.MAGIC * batch_capacity + row] == 1 and batches[C.ATTRIBUTES * batch_capacity + row] & 8
+    )
     while p + 12 <= end:
         size = buffer_access.int_at(source, p + 8)
         if size < 14 or size > end - p - 12:
@@ -197,12 +188,15 @@ def read_message_set(
             size,
             row,
             buffer_access.add_long(base_offset, buffer_access.long_at(source, p)),
-            timestamp,
             buffer_access.table_in(cells),
             capacity,
             state[S.WALK_COUNT],
         )
         if after == 0 or after == -VALUE_BEYOND_MESSAGE:
+            if is_append_time and body[p + 16] != 0:
+                cells[C.R_TIMESTAMP * capacity + state[S.WALK_COUNT]] = batches[
+                    C.MAX_TIMESTAMP * batch_capacity + row
+                ]
             # the range of the message's checksum, for the caller to judge
             cells[C.R_HEADERS_START * capacity + state[S.WALK_COUNT]] = p + 16
             cells[C.R_VALID * capacity + state[S.WALK_COUNT]] = p + 12 + size

@@ -21,6 +21,7 @@ from kseg.segment.values import dataclass
 
 # magic 2: where the fields lie that tell which offsets a batch holds
 _ATTRIBUTES, _LAST_DELTA, _PRODUCER_ID, _BASE_SEQUENCE, _COUNT = 21, 23, 43, 53, 57
+_LEGACY_KEY = (18, 26)  # magic 0 and 1: where the length of the key lies
 _MAX_ENTRIES = 65_536
 
 
@@ -133,6 +134,9 @@ def _entry_at(
     if size < L.MIN_LEGACY_SIZE_FIELD or magic > L.MAGIC_V2 or offset < lowest:
         return None
     if magic < L.MAGIC_V2:
+        is_alone = offset == lowest and upper == offset + 1  # the batches around it leave no other offset
+        if not is_alone and not _is_legacy(view, position, position + L.ENTRY_OVERHEAD + size):
+            return None
         return _legacy_entry(head, offset, lowest, upper, L.ENTRY_OVERHEAD + size)
     if len(head) < L.BATCH_HEADER:
         return None
@@ -160,6 +164,19 @@ def _is_magic_altered(view: memoryview, position: int, end: int) -> bool:
         return False
     stored = int.from_bytes(view[position + L.CRC_POSITION : position + L.CRC_POSITION + 4], "big")
     return crc32c(view[position + L.ATTRIBUTES_POSITION : end]) == stored
+
+
+def _is_legacy(view: memoryview, position: int, end: int) -> bool:
+    """Whether an entry of magic 0 or 1 has what such a message has: its key and value take up its length, as they do not where zeros are in the
+    place of the header of a newer batch. A compressed set, and a message that is cut off, are believed."""
+    if end > len(view) or view[position + L.MAGIC_POSITION + 1] & L.CODEC_MASK:
+        return True
+    at = position + _LEGACY_KEY[view[position + L.MAGIC_POSITION]]
+    for _ in range(2):
+        if at + 4 > end:
+            return False
+        at += 4 + max(0, int.from_bytes(view[at : at + 4], "big", signed=True))
+    return at == end
 
 
 def _legacy_entry(

@@ -224,7 +224,7 @@ class Resync:
 
     def _strict_bounds(self) -> tuple[int, int]:
         least = self.order.least_last_before
-        return self.base_offset if least is None else least + 1, self._highest_offset()
+        return self.base_offset if least is None else min(least + 1, L.INT64_MAX), self._highest_offset()
 
     def _bounds(self, stop: int) -> DamageBounds:
         """The offsets around damage that ends at `stop`."""

@@ -130,8 +130,7 @@ class _SlottedIndex(Generic[E]):
     def slot_for(self, target: int) -> int:
         """The slot that Kafka's search for the largest key ≤ target ends at, -1 when there is none. The key is
         the offset, or the timestamp in ms."""
-        is_offset = self._OFFSET_FIELD == _KEY_FIELD
-        return self._search(target - self.base_offset if is_offset else target, _KEY_FIELD)
+        return self._search(target, _KEY_FIELD)
 
     def lookup(self, target: int) -> E:
         """The entry with the largest key ≤ target; below all of them (base offset, position 0), or (-1, base
@@ -145,9 +144,8 @@ class _SlottedIndex(Generic[E]):
         Kafka finds the place by the same bisection over offsets (AbstractIndex.truncateTo); of time-index entries
         with one and the same offset it leaves the ones before the slot it happens to hit.
         """
-        relative = offset - self.base_offset
-        slot = self._search(relative, self._OFFSET_FIELD)
-        is_equal = slot >= 0 and self._fields(slot)[self._OFFSET_FIELD] == relative
+        slot = self._search(offset, self._OFFSET_FIELD)
+        is_equal = slot >= 0 and self._value(slot, self._OFFSET_FIELD) == offset
         return self.content[: (slot if is_equal else slot + 1) * self._SLOT.size]
 
     @abstractmethod
@@ -161,6 +159,15 @@ class _SlottedIndex(Generic[E]):
         if self._need is not None:
             self._need(slot * self._SLOT.size, (slot + 1) * self._SLOT.size)
         return self._SLOT.unpack_from(self._view, slot * self._SLOT.size)
+
+    def _value(self, slot: int, field: int) -> int:
+        value = self._fields(slot)[field]
+        return self._absolute(value) if field == self._OFFSET_FIELD else value
+
+    def _absolute(self, relative: int) -> int:
+        """The offset of an entry; near 2^63 a broker's sum overflows."""
+        offset = self.base_offset + relative
+        return offset if offset <= L.INT64_MAX else L.as_int64(offset)
 
     def _find_used_slots(self) -> int:
         """Bisection for the first slot of the zero tail; one probe when there is none."""
@@ -179,16 +186,16 @@ class _SlottedIndex(Generic[E]):
         if not self._used:
             return -1
         first_warm = max(0, self._used - 1 - _WARM_BYTES // self._SLOT.size)
-        if self._fields(first_warm)[field] < target:
+        if self._value(first_warm, field) < target:
             return self._bisect(target, field, first_warm, self._used - 1)
-        if self._fields(0)[field] > target:
+        if self._value(0, field) > target:
             return -1
         return self._bisect(target, field, 0, first_warm)
 
     def _bisect(self, target: int, field: int, low: int, high: int) -> int:
         while low < high:
             middle = (low + high + 1) // 2
-            found = self._fields(middle)[field]
+            found = self._value(middle, field)
             if found == target:
                 return middle
             if found > target:
@@ -223,9 +230,9 @@ class OffsetIndex(_SlottedIndex[OffsetIndexEntry]):
     def sanity_error(self) -> tuple[str, str] | None:
         """Kafka looks at the last whole slot, used or not, and at the length."""
         if self.slots:
-            last_relative = self._fields(self.slots - 1)[0]
-            if last_relative < 0:
-                return self._below_base(self.base_offset + last_relative)
+            last_offset = self._value(self.slots - 1, self._OFFSET_FIELD)
+            if last_offset < self.base_offset:
+                return self._below_base(last_offset)
         return super().sanity_error()
 
     def slot_at(self, position: int, low: int = 0) -> int:
@@ -234,7 +241,7 @@ class OffsetIndex(_SlottedIndex[OffsetIndexEntry]):
         return bisect_left(range(self._used), position, low, key=lambda slot: self._fields(slot)[1])
 
     def _entry_of(self, fields: tuple[int, ...]) -> OffsetIndexEntry:
-        return OffsetIndexEntry(self.base_offset + fields[0], fields[1])
+        return OffsetIndexEntry(self._absolute(fields[0]), fields[1])
 
     def _before_first(self) -> OffsetIndexEntry:
         return OffsetIndexEntry(self.base_offset, 0)
@@ -257,12 +264,13 @@ class TimeIndex(_SlottedIndex[TimeIndexEntry]):
                     f"the last timestamp {last_timestamp} is less than the first timestamp {first_timestamp}"
                 )
                 return kind, words
-            if last_relative < 0:
-                return self._below_base(self.base_offset + last_relative)
+            last_offset = self._absolute(last_relative)
+            if last_offset < self.base_offset:
+                return self._below_base(last_offset)
         return super().sanity_error()
 
     def _entry_of(self, fields: tuple[int, ...]) -> TimeIndexEntry:
-        return TimeIndexEntry(fields[0], self.base_offset + fields[1])
+        return TimeIndexEntry(fields[0], self._absolute(fields[1]))
 
     def _before_first(self) -> TimeIndexEntry:
         return TimeIndexEntry(L.NO_TIMESTAMP, self.base_offset)

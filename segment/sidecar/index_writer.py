@@ -17,14 +17,14 @@ _TIME_SLOT = struct.Struct(">qi")
 
 
 def can_index_offset(offset: int, base_offset: int) -> bool:
-    """Whether an offset can be written relative to `base_offset`; if not, its batch needs another segment."""
-    return 0 <= offset - base_offset <= L.INT32_MAX
+    """Whether an offset can be written relative to `base_offset`; if not, its batch needs another segment. Near 2^63 a broker's difference overflows."""
+    return 0 <= L.as_int64(offset - base_offset) <= L.INT32_MAX
 
 
 def _relative(offset: int, base_offset: int) -> int:
     if not can_index_offset(offset, base_offset):
         raise FormatError(f"offset {offset} is too far from the base offset {base_offset} for an index entry")
-    return offset - base_offset
+    return L.as_int64(offset - base_offset)
 
 
 class OffsetIndexBuilder:
@@ -49,7 +49,9 @@ class OffsetIndexBuilder:
         if count:
             end = count * L.OFFSET_INDEX_ENTRY
             self._data += slots[:end]
-            self.last_offset = self.base_offset + _OFFSET_SLOT.unpack_from(slots, end - _OFFSET_SLOT.size)[0]
+            self.last_offset = L.as_int64(
+                self.base_offset + _OFFSET_SLOT.unpack_from(slots, end - _OFFSET_SLOT.size)[0]
+            )
 
     @property
     def entries(self) -> int:
@@ -98,7 +100,7 @@ class TimeIndexBuilder:
             end = count * L.TIME_INDEX_ENTRY
             self._data += slots[:end]
             timestamp_ms, relative = _TIME_SLOT.unpack_from(slots, end - _TIME_SLOT.size)
-            self.last_entry = TimeIndexEntry(timestamp_ms, self.base_offset + relative)
+            self.last_entry = TimeIndexEntry(timestamp_ms, L.as_int64(self.base_offset + relative))
 
     @property
     def entries(self) -> int:

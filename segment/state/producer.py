@@ -155,7 +155,7 @@ class ProducerState:
         """
         if batch.magic < L.MAGIC_V2:
             return ()
-        self.end_offset = batch.last_offset + 1
+        self.end_offset = L.as_int64(batch.last_offset + 1)
         if batch.producer_id <= L.NO_PRODUCER_ID:
             return ()
         slot = self._slot(batch.producer_id)
@@ -195,7 +195,7 @@ class ProducerState:
 
     def _taken(self, row: int, last_offset: int | None) -> int:
         if last_offset is not None:
-            self.end_offset = last_offset + 1
+            self.end_offset = L.as_int64(last_offset + 1)
         return row
 
     def expire(self, now_ms: int, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> tuple[int, ...]:
@@ -297,7 +297,7 @@ class ProducerState:
             self._first_unreplicated = (
                 first_offset if unreplicated is None else min(unreplicated, first_offset)
             )
-        last_stable_offset = marker_offset + 1 if next_open is None else next_open
+        last_stable_offset = L.as_int64(marker_offset + 1) if next_open is None else next_open
         return (
             CompletedTransaction(
                 batch.producer_id, first_offset, marker_offset, marker.is_abort, last_stable_offset
@@ -363,4 +363,4 @@ class ProducerState:
 
 def idle_ms(last_timestamp_ms: int, now_ms: int) -> int:
     """How long a producer was idle, in Java's 64 bits: a timestamp far below 0 is taken for one in the future."""
-    return (now_ms - last_timestamp_ms + 2**63) % 2**64 - 2**63
+    return L.as_int64(now_ms - last_timestamp_ms)

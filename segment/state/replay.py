@@ -7,6 +7,7 @@ replayed, and the commands that report damage do so elsewhere.
 from collections.abc import Iterable, Iterator
 
 from kseg.segment import header_tables as C
+from kseg.segment import layout as L
 from kseg.segment.errors import FormatError
 from kseg.segment.files import OpenFile
 from kseg.segment.header_tables import Columns
@@ -39,7 +40,7 @@ def replay_table(decoder: Decoder, table: Columns, state: ProducerState) -> Iter
         yield from state.apply(batch, marker_of(decoder, table, row) if batch.is_control else None)
         row += 1
     if table.count:
-        state.end_offset = max(state.end_offset, table.at(C.LAST_OFFSET, table.count - 1) + 1)
+        state.end_offset = max(state.end_offset, L.as_int64(table.at(C.LAST_OFFSET, table.count - 1) + 1))
 
 
 def completed(markers: Iterable[PassedMarker]) -> Iterator[CompletedTransaction]:

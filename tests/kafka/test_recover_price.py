@@ -101,7 +101,7 @@ def damage_somewhere(rng: random.Random, directory: Path) -> None:
         case 5:
             data[position + 16] = rng.choice([0, 1, 3, 0x83])  # the magic byte, outside the checksum
         case 6:
-            data[position + rng.randrange(size) :] = b""
+            data[position + rng.randrange(1, size) :] = b""  # not of whole batches: that leaves no trace
         case 7:
             start = position + rng.randrange(size)
             stop = min(len(data), start + rng.randrange(1, 2 * size))
@@ -157,3 +157,26 @@ def test_a_damaged_segment_without_its_index_is_cut_and_the_next_ones_stay(
     assert lost is not None
     assert lost > 50
     assert price(directory, capfd, clean=True)["records"] == lost
+
+
+@pytest.mark.parametrize("start", [*range(12, 24), 27, 31, 35, 43, 51, 53, 57, 60, 61, 62, 80])
+def test_zeros_from_within_a_header_to_the_end_of_the_batch(
+    oracle: Oracle,
+    sound: Path,
+    held: list[Held],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    start: int,
+) -> None:
+    """With the magic set to 0 it is no message of one record: the batch behind tells how many offsets are gone."""
+    directory = Path(shutil.copytree(sound, tmp_path / "metro-0"))
+    log = min(directory.glob("*.log"))
+    position, size = batch_spans(log)[5]
+    data = bytearray(log.read_bytes())
+    data[position + start : position + size] = bytes(size - start)
+    log.write_bytes(bytes(data))
+    for clean in (True, False):
+        lost = lost_by_kafka(oracle, directory, held, clean=clean)
+        assert lost is not None
+        found = price(directory, capfd, clean=clean)
+        assert found["records"] in (lost, None) and found["records_at_most"] >= lost
