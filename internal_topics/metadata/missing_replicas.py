@@ -30,7 +30,9 @@ from kseg.segment.storage import places
 
 _NOTED_IN = (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS)  # within a minute of a replica's creation
 
-_Names = dict[str, dict[PartitionState, str]]
+_Names = dict[
+    str, dict[PartitionState, list[str]]
+]  # by partition and state: directories, of which several may have the same
 
 
 def missing_replicas(
@@ -74,7 +76,7 @@ def _names_in(log_dir: str) -> _Names:
     found: _Names = {}
     with suppress(UnreadableInput):
         for directory, name in partitions_in(log_dir):
-            found.setdefault(name.text, {})[name.state] = directory
+            found.setdefault(name.text, {}).setdefault(name.state, []).append(directory)
     return found
 
 
@@ -89,23 +91,25 @@ def _has_segment(partition_path: str) -> bool:
 
 def _has(log_dir: str, names: _Names, expected: ExpectedPartition) -> bool:
     """Whether the log dir has the replica, or a `-future` log that is promoted: without the topic id it becomes stray."""
-    found = names.get(_name(expected), {})
-    live, moving = found.get(PartitionState.LIVE), found.get(PartitionState.FUTURE)
-    if live is not None and _has_segment(os.path.join(log_dir, live)):
+    if any(_has_segment(path) for path in _paths(log_dir, names, expected, PartitionState.LIVE)):
         return True
-    if moving is None or expected.placement is not Placement.ASSIGNED:
-        return False
-    has_file, topic_id = topic_id_of(os.path.join(log_dir, moving))
-    return has_file and topic_id in (None, expected.topic_id)
+    moving = _paths(log_dir, names, expected, PartitionState.FUTURE)
+    return expected.placement is Placement.ASSIGNED and any(_is_of_topic(path, expected) for path in moving)
 
 
 def _is_kept(log_dir: str, names: _Names, expected: ExpectedPartition) -> bool:
     """Whether a broker takes the replica from another log dir. A `-future` log it takes only where the replica is assigned to, and one
     of another topic id, or without a partition.metadata, becomes stray."""
-    entry = names.get(_name(expected), {}).get(PartitionState.LIVE)
-    if entry is None or not _has_segment(os.path.join(log_dir, entry)):
-        return False
-    has_file, topic_id = topic_id_of(os.path.join(log_dir, entry))
+    live = _paths(log_dir, names, expected, PartitionState.LIVE)
+    return any(_has_segment(path) and _is_of_topic(path, expected) for path in live)
+
+
+def _paths(log_dir: str, names: _Names, expected: ExpectedPartition, state: PartitionState) -> list[str]:
+    return [os.path.join(log_dir, entry) for entry in names.get(_name(expected), {}).get(state, ())]
+
+
+def _is_of_topic(directory: str, expected: ExpectedPartition) -> bool:
+    has_file, topic_id = topic_id_of(directory)
     return has_file and topic_id in (None, expected.topic_id)
 
 
@@ -125,7 +129,7 @@ def _finding(
     expected: ExpectedPartition,
     node_id: int,
     image: MetadataImage,
-    there: dict[PartitionState, str],
+    there: dict[PartitionState, list[str]],
     around: LogDirState,
 ) -> Finding:
     name, noted = _name(expected), _noted_offset(expected, around)
@@ -158,14 +162,12 @@ def _finding(
         message += "; it is the only replica, so its records are gone unless the directory comes back"
     if noted is not None:
         message += f" (a checkpoint here knows its offset {noted})"
-    for state, entry in there.items():
+    for state, entries in there.items():
         if state is not PartitionState.LIVE:
-            message += f"; {entry} was set aside"
-    stray = os.path.join(log_dir, there.get(PartitionState.STRAY, ""))
-    is_own = (
-        PartitionState.STRAY in there and _has_segment(stray) and topic_id_of(stray)[1] == expected.topic_id
-    )
-    set_aside = stray if is_own else None
+            message += "".join(f"; {entry} was set aside" for entry in entries)
+    strays = (os.path.join(log_dir, entry) for entry in there.get(PartitionState.STRAY, ()))
+    own = (path for path in strays if _has_segment(path) and topic_id_of(path)[1] == expected.topic_id)
+    set_aside = next(own, None)
     missing = MissingReplica(expected.topic, expected.partition, expected.topic_id, noted, set_aside)
     return Finding(kind, path, message, numbers=missing.numbers(), diagnosis=missing)
 

@@ -22,19 +22,21 @@ SETTLE_PER_START = 0.7  # on a busy machine: so much of the time that the start 
 Segment = tuple[str, str, int]
 
 _LOADED = re.compile(
-    r"Completed load of Log\(dir=(\S+), (?:topicId=\S+, )?topic=(\S+), partition=(\d+), .*?logStartOffset=(-?\d+), logEndOffset=(-?\d+)\)"
+    r"Completed load of Log\(dir=(.+?), (?:topicId=\S+, )?topic=(.+?), partition=(\d+), .*?logStartOffset=(-?\d+), logEndOffset=(-?\d+)\)"
 )
 _METADATA_END = re.compile(
     r"(?:LogLoader|UnifiedLog) partition=__cluster_metadata-0, .*Loading producer state till offset (-?\d+)"
 )
-_STRAY = re.compile(r"Log in (\S+) marked stray and renamed to (\S+)")
-_PROMOTED = re.compile(r"Attempting to recover abandoned future log for \S+ at Log\(dir=(\S+),")
+_STRAY = re.compile(r"Log in (.+?) marked stray and renamed to (.+?) \(")
+_PROMOTED = re.compile(r"Attempting to recover abandoned future log for .+? at Log\(dir=(.+?), ")
 _OFFLINE = re.compile(r"Stopping serving logs in dir (\S+)|Failed to create or validate data directory (\S+)")
-_SCANNED = re.compile(r"LogLoader partition=(\S+), dir=(\S+)\] Recovering unflushed segment (\d+)")
-_NO_INDEX = re.compile(r"Could not find offset index file corresponding to log file (\S+),")
+_SCANNED = re.compile(r"LogLoader partition=([^,]+), dir=(.+?)\] Recovering unflushed segment (\d+)")
+_NO_INDEX = re.compile(r"Could not find offset index file corresponding to log file (.+?), recovering")
+_INSANE_INDEX = re.compile(r"Found a corrupted index file corresponding to log file (.+?) due to")
+_CUT = re.compile(r"Found invalid messages in log segment (.+?) at byte offset (\d+)\.")
 _NOT_SERVED = re.compile(r"Unable to start fetching (\S+) with topic ID \S+ due to (?:Number|Illegal)")
 _LOG_NAME = re.compile(r"\d+\.log(\.swap)?")
-_MADE = re.compile(r"Created log for partition (\S+) in")
+_MADE = re.compile(r"Created log for partition (.+?) in ")
 
 
 class PlainBroker(Broker):
@@ -88,7 +90,7 @@ def observed(root: Path, log_dirs: Sequence[Path], settle_s: float = SETTLE_S, *
         if log_dir.is_dir()
         # a log that is swapped in replaces the one there
         for path in sorted(log_dir.glob("*/[0-9]*.log*"))
-        if _LOG_NAME.fullmatch(path.name)
+        if _LOG_NAME.fullmatch(path.name) and not _is_dropped(path)
     }
     # one that is swapped in gets an index by that
     no_index = [
@@ -125,13 +127,15 @@ def _read(log: str, sizes: Mapping[Path, int], no_index: Sequence[Path], lives: 
     seen.promoted = {Path(place).name for place in _PROMOTED.findall(log)}
     seen.unserved = set(_NOT_SERVED.findall(log))
     seen.made = set(_MADE.findall(log))
-    scanned = [(place, name, int(base)) for name, place, base in _SCANNED.findall(log)]
     # when it is found missing, before all others; where the segment is recovered anyway, nothing is logged
     reported_missing = {Path(path) for path in _NO_INDEX.findall(log)}
     loaded = {str(path.parent) for path in seen.ends}
-    scanned += [
+    scanned = [
         _segment(path) for path in reported_missing.union(no_index) if str(path.parent.parent) in loaded
     ]
+    scanned += [_segment(Path(path)) for path in _INSANE_INDEX.findall(log)]
+    scanned += [(place, name, int(base)) for name, place, base in _SCANNED.findall(log)]
+    cut = {_segment(Path(path)): int(position) for path, position in _CUT.findall(log)}
     size_of: dict[Segment, list[int]] = {}
     for path, size in sizes.items():
         size_of.setdefault(_segment(path), []).append(size)
@@ -139,9 +143,19 @@ def _read(log: str, sizes: Mapping[Path, int], no_index: Sequence[Path], lives: 
         # a live log and one that moves have the same name there
         known = size_of.get((place, name, base), [0])
         seen.bytes_scanned[f"{place}/{name}"] += known.pop() if len(known) > 1 else known[0]
+        if (place, name, base) in cut and known:
+            known[0] = min(known[0], cut[place, name, base])  # of one that is scanned again
     ends = _METADATA_END.findall(log)
     seen.metadata_end = int(ends[-1]) if ends else None
     return seen
+
+
+def _is_dropped(log: Path) -> bool:
+    """Whether it is to be swapped in, but a cleaning that was not done began below it: both are deleted."""
+    cleaned = [int(path.name.split(".")[0]) for path in log.parent.glob("[0-9]*.cleaned")]
+    return log.suffix == ".swap" and min(cleaned, default=int(log.name.split(".")[0]) + 1) <= int(
+        log.name.split(".")[0]
+    )
 
 
 def _written_bytes(log: Path) -> int:

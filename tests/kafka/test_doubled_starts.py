@@ -118,3 +118,19 @@ def test_a_start_with_a_partition_in_several_directories(
     if double is moved_but_for_the_name:
         assert reported.node["partitions_removed"] == [_one(own).name]
         assert next(path.name for path in other.glob("many-*-delete")).startswith(f"{_one(own).name}.")
+
+
+@pytest.mark.evidence("broker-start")
+def test_a_moving_log_beside_one_that_becomes_stray(disks: Path, tmp_path: Path) -> None:
+    """It is promoted, and the partition is not missing."""
+    require_kafka()
+    copy_tree(disks, tmp_path / "node")
+    own, other = tmp_path / "node" / "0", tmp_path / "node" / "1"
+    partition = _one(own)
+    shutil.copytree(partition, own / f"{partition.name}.{ANOTHER}")
+    (own / f"{partition.name}.{ANOTHER}" / "partition.metadata").write_text(FOREIGN)
+    partition.rename(own / f"{partition.name}.{FUTURE}")
+    reported = foretold([own, other])
+    assert reported.node["partitions_promoted"] == [f"{partition.name}.{FUTURE}"]
+    assert reported.node["partitions_missing"] == []
+    assert_as_foretold(reported, observed(tmp_path, [own, other]))
