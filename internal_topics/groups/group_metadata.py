@@ -166,6 +166,7 @@ class GroupMetadata:
         if value is None:
             assigned: Assigned = {}
             revoking: Assigned = {}
+            member.standby, member.warmup = {}, {}
             epoch = LEFT_GROUP_EPOCH
         elif group.type is GroupType.STREAMS:
             assigned, revoking = _tasks(value["activeTasks"]), _tasks(value["activeTasksPendingRevocation"])

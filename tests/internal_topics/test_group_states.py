@@ -167,6 +167,23 @@ def test_a_streams_group_is_not_ready_until_its_topology_is_validated() -> None:
     assert state(log.loaded()) == ("streams", "Stable")
 
 
+@pytest.mark.behaviour("G09")
+def test_a_tombstone_takes_all_tasks_of_a_streams_member() -> None:
+    """Those in standby and warming up too; observed with the real broker (tests/kafka/test_random_groups.py, seed 7701)."""
+    log = Log()
+    log.group(17, epoch=1, metadataHash=0, validatedTopologyEpoch=1)
+    log.group(19, member="m", clientId="c", clientHost="/h", processId="p", topologyEpoch=1)
+    tasks = [{"subtopologyId": "0", "partitions": [1], "assignmentEpochs": None}]
+    log.group(
+        22, member="m", memberEpoch=1, previousMemberEpoch=0, state=1, standbyTasks=tasks, warmupTasks=tasks
+    )
+    member = log.loaded().metadata.groups["g"].members["m"]
+    assert member.standby and member.warmup
+    log.group(22, member="m", deleted=True)
+    member = log.loaded().metadata.groups["g"].members["m"]
+    assert (member.assigned, member.standby, member.warmup) == ({}, {}, {})
+
+
 @pytest.mark.behaviour("G07")
 def test_a_share_group_is_stable_with_members() -> None:
     log = Log()
