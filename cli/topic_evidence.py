@@ -17,6 +17,7 @@ from kseg.segment.values import dataclass
 if TYPE_CHECKING:
     from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
     from kseg.internal_topics.metadata.metadata_image import MetadataImage, Node
+    from kseg.internal_topics.metadata.refused_configs import RefusedConfig
     from kseg.internal_topics.topic_configs import Layer, TopicEvidence
     from kseg.segment.findings import Finding
     from kseg.segment.partition.names import PartitionName
@@ -223,6 +224,18 @@ def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "di
             others = partial(finder.others_of, log_dir)
             found[log_dir] = tuple(missing_replicas(log_dir, finder.placed_node_of(log_dir), image, others))
     return found
+
+
+def configs_refused(
+    targets: Sequence[Target], finder: "MetadataFinder"
+) -> "dict[str, tuple[RefusedConfig, ...]]":
+    """The topic configurations on which a node fails at its start; by log dir among the targets."""
+    from kseg.internal_topics.metadata.refused_configs import refused_configs
+
+    images = {
+        target.path: finder.image_for(target.path) for target in targets if isinstance(target, LogDirTarget)
+    }
+    return {log_dir: tuple(refused_configs(image)) for log_dir, image in images.items() if image is not None}
 
 
 def topic_names(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str, str]:

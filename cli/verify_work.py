@@ -7,6 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from kseg.cli.topic_evidence import (
+    configs_refused,
     finder_for,
     identities_after_cut,
     load_settings,
@@ -68,6 +69,8 @@ class Verification:
         identities, findings = topic_identities(targets, self._metadata, finder)
         missing = tuple(chain.from_iterable(replicas_missing(targets, finder).values()))
         self._forecast.add_metadata(identities, [finding.path for finding in missing])
+        for log_dir, refused in configs_refused(targets, finder).items():
+            self._forecast.add_refused_configs(log_dir, [each.message for each in refused])
         topics = load_settings(targets, self._metadata, finder)
         return replace(options, identities=identities, topics=topics), (*findings, *missing)
 

@@ -27,6 +27,7 @@ from kseg.cli.verify_work import Verification
 from kseg.inspection.disk_leftovers import Leftover, LeftoverKind, leftovers
 from kseg.inspection.log_dir_host import LogDirHost, log_dir_host
 from kseg.internal_topics.metadata.cluster_names import metadata_version_name
+from kseg.internal_topics.metadata.refused_configs import refused_configs
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.broker_start.log_dir_start import is_empty_directory
 from kseg.segment.diagnosis import MissingReplica
@@ -155,6 +156,8 @@ class Examination:
         self._situation.node_id = node_id
         self._situation.has_dynamic_quorum |= any(voter.directory_id is not None for voter in image.voters)
         self._situation.bootstrap_server = bootstrap_server(image, node_id)
+        refused = {(each.topic, each.name): each for each in refused_configs(image)}
+        self._situation.refused_configs.update(refused)
 
     # --- the verification
 

@@ -44,6 +44,10 @@ class StartForecast:
             around, name = self._directory_around(path), os.path.basename(path)
             (around.obstructed if places.lexists(path) else around.missing).append(name)
 
+    def add_refused_configs(self, log_dir: str, messages: Sequence[str]) -> None:
+        """Add the exceptions that topic configurations in the metadata log end a start with."""
+        self._directory(log_dir).refused_configs.extend(messages)
+
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """Pass the events on, followed by one row per node."""
         for event in events:

@@ -28,7 +28,8 @@ class LoadedDirectory:
     """The partitions of one data directory.
 
     live: those that are served from it: names of directories, with the partition that a broker takes each for. noteworthy: those that a load changes. missing: those that the metadata log
-    places here and that do not exist. obstructed: those whose name is taken by a file.
+    places here and that do not exist. obstructed: those whose name is taken by a file. refused_configs: what a broker says of topic configurations in the
+    metadata log that it does not allow.
     """
 
     path: str
@@ -38,6 +39,7 @@ class LoadedDirectory:
     missing: list[str] = field(default_factory=list)
     obstructed: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
+    refused_configs: list[str] = field(default_factory=list)
     partitions: int = 0
     logs_to_scan: int = 0
     bytes_to_scan: int = 0

@@ -57,6 +57,23 @@ def test_a_load_follows_the_settings_of_the_topic(made: Make, capfd: pytest.Capt
     assert (cut["partition"], cut["log_end_offset"]) == ("metro-none-0", 0)
 
 
+def test_a_topic_configuration_of_an_older_version(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+    """Observed with 4.3.1 (tests/kafka/test_broker_start.py)."""
+    (data,) = made("topic_config_of_old")
+    (row,) = starts(capfd, data)
+    assert (row["outcome"], row["exception"]) == ("does-not-start", "ConfigException")
+    assert (
+        row["message"]
+        == "Invalid value 40000 for configuration segment.bytes: Value must be at least 1048576"
+    )
+    assert run(["doctor", "--json", str(data)]) == 1
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    (command,) = [row["command"] for row in rows if row["type"] == "step"]
+    assert command.startswith("kafka-configs.sh") and command.endswith(
+        "--entity-name fares --delete-config segment.bytes"
+    )
+
+
 def test_a_sound_directory_starts_and_keeps_all(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
     (data,) = made("clean")
     (row,) = starts(capfd, data)

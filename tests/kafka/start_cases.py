@@ -13,6 +13,11 @@ from pathlib import Path
 
 from fixtures import side_diseases
 from fixtures.diseases import bad_crc, put
+from kseg.segment.encoding.batch import encode_batch
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import PartitionTarget
+from tests.internal_topics.metadata_logs import config
 
 Case = Callable[[Path], "Path | None"]
 
@@ -282,6 +287,18 @@ def offset_lowered_unclean(data: Path) -> None:
     content[last : last + 8] = bytes(8)
     log.write_bytes(content)
     unclean_from_the_start(data)
+
+
+@case
+def topic_config_of_old(data: Path) -> None:
+    """Allowed before 4.0: the metadata log has it from the version that ran here then."""
+    log = max((data / METADATA).glob("*.log"))
+    with PartitionLog(PartitionTarget(str(data / METADATA))) as found:
+        end, batch = found.end_offset, found.last_batch
+    assert batch is not None
+    record = Record(end, batch.max_timestamp_ms, None, config("fares", "segment.bytes", "40000"))
+    with log.open("ab") as file:
+        file.write(encode_batch(NewBatch(records=(record,), leader_epoch=batch.leader_epoch)))
 
 
 @case

@@ -1,0 +1,102 @@
+"""Topic configurations that a 4.3.1 node does not start with: values for every property that LogConfig knows, judged by it and by kseg, and a real start."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+
+import pytest
+
+from kseg.internal_topics.metadata.refused_configs import why_refused
+from tests.kafka import jars
+from tests.kafka.conftest import require_kafka
+
+pytestmark = pytest.mark.kafka
+COUNT = int(os.environ.get("KSEG_TOPIC_CONFIGS", "4000"))
+SEED = int(os.environ.get("KSEG_TOPIC_CONFIGS_SEED", "1"))
+WORDS = (
+    *(
+        "",
+        "x",
+        "true",
+        "FALSE",
+        "yes",
+        "compact",
+        "delete",
+        "compact,delete",
+        "compact , delete",
+        "delete,",
+        ",",
+        "none",
+    ),
+    *(
+        "gzip",
+        "GZIP",
+        "uncompressed",
+        "producer",
+        "CreateTime",
+        "createtime",
+        "LogAppendTime",
+        "*",
+        "0:1,2:3",
+        "0:1, 2:3",
+        "0:",
+        "*,1:2",
+    ),
+    *(
+        "0.5",
+        "1.5",
+        "-0.1",
+        "1e-1",
+        ".5",
+        "5.",
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "0.5d",
+        "1f",
+        "0x10",
+        "1_000",
+        "+5",
+        "--5",
+        "٣٣٣٣٣٣٣٣",
+        "1 0",
+    ),
+)
+NUMBERS = (0, 1, 4, 9, 14, 17, 22, 4096, 2**20, 2**31, 2**63, 131072)
+
+
+def value(rng: random.Random) -> str:
+    if rng.random() < 0.4:
+        return rng.choice(WORDS)
+    return str(rng.choice((1, 1, -1)) * (rng.choice(NUMBERS) + rng.choice((-1, 0, 1))))
+
+
+@pytest.mark.evidence("broker-start")
+def test_every_property_as_its_definition_has_it() -> None:
+    require_kafka()
+    rng = random.Random(SEED)
+    known = _asked([])["names"]
+    pairs = [(rng.choice((*known, "message.format.version")), value(rng)) for _ in range(COUNT)]
+    messages = _asked(pairs)["messages"]
+    assert sum(map(bool, messages)) > COUNT // 4
+    different = [
+        (*pair, message, ours)
+        for pair, message in zip(pairs, messages, strict=True)
+        if (ours := why_refused(*pair)) != message
+    ]
+    assert not different, "\n".join(map(str, different[:10]))
+
+
+def _asked(pairs: list[tuple[str, str]]) -> dict[str, list[str]]:
+    done = subprocess.run(
+        jars.brief_java_command("kseg.oracle.TopicConfigs"),
+        env=jars.java_environment(),
+        input=json.dumps(pairs).encode(),
+        capture_output=True,
+        check=True,
+    )
+    found: dict[str, list[str]] = json.loads(done.stdout)
+    return found
