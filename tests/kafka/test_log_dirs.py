@@ -73,7 +73,7 @@ def _of_a_start_that_fails(
     of_directories = (row.get("start") or {} for row in rows if row["type"] == "verified")
     failed |= {thrown for each in of_directories for thrown, _ in each.get("unloadable", ())}
     # what another partition in the same directory does to it depends on which of them is loaded first
-    is_by_turns = name == "KafkaStorageException" and "IOException" in failed
+    is_by_turns = name == "KafkaStorageException" and failed & {"IOException", "MalformedInputException"}
     if name in failed or start["exception"] == name or is_by_turns:
         return []
     if start["outcome"] == "does-not-start" and (failed or start["exception"] == "IllegalStateException"):
