@@ -137,8 +137,7 @@ def check_time_index(path: str, log: OpenLog, index: TimeIndex) -> Iterator[Find
     """Findings about the used entries of `index`, compared with the log beside it."""
     if _all_exact_times(log.scanner, index):
         return
-    base = index.base_offset
-    entries = [(timestamp_ms, base + relative) for timestamp_ms, relative in index.stored()]
+    entries = list(index)
     batches = _batches_holding(log.scanner, sorted({offset for _, offset in entries}))
     previous_ms = -1
     for slot, (timestamp_ms, offset) in enumerate(entries):

@@ -15,8 +15,8 @@ this is how it recognizes the zeros after the last entry of an active index.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from kseg.segment import layout as L
 from kseg.segment.findings import Finding
-from kseg.segment.layout import OFFSET_INDEX_ENTRY
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot
 from kseg.segment.values import dataclass
@@ -38,7 +38,7 @@ Item = SideFileEntry | Finding
 
 def starts_preallocated(index: OffsetIndex) -> bool:
     """Whether the first entry is that of a preallocated index."""
-    return bool(index.slots) and not any(index.content[:OFFSET_INDEX_ENTRY])
+    return bool(index.slots) and not any(index.content[: L.OFFSET_INDEX_ENTRY])
 
 
 def no_batch_to_compare(path: str) -> Finding:
@@ -53,7 +53,14 @@ def offset_index_lines(index: OffsetIndex) -> bytes:
         if not relative and numbers:
             break
         numbers += (base + relative, position)
+    _overflow(base, numbers, 0)
     return b"offset: %d position: %d\n" * (len(numbers) // 2) % tuple(numbers)
+
+
+def _overflow(base: int, numbers: list[int], first: int) -> None:
+    """Let every other number be what a broker's sum is near 2^63."""
+    if base > L.INT64_MAX - L.INT32_MAX:
+        numbers[first::2] = map(L.as_int64, numbers[first::2])
 
 
 def offset_index_rows(path: str, index: OffsetIndex) -> Iterator[dict[str, object]]:
@@ -71,6 +78,7 @@ def time_index_lines(index: TimeIndex) -> bytes:
         if not relative and numbers:
             break
         numbers += (timestamp_ms, base + relative)
+    _overflow(base, numbers, 1)
     return b"timestamp: %d offset: %d\n" * (len(numbers) // 2) % tuple(numbers)
 
 

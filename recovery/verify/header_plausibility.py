@@ -127,8 +127,8 @@ def goes_on(table: Columns, row: int) -> bool | None:
 def set_offset(table: Columns, row: int, first: int) -> None:
     """Read the batch as if it began at `first`."""
     width = width_of(table, row)
-    table.cells[C.BASE_OFFSET * table.capacity + row] = first
-    table.cells[C.LAST_OFFSET * table.capacity + row] = first + width - 1
+    table.cells[C.BASE_OFFSET * table.capacity + row] = L.as_int64(first)
+    table.cells[C.LAST_OFFSET * table.capacity + row] = L.as_int64(first + width - 1)
 
 
 def altered_offset(path: str, table: Columns, row: int, probable: int | None, why: str) -> Finding:

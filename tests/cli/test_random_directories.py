@@ -14,6 +14,8 @@ import pytest
 
 from kseg.cli.main import run
 from kseg.segment.errors import KsegError
+from tests.kafka.disk_directories import disk_case
+from tests.kafka.edge_directories import edge_case
 from tests.kafka.odd_directories import odd_case
 from tests.kafka.odd_log_dirs import random_log_dirs
 from tests.kafka.random_directories import random_case
@@ -56,6 +58,14 @@ def _random(seed: int, place: Path) -> list[Path]:
     return [random_case(seed, place).directory]
 
 
+def _edge(seed: int, place: Path) -> list[Path]:
+    return [edge_case(seed, place).directory]
+
+
+def _disk(seed: int, place: Path) -> list[Path]:
+    return [disk_case(seed, place).directory]
+
+
 def assert_no_bug(command: str, targets: list[Path], place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = [*command.split(), *([str(place / "out")] if command.startswith("export") else [])]
     status = run([*words, *map(str, targets)])
@@ -63,11 +73,11 @@ def assert_no_bug(command: str, targets: list[Path], place: Path, capfd: pytest.
     assert status != BUG and "bug in kseg" not in reported, (command, reported)
 
 
-@pytest.mark.parametrize("make", [_odd, _random, random_log_dirs])
+@pytest.mark.parametrize("make", [_odd, _random, _edge, _disk, random_log_dirs])
 def test_no_command_is_a_bug(
     make: Callable[[int, Path], list[Path]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for seed in range(FIRST_SEED, FIRST_SEED + COUNT // 3 + 1):
+    for seed in range(FIRST_SEED, FIRST_SEED + COUNT // 5 + 1):
         place = tmp_path / str(seed)
         place.mkdir()
         try:

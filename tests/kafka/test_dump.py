@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kseg.cli.main import run
+from tests.kafka.disk_directories import disk_case
 from tests.kafka.dump_cases import LOG_FLAGS, compare, damaged_copies, dumpable, flags_for, our_text
+from tests.kafka.edge_directories import edge_case
 from tests.kafka.odd_directories import odd_case
 from tests.kafka.oracle import Oracle
-from tests.kafka.random_directories import random_case
+from tests.kafka.random_directories import Case, random_case
 from tests.support.trees import unchanged
 
 pytestmark = pytest.mark.kafka
@@ -92,10 +95,17 @@ def test_flags_together_on_the_command_line(
 BLANK = ("--deep-iteration", "--skip-record-metadata")
 
 
-def assert_same_text(oracle: Oracle, seed: int, place: Path, *, is_exact: bool = False) -> None:
+def assert_same_text(
+    oracle: Oracle,
+    seed: int,
+    place: Path,
+    make: Callable[[int, Path], Case] | None = None,
+    *,
+    is_exact: bool = False,
+) -> None:
     """Some files of a random directory, each with some flags."""
     chance = random.Random(seed)
-    case = (odd_case if seed % 2 else random_case)(seed, place)
+    case = (make or (odd_case if seed % 2 else random_case))(seed, place)
     for path in chance.sample(files := dumpable(case.directory), min(4, len(files))):
         if not path.name.startswith("-"):  # no name of a segment, and Kafka's tool prints its number
             flags, options = chance.choice(flags_for(path))
@@ -109,12 +119,15 @@ def assert_same_text(oracle: Oracle, seed: int, place: Path, *, is_exact: bool =
             assert is_same and ours.startswith(answer.stdout), (seed, case.done, path.name, flags)
 
 
-def test_files_of_random_directories(oracle: Oracle, tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [None, edge_case, disk_case])
+def test_files_of_random_directories(
+    oracle: Oracle, tmp_path: Path, make: Callable[[int, Path], Case] | None
+) -> None:
     """KSEG_DUMPED_DIRECTORIES from KSEG_DUMPED_DIRECTORIES_SEED on: logs and side files in all states."""
     first = int(os.environ.get("KSEG_DUMPED_DIRECTORIES_SEED", "1"))
     for seed in range(first, first + int(os.environ.get("KSEG_DUMPED_DIRECTORIES", "60"))):
         (tmp_path / str(seed)).mkdir()
-        assert_same_text(oracle, seed, tmp_path / str(seed))
+        assert_same_text(oracle, seed, tmp_path / str(seed), make)
 
 
 @pytest.mark.parametrize("seed", [8350, 12186, 850977])

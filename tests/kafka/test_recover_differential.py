@@ -26,6 +26,7 @@ from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.encoding.legacy import encode_message
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, encode_snapshot
+from tests.kafka.disk_directories import disk_case
 from tests.kafka.edge_directories import edge_case
 from tests.kafka.odd_directories import odd_case
 from tests.kafka.oracle import KafkaRaised, Oracle
@@ -158,7 +159,7 @@ def _shown(data: bytes | None) -> str:
     "swap-file",
     "topic-id-unreadable",
 )
-@pytest.mark.parametrize("make", [random_case, odd_case, edge_case])
+@pytest.mark.parametrize("make", [random_case, odd_case, edge_case, disk_case])
 @pytest.mark.parametrize("chunk", range((HALF + CHUNK - 1) // CHUNK))
 def test_random_directories(
     oracle: Oracle, tmp_path: Path, make: Callable[[int, Path], Case], chunk: int

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kafka.disk_directories import disk_case
 from tests.kafka.odd_directories import odd_case
 from tests.kafka.random_directories import Case, random_case
 from tests.support.salvage_helpers import plan, write_repaired
@@ -30,7 +31,7 @@ def assert_final(case: Case, place: Path) -> None:
     assert not again.why, again.why
 
 
-@pytest.mark.parametrize("make", [random_case, odd_case])
+@pytest.mark.parametrize("make", [random_case, odd_case, disk_case])
 def test_a_second_salvage_has_nothing_to_do(make: Maker, tmp_path: Path) -> None:
     for seed in range(FIRST_SEED, FIRST_SEED + COUNT // 2):
         place = tmp_path / str(seed)
