@@ -137,9 +137,6 @@ def test_of_a_cleaned_part_a_key_may_be_unknown() -> None:
     assert unknown == {OffsetKey("b", "t", 0): 1000}
 
 
-# --- groups
-
-
 # --- what fails
 
 

@@ -45,7 +45,7 @@ def _files(ground: Ground) -> list[Path]:
     return [path for path in ground.files(L.LOG_SUFFIX, *SIDE_SUFFIXES) if path.stat().st_size]
 
 
-def _blocks_of_another_file(ground: Ground, elsewhere: Ground, _: Path) -> None:
+def _blocks_of_another_file(ground: Ground, elsewhere: Ground, __: Path) -> None:
     rng, files, sources = ground.rng, _files(ground), [*_files(ground), *_files(elsewhere)]
     if not files or not sources:
         return
