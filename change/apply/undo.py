@@ -20,7 +20,6 @@ from dataclasses import replace
 from typing import ParamSpec, Protocol, TypeVar
 
 from kseg.change.apply.disk import DISK, Disk
-from kseg.change.apply.in_threads import side_by_side
 from kseg.change.apply.journal import (
     Journal,
     JournalState,
@@ -51,6 +50,10 @@ Watch = Callable[[str, int, int], None]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+I = TypeVar("I")
+
+_THREADS = 16
+_FEW = 8  # directories that are undone one after the other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +95,11 @@ def unwatched(_what: str, _done: int, _of: int) -> None:
 
 
 def undo(location: JournalLocation, disk: Disk = DISK, watch: Watch = unwatched) -> list[Undone]:
-    """Take back a change, or go on with taking it back, and then the change that it followed in the same run. One
+    """Undo a change, or continue undoing it, and then the change that it followed in the same run. One
     entry for each directory and change, the journal's own first.
 
     The lock of the data directory is the caller's. Raises Refused when there is no such journal, when a directory
-    changed since, or with a sentence that says how to go on.
+    changed since, or with a sentence that says how to continue.
     """
     if not has_traces(location, disk):
         raise Refused(f"there is no journal {location.journal}")
@@ -194,10 +197,10 @@ def _inside_back(undos: "Sequence[tuple[Journal, DirectoryUndo | None]]", disk: 
         return _undone(*undo_of)
 
     try:
-        return side_by_side(put_back, undos)
+        return _side_by_side(put_back, undos)
     finally:
         spend_journals([journal for journal, undo_of in restored if undo_of is not None], disk)
-        side_by_side(lambda undo_of: _remove(*undo_of, disk), restored)
+        _side_by_side(lambda undo_of: _remove(*undo_of, disk), restored)
 
 
 def _undo_for(journal: Journal, disk: Disk) -> tuple[Journal, "DirectoryUndo | None"]:
@@ -269,3 +272,20 @@ def _guarded(
             f"cannot undo: {where}: {error.strerror}; {stands}: `{undo_command(location.journal)}` continues"
         )
         raise Refused(sentence) from error
+
+
+def _side_by_side(work: Callable[[I], R], items: Sequence[I]) -> list[R]:
+    """What `work` gives for each item, in order, with many items in threads: nearly all the time is spent waiting for the disk, and a file
+    system commits the syncs of several threads together. An exception is raised when those that were begun have
+    ended; nothing is begun after it."""
+    if len(items) <= _FEW:
+        return list(map(work, items))
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_THREADS) as threads:
+        futures = [threads.submit(work, item) for item in items]
+        try:
+            return [future.result() for future in futures]
+        finally:
+            for future in futures:
+                future.cancel()

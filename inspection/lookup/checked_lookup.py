@@ -48,7 +48,7 @@ class _AnswerFindings:
     def findings(self, answer: AnsweredAt) -> Iterator[Finding]:
         """No findings for a log that cannot be read: the lookup has reported it.
 
-        An answer may lie in a later segment than the offset that was asked for: then the batch that should have had it, in the
+        An answer may be in a later segment than the offset that was asked for: then the batch that should have had it, in the
         segment before, may be the altered one.
         """
         own = answer.segment
@@ -86,7 +86,7 @@ class _AnswerFindings:
 
 
 def _segment_for(target: PartitionTarget | FileTarget, offset: int | None) -> str | None:
-    """The log in which an offset should lie that was not found."""
+    """The log in which an offset should be that was not found."""
     if isinstance(target, FileTarget) or offset is None:
         return target.path if isinstance(target, FileTarget) else None
     directory = directory_of(target)

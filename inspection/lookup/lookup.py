@@ -5,20 +5,21 @@ One row for each answer (several only for the history of a key), preceded by the
     offset                            by_offset   like a fetch
     timestamp, max-timestamp          by_time     like ListOffsets
     earliest, latest, leader-epoch    by_end      like ListOffsets, like OffsetForLeaderEpoch
-    key                               by_key      no broker answers this; `key_partition` says where the key cannot be
+    key                               by_key      no broker answers this, and one with --partitioner searches one partition only
 Kafka 0.7 knows byte positions only: `lookup07`.
 """
 
 from collections.abc import Callable, Iterator
 
-from kseg.inspection.lookup.answer import Answer, AnsweredAt, answer_row, not_found
-from kseg.inspection.lookup.key_partition import other_partition
+from kseg.inspection.lookup.answer import Answer, AnsweredAt, answer_row, lookup_row, not_found
 from kseg.inspection.query import LOOKUP_KINDS, LookupQuery
 from kseg.jobs.events import Event, Failure, Row
+from kseg.segment.encoding.partitioner import partition_for_key
 from kseg.segment.errors import KsegError, UsageError
 from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of
 
 Finder = Callable[[PartitionLog, LookupQuery], Iterator[Answer]]
 
@@ -30,7 +31,7 @@ def lookup(target: PartitionTarget | FileTarget, query: LookupQuery) -> Iterator
     """
     try:
         _check(query)
-        elsewhere = other_partition(target, query)
+        elsewhere = _other_partition(target, query)
         if elsewhere is not None:
             yield elsewhere
             return
@@ -107,3 +108,26 @@ def _finder(kind: str) -> Finder:
                 "latest": by_end.latest,
                 "leader-epoch": by_end.by_leader_epoch,
             }[kind]
+
+
+def _other_partition(target: PartitionTarget | FileTarget, query: LookupQuery) -> Row | None:
+    """The answer for a partition that is not searched, because the default partitioner maps the key to another one:
+
+        partition = (murmur2(key) & 0x7fffffff) mod partitions          (Kafka: BuiltInPartitioner.partitionForKey)
+
+    Only the user can know that this holds for a topic: librdkafka's default is another hash, a producer may choose the partition itself,
+    and partitions that were added later moved keys. So it is done only on request, and the answer says so. A partition number beyond the
+    topic's number of partitions is searched, since it contradicts that number.
+    """
+    if query.kind != "key" or query.key is None or query.partition_counts is None:
+        return None
+    name = own_partition_name(directory_of(target))
+    count = None if name is None else query.partition_counts.get(name.topic)
+    if name is None or count is None or name.partition >= count:
+        return None
+    selected = partition_for_key(query.key, count)
+    if selected == name.partition:
+        return None
+    reason = f"not searched: the default partitioner sends this key to partition {selected} of {count}"
+    row = lookup_row(name.text, directory_of(target), query, not_found(reason), 0, [])
+    return Row(row | {"searched": False})

@@ -142,14 +142,11 @@ def altered_base_offset(
 ) -> Finding:
     """The finding about a batch of `width` offsets."""
     bit = flipped_bit(found, probable, 64)
-    guess = "" if probable is None else f"; it was probably {probable}"
-    if bit is not None:
-        guess += f" (bit {bit} is flipped)"
     diagnosis = AlteredBaseOffset(found, probable, bit)
     return Finding(
         "altered-base-offset",
         path,
-        f"the batch at position {position} claims base offset {found}, but {why}{guess}",
+        f"the batch at position {position} claims base offset {found}, but {why}{_guess(probable, bit)}",
         position=position,
         length=8,
         first_offset=probable,
@@ -157,6 +154,11 @@ def altered_base_offset(
         numbers=diagnosis.numbers(),
         diagnosis=diagnosis,
     )
+
+
+def _guess(probable: int | None, bit: int | None) -> str:
+    flipped = "" if bit is None else f" (bit {bit} is flipped)"
+    return "" if probable is None else f"; it was probably {probable}{flipped}"
 
 
 def altered_epoch(
@@ -168,14 +170,11 @@ def altered_epoch(
     offsets: tuple[int, int] | None = None,
 ) -> Finding:
     bit = flipped_bit(found, probable, 32)
-    guess = "" if probable is None else f"; it was probably {probable}"
-    if bit is not None:
-        guess += f" (bit {bit} is flipped)"
     diagnosis = AlteredLeaderEpoch(found, probable, bit)
     return Finding(
         "altered-leader-epoch",
         path,
-        f"the batch at position {position} claims leader epoch {found}, but {why}{guess}",
+        f"the batch at position {position} claims leader epoch {found}, but {why}{_guess(probable, bit)}",
         position=position + L.ENTRY_OVERHEAD,
         length=4,
         first_offset=offsets[0] if offsets else None,

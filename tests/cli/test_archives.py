@@ -107,15 +107,8 @@ def test_export_reads_an_archive(
     for name, path in (("from-disk", backups["data"]), ("from-tar", f"{backups['b.tar.zst']}/data")):
         command = [
             "export",
-            "--to",
-            "csv",
-            "--no-meta",
-            "--jobs",
+            *["--to", "csv", "--no-meta", "--topic", "metro-*", "--partition-by", "topic", "--jobs"],
             jobs,
-            "--topic",
-            "metro-*",
-            "--partition-by",
-            "topic",
         ]
         assert run([*command, "--output", str(tmp_path / name), str(path)]) == 1  # one log is damaged
         capfd.readouterr()

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from kseg.change.apply.lock import locked
-from tests.kafka.start_cases import CASES, SUFFIX
+from tests.kafka.start_cases import CASES
+from tests.kafka.start_directories import SUFFIX
 from tests.support import trees
 from tests.support.doctor_helpers import commands, doctor, of_type
 from tests.support.lock_holders import child

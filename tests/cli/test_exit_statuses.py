@@ -26,70 +26,25 @@ import kseg
 from fixtures.diseases import bad_crc
 from kseg.cli.main import run
 from tests.support.broker_dirs import broker_dir
+from tests.support.status_cases import (
+    COMMANDS,
+    FIRST,
+    NOT_READABLE,
+    OF_A_PARTITION,
+    OTHER,
+    PARTITION,
+    SOUND,
+    Make,
+    a_file,
+    damaged,
+    empty,
+    healthy,
+    missing,
+    of_something_else,
+)
 from tests.support.trees import tree_state
 
-PARTITION, OTHER, FIRST = "orders.00-1", "orders.00-0", f"{0:020d}"
 LIMIT_S = 120  # that only a command that hangs reaches
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "verify": (),
-    "doctor": (),
-    "list": (),
-    "dump": (),
-    "lookup": ("--earliest",),
-    "read": ("--offset", "0", "--max-bytes", "1KiB"),
-    "groups": (),
-    "transactions": (),
-    "metadata": (),
-    "export": ("--to", "json", "--output", "out"),
-    "what-if": ("--codec", "none"),
-    "diff": ("base",),
-    "recover": (),
-    "recover --apply": (),
-    "compact": ("--cleanup-policy", "compact"),
-    "retain": ("--retention-ms", "7d", "--cleanup-policy", "delete"),
-    "append": ("--from", "lines"),
-    "undo": (),
-    "undo --list": (),
-    "undo --forget": (),
-}
-OF_A_PARTITION = ("read", "append")
-DUE = {"compact": 1, "retain": 1, "append": 1}  # plans
-NO_GROUPS, NO_JOURNAL = {"groups": 2}, {"undo": 3}
-NOTHING_KEPT = {"undo --list": 0, "undo --forget": 0}
-SOUND = {**dict.fromkeys(COMMANDS, 0), **DUE, **NO_GROUPS, **NO_JOURNAL}
-NOT_READABLE = {**dict.fromkeys(COMMANDS, 3), **NOTHING_KEPT}
-
-Make = Callable[[Path], Path]
-
-
-def healthy(root: Path) -> Path:
-    return shutil.copytree(root / "base", root / "data")
-
-
-def damaged(root: Path) -> Path:
-    bad_crc(healthy(root) / PARTITION / f"{FIRST}.log")
-    return root / "data"
-
-
-def empty(root: Path) -> Path:
-    (root / "data").mkdir()
-    return root / "data"
-
-
-def missing(root: Path) -> Path:
-    return root / "data"
-
-
-def of_something_else(root: Path) -> Path:
-    (empty(root) / "photo.jpg").write_bytes(b"\xff\xd8")
-    (root / "data" / "more").mkdir()
-    (root / "data" / "more" / "notes").write_text("notes")
-    return root / "data"
-
-
-def a_file(root: Path) -> Path:
-    (root / "data").write_text("notes")
-    return root / "data"
 
 
 DAMAGED = {

@@ -104,15 +104,8 @@ def test_export_reads_a_bucket(server: S3Server, data: Path, tmp_path: Path, job
         output = str(tmp_path / name)
         command = [
             "export",
-            "--to",
-            "csv",
-            "--no-meta",
-            "--jobs",
+            *["--to", "csv", "--no-meta", "--topic", "metro-*", "--partition-by", "topic", "--jobs"],
             jobs,
-            "--topic",
-            "metro-*",
-            "--partition-by",
-            "topic",
         ]
         reported = server.kseg(*command, "--output", output, path)
         assert reported.returncode == 1, reported.stderr  # one log is damaged
@@ -367,7 +360,7 @@ def test_a_lookup_in_an_object_of_1_gib_reads_at_most_2_mib(server: S3Server, la
         assert row["offset"] == offset
         answers = server.answers()[before:]
         assert sum(size for _, _, size in answers) <= 2 << 20, answers
-        assert len(answers) <= 40  # one behind the other, each a round trip
+        assert len(answers) <= 40  # one after the other, each a round trip
         here = json.loads(server.kseg("lookup", option, str(value), "--json", str(large)).stdout)
         there = json.loads(reported.stdout.replace(url, str(large)))
         looked_at = there.pop("bytes_read"), here.pop("bytes_read")  # of headers that were fetched along

@@ -180,7 +180,7 @@ class Scenario:
         return lost
 
     def _is_in_pieces(self, root: Path, name: str) -> bool:
-        """Whether its beginning still lies there, and the end that was cut off or is grown over is kept."""
+        """Whether its beginning still is there, and the end that was cut off or is grown over is kept."""
         data = (self.original / name).read_bytes()
         base = os.path.basename(name)
         here = root / name

@@ -50,7 +50,7 @@ class Kind(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """mode at the call number `at` of those of `kinds`. error: an errno. lasts: all calls behind it fail too, as on a disk
+    """mode at the call number `at` of those of `kinds`. error: an errno. lasts: all calls after it fail too, as on a disk
     that is full and stays full."""
 
     mode: Mode = Mode.COUNT

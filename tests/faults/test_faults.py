@@ -29,19 +29,6 @@ OFFSET = int(os.environ.get("KSEG_FAULT_OFFSET", "0"))
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EROFS, errno.EMFILE, errno.EDQUOT)
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("faults")
-
-
-@pytest.fixture(scope="module")
-def machine(place: Path) -> Iterator[Machine]:
-    folder = place / "machine"
-    folder.mkdir()
-    with shim.machine(folder) as one:
-        yield one
-
-
 @pytest.fixture(scope="module", params=CASES)
 def scenario(request: pytest.FixtureRequest, capture_small: Path, place: Path, machine: Machine) -> Scenario:
     case = CASES[request.param]

@@ -12,7 +12,6 @@ import itertools
 import os
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,19 +36,6 @@ COMMANDS = {
 }
 _BYTES = re.compile(r'"bytes":[0-9]+')
 _TIMES = re.compile(r'"(estimated_s|estimated_at_bytes_per_s|bytes_free)":[^,}]*')
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("mounts")
-
-
-@pytest.fixture(scope="module")
-def machine(place: Path) -> Iterator[Machine]:
-    folder = place / "machine"
-    folder.mkdir()
-    with shim.machine(folder) as one:
-        yield one
 
 
 @pytest.fixture(scope="module")

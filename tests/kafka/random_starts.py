@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.kafka.odd_directories import ODD_DAMAGES
 from tests.kafka.random_directories import DAMAGES
 from tests.kafka.random_ground import Ground
-from tests.kafka.start_cases import MARKER, METADATA, SUFFIX
+from tests.kafka.start_directories import MARKER, METADATA, SUFFIX
 
 CHECKPOINTS = tuple(
     f"{name}-checkpoint"

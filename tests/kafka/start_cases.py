@@ -8,46 +8,27 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
-from fixtures import side_diseases
 from fixtures.diseases import bad_crc, put
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from tests.internal_topics.metadata_logs import config
+from tests.kafka.partition_start_cases import PARTITION_CASES
+from tests.kafka.start_directories import (
+    MARKER,
+    METADATA,
+    SUFFIX,
+    Case,
+    registered,
+    second,
+    unclean_from_the_start,
+)
 
-Case = Callable[[Path], "Path | None"]
-
-METADATA = "__cluster_metadata-0"
-SUFFIX = "0123456789abcdef0123456789abcdef"
-IDENTITY = {
-    "version": "1",
-    "node.id": "1",
-    "cluster.id": "Mz9XvQe1R0mU7bTq2LkP5w",
-    "directory.id": "AsCu_Qd6HlJL_AROE7wUxg",
-}
-MARKER = ".kafka_cleanshutdown"
 CASES: dict[str, Case] = {}
-
-
-def case(make: Case) -> Case:
-    CASES[make.__name__] = make
-    return make
-
-
-def second(first: Path, partition: str = "", **identity: str | None) -> Path:
-    """Another data directory of the same node, with a copy of a partition."""
-    made = first.parent / "second"
-    made.mkdir()
-    if partition:
-        shutil.copytree(first / "fares-0", made / partition)
-    values = IDENTITY | {key.replace("_", "."): value for key, value in identity.items()}
-    lines = (f"{key}={value}\n" for key, value in values.items() if value is not None)
-    (made / "meta.properties").write_text("".join(lines))
-    return made
+case = registered(CASES)
 
 
 def _with_content(name: str, content: bytes, word: str) -> None:
@@ -70,10 +51,7 @@ def unclean(data: Path) -> None:
     (data / MARKER).unlink()
 
 
-@case
-def unclean_from_the_start(data: Path) -> None:
-    (data / MARKER).unlink()
-    (data / "recovery-point-offset-checkpoint").unlink()
+case(unclean_from_the_start)
 
 
 # --- files of the data directory
@@ -306,183 +284,4 @@ def metadata_log_gone(data: Path) -> None:
     shutil.rmtree(data / METADATA)
 
 
-# --- partitions
-
-
-@case
-def partition_missing(data: Path) -> None:
-    shutil.rmtree(data / "metro-gzip-0")
-
-
-@case
-def partition_emptied(data: Path) -> None:
-    """As by `rm -r data/metro-gzip-0/*`."""
-    for file in (data / "metro-gzip-0").iterdir():
-        file.unlink()
-
-
-@case
-def partition_emptied_but_for_its_id(data: Path) -> None:
-    for file in (data / "metro-gzip-0").iterdir():
-        if file.name != "partition.metadata":
-            file.unlink()
-
-
-@case
-def partition_emptied_and_no_meta_properties(data: Path) -> None:
-    partition_emptied(data)
-    (data / "meta.properties").unlink()
-
-
-@case
-def file_in_place_of_a_partition(data: Path) -> None:
-    shutil.rmtree(data / "metro-gzip-0")
-    (data / "metro-gzip-0").write_text("not a directory")
-
-
-@case
-def set_aside_and_marked(data: Path) -> None:
-    """One partition each: deleted, stray, moving, without an id, of a deleted topic."""
-    for name, state in (("metro-gzip-0", "delete"), ("metro-lz4-0", "stray"), ("metro-zstd-0", "future")):
-        (data / name).rename(data / f"{name}.{SUFFIX}-{state}")
-    (data / "fares-0" / "partition.metadata").unlink()
-    (data / "stations-0" / "partition.metadata").write_text("version: 0\ntopic_id: CQkJCQkJCQkJCQkJCQkJCQ")
-
-
-@case
-def partition_metadata_foreign(data: Path) -> None:
-    side_diseases.partition_metadata_corrupt(data / "fares-0")
-
-
-@case
-def partition_metadata_empty(data: Path) -> None:
-    (data / "fares-0" / "partition.metadata").write_bytes(b"")
-
-
-@case
-def leader_epochs_foreign(data: Path) -> None:
-    side_diseases.epoch_file_corrupt(data / "fares-0")
-
-
-@case
-def leader_epochs_odd_number(data: Path) -> None:
-    (data / "fares-0" / "leader-epoch-checkpoint").write_text("0\n1\nx 0\n")
-
-
-@case
-def aborts_of_another_version(data: Path) -> None:
-    side_diseases.txn_index_bad_version(max((data / "fares-0").glob("*.txnindex")))
-
-
-@case
-def aborts_of_another_version_unclean(data: Path) -> None:
-    aborts_of_another_version(data)
-    unclean_from_the_start(data)
-
-
-@case
-def log_start_beyond_the_end(data: Path) -> None:
-    (data / "log-start-offset-checkpoint").write_text("0\n1\nmetro-none 0 500\n")
-
-
-@case
-def odd_file_name(data: Path) -> None:
-    (data / "fares-0" / "notes.log").write_text("")
-
-
-# --- what is no regular file, and whole directories in disorder
-
-
-def _a_directory(file: Path) -> None:
-    file.unlink()
-    file.mkdir()
-
-
-@case
-def log_is_a_directory(data: Path) -> None:
-    _a_directory(min((data / "metro-none-0").glob("*.log")))
-
-
-@case
-def all_logs_are_directories(data: Path) -> None:
-    """The first one is in the way of the log that a broker makes anew."""
-    for log in (data / "metro-none-0").glob("*.log"):
-        _a_directory(log)
-
-
-@case
-def last_index_is_a_directory(data: Path) -> None:
-    _a_directory(max((data / "metro-none-0").glob("*.index")))
-
-
-@case
-def old_index_is_a_directory_unclean(data: Path) -> None:
-    """After a clean stop it is mapped on first use."""
-    _a_directory(min((data / "metro-none-0").glob("*.index")))
-    unclean_from_the_start(data)
-
-
-@case
-def time_index_is_a_directory(data: Path) -> None:
-    _a_directory(min((data / "metro-none-0").glob("*.timeindex")))
-
-
-@case
-def old_index_is_a_directory(data: Path) -> None:
-    _a_directory(min((data / "metro-none-0").glob("*.index")))
-
-
-@case
-def leader_epochs_are_a_directory(data: Path) -> None:
-    _a_directory(data / "metro-none-0" / "leader-epoch-checkpoint")
-
-
-@case
-def snapshot_at_the_end_is_a_directory(data: Path) -> None:
-    _a_directory(max((data / "metro-none-0").glob("*.snapshot")))
-
-
-@case
-def snapshot_at_the_end_is_a_directory_unclean(data: Path) -> None:
-    """A broker that recovers the segment before it cannot write the snapshot, and empties the segment."""
-    snapshot_at_the_end_is_a_directory(data)
-    (data / MARKER).unlink()
-
-
-@case
-def recovery_points_are_a_directory(data: Path) -> None:
-    _a_directory(data / "recovery-point-offset-checkpoint")
-
-
-@case
-def second_is_empty(data: Path) -> Path:
-    """A new disk that nobody has formatted."""
-    made = data.parent / "second"
-    made.mkdir()
-    return made
-
-
-@case
-def checkpoints_foreign_unclean(data: Path) -> None:
-    for name in ("recovery-point", "log-start", "replication", "cleaner"):
-        (data / f"{name}-offset-checkpoint").write_bytes(b"\x00" * 64)
-    (data / MARKER).unlink()
-
-
-@case
-def metadata_snapshot_cut(data: Path) -> None:
-    for snapshot in (data / METADATA).glob("*.checkpoint"):
-        os.truncate(snapshot, snapshot.stat().st_size // 2)
-
-
-@case
-def partitions_swapped(data: Path) -> None:
-    """Directories that were restored under each other's name."""
-    (data / "fares-0").rename(data / "kept")
-    (data / "metro-none-0").rename(data / "fares-0")
-    (data / "kept").rename(data / "metro-none-0")
-
-
-@case
-def quorum_state_missing(data: Path) -> None:
-    (data / METADATA / "quorum-state").unlink()
+CASES |= PARTITION_CASES

@@ -24,7 +24,8 @@ from kseg.internal_topics.metadata.metadata_log import read_metadata_log
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import require_kafka
 from tests.kafka.killed import Killed
-from tests.kafka.start_cases import CASES, MARKER, second
+from tests.kafka.start_cases import CASES
+from tests.kafka.start_directories import MARKER, second
 from tests.kafka.starting import Foretold, assert_as_foretold, foretold, observed
 from tests.support.trees import copy_tree
 

@@ -19,7 +19,8 @@ if "CI" not in os.environ:  # there its absence is an error
 from fixtures.diseases import bad_crc, torn_tail
 from tests.kafka.command_line_tools import environment_for, write_tools
 from tests.kafka.conftest import require_kafka
-from tests.kafka.start_cases import CASES, IDENTITY, MARKER, SUFFIX
+from tests.kafka.start_cases import CASES
+from tests.kafka.start_directories import IDENTITY, MARKER, SUFFIX
 from tests.kafka.starting import observed
 from tests.support.trees import copy_tree
 

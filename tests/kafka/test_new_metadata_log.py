@@ -17,7 +17,8 @@ if "CI" not in os.environ:  # there its absence is an error
 
 from tests.kafka.command_line_tools import environment_for, write_tools
 from tests.kafka.conftest import require_kafka
-from tests.kafka.start_cases import CASES, METADATA
+from tests.kafka.start_cases import CASES
+from tests.kafka.start_directories import METADATA
 from tests.kafka.starting import SETTLE_S, PlainBroker, observed
 from tests.kafka.test_doctor import WITHOUT_METADATA_LOG, doctor, follow
 from tests.support.trees import copy_tree

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 
-from fixtures import healthy
 from kseg.change.append.partition_writer import RollRules
-from kseg.change.append.reopen import reopen_partition
 from kseg.change.apply.journal_scan import location_of
 from kseg.change.apply.lock import locked
 from kseg.change.apply.undo import undo
@@ -22,71 +20,21 @@ from kseg.change.apply.unfinished import half_done
 from kseg.segment import layout as L
 from kseg.segment.encoding.partitioner import murmur2, partition_for_key
 from kseg.segment.errors import Refused, UsageError
-from kseg.segment.model import Headers, Record
-from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.partition.targets import PartitionTarget
-from kseg.segment.scanning.damage import Damage
-from kseg.segment.scanning.decode import Decoder, record_at
-from kseg.segment.scanning.scan import Scanner
+from kseg.segment.model import Record
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint
-from kseg.spark.source.write.commit import Delivered, Delivery, clear_staged, deliver
-from kseg.spark.source.write.staged_runs import RunRules, RunWriter, StagedRun, staged_name
+from kseg.spark.source.write.commit import Delivery, clear_staged, deliver
 from tests.support import trees
-
-NOW_MS = healthy.T0
-RUN_ID = "20260101T000000Z-00000001"
-HEADERS: Headers = ((b"trace", b"\x00\x01"), (b"none", None))
-
-
-def values(count: int, name: str) -> list[Record]:
-    return [
-        Record(0, NOW_MS + n, b"k%d" % (n % 3), b"%s-%d" % (name.encode(), n), HEADERS if n % 2 else ())
-        for n in range(count)
-    ]
-
-
-def staged(
-    log_dir: Path,
-    records: Iterable[tuple[tuple[str, int], Record]],
-    *,
-    task: int = 0,
-    has_offset: bool = False,
-    **rules: Any,
-) -> tuple[StagedRun, ...]:
-    log_dir.mkdir(exist_ok=True)
-    with RunWriter(str(log_dir), staged_name(RUN_ID, task), RunRules(**rules)) as writer:
-        for partition, record in records:
-            writer.add(partition, record, has_offset=has_offset)
-        return writer.close()
-
-
-def delivered(log_dir: Path, runs: Sequence[StagedRun], **more: Any) -> Delivered:
-    return deliver(runs, Delivery(log_dir=str(log_dir), run_id=RUN_ID, now_ms=NOW_MS, **more))
-
-
-def records_of(partition: Path) -> list[Record]:
-    """Every record, read from the bytes; nothing may be damaged."""
-    found = []
-    for path in sorted(partition.glob("*.log")):
-        data = path.read_bytes()
-        decoder = Decoder(data, capacity=64)
-        for block in Scanner(data).blocks():
-            assert not isinstance(block, Damage), block
-            for chunk in decoder.chunks(block, 0, block.count):
-                found += [record_at(chunk, row) for row in range(chunk.records.count)]
-    return found
-
-
-def contents_of(partition: Path) -> list[bytes | None]:
-    return [record.value for record in records_of(partition)]
-
-
-def opens(partition: Path) -> int:
-    """The log end of a partition that a broker would load unchanged."""
-    target = PartitionTarget(str(partition), str(partition.parent))
-    with PartitionLog(target) as log:
-        return reopen_partition(log, RollRules(), NOW_MS).next_offset
-
+from tests.support.delivered_runs import (
+    HEADERS,
+    NOW_MS,
+    RUN_ID,
+    contents_of,
+    delivered,
+    opens,
+    records_of,
+    staged,
+    values,
+)
 
 # --- the partitioner (vectors of Kafka's UtilsTest.testMurmur2)
 
@@ -361,7 +309,7 @@ def killed_at(number: int, work: Callable[[], object]) -> bool:
             setattr(os, name, counted(getattr(os, name)))
         try:
             work()
-        except BaseException:  # noqa: BLE001  (the child must not go on as a test)
+        except BaseException:  # noqa: BLE001  (the child must not continue as a test)
             os._exit(1)
         os._exit(0)
     _, status = os.waitpid(child, 0)
@@ -411,7 +359,7 @@ def test_killed_anywhere_it_is_taken_back_by_the_next_or_by_undo(tmp_path: Path,
             (log_dir / ".lock").unlink(missing_ok=True)
             assert visible(log_dir) == shown
             left = set(trees.differences(before, trees.tree_state(log_dir)))
-            # a directory whose journal was not begun yet is a moment younger, and one may lie there as deleted
+            # a directory whose journal was not begun yet is a moment younger, and one may be there as deleted
             left -= {"changed: . (mtime_ns)", "changed: t-0 (mtime_ns)"}
             assert all("-delete" in line for line in left), (number, left)
         else:

@@ -32,8 +32,9 @@ from kseg.segment.errors import Refused, UsageError
 from kseg.segment.model import Record
 from kseg.spark.source.source_schema import HEADERS_TYPE
 from kseg.spark.source.write.writer import KafkaLogStreamWriter, KafkaLogWriter, Written
-from tests.spark.test_commit import contents_of, opens, records_of, visible
+from tests.spark.test_commit import visible
 from tests.support import trees
+from tests.support.delivered_runs import contents_of, opens, records_of
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -346,7 +347,7 @@ def test_save_modes(tmp_path: Path) -> None:
 
 
 def test_partitions_that_lie_elsewhere_are_not_made(tmp_path: Path) -> None:
-    """Of a topic that is there, the others may lie on another disk or broker."""
+    """Of a topic that is there, the others may be on another disk or broker."""
     log_dir = tmp_path / "data"
     names = ("value", "partition")
     for replaces in (False, False, True):

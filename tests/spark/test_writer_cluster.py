@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.kafka.conftest import require_kafka
-from tests.spark.test_commit import contents_of, opens
+from tests.support.delivered_runs import contents_of, opens
 
 pytest.importorskip("pyspark")
 pytest.importorskip("confluent_kafka")
