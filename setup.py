@@ -1,6 +1,6 @@
-"""What pyproject.toml cannot say: the packages and the kernels are whatever lies in the folders.
+"""What pyproject.toml cannot say: the packages and the kernels are whatever is in the folders.
 
-A package `kseg.X.Y` lies in the folder `X/Y`. Each module in `segment/kernel/` that has a `.pxd` and is not inlined into the others
+A package `kseg.X.Y` is in the folder `X/Y`. Each module in `segment/kernel/` that has a `.pxd` and is not inlined into the others
 becomes an extension; all of them import Cython's helper code from one more, `_shared`, instead of each carrying a copy. They are
 translated and compiled in parallel; for a release (`SOURCE_DATE_EPOCH`) one process translates all of them in one order, since the
 translator keeps caches from one module to the next. `optional`: without a C compiler kseg installs as well, interpreted.

@@ -1,7 +1,7 @@
 """Compile schemas into programs, from which the kernel prints the messages of one topic (`kernel.message_json`, `kernel.decoded_lines`).
 The programs for rows are compiled in `row_programs`.
 
-A message gets one struct for each of its versions and one for any version above, where Kafka's generated readers go on as with the last
+A message gets one struct for each of its versions and one for any version above, where Kafka's generated readers continue as with the last
 version but refuse structs inside; a version below the first is read like the first. Structs that are used several times are
 written several times: a program has a few thousand numbers.
 """

@@ -4,7 +4,7 @@
     A.checkpoints.internal                   group, topic, partition                     → version, upstreamOffset, offset, metadata
     mm2-offset-syncs.A.internal              topic, partition                            → upstreamOffset, offset
 
-`A` is a cluster's alias, and `.` the default of replication.policy.separator. The fields are packed one behind the other, keys without a type
+`A` is a cluster's alias, and `.` the default of replication.policy.separator. The fields are packed one after the other, keys without a type
 (Kafka: Heartbeat, Checkpoint, OffsetSync; the names: ReplicationPolicy, DefaultReplicationPolicy).
 
 Anybody may call a topic `heartbeats`, so a record there that is no heartbeat from the first to the last byte is another topic's, and nothing is

@@ -24,7 +24,7 @@ class Text:
 class Row:
     """One answer as named values; the JSON form of the command is exactly this mapping, `type` included.
 
-    values is output. result: the same as a value, for code that goes on from it; None where nobody does.
+    values is output. result: the same as a value, for code that uses it; None where nobody does.
     """
 
     values: Mapping[str, object]

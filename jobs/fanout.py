@@ -4,7 +4,7 @@ With several targets and several jobs:
 
 1. Fork the workers (spawn them if this process has threads of Python). SIGINT stays blocked in them: the parent handles Ctrl-C. Threads of
    libraries, such as Arrow's or librdkafka's, do not survive the fork. That is harmless as long as a worker frees nothing it
-   inherited (the end of a Kafka client would wait for its threads for ever), so what was there before is hidden from its collector.
+   inherited (the end of a Kafka client would wait for its threads forever), so what was there before is hidden from its collector.
 2. Assign targets by number, in order. While many targets remain, the next number is already in a worker's pipe when it finishes one;
    near the end it is sent on demand, so that no worker has a queue while another is idle.
 3. A worker sends its events in chunks. The parent always reads from the worker whose target is next in the output; it reads from the

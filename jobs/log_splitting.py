@@ -3,7 +3,7 @@
     Splittable       the output of a target is the output of its pieces, concatenated     dump
     Prevalidatable   tasks validate parts in advance, and the work skips those parts      verify
 
-A piece lies between two batch boundaries, as far as the index can be trusted. So the task that works on a piece checks that the batches
+A piece is between two batch boundaries, as far as the index can be trusted. So the task that works on a piece checks that the batches
 from its start lead exactly to its end, and gives up the piece if they do not.
 """
 

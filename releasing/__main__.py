@@ -52,7 +52,7 @@ def check(dist: Path) -> int:
 
 
 def build(dist: Path) -> None:
-    """All artifacts, made anew."""
+    """All artifacts, created again."""
     shutil.rmtree(dist, ignore_errors=True)
     dist.mkdir()
     source, epoch_s = _clean_source()

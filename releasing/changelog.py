@@ -1,4 +1,4 @@
-"""The version, which stands in one place, and its section of the changelog, which is the release note."""
+"""The version, which is in one place, and its section of the changelog, which is the release note."""
 
 import ast
 import re

@@ -67,7 +67,7 @@ def _packed(target: Path, content: bytes) -> None:
 
 
 def _changelog(version: str, epoch_s: int) -> str:
-    """In the form of Debian's; what is new stands in NEWS.md.gz."""
+    """In the form of Debian's; what is new is in NEWS.md.gz."""
     date = formatdate(epoch_s)
     return (
         f"kseg ({version}) unstable; urgency=medium\n\n  * Release {version}.\n\n -- {MAINTAINER}  {date}\n"

@@ -91,7 +91,7 @@ def linked(root: Path, present: set[str]) -> list[dict[str, Any]]:
 
 
 def vendored(source: Path) -> list[tuple[dict[str, Any], Path]]:
-    """What lies in kseg's own package as others have published it: (component, where its licence is)."""
+    """What is in kseg's own package as others have published it: (component, where its licence is)."""
     found = []
     for path in sorted((source / "cli" / "html" / "assets").glob("*.json")):
         said = json.loads(path.read_text(encoding="utf-8"))
@@ -105,7 +105,7 @@ def vendored(source: Path) -> list[tuple[dict[str, Any], Path]]:
 
 
 def licence_text(source: Path, part: Linked) -> Path:
-    """Where the licence of a linked library lies in the source tree."""
+    """Where the licence of a linked library is in the source tree."""
     return source / "LICENSE" if part.licence == "Apache-2.0" else source / "releasing" / "licences" / f"{part.name}.txt"  # fmt: skip
 
 

@@ -26,7 +26,7 @@ def versions(path: Path) -> set[str]:
 
 
 def lower(path: Path, older: Mapping[str, str]) -> None:
-    """Write the older name over each version in `older` that a file asks for. Raises ValueError where the older name does not stand in the
+    """Write the older name over each version in `older` that a file asks for. Raises ValueError where the older name is not in the
     file's own table of names."""
     tables = _tables(path)
     data = bytearray(path.read_bytes())

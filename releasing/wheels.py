@@ -48,7 +48,7 @@ def _found() -> list[Path]:
 
 
 def source_distribution(source: Path, dist: Path, epoch_s: int) -> Path:
-    """The sdist of a clean source tree, written anew so that it is the same each time."""
+    """The sdist of a clean source tree, rewritten so that it is the same each time."""
     made = dist.parent / ".release" / "sdist"
     shutil.rmtree(made, ignore_errors=True)
     run(sys.executable, "-m", "build", "--sdist", "--outdir", made, source)

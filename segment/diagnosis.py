@@ -1,4 +1,4 @@
-"""What a check has decided, as a value: for code that goes on from a finding.
+"""What a check has decided, as a value: for code that continues from a finding.
 
 A `Finding` is output: its message and its `numbers` are what people and JSON read. Code that repairs or answers by what was found reads
 `Finding.diagnosis`, and nothing else of it but the byte and offset ranges.

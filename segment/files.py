@@ -63,11 +63,11 @@ class _Map(mmap.mmap):
 class MappedFile:
     """A read-only map of a regular file (a small one is read); a context manager.
 
-    path: as the user named it. size_bytes, mtime_ms: of the file when it was opened. data_end: behind that is nothing but a
+    path: as the user named it. size_bytes, mtime_ms: of the file when it was opened. data_end: after that is nothing but a
     hole, which reads as zeros. view: the bytes (an empty
     view for an empty file; the map is a snapshot of the inode, a rename or unlink does not disturb it); zeros where
     they cannot be read (`unreadable`).
-    random_access: only a few places will be looked at, so reading ahead is in vain; of a file that is on no disk nothing is fetched until
+    random_access: only a few places will be looked at, so reading ahead is for nothing; of a file that is on no disk nothing is fetched until
     somebody asks for `view`, which is everything, or says what it will look at of `sparse_view` (`need`).
     Raises UnreadableInput when the path is missing, no regular file, or may not be read.
     """
@@ -172,7 +172,7 @@ class MappedFile:
         return _identity(status) == _identity(self._status)
 
     def unreadable(self, start: int = 0, stop: int | None = None) -> tuple[BadArea, ...]:
-        """What could not be read so far between two positions; zeros stand there."""
+        """What could not be read so far between two positions; zeros are there."""
         return unreadable.areas(unreadable.identity_of(self._status), start, stop)
 
     def close(self) -> None:
@@ -225,7 +225,7 @@ class OpenFile(Protocol):
 
 
 class Reader:
-    """By whom files are opened that may be on no disk yet: this one reads what lies there, others answer for files as
+    """By whom files are opened that may be on no disk yet: this one reads what is there, others answer for files as
     they would be. Raises UnreadableInput."""
 
     def open(self, path: str, drop_cache: bool = False) -> OpenFile:

@@ -199,7 +199,7 @@ class Finding:
 
     id: key in `CATALOGUE`. path: the file or directory as the user named it. position, length: byte range in `path`, None if the
     finding is not about bytes. first_offset, last_offset: log offsets concerned, None if unknown. message: one sentence with the
-    particulars. numbers: the figures in the message, by name. diagnosis: what was decided, for code that goes on from it; not part of the output.
+    particulars. numbers: the figures in the message, by name. diagnosis: what was decided, for code that uses it; not part of the output.
     """
 
     id: str
@@ -222,7 +222,7 @@ class Finding:
 
     @property
     def hint(self) -> str:
-        """That of its kind; no repair writes a metadata snapshot anew or fills a gap in the metadata log, and a broker fails on either."""
+        """That of its kind; no repair rewrites a metadata snapshot or fills a gap in the metadata log, and a broker fails on either."""
         hint = CATALOGUE[self.id].hint
         is_beyond_repair = self.path.endswith(_SNAPSHOT_SUFFIX) or isinstance(self.diagnosis, MetadataGap)
         return _DOCTOR if hint.startswith(_REPAIR) and is_beyond_repair else hint

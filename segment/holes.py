@@ -27,7 +27,7 @@ def data_extents(descriptor: int, position: int, count: int) -> Iterator[tuple[i
 
 
 def without_large_holes(extents: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """(start, end) of what lies between the holes of a file that are worth to be left out.
+    """(start, end) of what is between the holes of a file that are worth to be left out.
 
     extents: (position, length) of what is not a hole, in order.
     """

@@ -33,7 +33,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One batch as it lies in a file; for magic 0 and 1 one entry (a message, or a compressed wrapper).
+    """One batch as it is stored in a file; for magic 0 and 1 one entry (a message, or a compressed wrapper).
 
     position, size_bytes: byte range in the file, `size_bytes` counts the whole entry. last_offset: for legacy
     entries the stored offset. base_offset: for a legacy *wrapper* equal to last_offset (the true one needs

@@ -47,7 +47,7 @@ def mounts() -> Iterator[Mount]:
 
 
 def mount_around(path: str) -> Mount | None:
-    """The mount that a path lies on: the one with the longest mount point above it, of several there the last."""
+    """The mount that a path is on: the one with the longest mount point above it, of several there the last."""
     place = os.path.realpath(path)
     above = [each for each in mounts() if _is_below(place, each.point)]
     return max(reversed(above), key=lambda each: len(each.point), default=None)

@@ -32,7 +32,7 @@ class NewFile:
             raise Refused(f"cannot create {self.path}: {error.strerror}") from error
 
     def write(self, data: "Buffer") -> None:
-        """Write all of `data` behind what is there."""
+        """Write all of `data` after what is there."""
         rest = memoryview(data).cast("B")
         try:
             while len(rest):

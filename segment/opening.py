@@ -53,7 +53,7 @@ def opened_at_once(name: str) -> int:
 
 
 def read_part(descriptor: int, status: os.stat_result, max_bytes: int, start: int = 0) -> bytes:
-    """What lies in a file from `start` on; zeros where it cannot be read. Raises OSError."""
+    """What is in a file from `start` on; zeros where it cannot be read. Raises OSError."""
     failed: OSError | None = None
     if not bad_pages.count():
         try:

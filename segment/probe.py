@@ -46,7 +46,7 @@ class Probe:
             raise cannot_read(self.path, error) from error
 
     def unreadable(self, start: int, stop: int) -> tuple[BadArea, ...]:
-        """What could not be read so far between two positions; zeros stand there."""
+        """What could not be read so far between two positions; zeros are there."""
         return unreadable.areas(unreadable.identity_of(self._status), start, stop)
 
     def is_hole_from(self, position: int) -> bool:

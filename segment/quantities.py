@@ -135,7 +135,7 @@ def read_duration(text: str) -> int:
 
 
 def _amount(text: str, units: Mapping[str, int], complaint: str, most_parts: int = 1) -> int:
-    """The sum of the numbers with `units` behind them, in the smallest of these; a number alone has the unit ""."""
+    """The sum of the numbers with `units` after them, in the smallest of these; a number alone has the unit ""."""
     text = text.strip()
     total, above, at = 0, 0, 0
     while at < len(text) or not at:

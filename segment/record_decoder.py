@@ -7,7 +7,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RecordText:
-    """What DumpLogSegments prints behind ` key: ` and ` payload: `; None where it leaves the part out. crash: the exception, with its message,
+    """What DumpLogSegments prints after ` key: ` and ` payload: `; None where it leaves the part out. crash: the exception, with its message,
     that ends the tool at this record; both parts are None then."""
 
     key: bytes | None

@@ -1,6 +1,6 @@
 """Bytes of files that cannot be read: a dying disk, a page that cannot be mapped in, a file that somebody cuts off meanwhile.
 
-A read error is not the end of a file. What can be read before and behind it is used; in its place stand zeros, and the area
+A read error is not the end of a file. What can be read before and after it is used; in its place stand zeros, and the area
 is noted to the sector: `areas` says which bytes of a file are not what they seem, `findings` makes them known.
 
 Reading wears out a dying disk, so it is asked as little as can be:
@@ -131,13 +131,13 @@ def bytes_of(path: str) -> int:
 
 
 def findings_of(directory: str) -> list[Finding]:
-    """Those of the files that lie in a directory itself."""
+    """Those of the files that are in a directory itself."""
     own = os.path.abspath(directory)
     return [found for found in findings() if os.path.dirname(os.path.abspath(found.path)) == own]
 
 
 def findings_in(directory: str) -> list[Finding]:
-    """Those of the files that lie in a directory, or below it."""
+    """Those of the files that are in a directory, or below it."""
     prefix = os.path.join(os.path.abspath(directory), "")
     return [found for found in findings() if os.path.abspath(found.path).startswith(prefix)]
 
@@ -209,7 +209,7 @@ def is_of_a_place(error: OSError) -> bool:
 
 
 def write(descriptor: int, data: "Buffer", position: int | None = None) -> int:
-    """os.write, or os.pwrite, of bytes that may lie in a map.
+    """os.write, or os.pwrite, of bytes that may be in a map.
 
     Where a program that touches a page is sent a signal, the system gives an error (EFAULT) when it is handed the page. So the
     pages are touched here, and what can be read of them is written. Raises OSError, with EIO when some cannot be read now:
@@ -368,7 +368,7 @@ class _Reading:
 
 
 def _shares(start: int, stop: int, end: int) -> list[tuple[int, int]]:
-    """A range that could not be read at once, in pages; behind it what was not asked for yet."""
+    """A range that could not be read at once, in pages; after it what was not asked for yet."""
     size = max(PAGE_BYTES, -(-(stop - start) // _SHARES // PAGE_BYTES) * PAGE_BYTES)
     bounds = [start, *range(start // size * size + size, stop, size), stop]
     found = list(pairwise(bounds))

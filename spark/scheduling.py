@@ -54,7 +54,7 @@ Probe = Callable[[Sequence[str]], Sequence[int]]
 @dataclass(frozen=True, slots=True)
 class Unit(Generic[T]):
     """number: of the target in the output. weight_bytes: what working on it costs. start, stop: of a piece of the target,
-    both None for all of it; stop is None for all that is left. is_last: nothing of the target comes behind it. claims: what
+    both None for all of it; stop is None for all that is left. is_last: nothing of the target comes after it. claims: what
     other tasks have found of it."""
 
     number: int
@@ -210,7 +210,7 @@ def events_of(share: Share[T, O]) -> Iterator[tuple[Unit[T], Event]]:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRange:
-    """A task that hands over so many of the chunks that lie on its executor."""
+    """A task that hands over so many of the chunks that are on its executor."""
 
     start: int
     count: int

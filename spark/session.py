@@ -200,7 +200,7 @@ def _connection_problem(address: str) -> str | None:
 
 @contextmanager
 def _deferred_interrupt() -> Iterator[None]:
-    """Ctrl-C comes behind what is done inside: a Java left alone before it has told its port never ends by itself."""
+    """Ctrl-C comes after what is done inside: a Java left alone before it has told its port never ends by itself."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

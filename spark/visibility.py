@@ -58,7 +58,7 @@ class NotVisible:
 
 
 def file_samples(paths: Sequence[str], *, are_changing: bool = False) -> tuple[FileSample, ...]:
-    """A file of each directory that the paths lie in, of some when there are many; the directories when their files
+    """A file of each directory that the paths are in, of some when there are many; the directories when their files
     change."""
     by_parent = {os.path.dirname(path): path for path in reversed(paths)}
     chosen = list(by_parent.values())[:: max(1, -(-len(by_parent) // MAX_SAMPLES))]

@@ -1,6 +1,6 @@
 """The incidents of docs/cookbook.md: the directories that reproduce them, and the output on the page.
 
-`python -m tests.cookbook` runs every command of the page in order, in the directory of its incident, and writes anew what it prints and its exit
+`python -m tests.cookbook` runs every command of the page in order, in the directory of its incident, and writes again what it prints and its exit
 status; prose and the broker's log lines stay. `tests/test_cookbook.py` fails when that is stale, and `tests/kafka/test_cookbook.py` starts a real broker
 on the same directories and looks for those lines in its log.
 

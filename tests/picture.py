@@ -1,6 +1,6 @@
 """The picture of the README: what `kseg doctor` shows on a terminal, of the second incident of the cookbook.
 
-`python -m tests.picture` makes it anew from a real run, with the line about the disk that an example machine gave; `tests/test_readme.py` fails when it is stale. The font is the reader's: a picture of a
+`python -m tests.picture` makes it again from a real run, with the line about the disk that an example machine gave; `tests/test_readme.py` fails when it is stale. The font is the reader's: a picture of a
 page loads nothing.
 """
 

@@ -1,6 +1,6 @@
 """docs/tour.md shows what ./demo shows.
 
-`python -m tests.readme` writes the block between its two marks anew; `tests/test_readme.py` fails when it is stale.
+`python -m tests.readme` writes the block between its two marks again; `tests/test_readme.py` fails when it is stale.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ SHARED_NAMES = {
     "rows": "results as rows of JSON",
     "run": "the work over a whole data directory",
 }
-# module → why it reads the values of a `Row` or the numbers of a `Finding`. They are output: what goes on from a result or a finding
+# module → why it reads the values of a `Row` or the numbers of a `Finding`. They are output: what continues from a result or a finding
 # reads `Row.result`, `Finding.diagnosis`.
 OUTPUT_READERS = {
     "change/run/attempts.py": "writes them to a journal",

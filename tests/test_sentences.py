@@ -48,7 +48,7 @@ def test_a_range_of_one_is_one() -> None:
 
 
 def test_times_are_dates() -> None:
-    """A lookup shows the number behind the date, in parentheses."""
+    """A lookup shows the number after the date, in parentheses."""
     assert not [(name, line) for name, line in _shown() if _EPOCH_MS.search(line)]
 
 

@@ -1,7 +1,7 @@
 """Lines of JSON to records and batch headers: what `dump --json --deep-iteration` writes, and less (docs/json.md).
 
     line     one JSON object in UTF-8; empty lines do not count
-    batch    {"type":"batch", …}: a header that the records behind it belong to
+    batch    {"type":"batch", …}: a header that the records after it belong to
     record   {"type":"record", …}, or an object without a type; only `value` is needed
     export   {"timestampType": …} without a type: a record as `export --to json` writes it, its bytes in base64
     others skipped and counted by type (findings, entries of side files, the summary)

@@ -12,7 +12,7 @@ For each append (Kafka: UnifiedLog.append, LocalLog.roll, LogSegment.append; fac
    The old segment ends: final time entry, trimmed indexes. The new base offset is max(first offset, log end), and a
    producer snapshot is named by it.
 3. The bytes go into the log, each batch into the indexes, its epoch into the history, its producer into the state;
-   an abort marker adds to the transaction index of the segment it lies in.
+   an abort marker adds to the transaction index of the segment it is in.
 
 A clean shutdown ends the last segment, takes a snapshot at the log end and writes the leader epochs. Every file but `.log` is a
 single piece; a `.log` is written in consecutive pieces.

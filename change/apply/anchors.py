@@ -78,7 +78,7 @@ def _reason(error: OSError) -> str:
 
 @contextmanager
 def parent_of(path: str, *, as_entry: bool = False) -> Iterator[tuple[int | None, str]]:
-    """(descriptor of the directory that a name lies in, the name to give to the system with it); a descriptor of None
+    """(descriptor of the directory that a name is in, the name to give to the system with it); a descriptor of None
     goes with the path as it is. Raises OSError.
 
     An anchored directory is `.` in itself, unless its entry in the parent directory is meant (as_entry)."""

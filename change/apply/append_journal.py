@@ -40,7 +40,7 @@ class Guard:
     """The journal of one directory while a command writes into it; a context manager.
 
     If the body raises before `done`, the change stays incomplete, and the user is told how to finish or undo it. Raises Refused when the
-    journal cannot be written; then nothing has changed yet, or the sentence says how to go on.
+    journal cannot be written; then nothing has changed yet, or the sentence says how to continue.
     """
 
     def __init__(

@@ -242,7 +242,7 @@ class _Copying:
             disk.close(origin)
 
     def _copied(self, origin: int, target: int, size_bytes: int) -> int:
-        """Copy a file, or what can be read of it; the CRC-32C of what should lie there now."""
+        """Copy a file, or what can be read of it; the CRC-32C of what should be there now."""
         try:
             copy(self._disk, origin, 0, size_bytes, target, 0)
             return checksum(self._disk, origin, 0, size_bytes)

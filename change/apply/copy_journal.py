@@ -237,7 +237,7 @@ class CopyUndo:
         if self._made:
             self._clear_lock()
         for path in self._made:
-            with suppress(OSError):  # somebody else's files lie in it
+            with suppress(OSError):  # somebody else's files are in it
                 disk.remove_directory(path)
         mtime_ns = self._journal.header.get("directory_mtime_ns")
         if isinstance(mtime_ns, int):

@@ -10,8 +10,8 @@ find the journal:
 
 An empty file takes an inode and a name and, as a rule, no block: with 0 bytes free ext4 and tmpfs have room for it, as long as
 the blocks of the directory and of the inodes have. (XFS and Btrfs may need a block for either; then the change is refused before
-anything has moved.) The second names of files that move lie beside the pointer for the same reason, where others make a directory.
-New files cannot lie elsewhere, since they become part of the directory by a rename.
+anything has moved.) The second names of files that move are beside the pointer for the same reason, where others make a directory.
+New files cannot be elsewhere, since they become part of the directory by a rename.
 
 The journal is created before its pointer and removed after it, so a pointer without a journal means that DIR is not mounted: an
 open pointer blocks every change, a done one does not. (A kill between the two can leave a journal in DIR to which nothing

@@ -76,9 +76,9 @@ def apply_plan(
     journal_id: of the run (`new_run_id`), the same for all directories it changes. quarantine: a directory
     elsewhere for what is taken out, made when it is missing. journal_dir: the same for the journal. partitions: for the plan of a data directory, the names
     of the partitions in it that the run has changed: undoing this journal undoes theirs too (such a plan may have no
-    steps). after: the id of an earlier journal of the same directory, which is undone behind this one. note: for later
+    steps). after: the id of an earlier journal of the same directory, which is undone after this one. note: for later
     attempts at the same (module attempts). Raises Refused with one sentence: before the change is decided nothing has changed, after it the sentence
-    says how to go on. Raises ValueError for a plan that contradicts itself.
+    says how to continue. Raises ValueError for a plan that contradicts itself.
     """
     if plan.is_empty and not partitions and after is None:
         raise ValueError("there is nothing to do in an empty plan")

@@ -41,7 +41,7 @@ class JournalState(StrEnum):
     UNDOING = "undoing"
     UNDONE = "undone"  # but for the journal and the quarantine
     UNREADABLE = "unreadable"
-    OUT_OF_REACH = "out-of-reach"  # it lies elsewhere, and nothing is there
+    OUT_OF_REACH = "out-of-reach"  # it is elsewhere, and nothing is there
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ only its bytes:
     values    numbers in the range of what they count, names that name a file in a directory and nothing of kseg's
 
 A checksum detects accidents and does not prove who wrote the line; a signature does (module journal_signature). So nothing that an
-unsigned journal says is carried out unless what lies on the disk proves that no byte is lost by it (modules proof, undo_quarantine).
+unsigned journal says is carried out unless what is on the disk proves that no byte is lost by it (modules proof, undo_quarantine).
 """
 
 import json

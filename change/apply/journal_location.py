@@ -6,7 +6,7 @@ A broker fails on unknown directories in a data directory, but leaves sub-direct
                                                                   what the change takes out of the partition in old/
     a data directory  <log dir>/kseg-journal-<id>.jsonl           the same as kseg-journal-<id>-new-... and -old-...
 
-Journal and quarantine can lie in another directory (module elsewhere).
+Journal and quarantine can be in another directory (module elsewhere).
 """
 
 import os

@@ -54,7 +54,7 @@ def has_journal(log_dir: str) -> bool:
 
 
 def may_have_journal(log_dir: str) -> bool:
-    """The same for whoever goes on from there: also where that cannot be told, which reading the journals says."""
+    """The same for whoever continues from there: also where that cannot be told, which reading the journals says."""
     try:
         return _is_among(os.listdir(log_dir))
     except OSError:

@@ -30,7 +30,7 @@ _HEX = 32
 _SIGNATURE = re.compile(rb'(.*),"signature":"([0-9a-f]{%d})","sum":"[0-9a-f]*"\}' % _HEX, re.DOTALL)
 _SPENT = "spent-journals"
 _MOST_SPENT_BYTES = 4 << 20
-_keys: dict[str, bytes] = {}  # by the path where they should lie
+_keys: dict[str, bytes] = {}  # by the path where they should be
 
 
 def new_nonce() -> bytes:

@@ -27,7 +27,7 @@ def begin(location: JournalLocation, header: Line, disk: Disk) -> Journal:
 
     The first name that comes into the directory is that of a whole first line, which tells the directory's time as it
     was found: killed at any moment, `abandon` knows what to give back. So where `.kseg` is yet to be made, the journal
-    lies beside the files of the partition until it is.
+    is beside the files of the partition until it is.
     """
     status = disk.status(location.directory)
     data = _first_line(header, location.journal)

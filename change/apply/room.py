@@ -80,7 +80,7 @@ def rooms_of(plan: Plan, keeping: Keeping, steps: Sequence[Step] | None = None) 
     around_journal = _directories_around_journal(keeping) + 1
     files = [(journal_at, around_journal), (plan.directory, len(writes)), (kept_at, len(kept))]
     rooms = rooms_for(needs, files)
-    # what was made lies there at this moment, and will be gone
+    # what was made is there at this moment, and will be gone
     return tuple(
         replace(r, free_bytes=r.free_bytes + of_it_here) if of_it_here and r.path == plan.directory else r
         for r in rooms

@@ -7,7 +7,7 @@
 3. All of that is synced.
 
 A file that has hard links outside of the directory (a backup made with `cp -l`, a copy made by us) is never cut in
-place: its beginning is written anew, so that the other name keeps its bytes.
+place: its beginning is rewritten, so that the other name keeps its bytes.
 """
 
 import errno

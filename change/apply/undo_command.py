@@ -141,7 +141,7 @@ def _journals_at(path: str) -> list[JournalLocation]:
     followed = {former.id for journal in journals if (former := former_location(journal)) is not None}
     journals = [
         journal for journal in journals if journal.location.id not in followed
-    ]  # undone behind the other
+    ]  # those are undone after the one that follows them
     if len(journals) > 1:
         journals.sort(key=last_change_ns)  # several can have come in one second
         raise Refused(
@@ -178,7 +178,7 @@ def _refuse_below_a_marker(location: JournalLocation, log_dir: str) -> None:
     """Raises Refused when a data directory was marked clean on the strength of a repair that is to be taken back: the
     broker would believe the marker, and a log that it does not check can lose its records (fact sheet §6.3d).
 
-    A marker that only came back, behind the journal that took it away, lay there before the repair too."""
+    A marker that only came back, after the journal that took it away, lay there before the repair too."""
     marker = os.path.join(log_dir, _MARKER)
     if location.in_log_dir or not os.path.lexists(marker):
         return

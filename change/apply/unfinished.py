@@ -16,7 +16,7 @@ AT_WORK = "another kseg is changing {} at this moment"
 
 
 def complete_unfinished(directory: str, command: str, disk: Disk = DISK) -> list[Applied]:
-    """Before `command` plans a change to `directory`: clear away what was never decided, and go on with what the same
+    """Before `command` plans a change to `directory`: clear away what was never decided, and continue with what the same
     command left half done. What was finished so. Raises Refused when another command's half-done change, or a
     half-done undo, is in the way."""
     if not unfinished_in(directory, disk):
@@ -38,7 +38,7 @@ def complete_unfinished(directory: str, command: str, disk: Disk = DISK) -> list
 
 
 def refuse_half_done(directory: str, disk: Disk = DISK) -> None:
-    """For a command that plans without writing. Raises Refused when a half-done change lies in `directory`."""
+    """For a command that plans without writing. Raises Refused when a half-done change is in `directory`."""
     for journal in half_done(directory, disk):
         raise Refused(AT_WORK.format(directory) if is_claimed(directory) else half_done_sentence(journal))
 

@@ -6,7 +6,7 @@ are those of a file system. The difference between the first image and the last 
 1. Files that are gone are removed, side files before logs, unless all of their bytes live on under one other name:
    then the file is renamed (and truncated, if only its beginning lives on).
 2. Files that shrink to a prefix of what they were are truncated in place: no byte is copied.
-3. Everything else is written anew: logs first, then their indexes and snapshots, checkpoints last.
+3. Everything else is rewritten: logs first, then their indexes and snapshots, checkpoints last.
 
 Between two steps a broker sees logs without side files, which it rebuilds, and never side files of other log contents.
 """

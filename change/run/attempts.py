@@ -99,7 +99,7 @@ def _line(event: Event) -> list[object]:
             return ["row", dict(event.values)]
         case Finding():
             written = asdict(event)
-            del written["diagnosis"]  # who goes on from it has the finding itself
+            del written["diagnosis"]  # who continues from it has the finding itself
             return ["finding", written]
         case Failure():
             return ["failure", asdict(event)]

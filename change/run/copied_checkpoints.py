@@ -66,7 +66,7 @@ def carry(
             like = name if any(file.name == name for file in lying) else None
             steps.append(Write(name, content, "of the copies", like))
     names = {step.name for step in steps}
-    if names:  # all else that lies there is no part of what is written
+    if names:  # all else that is there is no part of what is written
         steps += [Remove(file.name, "not copied") for file in lying if file.name not in names]
         plan = Plan(command="", directory=output, inputs=lying, steps=tuple(steps))
         write_files(plan, output, over=names, journal=journal)

@@ -73,7 +73,7 @@ class RunLifecycle(ABC, Generic[O]):
         return list(dict.fromkeys([*self.whole, *found]))
 
     def log_dir_around(self, directory: str) -> str | None:
-        """Which of the run's data directories a partition directory lies in."""
+        """Which of the run's data directories a partition directory is in."""
         around = os.path.dirname(directory)
         if around in self.log_dirs:  # nearly always, and at no cost
             return around

@@ -154,7 +154,7 @@ def command(
     """Delete what a broker's retention would delete, offline: the plan first, with the reason for each segment.
 
     Segments go from the oldest on, whole ones only, as long as they are below the log start offset, above the size
-    limit, or older than the time limit; the first one that stays keeps all behind it. Each topic's own cleanup.policy and
+    limit, or older than the time limit; the first one that stays keeps all after it. Each topic's own cleanup.policy and
     limits count, as the metadata log has them; options here override the limits, and never the policy unless
     --cleanup-policy or --config says it. A topic with an unknown policy is left alone, and nothing is deleted for an
     unknown limit. --free chooses by bytes instead: the oldest segments of all topics with delete in their policy. With --apply the files are marked with .deleted, as a broker does first; --purge deletes what

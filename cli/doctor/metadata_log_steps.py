@@ -48,7 +48,7 @@ def snapshot_steps(damaged: Sequence[str], move: Callable[[str], str]) -> Iterat
 
 
 def gap_steps(directories: Sequence[str], move: Callable[[str], str]) -> Iterator[NextStep]:
-    """For metadata logs with a gap: a broker cuts such a log there, and what was created behind it becomes stray; with the damaged batches taken out,
+    """For metadata logs with a gap: a broker cuts such a log there, and what was created after it becomes stray; with the damaged batches taken out,
     it fails on the first record that refers to a lost one."""
     for directory in dict.fromkeys(directories):
         yield NextStep(
@@ -88,7 +88,7 @@ def lacks_metadata_log(log_dirs: Sequence[str]) -> bool:
 
 
 def find_metadata_log() -> NextStep:
-    """Where nothing else is wrong this may be all there is to say: the metadata log lies in one data directory of several."""
+    """Where nothing else is wrong this may be all there is to say: the metadata log is in one data directory of several."""
     return NextStep(
         f"Which partitions belong here says {METADATA_DIRECTORY}, which is in none of these directories: name the data directory that has it too (metadata.log.dir, else "
         "the first of log.dirs). If it is lost, put it back before a broker starts: a node that is also a controller begins with an empty one and sets "

@@ -17,7 +17,7 @@
 11. Remove topic configurations that 4.3.1 does not allow, with the version of Kafka that ran before.
 12. Once the broker runs: abort hanging transactions, and reset groups whose committed offset is outside the log.
 
-A metadata log that is in none of the directories is looked for last; one that is lost is copied from another node, or made anew (`new_metadata_log_steps`). If nothing needs repair but something is suspicious, the only step is the command that examines it.
+A metadata log that is in none of the directories is looked for last; one that is lost is copied from another node, or created again (`new_metadata_log_steps`). If nothing needs repair but something is suspicious, the only step is the command that examines it.
 """
 
 import os

@@ -79,7 +79,7 @@ class HtmlPage:
         self._added: dict[tuple[str, bool], int] = {}
 
     def begin(self, targets: Sequence[Target]) -> None:
-        """Called before the work. Raises Refused when the file would lie inside the evidence."""
+        """Called before the work. Raises Refused when the file would be inside the evidence."""
         refuse_inside(self._path, targets)
 
     def row(self, values: Mapping[str, object], result: object) -> None:

@@ -1,6 +1,6 @@
-"""Share both passes of a round between two processes: `LocalPasses` with a forked helper that works behind a cut of the log.
+"""Share both passes of a round between two processes: `LocalPasses` with a forked helper that works after a cut of the log.
 
-First pass. This process puts the records before the cut into its map; the helper puts those behind it into a map of its own, with the same
+First pass. This process puts the records before the cut into its map; the helper puts those after it into a map of its own, with the same
 secret. Merged, the maps equal that of a pass in one process: the greater offset of each key wins.
 
 Second pass. Each process rewrites its side of the cut with the same map. The helper writes new bytes to a spool and notes about their
@@ -56,7 +56,7 @@ _NOT_SHARED = (_Alone, NoAnswer, DamagedSegment, SegmentOverflow, NotJoined, Kse
 
 @dataclass(frozen=True, slots=True)
 class _Learned:
-    """What the helper found behind the cut. keys: in the shared memory; None when its map became full. boundary: the last offset
+    """What the helper found after the cut. keys: in the shared memory; None when its map became full. boundary: the last offset
     before the cut."""
 
     keys: int | None
@@ -68,7 +68,7 @@ class _Learned:
 
 @dataclass(frozen=True, slots=True)
 class _Rewritten:
-    """The helper's output behind the cut: a part for each group, starting with the group that contains the cut."""
+    """The helper's output after the cut: a part for each group, starting with the group that contains the cut."""
 
     parts: list[WrittenPart]
     spool_bytes: int

@@ -76,7 +76,7 @@ def _needs_scan(view: memoryview, base_offset: int, next_base_offset: int | None
                 return True
             row += 1
     if state[0] < len(view):
-        return True  # damage: the batches behind it have not been seen
+        return True  # damage: the batches after it have not been seen
     return next_base_offset is not None and seen[S.SEEN_LAST] >= next_base_offset
 
 

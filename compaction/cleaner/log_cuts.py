@@ -20,7 +20,7 @@ from kseg.segment.sidecar.index import OffsetIndex
 
 # for a smaller range a second process costs more than it saves
 MIN_BYTES = 16 << 20
-# shares of the work before the cut: the process behind it also has to read the headers before it and, in a first pass, to hand over
+# shares of the work before the cut: the process after it also has to read the headers before it and, in a first pass, to hand over
 # its map
 FIRST_PASS_SHARE = 0.56
 _SHARE = 0.53

@@ -303,7 +303,7 @@ class NewLog:
         state[S.REWRITE_OUT] = state[S.REWRITE_ROWS] = 0
 
     def _flush_span(self) -> None:
-        """Write out the pending span, which lies behind the buffer."""
+        """Write out the pending span, which is after the buffer."""
         state = self.state
         start, end = state[S.REWRITE_SPAN_START], state[S.REWRITE_SPAN_END]
         if self._log is not None and end > start:

@@ -6,7 +6,7 @@
 3. The next round begins where the map ended, and reads the segments that the previous round made.
 
 Damage: without `skip_damaged` the first damage ends the cleaning. With it, damaged segments are found first, the groups that contain them
-are left unchanged, and the rest is cleaned. The first of them ends what counts as clean: old values behind it are left for a later
+are left unchanged, and the rest is cleaned. The first of them ends what counts as clean: old values after it are left for a later
 cleaning, after the damage is repaired. Damage in records below the dirty offset is only found by the second pass, which then starts over.
 
 A segment whose offsets do not all fit its index is split first, as a broker splits it, and the cleaning begins again.

@@ -116,7 +116,7 @@ class CleanerSegment:
 
 @contextmanager
 def kept_open(segments: Sequence[CleanerSegment]) -> Iterator[None]:
-    """Map the file of each of these segments once and not anew for each pass, as far as descriptors suffice for that."""
+    """Map the file of each of these segments once and not again for each pass, as far as descriptors suffice for that."""
     kept = segments[:_MAX_OPEN]
     for segment in kept:
         segment.stays_open = True

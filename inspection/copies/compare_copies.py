@@ -7,7 +7,7 @@ The verdict is the most serious one that applies to a pair:
     missing       a copy lacks records in the middle of its log, and no cleaning explains it
     epochs        the same records, in batches of another leader epoch, or under another one in the leader epoch caches
     compacted     a copy lacks records that a cleaning has removed
-    behind        one copy ends earlier, with the same records before that
+    behind       one copy ends earlier, with the same records before that
     trimmed       one copy begins later
     repacked      the same records in other batches: another codec, level or size of batches
     same          the same batches

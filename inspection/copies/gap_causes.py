@@ -8,7 +8,7 @@ A record that the cleaner has removed is one of these (Kafka: Cleaner.shouldReta
 - it has no key. This counts only with a cleaner checkpoint: a compacted topic accepts no records without a key, so others are not
 cleaned.
 
-In addition, it must lie below the cleaner checkpoint of one of the data directories, if that is known. Every other record is lost.
+In addition, it must be below the cleaner checkpoint of one of the data directories, if that is known. Every other record is lost.
 
 1. Put the newest offset of each key of the lacking copy into an offset map. When that is full, continue with 2, and repeat from there.
 2. Compare the copies once more, and look up the missing records. Those that no map explains remain; their tombstones go into another map.

@@ -31,7 +31,7 @@ class LogComparison:
     epochs_differ_at, the first offset to which their batches give different leader epochs; same_batches, and repacked_batches:
     of A, whose records B has in other batches; missing_in_a, missing_in_b.
 
-    take_gaps: two callbacks, for the records that A lacks and for those that B lacks. They also receive batches that lie
+    take_gaps: two callbacks, for the records that A lacks and for those that B lacks. They also receive batches that are
     completely in such a gap, decoded; without them those count by their headers.
     """
 

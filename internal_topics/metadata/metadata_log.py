@@ -5,7 +5,7 @@
 2. The log from the snapshot's end on, or from offset 0 without a snapshot. Earlier records are read only for the names of
    deleted topics. If the snapshot ends after the log, only the snapshot counts, as on a node.
 3. Doubts: damage, missing offsets, records that cannot be decoded, files beside the log that refer to offsets after its end.
-   The replay continues behind them and gives the best possible image; `MetadataImage.doubts` records that it is uncertain.
+   The replay continues after them and gives the best possible image; `MetadataImage.doubts` records that it is uncertain.
 4. With several voters the records after the newest snapshot may be uncommitted: the high watermark is only in memory, and a
    restarted quorum may roll them back. They count, with a note.
 

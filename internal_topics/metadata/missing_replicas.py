@@ -7,7 +7,7 @@ partition is promoted where the replica is assigned to (Kafka: LogManager.recove
 broker looks for a log of the partition in every log dir before it creates one (LogManager.getOrCreateLog) and reports where it is
 (AssignmentsManager), so that nothing is lost and nothing is missing. A log dir is expected to contain the replicas
 assigned to its directory id and, of replicas without an assigned directory, those of a node that has registered only this one, and those
-that its checkpoints know: brokers write them anew each minute, from the logs that are there.
+that its checkpoints know: brokers write them again each minute, from the logs that are there.
 The node of a log dir comes from its meta.properties, or else from the placement of its partitions (`node_by_placement`).
 """
 

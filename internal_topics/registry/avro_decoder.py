@@ -10,7 +10,7 @@ A schema is prepared before fastavro sees it (`_prepared`):
 4. What is read is a record whose one field is the schema, which adds no byte: fastavro forgets the types that other schemas
    define wherever a schema is no record (`["shop.Order","shop.Refund"]`, the schema of a topic with several kinds of events).
 
-Bytes behind the value mean that it was not written with this schema, or is damaged, and so does an int beyond 32 bits, which fastavro takes.
+Bytes after the value mean that it was not written with this schema, or is damaged, and so does an int beyond 32 bits, which fastavro takes.
 """
 
 import io
@@ -121,7 +121,7 @@ class _Sources:
         self._ordered.append(schema)
 
     def parsed(self, named: dict[str, Any]) -> Any:
-        """The frame of the last one, parsed behind the others; `named` gets all named types."""
+        """The frame of the last one, parsed after the others; `named` gets all named types."""
         from fastavro.schema import UnknownType, parse_schema
 
         parsed: Any = None

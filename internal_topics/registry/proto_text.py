@@ -164,7 +164,7 @@ class _File:
     def _message(self, message: Any, parsed: Any) -> None:
         message.name = parsed.name
         self._elements(message, parsed.elements)
-        # the oneofs that stand for presence come behind the written ones
+        # the oneofs that stand for presence come after the written ones
         taken = {each.name for each in (*message.field, *message.oneof_decl)}
         for field in message.field:
             # JSON names have to differ, and of two fields foo_bar and fooBar they do not; no field has a number for its name

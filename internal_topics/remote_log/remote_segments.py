@@ -1,7 +1,7 @@
 """Replay the records of `__remote_log_metadata` into the segments of each partition (Kafka: RemotePartitionMetadataStore,
 RemoteLogMetadataCache, RemoteLogLeaderEpochState of 4.3.1).
 
-1. A segment begins with COPY_SEGMENT_STARTED and goes on to COPY_SEGMENT_FINISHED, DELETE_SEGMENT_STARTED, DELETE_SEGMENT_FINISHED; an
+1. A segment begins with COPY_SEGMENT_STARTED and continues to COPY_SEGMENT_FINISHED, DELETE_SEGMENT_STARTED, DELETE_SEGMENT_FINISHED; an
    upload may go straight to its deletion. Other transitions are ignored, and so are updates of unknown segments.
 2. Only a finished copy can be read. Its leader epochs have the offset at which each begins in it; an epoch ends before the next one, the
    last one with the segment. For each epoch a map from those start offsets to segments decides: an offset is served from the segment with

@@ -103,7 +103,7 @@ def _scan_removed(
 
 
 def _batches_in(scanner: Scanner, damage: Damage) -> Iterator[tuple[int, int]]:
-    """(first, last offset) of valid batches that the resync search skipped because their offsets lie below the expected one. Each
+    """(first, last offset) of valid batches that the resync search skipped because their offsets are below the expected one. Each
     is followed by another batch or ends the damage; batches inside a record's value are neither."""
     stop = damage.position + damage.length
     found = [

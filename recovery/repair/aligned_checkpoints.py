@@ -61,7 +61,7 @@ class PartitionOutcome:
 
     @property
     def is_as_loaded(self) -> bool:
-        """Whether the partition is in the state that a broker's load and a clean shutdown leave behind, even if it has other findings."""
+        """Whether the partition is in the state that a broker's load and a clean shutdown leave, even if it has other findings."""
         return not self.doubt or self.is_misplaced or self.is_left_damaged
 
     @property

@@ -1,7 +1,7 @@
 """How far a log once reached, by the files beside it.
 
-An entry of an index is trusted unless the log contradicts it. One that names an offset behind the log end was altered when a
-valid batch lies at its position, or when a record of the log is not older than its timestamp: a time index gets an entry for a greater
+An entry of an index is trusted unless the log contradicts it. One that names an offset after the log end was altered when a
+valid batch is at its position, or when a record of the log is not older than its timestamp: a time index gets an entry for a greater
 timestamp alone (Kafka: LogSegment.append, TimeIndex.maybeAppend). Snapshots and checkpoints name no more than an offset.
 """
 

@@ -67,7 +67,7 @@ class FoundLog:
 class ValidRun:
     """log: number of the found log. position, length: bytes in it. first_offset: of a compressed set of magic 0 or 1
     its only known offset, the last. first_epoch, last_epoch: leader epochs of its first and last batch. is_believed:
-    its place in the file speaks for it; False after damage where the offsets do not go on from before."""
+    its place in the file speaks for it; False after damage where the offsets do not continue from before."""
 
     log: int
     position: int
@@ -95,7 +95,7 @@ class ValidRun:
 
 
 def valid_run_of(log: int, table: Columns, first: int, stop: int) -> ValidRun:
-    """The rows first … stop - 1 of a table of batches that lie one after another."""
+    """The rows first … stop - 1 of a table of batches that are one after another."""
     position = table.at(C.POSITION, first)
     length = table.at(C.POSITION, stop - 1) + table.at(C.SIZE, stop - 1) - position
     low, last = first_of(table, first), table.at(C.LAST_OFFSET, stop - 1)
@@ -136,7 +136,7 @@ class Logs:
 
     def view(self, number: int) -> memoryview:
         """The bytes of a log. Raises UnreadableInput."""
-        return memoryview(self.file(number).view)  # a walk goes on when the file was let go meanwhile
+        return memoryview(self.file(number).view)  # a walk continues when the file was let go meanwhile
 
     def file(self, number: int) -> OpenFile:
         """An open log; it may be closed once other logs have been opened. Raises UnreadableInput."""
@@ -206,7 +206,7 @@ class Logs:
         return position == self._logs[number].size_bytes and not self._logs[number].fixes
 
     def is_in_own_segment(self, number: int, first_offset: int, last_offset: int) -> bool:
-        """Whether offsets lie in the range that the names give to a segment."""
+        """Whether offsets are in the range that the names give to a segment."""
         base = self._logs[number].base_offset
         following = self._logs[number + 1].base_offset if number + 1 < self._own else L.INT64_MAX
         return base <= first_offset and last_offset < max(following, base + 1)

@@ -7,7 +7,7 @@ doubtful batch is compared with all batches without doubts:
 1. A byte-equal batch has the claimed offsets: it is a copy, and copies are resolved like any others.
 2. No batch has one of the claimed offsets, not even a damaged one of which the header is left, and they are inside the log (or join its
    end, or side files have them): it was moved, and belongs where its header says. Unless it fills the gap between its neighbours exactly with
-   one bit changed, or right behind damage, which may reach into its header, and no gap exactly as it is: then
+   one bit changed, or right after damage, which may reach into its header, and no gap exactly as it is: then
 3. it was altered. Where its value is certain, because it joins the batches around it without a gap (those of which damage has left
    the header included; or is one bit away from an offset that is far from all that the log ever had), it gets that value. Otherwise it competes for the
    offsets that it claims when the log has them, or it is removed: no valid batch gets an offset that is a guess.
@@ -61,7 +61,7 @@ def resolved_order(
 def _accepted_after_damage(
     logs: Logs, collectors: Sequence[ValidRunCollector], order: MergeResult, known_end: int | None
 ) -> Iterator[ValidRun]:
-    """The valid runs after damage that do not go on from before: believed inside the log, where the file holds nothing
+    """The valid runs after damage that do not continue from before: believed inside the log, where the file holds nothing
     else (then it is in the wrong place), and where trusted ones continue from them. Others may be part of record values, and are removed."""
     low = logs[0].base_offset if len(logs) else 0
     high = max(order.last_offset + 1, known_end or 0)
@@ -81,7 +81,7 @@ def _accepted_after_damage(
 
 
 def _leading_on(collector: ValidRunCollector) -> set[int]:
-    """Positions of the valid runs that believed ones go on from: no more offsets are missing in between than the damage
+    """Positions of the valid runs that believed ones continue from: no more offsets are missing in between than the damage
     there has bytes."""
     found, after = set[int](), None
     for valid_run in reversed(collector.valid_runs):
@@ -195,7 +195,7 @@ class _Doubts:
         return not self._is_certain(doubt)
 
     def _damage_around(self, claimed: ValidRun) -> tuple[Loss | None, Loss | None]:
-        """The damage directly before a batch in the file, and directly behind it."""
+        """The damage directly before a batch in the file, and directly after it."""
         damage = [loss for loss in self._collectors[claimed.log].losses if not loss.batches]
         before = next((loss for loss in damage if loss.position + loss.length == claimed.position), None)
         return before, next((loss for loss in damage if loss.position == claimed.end_position), None)

@@ -36,7 +36,7 @@ class PlannedSegment:
 
     @property
     def end_offset(self) -> int:
-        """A batch may declare a last offset below 0: no batch can come behind it, but snapshots are named by an offset."""
+        """A batch may declare a last offset below 0: no batch can come after it, but snapshots are named by an offset."""
         return max(0, self.valid_runs[-1].last_offset + 1) if self.valid_runs else self.base_offset
 
     @property

@@ -145,7 +145,7 @@ class Sources:
         return not is_original or (facts is not None and not facts.cleaned and not facts.gaps)
 
     def _has_their_headers(self, loss: Loss, candidates: Sequence[_Candidate]) -> bool:
-        """Whether the damage begins with the base offset and the checksum of each of them, where it should lie."""
+        """Whether the damage begins with the base offset and the checksum of each of them, where it should be."""
         view, position = self._logs.view(loss.log), loss.position
         for candidate in candidates:
             head = view[position : min(position + L.BATCH_HEADER, loss.position + loss.length)]
@@ -162,7 +162,7 @@ class Sources:
 
 
 def with_restored(kept: Sequence[ValidRun], restored: Sequence[Restored]) -> list[ValidRun]:
-    """Kept and restored runs in order of offset; damage lies between two valid runs, never inside one."""
+    """Kept and restored runs in order of offset; damage is between two valid runs, never inside one."""
     return sorted([*kept, *(each.valid_run for each in restored)], key=lambda each: each.first_offset)
 
 

@@ -13,7 +13,7 @@ from kseg.segment.files import DISK, Reader
 
 
 class WorkingImage:
-    """directory: as shown to the user. found: the files as they lie there. image: as they would be. reader: opens the
+    """directory: as shown to the user. found: the files as they are stored there. image: as they would be. reader: opens the
     files as found."""
 
     def __init__(self, directory: str, inputs: Iterable[FileIdentity], reader: Reader = DISK) -> None:

@@ -37,7 +37,7 @@ class Chain:
         self._offsets = OffsetComparison(self.rows)
         self._epochs = EpochComparison(self.rows)
         self._checked_rows = 0
-        self._lost_to: int | None = None  # the last offset of damage right behind the rows
+        self._lost_to: int | None = None  # the last offset of damage right after the rows
         self._suspects = 0
         self._state = memoryview(array("q", bytes(8 * S.SEEN_WIDTH)))
         self._state[S.SEEN_LAST] = self.rows.before_last

@@ -1,6 +1,6 @@
 """The batches of a segment that `chain` compares at a time, and what is known of the ones before them.
 
-A batch is compared with the one before it and the one behind it, so up to two rows wait for the next table.
+A batch is compared with the one before it and the one after it, so up to two rows wait for the next table.
 """
 
 from kseg.recovery.verify.header_plausibility import HeaderContext

@@ -52,7 +52,7 @@ def used_slots(view: memoryview, width: int, data_end: int | None = None) -> int
 class IndexContext:
     """path: of the index. may_be_preallocated: it is the active segment's and the directory was not stopped
     cleanly, so unused slots are as they should be. may_be_incomplete: likewise, of the last time entry.
-    unreadable: what could not be read so far; zeros stand there, and nothing follows from them."""
+    unreadable: what could not be read so far; zeros are there, and nothing follows from them."""
 
     path: str
     base_offset: int
@@ -205,7 +205,7 @@ class OffsetIndexCheck(_IndexCheck):
         return self._offset(slot) if slot < self.slots and self._position(slot) == position else None
 
     def last_positions(self, before: int, count: int) -> list[int]:
-        """Where the last batches begin, at most `count`, that lie before a position and have an entry."""
+        """Where the last batches begin, at most `count`, that are before a position and have an entry."""
         stop = bisect_left(range(self.slots), before, key=self._position)
         return [self._position(slot) for slot in range(max(0, stop - count), stop)]
 

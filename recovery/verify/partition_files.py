@@ -111,7 +111,7 @@ def side_file_evidence(
     epochs: EpochHistory | None,
     reader: Reader = DISK,
 ) -> SideFileEvidence:
-    """Where batches of the last segment end according to what lies beside it. epochs: the leader-epoch checkpoint."""
+    """Where batches of the last segment end according to what is beside it. epochs: the leader-epoch checkpoint."""
     times_by_offset = Counter(known.offset for known in known_batch_ends(directory, log_dir_state, reader))
     confirmed = (offset for offset, times in times_by_offset.items() if times > 1)
     return SideFileEvidence(frozenset(times_by_offset), frozenset(confirmed), epochs)
@@ -120,7 +120,7 @@ def side_file_evidence(
 def known_batch_ends(
     directory: PartitionDirectory, log_dir_state: LogDirState | None, reader: Reader = DISK
 ) -> Iterator[KnownBatchEnd]:
-    """Offsets at which a batch of the last segment ends according to what lies beside it."""
+    """Offsets at which a batch of the last segment ends according to what is beside it."""
     segment = directory.segments[-1]
     for entry in directory.snapshots:
         if entry.name.base_offset is not None and entry.name.base_offset > segment.base_offset:

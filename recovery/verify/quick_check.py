@@ -54,7 +54,7 @@ class LogExtent(NamedTuple):
 
 class KnownState(NamedTuple):
     """What the data directory says. offsets: of the high watermark, the recovery point, …; 0 counts as missing.
-    log_start_offset: may lie before the log. is_clean: the broker was stopped in order."""
+    log_start_offset: may be before the log. is_clean: the broker was stopped in order."""
 
     offsets: Sequence[int]
     log_start_offset: int
@@ -80,7 +80,7 @@ def quick_extent(
 
 
 class _QuickCheck:
-    """One quick check; call `run` once. The chain of batches (`verify_records.next_suspect`) and the replay go on from log to log."""
+    """One quick check; call `run` once. The chain of batches (`verify_records.next_suspect`) and the replay continue from log to log."""
 
     def __init__(self, directory: str, known: KnownState, reader: Reader) -> None:
         self._prefix = os.path.join(directory, "")

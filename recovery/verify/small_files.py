@@ -64,7 +64,7 @@ def clean_shutdown(path: str, totals: Totals) -> Iterator[Finding]:
 
 
 def readable(path: str, check: Iterator[Event]) -> Iterator[Event]:
-    """The events of `check`; a file that cannot be read becomes a finding, for those who go on with others."""
+    """The events of `check`; a file that cannot be read becomes a finding, for those who continue with others."""
     try:
         yield from check
     except UnreadableInput as error:

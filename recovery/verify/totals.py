@@ -21,7 +21,7 @@ SHOWN_PER_FILE = 100
 class CheckedPartition(NamedTuple):
     """What a check has seen of a partition, for whoever asks more about it. log_dir_state: what the data directory says, None when it is
     not known. first_offset, end_offset: of its log, the end None where there is no segment. unwritten_bytes: zeros that are preallocated
-    behind its last batch. batches: of each segment, by its base offset."""
+    after its last batch. batches: of each segment, by its base offset."""
 
     directory: PartitionDirectory
     log_dir_state: LogDirState | None

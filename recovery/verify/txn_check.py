@@ -46,7 +46,7 @@ class TxnIndexCheck:
         self._covered: set[int] = set()
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
-        """Record which of the wanted offsets lie in a batch."""
+        """Record which of the wanted offsets are in a batch."""
         low = bisect_left(self._wanted, table.at(C.BASE_OFFSET, first))
         high = bisect_left(self._wanted, table.at(C.LAST_OFFSET, stop - 1) + 1)
         for offset in self._wanted[low:high]:

@@ -1,7 +1,7 @@
 """Batches with a right checksum of which consumers do not get every record: a `Consumer` that finds them without opening each.
 
 Opening every batch would show all of them and is what the deep level does. This one opens batches whose header or first bytes are
-suspicious (`validate.next_doubtful`), and those behind which offsets are missing. `unread_batch` says what is in them.
+suspicious (`validate.next_doubtful`), and those after which offsets are missing. `unread_batch` says what is in them.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from kseg.segment.scanning.lost_offsets import UnreadBatch
 if TYPE_CHECKING:
     from kseg.recovery.verify.unread_batch import BatchReader
 
-# So many compressed batches before missing offsets are opened in vain: then offsets are missing because the log was compacted.
+# So many compressed batches before missing offsets are opened for nothing: then offsets are missing because the log was compacted.
 _GAPS = 64
 
 

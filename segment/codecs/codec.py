@@ -36,7 +36,7 @@ Writer = Callable[[bytes, int, int | None], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Filler:
-    """What puts the content of the usual batches of a codec (`kernel.usual_blocks`) where it is to lie.
+    """What puts the content of the usual batches of a codec (`kernel.usual_blocks`) where it belongs.
 
     fill: takes a block and room for it, of room_bytes or more, and returns the size of the content. unreadable: what it raises; then,
     and where it returns −1, `decompress` is to be asked about the batch, be it sound or not.

@@ -7,7 +7,7 @@
 The rules of Java's reader, which tolerates more than zlib:
 
 - Reserved bits of FLG are ignored.
-- Behind a member, 18 bytes or fewer are ignored. So is anything that does not begin with a good header.
+- After a member, 18 bytes or fewer are ignored. So is anything that does not begin with a good header.
 - A member whose header is good must be whole and match its trailer.
 
 The usual batch is one member with a plain header: libdeflate decompresses it in one call, given the size from the trailer
@@ -124,7 +124,7 @@ def _after_header(data: memoryview, position: int) -> int:
 
 
 def _after_text(data: memoryview, position: int) -> int:
-    """The position behind the zero that ends a header text; searched in pieces, so that no long rest is copied."""
+    """The position after the zero that ends a header text; searched in pieces, so that no long rest is copied."""
     while position < len(data):
         piece = bytes(data[position : position + _PIECE])
         found = piece.find(0)
@@ -137,7 +137,7 @@ def _after_text(data: memoryview, position: int) -> int:
 def _member(
     data: memoryview, position: int, room: int, limit_bytes: int, piece_bytes: int
 ) -> tuple[bytes, int]:
-    """(content, position behind the trailer) of the member whose deflate stream begins at `position`."""
+    """(content, position after the trailer) of the member whose deflate stream begins at `position`."""
     inflate = _inflater.decompressobj(_RAW_DEFLATE)
     parts: list[bytes] = []
     size_bytes = 0

@@ -15,7 +15,7 @@ Where Kafka's reader is not a standard one, and why the frame is parsed here ins
 
 Block checksums are rare (no Kafka writer makes them); such blocks go to the frame library one by one, which has
 the hash function. Of the two libraries for blocks lz4 is the faster one and is asked in all cases of doubt; cramjam can put a block
-where it is to lie, which saves two copies of each batch of a run.
+where it belongs, which saves two copies of each batch of a run.
 """
 
 import struct
@@ -133,7 +133,7 @@ def _compressed_block(block: memoryview, max_block: int) -> bytes:
 
 
 def _checked_block(block: memoryview, max_block: int) -> bytes:
-    """A block with its size in front and its checksum behind, as the only one of a frame of its own."""
+    """A block with its size in front and its checksum after, as the only one of a frame of its own."""
     import lz4.frame
 
     descriptor = bytes((_JAVA_FLG | _BLOCK_CHECKSUM, (max_block.bit_length() - 9) // 2 << 4))

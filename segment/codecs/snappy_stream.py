@@ -9,7 +9,7 @@ Native clients write one raw snappy block without any framing under the same cod
 - Fewer than 16 bytes, or other first 8 bytes than the header's: the whole is one raw block. Empty input is an error.
 - A header in the middle (joined streams) is stepped over if its version is at least 1. When only its first 4
   bytes are right, the stream ends there.
-- 1 to 3 bytes behind the last block end the stream. A cut block, a block of no bytes and a negative length are errors.
+- 1 to 3 bytes after the last block end the stream. A cut block, a block of no bytes and a negative length are errors.
 
 Raw snappy starts with the length of its content. It is believed only within the limit and within what the format
 can yield: the longest copy makes 64 bytes out of 3.

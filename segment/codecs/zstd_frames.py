@@ -9,7 +9,7 @@ finds where the frame ends and how much it can yield at most (at most 128 KiB a 
 bomb never makes us allocate more than the blocks can fill, and one call into one reused context does the rest.
 
 Rules of the reader: empty input is empty content; a window or a claimed single segment above 128 MiB is refused; a
-checksum is verified; garbage behind a frame is an error. A frame that is cut off is an error too, but behind a whole one in the
+checksum is verified; garbage after a frame is an error. A frame that is cut off is an error too, but after a whole one in the
 same piece of input (zstd-jni reads 131075 bytes at a time) it silently ends the stream with what it yielded.
 """
 
@@ -93,7 +93,7 @@ def _decompress_any(data: memoryview, limit_bytes: int) -> memoryview:
 
 
 def _frame_extent(data: memoryview, start: int) -> tuple[int, int]:
-    """(end of the frame at `start`, the most bytes it can yield); an end behind the data means that it is cut off.
+    """(end of the frame at `start`, the most bytes it can yield); an end after the data means that it is cut off.
 
     A skippable frame yields 0, any other at least 1 so that the library looks at it.
     """

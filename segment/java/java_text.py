@@ -21,7 +21,7 @@ _MOST_DIGITS = 255  # zeros of other scripts may lead a number in a file name
 def parse_integer(text: str, bits: int) -> int | None:
     """The number that Integer.parseInt (bits 32) or Long.parseLong (bits 64) reads, None where they throw.
 
-    The digits of all scripts count, as in Java, unless they lie beyond 16 bits, where Java sees two characters.
+    The digits of all scripts count, as in Java, unless they are beyond 16 bits, where Java sees two characters.
     """
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isdecimal() or not (digits.isascii() or max(digits) <= "\uffff"):

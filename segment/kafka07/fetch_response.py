@@ -1,6 +1,6 @@
 """What Kafka 0.7 sends around the messages of a fetch (fact sheet §2.1; 0.7.2: MessageSetSend, MultiMessageSetSend).
 
-one       size int32 (of what follows), error code int16, messages as they lie
+one       size int32 (of what follows), error code int16, messages as they are stored
 several   size int32, error code int16, then the answers of all
 """
 

@@ -8,13 +8,13 @@
 
 No key, no offset, no timestamp. An offset is a byte: the number in the file's name + the position in the file. A
 consumer was given the offset of the *next* message; the messages of a compressed set cannot be addressed, so all
-of them but the last gave the offset of the entry they lie in.
+of them but the last gave the offset of the entry they are in.
 
 These two magics are not those of 0.8: a file is 0.7 by its name, never by its bytes.
 
 The walk (`walk`) gives entries and damage spans that account for every byte:
 
-1. An entry whose size, magic and checksum are right is given out; the walk goes on behind it.
+1. An entry whose size, magic and checksum are right is given out; the walk continues after it.
 2. Zeros up to the end of the file are a tail that was never written.
 3. Where only the checksum or the magic is wrong and the recorded size leads, over at most a few more such entries,
    to a valid entry or a good end, the size is corroborated: the damage is this entry. With a known magic it is
@@ -129,7 +129,7 @@ class End07:
 class Message07:
     """A message as a consumer sees it.
 
-    offset, next_offset: of the entry of the file that holds it and of the entry behind that one; all messages of a
+    offset, next_offset: of the entry of the file that holds it and of the entry after that one; all messages of a
     compressed set share both. consumer_offset: what a 0.7 consumer was given with it. depth: number of sets around
     it. magic, crc, crc_valid: of its own entry.
     """
@@ -223,7 +223,7 @@ class _Walker:
     """The judgements of one walk and what they may still cost."""
 
     def __init__(self, view: memoryview, extents: list[tuple[int, int]]) -> None:
-        """extents: (start, end) of what lies between the holes that are left out."""
+        """extents: (start, end) of what is between the holes that are left out."""
         self.view = view
         self.end = len(view)
         self.extents = extents
@@ -238,7 +238,7 @@ class _Walker:
         return self._zeros_from <= position
 
     def judge(self, position: int) -> Entry07 | str:
-        """What lies at a candidate; its checksum is paid for."""
+        """What is at a candidate; its checksum is paid for."""
         entry = entry_at(self.view, position, self.end)
         if isinstance(entry, Entry07):
             self.budget_bytes -= entry.size_bytes
@@ -270,7 +270,7 @@ class _Walker:
         return Damage07(kind, position, resumed - position)
 
     def _corroborated(self, position: int) -> bool:
-        """Whether a valid entry or a good end lies at `position` or a few entries behind it."""
+        """Whether a valid entry or a good end is at `position` or a few entries after it."""
         for _ in range(_CORROBORATING_HOPS):
             if self.budget_bytes < 0:
                 return False
@@ -288,7 +288,7 @@ class _Walker:
         return False
 
     def _search(self, position: int) -> int:
-        """The position of the next believable entry at or behind `position`, or the end."""
+        """The position of the next believable entry at or after `position`, or the end."""
         narrow_from = max(position, self.end - SIZE_FIELD - 0xFFFFFF)
         for pattern, first, last in (
             (_ANY_CANDIDATE, position, narrow_from),
@@ -346,7 +346,7 @@ def messages(
         if held is not None:
             yield _message(*held, offset, next_offset, offset)
         held = found
-    if held is not None:  # only the last message of a set gave the offset behind it
+    if held is not None:  # only the last message of a set gave the offset after it
         yield _message(*held, offset, next_offset, next_offset)
 
 

@@ -3,7 +3,7 @@
 
     number column   one value a row, 8 or 4 bytes, native order
     flag column     one bit a row, the lowest bit of a byte first
-    bytes column    flags (1 = not null) │ int32 ends: row n lies between ends[n] and ends[n + 1] │ the bytes themselves
+    bytes column    flags (1 = not null) │ int32 ends: row n is between ends[n] and ends[n + 1] │ the bytes themselves
 
 Every function appends `RecordRows` after the `at` rows that exist already; flag columns start as zeros. Fields of a
 record's batch are looked up in the table of batches by R_BATCH. Tables and buffers are not trusted: nothing outside of
@@ -52,7 +52,7 @@ class RecordRows:
 
 
 def check_room(rows: RecordRows, room: int, at: int) -> int:
-    # room: for how many rows there is any, behind `at` that are there
+    # room: for how many rows there is any, after `at` that are there
     if at < 0 or rows.stop - rows.first > room - at:
         raise ValueError("the column has no room for the rows")
     return 0
@@ -111,7 +111,7 @@ def wanted_until(batches: Readable, capacity: int, row: int, count: int, bounds:
 
 
 def keep_rows(cells: Writable, capacity: int, count: int, bounds: Readable) -> int:
-    """Move the rows that are within `bounds` (as in `wanted_until`, and behind them the least timestamp that is too
+    """Move the rows that are within `bounds` (as in `wanted_until`, and after them the least timestamp that is too
     high) to the front; returns how many they are. Rows whose value cannot be told (a length and no place) go, too."""
     if (
         capacity < 0
@@ -179,7 +179,7 @@ def gather_bytes(
     flags: Writable,
     at: int,
 ) -> int:
-    """Append the bytes that columns `field` (start) and `field` + 1 (length) point to, behind `filled` bytes.
+    """Append the bytes that columns `field` (start) and `field` + 1 (length) point to, after `filled` bytes.
 
     Returns how many bytes there are then.
     """

@@ -51,7 +51,7 @@ def measure_headers(body: Readable, rows: RecordRows, most: int, sums: Writable)
 
 
 def header_at(source: Readable, p: int, size: int, sums: Writable) -> int:
-    # adds one header to the sums; the position behind it
+    # adds one header to the sums; the position after it
     place = field_at(source, p, size)
     if place < 0:
         raise ValueError("a header lies outside its body")

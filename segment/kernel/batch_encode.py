@@ -110,7 +110,7 @@ def put_records(
     o: int,
     room: int,
 ) -> int:
-    """Encode the kept records of batch `row`, from record `at` on; the position behind them, −1 when `out` is too small."""
+    """Encode the kept records of batch `row`, from record `at` on; the position after them, −1 when `out` is too small."""
     while at < count and cells[C.R_BATCH * capacity + at] == row:
         if flags[at]:
             key_length = cells[C.R_KEY_LENGTH * capacity + at]

@@ -83,8 +83,8 @@ def put_legacy(buf: Readable, p: int, cells: Writable, capacity: int, row: int) 
 def walk(buf: Readable, end: int, cells: Writable, capacity: int, state: Writable, until: int = -1) -> int:
     """Fill rows 0… of `cells` from position `state[0]` on; returns why it stopped (FULL, END, …).
 
-    buf: the whole file. end: readable end, ≤ len(buf). until: no entry that begins there or behind it is wanted
-    (−1 = all are); arriving there is FULL, too. state[0] is moved behind the last row filled, state[1] becomes the
+    buf: the whole file. end: readable end, ≤ len(buf). until: no entry that begins there or after it is wanted
+    (−1 = all are); arriving there is FULL, too. state[0] is moved after the last row filled, state[1] becomes the
     number of rows. A legacy row has COUNT 1, or −1 for a compressed wrapper; VALID is left at −1.
     """
     position = state[0]
@@ -192,7 +192,7 @@ def first_candidate(
 ) -> int:
     """The first position ≥ `position` whose bytes could start a batch that ends at or before `end`; −1 if none.
 
-    until: it must lie before that; −1 for no such limit.
+    until: it must be before that; −1 for no such limit.
 
     Magic, length, offset range and every self-contradiction of the header are checked, the checksum is not.
     """

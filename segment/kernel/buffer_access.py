@@ -41,7 +41,7 @@ def copied(out: Any, o: int, text: Any, p: int, n: int) -> None:
 
 
 def wanted(buf: Any, p: int) -> None:
-    # in C it has the processor fetch what lies around there, and waits for nothing; p may lie behind the end
+    # in C it has the processor fetch what lies around there, and waits for nothing; p may be after the end
     return None
 
 

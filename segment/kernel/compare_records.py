@@ -31,7 +31,7 @@ def is_same_field(a: Readable, p: int, b: Readable, q: int, size: int) -> int:
 
 
 def is_inside(start: int, length: int, size: int) -> int:
-    # whether a field that is not null lies in a buffer of this size
+    # whether a field that is not null is in a buffer of this size
     return start >= 0 and start <= size - length
 
 
@@ -72,7 +72,7 @@ def compare_rows(
     flags_b: Writable,
     state: Writable,
 ) -> int:
-    """Go on until one of the tables is exhausted, or the rows at work are different records of one offset."""
+    """Continue until one of the tables is exhausted, or the rows at work are different records of one offset."""
     if (
         C.BATCH_WIDTH * batch_capacity_a > len(batches_a)
         or C.BATCH_WIDTH * batch_capacity_b > len(batches_b)
@@ -194,8 +194,8 @@ def flag_rest(
 def flagged_range(
     records: Readable, capacity: int, row: int, count: int, flags: Readable, bounds: Writable
 ) -> int:
-    """The next run of flagged records at or behind `row` whose offsets follow each other: bounds[0] and bounds[1] are its first and its last
-    offset, bounds[2] the number of records. Returns the row behind it; bounds[2] is 0 where there is none."""
+    """The next run of flagged records at or after `row` whose offsets follow each other: bounds[0] and bounds[1] are its first and its last
+    offset, bounds[2] the number of records. Returns the row after it; bounds[2] is 0 where there is none."""
     if (
         C.RECORD_WIDTH * capacity > len(records)
         or row < 0

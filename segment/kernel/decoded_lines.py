@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 COORDINATOR, FRAMED = range(2)
 TYPE_WIDTH = 6
 
-# behind the state of message_reader: where it went wrong, the type and version read so far, what is left behind the message, where the key ends
+# after the state of message_reader: where it went wrong, the type and version read so far, what is left behind the message, where the key ends
 STAGE, TYPE, VERSION, LEFT_OVER, KEY_END = range(_MESSAGE_STATE, _MESSAGE_STATE + 5)
 STATE_WIDTH = _MESSAGE_STATE + 5
 
@@ -175,7 +175,7 @@ def format_parts(
     out: Writable,
     state: Writable,
 ) -> int:
-    """The text of a key, up to state[KEY_END], and of a value behind it, at the start of `out`; a FRAMED record has no key. Returns where it
+    """The text of a key, up to state[KEY_END], and of a value after it, at the start of `out`; a FRAMED record has no key. Returns where it
     ends, −1 when the record cannot be read: state[STAGE] and state[ERROR] say why (NO_ROOM: `out` is too small).
     """
     if len(state) < 142 or key_start + key_length > len(buf) or value_start + value_length > len(buf):
@@ -209,7 +209,7 @@ def format_decoded(
     state: Writable,
     message_state: Writable,
 ) -> int:
-    """`dump_text.format_lines` for decoded records: the same arguments and result, the program before them and its state behind.
+    """`dump_text.format_lines` for decoded records: the same arguments and result, the program before them and its state after.
 
     Stops early at a record that cannot be read; message_state[STAGE] is not NO_STAGE then, and state[RECORD] is that record.
     """

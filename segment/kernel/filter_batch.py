@@ -125,7 +125,7 @@ def take_row(
     table_capacity: int,
     state: Writable,
 ) -> int:
-    # the batch as it lies becomes part of the pending span
+    # the batch as it is stored becomes part of the pending span
     start = batches[C.POSITION * capacity + row]
     size = batches[C.SIZE * capacity + row]
     if state[S.REWRITE_SPAN_END] != start:
@@ -191,7 +191,7 @@ def finish(
     table_capacity: int,
     state: Writable,
 ) -> int:
-    # the header of a new batch whose body stands in out[o + 61:end]
+    # the header of a new batch whose body is in out[o + 61:end]
     attributes = batches[C.ATTRIBUTES * capacity + row] & 63
     base = batches[C.BASE_OFFSET * capacity + row]
     last = batches[C.LAST_OFFSET * capacity + row]

@@ -81,7 +81,7 @@ def fate(
     params: Readable,
     protected: Readable,
 ) -> int:
-    # what becomes of a batch: 0 nothing, 1 it stays as it lies, 2 a new one, 3 its header
+    # what becomes of a batch: 0 nothing, 1 it stays as it is stored, 2 a new one, 3 its header
     if known == 1:
         return 1
     if known == 3:
@@ -118,10 +118,10 @@ def rewrite_rows(
 
     view: the old file. known: JUDGED their records were, these begin at state[REWRITE_AT]; TAKEN they stay as they are; NOT_NEEDED
     their records go, and they do unless they are needed; EMPTIED their records go. body: what the records' positions mean.
-    params: offset behind the last of the round, delete horizon for tombstones that have none, longest span to copy, number of
+    params: offset after the last of the round, delete horizon for tombstones that have none, longest span to copy, number of
     `protected` pairs (last offset, producer), which are sorted.
 
-    Returns ALL; NO_ROOM in `out` or `table`; SPAN_DUE: the pending span is the caller's to write, behind `out`; PACK_DUE:
+    Returns ALL; NO_ROOM in `out` or `table`; SPAN_DUE: the pending span is the caller's to write, after `out`; PACK_DUE:
     the state[REWRITE_PACKS] bodies in `packs` are to be compressed, `finish_packed` goes on. Unless ALL it is called again.
     """
     check_sizes(view, batches, batch_capacity, stop, tallies, params, protected, table, table_capacity, state)
@@ -153,7 +153,7 @@ def rewrite_rows(
         if waiting and becomes == 2 and rows[C.ATTRIBUTES * batch_capacity + row] & 7 != codec:
             break
         if waiting and becomes & 1:
-            break  # where it comes to lie depends on what waits
+            break  # where it goes depends on what waits
         if becomes == 1:
             due = filter_batch.take_row(
                 old,
@@ -251,8 +251,8 @@ def finish_packed(
     table_capacity: int,
     state: Writable,
 ) -> int:
-    """Go on behind PACK_DUE: of each of `count` bodies the compressed one ends in out[ends[…]], and begins 61 bytes behind
-    the end of the one before, the first of them behind `out`."""
+    """Continue after PACK_DUE: of each of `count` bodies the compressed one ends in out[ends[…]], and begins 61 bytes after
+    the end of the one before, the first of them after `out`."""
     if (
         C.BATCH_WIDTH * batch_capacity > len(batches)
         or C.TALLY_WIDTH * batch_capacity > len(tallies)
@@ -306,7 +306,7 @@ def encode_rows(
     out: bytearray,
     o: int,
 ) -> int:
-    """Encode what stays of one table of records of batch `row` to out[o:]; the position behind, −1 when it has no room.
+    """Encode what stays of one table of records of batch `row` to out[o:]; the position after, −1 when it has no room.
 
     For a batch with more records than a table: the tallies are of the whole batch, the flags of this table.
     """

@@ -92,7 +92,7 @@ def put_escaped(buf: Readable, p: int, end: int, out: Writable, o: int) -> int:
 
 def put_decoded(buf: Readable, p: int, end: int, out: Writable, o: int) -> int:
     # in bytes that are no text any may follow any, so the processor cannot foresee branches: most stand for themselves or are
-    # replaced one by one, and what is written of a replacement behind one that stands for itself is written over
+    # replaced one by one, and what is written of a replacement after one that stands for itself is written over
     last = end - 1
     looked = p
     grown = o - p
@@ -129,7 +129,7 @@ def put_decoded(buf: Readable, p: int, end: int, out: Writable, o: int) -> int:
 
 def put_no_text(buf: Readable, p: int, end: int, out: Writable, o: int) -> int:
     # the same without a branch, in blocks of 256 bytes: no first byte of a sequence can be a later one, so what becomes of a byte
-    # depends on its neighbours alone. The marks lie where room is for a fourth byte a byte, behind all that is written.
+    # depends on its neighbours alone. The marks are where room is for a fourth byte a byte, after all that is written.
     marks = o + 3 * (end - p) + 8
     lengths = marks + 256 + 8
     out[marks - 3] = 0

@@ -284,7 +284,7 @@ def put_record_head(
 
 
 def put_record_tail(magic: int, cells: Readable, capacity: int, at: int, out: Writable, o: int) -> int:
-    # all behind the encodings
+    # all after the encodings
     if magic < 2:
         o = buffer_access.put(out, o, b',"crc":', 7)
         o = dump_text.put_number(out, o, cells[C.R_CRC * capacity + at])

@@ -170,7 +170,7 @@ def ask_rows(
 
 
 def scatter_rows(rows: Readable, count: int, parts: int, bounds: Writable, out: Writable) -> int:
-    """The rows that are not empty slots, those of a part behind each other: part p is out[bounds[p]:bounds[p + 1]], in
+    """The rows that are not empty slots, those of a part one after another: part p is out[bounds[p]:bounds[p + 1]], in
     rows. Returns how many there are."""
     if count < 0 or parts < 1 or 3 * count > len(rows) or parts + 1 > len(bounds):
         raise ValueError("there are fewer rows than that")
@@ -309,9 +309,9 @@ def spare_latest(slots: Readable, slot_count: int, base: int, bits: Writable) ->
 def look_up(
     size: int, cells: Readable, capacity: int, count: int, base: int, bits: Readable, words: Writable
 ) -> int:
-    """words[2 × row] of each keyed record: LATER when the bit of its offset is set, else 0; the one behind it is 0.
+    """words[2 × row] of each keyed record: LATER when the bit of its offset is set, else 0; the one after it is 0.
 
-    size: of the body that the records lie in, in bytes. Returns the first row whose key or value lies outside of it, `count`
+    size: of the body that the records are in, in bytes. Returns the first row whose key or value is outside of it, `count`
     when there is none, as `keymap.hash_rows` does.
     """
     if count > capacity or C.RECORD_WIDTH * capacity > len(cells) or 2 * count > len(words):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def fields_end(body: Readable, p: int, end: int, count: int) -> int:
-    # position behind `count` header fields, each a name and a value; -1 when the record walk would stop there
+    # position after `count` header fields, each a name and a value; -1 when the record walk would stop there
     while count > 0:
         packed = buffer_access.varint(body, p, end)
         length = packed >> 4

@@ -104,9 +104,9 @@ def hash_key(body: Readable, p: int, end: int, first: int, second: int, hashes: 
 def hash_rows(
     body: Readable, cells: Readable, capacity: int, count: int, first: int, second: int, hashes: Writable
 ) -> int:
-    """The hash of each key of a table of records, in hashes[2 × row] and the one behind it; null keys have none.
+    """The hash of each key of a table of records, in hashes[2 × row] and the one after it; null keys have none.
 
-    Returns the first row whose key or value lies outside of `body`, `count` when there is none.
+    Returns the first row whose key or value is outside of `body`, `count` when there is none.
     """
     if count > capacity or C.RECORD_WIDTH * capacity > len(cells) or 2 * count > len(hashes):
         raise ValueError("a table is smaller than its capacity says")
@@ -146,7 +146,7 @@ def put_rows(
     Stops at the first keyed record that meets `limit` keys in the map, known or not (Kafka: Cleaner.
     buildOffsetMapForSegment); returns its row, `count` when there was room for all. limit: below `slot_count`.
     state: MAP_SIZE keys in the map, MAP_OFFSET and MAP_ROW the last record put and the row of its batch, MAP_TURNS how often one was
-    put that does not lie above the one before.
+    put that does not be above the one before.
     """
     if (
         count > capacity
@@ -206,7 +206,7 @@ def move_slots(slots: Writable, slot_count: int, larger: Writable, larger_count:
 
 
 def pack_slots(slots: Readable, slot_count: int, out: Writable) -> int:
-    """Everything in a map to `out`, slot behind slot without the empty ones; how many there are."""
+    """Everything in a map to `out`, slot after slot without the empty ones; how many there are."""
     if slot_count < 0 or 3 * slot_count > len(slots):
         raise ValueError("the map is smaller than its capacity says")
     table = buffer_access.cells_in(slots)
@@ -274,7 +274,7 @@ def map_rows(
 ) -> int:
     """Put the keyed records of batches of magic 2 at or above `start_offset` into the map, as `put_rows` does.
 
-    body: the file in which uncompressed batches lie; or, with `bounds`, what was decompressed: that of batch r is
+    body: the file in which uncompressed batches are; or, with `bounds`, what was decompressed: that of batch r is
     body[bounds[2i]:bounds[2i + 1]] with i = r − first_row.
     pending: room for 4 × PENDING numbers. Returns MAPPED; FULL, and in state[MAP_STOPPED] the row of the record that met a
     full map; BAD, and there the row of a batch whose records cannot be walked over: those before it are in the map.

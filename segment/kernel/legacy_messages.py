@@ -85,7 +85,7 @@ def read_messages(
     capacity: int,
     state: Writable,
 ) -> int:
-    """Decode consecutive uncompressed messages, rows state[WALK_ROW] … last_row, which lie in `buf` itself.
+    """Decode consecutive uncompressed messages, rows state[WALK_ROW] … last_row, which are in `buf` itself.
 
     Returns as `read_body`; on BODY_BAD state[WALK_ROW] is the bad message, on BODY_DONE it is last_row + 1.
     """

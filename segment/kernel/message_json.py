@@ -16,7 +16,7 @@ nothing that may be wrong:
     a NAMED field is followed by the name of its number or topic id
     doubles, and messages of a protocol that cannot be read, are left to the caller (UNFIT)
 
-A reader returns the position behind what it read, or −1 with the reason in the state. `out` is the caller's scratch buffer; the room is
+A reader returns the position after what it read, or −1 with the reason in the state. `out` is the caller's scratch buffer; the room is
 checked before anything of a size that the data says, and at each field for the rest. Reading takes time linear in the bytes.
 """
 
@@ -152,7 +152,7 @@ def read_bytes(
 
 
 def read_protocol(r: MessageReader, f: int, p: int, end: int, depth: int, write: int) -> int:
-    """A message of the consumer protocol behind its version; what lies behind it is ignored. −1 when it is none."""
+    """A message of the consumer protocol after its version; what is after it is ignored. −1 when it is none."""
     start = r.state[0]
     if end - p < 2:
         return fail(r, 1, 0, 0, f)

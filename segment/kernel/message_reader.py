@@ -14,7 +14,7 @@ A NAMED field is followed by the name of its number or topic id in AS_ROWS; the 
     of a number   label start, label length, count, (value, text start, text length) …
     of an id      label start, label length
 
-The ids of topics are sorted and stand in `names`; their table (its place is the program's fourth number): count, start of the ids, (text start,
+The ids of topics are sorted and are in `names`; their table (its place is the program's fourth number): count, start of the ids, (text start,
 text length) …
 """
 
@@ -86,7 +86,7 @@ def reader_of(ops: Readable, names: Readable, buf: Readable, out: Writable, stat
 
 
 def topic_of(r: MessageReader, p: int) -> int:
-    """Where the name of the topic with the id at `p` stands in the program, −1 for an unknown one."""
+    """Where the name of the topic with the id at `p` is in the program, −1 for an unknown one."""
     table = r.ops[3]
     low = 0
     high = r.ops[table]
@@ -106,7 +106,7 @@ def topic_of(r: MessageReader, p: int) -> int:
 
 
 def named_number(r: MessageReader, f: int, value: int) -> int:
-    """Where the name of a number stands in the program, −1 when it has none."""
+    """Where the name of a number is in the program, −1 when it has none."""
     at = r.ops[f + 5] + 3
     stop = at + 3 * r.ops[r.ops[f + 5] + 2]
     while at < stop:

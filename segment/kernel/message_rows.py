@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 TYPE_WIDTH = 8
 
-# behind the state of message_reader: whether the record at state[RECORD] is left to the caller, and its type
+# after the state of message_reader: whether the record at state[RECORD] is left to the caller, and its type
 STOPPED, TYPE = _MESSAGE_STATE, _MESSAGE_STATE + 1
 STATE_WIDTH = _MESSAGE_STATE + 2
 
 
 def put_struct(r: MessageReader, s: int, p: int, end: int, o: int) -> int:
-    """A message up to the last of its bytes, and the brace behind it. −1 when there is more to say of it."""
+    """A message up to the last of its bytes, and the brace after it. −1 when there is more to say of it."""
     r.state[0] = o
     r.state[7] = 0
     r.state[8] = 0
@@ -120,7 +120,7 @@ def put_row(
     r.state[1] = 0
     if value_start < 0 <= value_length:
         return -1  # a legacy value that leaves its message
-    # the room behind the messages
+    # the room after the messages
     r.limit = limit - 200
     if headers > 0:
         r.limit = (
@@ -174,7 +174,7 @@ def format_rows(
     state: Writable,
     message_state: Writable,
 ) -> int:
-    """`json_lines.format_json` for records that are messages: the same arguments and result, the program before them and its state behind.
+    """`json_lines.format_json` for records that are messages: the same arguments and result, the program before them and its state after.
 
     Stops early at a record that is left to the caller; message_state[STOPPED] is 1 then, and state[RECORD] is that record.
     """

@@ -96,7 +96,7 @@ def take_commits(
 
     entry_of: the entry of each key that ordinary commits may replace. keys, values: of each entry, the key and the newest value. known: all
     keys seen so far; a key that is not among them gets an entry with its first commit; None: new keys get none. A record is
-    ordinary when its timestamp lies between earliest and latest; with keeps_rewinds one with a lower offset than before is not.
+    ordinary when its timestamp is between earliest and latest; with keeps_rewinds one with a lower offset than before is not.
     """
     if (
         count > capacity

@@ -92,7 +92,7 @@ def varlong_at(buf: Readable, p: int, size: int) -> int:
 
 
 def headers_end(body: Readable, p: int, end: int, count: int) -> int:
-    """Position behind `count` headers that start at p; −1 bad structure, −2 a negative name length."""
+    """Position after `count` headers that start at p; −1 bad structure, −2 a negative name length."""
     while count > 0:
         packed = buffer_access.varint(body, p, end)
         if packed == 0:
@@ -118,7 +118,7 @@ def headers_end(body: Readable, p: int, end: int, count: int) -> int:
 
 
 def read_field(body: Readable, p: int, end: int, cells: Writable, start_at: int, length_at: int) -> int:
-    """A key or value at p: its place and length into two cells (-1, -1 for null); the position behind it or -1."""
+    """A key or value at p: its place and length into two cells (-1, -1 for null); the position after it or -1."""
     packed = buffer_access.varint(body, p, end)
     if packed == 0:
         return -1
@@ -146,7 +146,7 @@ def read_record(
     capacity: int,
     at: int,
 ) -> int:
-    """Decode the record at p into row `at`; returns the position behind it, or −(error code)."""
+    """Decode the record at p into row `at`; returns the position after it, or −(error code)."""
     packed = buffer_access.varint(body, p, end)
     if packed == 0:
         return -TOO_FEW_RECORDS
@@ -310,7 +310,7 @@ def read_plain(
     capacity: int,
     state: Writable,
 ) -> int:
-    """Decode consecutive uncompressed batches of magic 2, rows state[WALK_ROW] … last_row, whose bodies lie in `buf` itself.
+    """Decode consecutive uncompressed batches of magic 2, rows state[WALK_ROW] … last_row, whose bodies are in `buf` itself.
 
     Returns as `read_body`; on BODY_BAD state[WALK_ROW] is the bad batch, on BODY_DONE it is last_row + 1.
     """

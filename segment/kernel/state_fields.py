@@ -1,4 +1,4 @@
-"""The fields of the state arrays that kernels take and leave behind, by kernel.
+"""The fields of the state arrays that kernels take and leave after, by kernel.
 
 A state is an array of int64. `state_fields.pxd` declares the same numbers for the compiled kernels, as `header_tables.pxd` does for columns.
 """
@@ -14,7 +14,7 @@ SEEN_WIDTH = 3
 # --- `verify_records.tally`
 (
     SUM_LAST,
-    SUM_CONTIGUOUS,  # 1 when the next batch is expected right behind SUM_LAST
+    SUM_CONTIGUOUS,  # 1 when the next batch is expected right after SUM_LAST
     SUM_GAPS,
     SUM_MISSING,
     SUM_GAP_POSITION,

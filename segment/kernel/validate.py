@@ -5,7 +5,7 @@ No row is written for a record, because that would cost more than checking it. A
 
     the body holds exactly the declared number of records; each record uses exactly the bytes it declares
     lengths and header counts fit into what remains; header names are not null
-    offsets rise and lie between the batch's base and last offset
+    offsets rise and are between the batch's base and last offset
     the greatest timestamp is the one that the header declares
 
 A no only means that a closer check is needed (`kernel.record_walk`, `kernel.verify_records`); unusual but valid data, such as
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def headers_end(body: Readable, p: int, end: int, count: int) -> int:
-    """Position behind `count` headers at p; −1 when they are not sound."""
+    """Position after `count` headers at p; −1 when they are not sound."""
     while count > 0:
         packed = buffer_access.varint(body, p, end)
         length = packed >> 4
@@ -187,7 +187,7 @@ def next_doubtful(
 ) -> int:
     """The first of the rows from `row` on of which a reader may not get every record although the checksum is right.
 
-    By the header, the first bytes of the body, and where offsets are missing behind it: an uncompressed batch is read then, a
+    By the header, the first bytes of the body, and where offsets are missing after it: an uncompressed batch is read then, a
     compressed one has to be opened, where offsets are missing only when `opens_before_gaps`. Of magic 0 and 1 nothing is said.
     """
     if capacity * C.BATCH_WIDTH > len(batches) or row < 0 or stop > capacity:
@@ -243,7 +243,7 @@ def next_doubtful(
 def compressed_valid(
     body: Readable, bounds: Readable, row: int, stop: int, batches: Readable, capacity: int
 ) -> int:
-    """The first of the rows from `row` on whose records are not sound; `stop` when all are. The first row's body lies in
+    """The first of the rows from `row` on whose records are not sound; `stop` when all are. The first row's body is in
     body[bounds[0]:bounds[1]], that of the next in body[bounds[2]:bounds[3]]."""
     if (
         capacity * C.BATCH_WIDTH > len(batches)

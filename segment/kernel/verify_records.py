@@ -78,7 +78,7 @@ def tally(cells: Readable, capacity: int, row: int, count: int, now: int, state:
     """Add rows `row` … count − 1 to the sums in `state`; returns 0.
 
     SUM_GAPS, SUM_MISSING: places where offsets are missing and how many (before a legacy wrapper none is counted, its
-    first offset is unknown); the first of them in SUM_GAP_POSITION (of the batch behind it) and SUM_GAP_OFFSET.
+    first offset is unknown); the first of them in SUM_GAP_POSITION (of the batch after it) and SUM_GAP_OFFSET.
     SUM_RECORDS: declared ones; SUM_WRAPPERS: batches that declare none. SUM_FUTURE: batches whose maximum timestamp lies
     above `now`. SUM_MAGICS: bit m for magic m. SUM_CLEANED: batches that only a cleaner leaves. SUM_PRODUCERS: with a
     producer id.
@@ -203,7 +203,7 @@ def next_offset_entry(
 ) -> int:
     """Compare offset index entries with the batches in rows state[ENTRY_ROW] … stop − 1; why it stopped.
 
-    index: the file. base: of the segment. MORE: the next entry points behind the last row (call again with the next
+    index: the file. base: of the segment. MORE: the next entry points beyond the last row (call again with the next
     rows and ENTRY_ROW set); IN_ORDER: all entries are done. UNSORTED, NO_BATCH (no batch starts there), WRONG_OFFSET:
     about the slot before state[ENTRY_SLOT]. FORMER_TOO_HIGH: about slot state[ENTRY_FORMER_SLOT]. True entries
     are counted by style: ENTRY_EXACT last offset of the batch, ENTRY_FIRST its first, ENTRY_INNER between, ENTRY_BEYOND above it.
@@ -253,7 +253,7 @@ def next_time_entry(
 ) -> int:
     """Compare time index entries with the batches in rows state[ENTRY_ROW] … stop − 1; why it stopped.
 
-    As `next_offset_entry`, with NO_BATCH (the offset lies in no batch), WRONG_TIMESTAMP (not the batch's maximum, or
+    As `next_offset_entry`, with NO_BATCH (the offset is in no batch), WRONG_TIMESTAMP (not the batch's maximum, or
     a batch before has a greater one) and OLD_TIMESTAMP (the batch has no timestamp at all). State: ENTRY_SEEN last
     offset of the row before, ENTRY_FORMER greatest timestamp before ENTRY_ROW.
     """
@@ -307,7 +307,7 @@ def next_record(
 
     OUTSIDE the batch's offsets, NOT_INCREASING, BAD_MESSAGE_CRC (inner messages of magic 0 and 1). RECORDS_MAX is the
     greatest timestamp of the batch at work, whose row is RECORDS_BATCH (set it to −1 at the start of a table). That a
-    batch's records did not have its declared maximum (magic 2 only) is told at the first record of the batch behind
+    batch's records did not have its declared maximum (magic 2 only) is told at the first record of the batch after
     it: MAX_TIMESTAMP, the row in RECORDS_MISSED; the last batch of a table is the caller's (`max_reached`).
     """
     state[S.RECORDS_RULE] = RECORDS_DONE

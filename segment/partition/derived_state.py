@@ -71,7 +71,7 @@ def producer_state(log: PartitionLog, *, as_loaded: bool = False) -> ProducerSta
 
 
 def _replay(decoder: Decoder, table: Columns, state: ProducerState) -> None:
-    """Apply the rows at and behind the state's end."""
+    """Apply the rows at and after the state's end."""
     begin, lasts = state.end_offset, table.column(C.LAST_OFFSET)
     for row, producer_id in enumerate(table.column(C.PRODUCER_ID)):
         if producer_id >= 0 and lasts[row] >= begin:
@@ -145,10 +145,10 @@ def _checkpointed_epochs(log: PartitionLog) -> EpochHistory | None:
 
 
 def epochs_of_batches(segments: Sequence[LogSegment], following: Batch | None) -> EpochHistory:
-    """The leader epochs of the batches of some segments. following: the first batch behind them, or their
+    """The leader epochs of the batches of some segments. following: the first batch after them, or their
     last one: where its epoch is that of a segment's first batch, the segment is not walked."""
     history = EpochHistory()
-    pairs = []  # segments and the first batch behind each
+    pairs = []  # segments and the first batch after each
     for segment in reversed(segments):
         first = first_batch(segment)
         pairs.append((segment, first, following))
@@ -193,7 +193,7 @@ def snapshot_in_memory(
     """(offset, entries) from which on a replay gives the producers that a broker remembers; None for the log start. is_running: a broker uses
     the data directory at this moment.
 
-    One that was stopped cleanly is as good as started anew. One that runs or has crashed remembers producers below a log start that was moved
+    One that was stopped cleanly is as good as restarted. One that runs or has crashed remembers producers below a log start that was moved
     into a segment: records are deleted, producers are not, and a recovery goes through whole segments (Kafka: LogLoader.recoverSegment).
     Where the log start is the log end only the running one does: a load deletes the snapshots up to the log start, takes none at it, and has
     nothing to replay (Kafka: ProducerStateManager.truncateAndReload, takeSnapshot)."""
@@ -206,7 +206,7 @@ def snapshot_in_memory(
 
 
 def _has_run_since_last_batch(log: PartitionLog) -> bool:
-    """Whether the leader epoch of the last batch is the newest: a replica that is loaded anew as the only one, or whose leader is, gets another one."""
+    """Whether the leader epoch of the last batch is the newest: a replica that is loaded again as the only one, or whose leader is, gets another one."""
     epochs, last = _checkpointed_epochs(log), log.last_batch
     return (
         epochs is None
@@ -216,7 +216,7 @@ def _has_run_since_last_batch(log: PartitionLog) -> bool:
 
 
 def _below_start(log: PartitionLog) -> tuple[int, tuple[ProducerSnapshotEntry, ...]] | None:
-    """(offset, entries) of the newest snapshot that is not behind the log start, or of the begin of its segment; None without a segment."""
+    """(offset, entries) of the newest snapshot that is not after the log start, or of the begin of its segment; None without a segment."""
     if not log.segments:
         return None
     below = [offset for offset in _kept_snapshots(log) if offset <= log.start_offset]
@@ -244,7 +244,7 @@ def _first_readable(
 
 def _kept_snapshots(log: PartitionLog) -> list[int]:
     """The offsets of the snapshots that a broker keeps when it loads, newest first: those at the start of a segment, and the newest of the
-    others unless it lies below the last segment (Kafka: ProducerStateManager.removeStraySnapshots)."""
+    others unless it is below the last segment (Kafka: ProducerStateManager.removeStraySnapshots)."""
     bases = {segment.base_offset for segment in log.segments}
     strays = log.snapshots.keys() - bases
     last_stray = {max(strays)} if strays and max(strays) >= max(bases, default=0) else set()

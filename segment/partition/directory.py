@@ -246,7 +246,7 @@ def partition_files(path: str) -> list[tuple[str, FileName]]:
 
 
 def partition_of(path: str, entries: Iterable[Entry]) -> PartitionDirectory:
-    """The inventory of a partition directory that has these files, wherever they lie."""
+    """The inventory of a partition directory that has these files, wherever they are."""
     return _partition_of(path, tuple(sorted(entries, key=lambda entry: entry.name.name)), ())
 
 

@@ -132,7 +132,7 @@ class BatchWalk:
             blocks = None if invalid_at is None else self.scanned(invalid_at, position)
 
     def last(self, position: int) -> Batch | None:
-        """The last sound batch at or behind a batch boundary; damage met on the way is reported."""
+        """The last sound batch at or after a batch boundary; damage met on the way is reported."""
         for blocks in (self.blocks(position), self.scanned(position)):
             found = None
             for block in blocks:

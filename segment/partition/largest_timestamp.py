@@ -121,7 +121,7 @@ def _of_batches(segment: LogSegment) -> LargestTimestamp:
 
 
 def _start(segment: LogSegment) -> int:
-    """A position to walk from: no timestamp before it exceeds those behind it."""
+    """A position to walk from: no timestamp before it exceeds those after it."""
     index = segment.time_index
     if index is None or not index.entries or Role.OFFSET_INDEX not in segment.paths:
         return 0

@@ -24,7 +24,7 @@ from kseg.segment.scanning.preallocated_tail import has_preallocated_size
 
 _LONGEST_READ_BYTES = 1 << 20
 _PAGE_BYTES = 4096
-_ROWS = 512  # batches between two index entries, or behind the last
+_ROWS = 512  # batches between two index entries, or after the last
 _OFFSET_SLOT, _TIME_SLOT = struct.Struct(">ii"), struct.Struct(">qi")
 
 
@@ -101,7 +101,7 @@ def _room() -> tuple[Columns, memoryview]:
 
 
 def _last_slot(path: str, width: int) -> bytes | None:
-    """The last used slot of an index, None when there is none: zeros behind it are preallocated."""
+    """The last used slot of an index, None when there is none: zeros after it are preallocated."""
     with Probe(path, is_surely_regular=True) as index:
         slots = index.size_bytes // width
         if not slots:

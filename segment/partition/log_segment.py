@@ -64,7 +64,7 @@ class Notes:
 class LogSegment:
     """One segment of a `PartitionLog`, opened when it is first looked into.
 
-    base_offset: from its name. next_base_offset: of the segment behind it, None for the last. paths: its files by
+    base_offset: from its name. next_base_offset: of the segment after it, None for the last. paths: its files by
     role, each as shown to the user.
     """
 
@@ -111,7 +111,7 @@ class LogSegment:
         return self._walk
 
     def following_base(self) -> int | None:
-        """The base offset of the segment behind it, None for the last."""
+        """The base offset of the segment after it, None for the last."""
         return self.next_base_offset
 
     @property
@@ -230,7 +230,7 @@ class LogSegment:
         self._notes.report(damage_finding(self.path, damage))
 
     def _entry_problem(self, entry: OffsetIndexEntry, target: int) -> str | None:
-        """Why no answer may be built on an entry, None when a sound batch starts there and not behind the target."""
+        """Why no answer may be built on an entry, None when a sound batch starts there and not after the target."""
         if not 0 <= entry.position < self.file.size_bytes:
             return f"position {entry.position} lies outside the segment of {self.file.size_bytes} bytes"
         batch = self.walk.valid_batch_at(entry.position)

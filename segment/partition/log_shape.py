@@ -1,4 +1,4 @@
-"""The shape of a log, for pictures: where its segments lie in offsets and in time, its leader epochs, and how its batches are filled.
+"""The shape of a log, for pictures: where its segments are in offsets and in time, its leader epochs, and how its batches are filled.
 
 Code that walks the headers of a log passes each table of them to a `ShapeTaker`, so a picture needs no reads of its own except for a few
 batches of each codec in a segment, which are decompressed to measure what compression saves. These are every s-th batch, where s doubles
@@ -30,7 +30,7 @@ def hides_first_time(magic: int, attributes: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SegmentShape:
-    """end_offset: behind its last batch. earliest_ms, latest_ms: None where no batch has a time."""
+    """end_offset: after its last batch. earliest_ms, latest_ms: None where no batch has a time."""
 
     base_offset: int
     end_offset: int

@@ -1,8 +1,8 @@
 """The log start as the leader-epoch checkpoint of a partition has it, for when log-start-offset-checkpoint is lost.
 
 When a log start moves, by DeleteRecords or by retention, the broker cuts the checkpoint of the leader epochs there: the
-entry of the epoch at the log start goes on from it (LeaderEpochFileCache.truncateFromStart). So a first entry that begins
-in the middle of an epoch's batches is a trace of the log start. A file that a recovery made anew can begin late, too, but
+entry of the epoch at the log start continues from it (LeaderEpochFileCache.truncateFromStart). So a first entry that begins
+in the middle of an epoch's batches is a trace of the log start. A file that a recovery created again can begin late, too, but
 does so at the base of a segment; and one that begins with an epoch's first batch says nothing.
 """
 
@@ -23,7 +23,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogStartTrace:
-    """offset: of the first entry. epoch: its epoch, and that of the batch before. is_certain: it lies inside a segment."""
+    """offset: of the first entry. epoch: its epoch, and that of the batch before. is_certain: it is inside a segment."""
 
     offset: int
     epoch: int

@@ -323,14 +323,14 @@ def segment_file_name(base_offset: int, suffix: str) -> str:
 
 
 def is_of_log_directory(name: str) -> bool:
-    """Whether a file of this name lies in data directories only."""
+    """Whether a file of this name is in data directories only."""
     return name in _LOG_DIR_NAMES or (
         name.endswith(_FILE_STATE_SUFFIXES) and parse_file_name(name).role in _LOG_DIR_ROLES
     )
 
 
 def is_of_partition(name: FileName) -> bool:
-    """Whether a file of this name lies in partitions only."""
+    """Whether a file of this name is in partitions only."""
     is_numbered = name.role in NUMBERED_ROLES and name.base_offset is not None and not name.remote_segment_id
     return (
         is_numbered

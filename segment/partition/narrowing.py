@@ -2,7 +2,7 @@
 
 1. By name: a segment whose successor begins at or below the lowest offset, or that begins at or above the highest, is left out. No file
    is opened for that.
-2. By time: a segment is left out when the last entry of its time index, which covers all of it, lies below the least timestamp. Only
+2. By time: a segment is left out when the last entry of its time index, which covers all of it, is below the least timestamp. Only
    the last 12 bytes of that file are read. An index that does not cover its segment, or is invalid, is ignored; the last segment is
    always kept, because a broker completes its index only at a roll.
 3. Within a segment the offset index leads to where the bounds end (`LogSegment.start_for` to where they begin).
@@ -52,13 +52,13 @@ def last_time_entry(notes: Notes, segment: LogSegment) -> TimeIndexEntry | None:
 
 
 def covers_segment(segment: LogSegment, last_entry: TimeIndexEntry) -> bool:
-    """Whether nothing of the segment, which is not the last one, lies behind the entry: its last one is written at the roll."""
+    """Whether nothing of the segment, which is not the last one, is after the entry: its last one is written at the roll."""
     return segment.next_base_offset is not None and last_entry.offset == segment.next_base_offset - 1
 
 
 def stop_for(segment: LogSegment, offset: int, start: int) -> int | None:
-    """Where the second sound batch begins that holds only offsets from `offset` on, right behind the first; None when
-    that is not known. A base offset stands outside the checksum: one batch alone may seem to lie behind."""
+    """Where the second sound batch begins that holds only offsets from `offset` on, right after the first; None when
+    that is not known. A base offset is outside the checksum: one batch alone may seem to be after."""
     if segment.offset_index is None:
         return None
 

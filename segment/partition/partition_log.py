@@ -126,7 +126,7 @@ class PartitionLog(Notes):
         return low - 1
 
     def from_floor(self, offset: int) -> Iterator[LogSegment]:
-        """The segment that may hold `offset`, chosen by name, and those behind it; each is closed behind its turn."""
+        """The segment that may hold `offset`, chosen by name, and those after it; each is closed after its turn."""
         at = max(0, self.floor_index(offset))
         if at < len(self.segments):
             self.note({"step": "choose-segment", "file": self.segments[at].path, "of": len(self.segments)})
@@ -183,7 +183,7 @@ class PartitionLog(Notes):
 
     @property
     def unwritten_bytes(self) -> int:
-        """The bytes that a broker preallocated behind the last batch. The size of a log is without it, as a broker that recovers the log cuts it
+        """The bytes that a broker preallocated after the last batch. The size of a log is without it, as a broker that recovers the log cuts it
         off and a running one does not count it (Kafka: FileRecords.sizeInBytes)."""
         if not self.segments:
             return 0

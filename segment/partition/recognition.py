@@ -1,6 +1,6 @@
 """Recognise a directory by its contents, not by its name: a data directory may well be called `data-1`.
 
-    1. segment files (a numbered `.log`, `.index`, `.kafka`, …) → a partition, unless partitions or data directories lie
+    1. segment files (a numbered `.log`, `.index`, `.kafka`, …) → a partition, unless partitions or data directories are
        below it and a data directory's own files (meta.properties, an offset checkpoint, …) beside them
     2. other files of a partition (partition.metadata, …) and nothing of Kafka's below → a partition
     3. a data directory's own files, or partitions directly below → a log dir
@@ -80,7 +80,7 @@ class _Found:
 
 def list_directory(path: str) -> Directory:
     """What `path` is and holds; `path` is used as given. Raises UnreadableInput when it cannot be listed, or something
-    lies too deep below it."""
+    is too deep below it."""
     try:
         found = _Walk().walk(path, 0)
         if found.is_partition:
@@ -96,7 +96,7 @@ def list_directory(path: str) -> Directory:
 
 
 def list_log_directory(path: str, nested: Sequence[str] | None = None) -> LogDirectory:
-    """The inventory of a data directory, also of one that others lie in. nested: the names of sub-directories that are or hold
+    """The inventory of a data directory, also of one that others are in. nested: the names of sub-directories that are or hold
     others, so that nobody looks into each again; None: unknown. Raises UnreadableInput when it is none."""
     if nested is not None:
         try:
@@ -185,7 +185,7 @@ class _Walk:
         return found
 
     def _child(self, child: places.DirEntry, level: int, unreadable: list[SubDirectory]) -> _Found:
-        """What a directory is; what cannot be listed is noted. Raises UnreadableInput for one that lies too deep."""
+        """What a directory is; what cannot be listed is noted. Raises UnreadableInput for one that is too deep."""
         if level > MAX_LEVELS:
             raise UnreadableInput(
                 f"{child.path} is more than {MAX_LEVELS} directories deep; name the data directories directly"
@@ -227,13 +227,13 @@ def is_partition_directory(path: str) -> bool:
 def is_log_directory(path: str) -> bool:
     """Whether `path` holds a file that only a data directory has (so that a partition's parent can be trusted).
 
-    Raises UnreadableInput when nobody can tell: who took it for none would change a partition without the broker's lock."""
+    Raises UnreadableInput when that cannot be determined: a partition would then be changed without the broker's lock."""
     try:
         with places.scandir(path) as found:
             return any(is_of_log_directory(entry.name) for entry in found)
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except PermissionError:  # what may not be listed can be asked for by name
+    except PermissionError:  # without the right to list a directory its names can still be looked up
         named = (NAME_BY_ROLE[Role.LOCK], NAME_BY_ROLE[Role.META_PROPERTIES])
         return any(places.lexists(os.path.join(path, name)) for name in named)
     except OSError as error:

@@ -75,7 +75,7 @@ Target = FileTarget | PartitionTarget | LogDirTarget
 
 
 def directory_of(target: Target) -> str:
-    """The directory that a target is, or lies in."""
+    """The directory that a target is, or is in."""
     return target.path if not isinstance(target, FileTarget) else os.path.dirname(target.path) or os.curdir
 
 
@@ -98,8 +98,8 @@ def links_below(paths: Sequence[str], targets: Sequence[Target]) -> list[str]:
 
 
 def refuse_inside(output: str, targets: Sequence[Target]) -> None:
-    """Raises Refused when an output is a directory of the targets or lies in a partition or data directory of theirs: a
-    broker dies of a directory there that it does not know. A segment that lies by itself somewhere may have neighbours."""
+    """Raises Refused when an output is a directory of the targets or is in a partition or data directory of theirs: a
+    broker dies of a directory there that it does not know. A segment that is by itself somewhere may have neighbours."""
     goal = os.path.join(places.realpath(output), "")
     for place in sorted({place for target in targets for place in _brokers_directories(target)}):
         if goal.startswith(os.path.join(places.realpath(place), "")):

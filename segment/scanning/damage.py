@@ -15,10 +15,10 @@ class Damage:
 
     kind: id in the findings catalogue (torn-tail, zero-tail, zero-filled, bad-crc, bad-length, bad-magic,
     foreign-bytes, unreadable-batch). position, length: the span. next_offset: the offset expected where it begins (None when no
-    batch came before). resumed_offset: base offset of the valid batch found behind it, None at the end of the
+    batch came before). resumed_offset: base offset of the valid batch found after it, None at the end of the
     file. claimed_offset: what the first 8 bytes say, None when too few. intact_length_bytes: the batch at
     `position` is whole if its length field is read as this (only that field is damaged). lost: the offsets that the
-    damage stands for. first_behind: the first offset behind it, None when nothing tells.
+    damage stands for. first_behind: the first offset after it, None if unknown.
     """
 
     kind: str

@@ -4,7 +4,7 @@ The rows of a table of batches are taken in runs. Consecutive uncompressed batch
 file's bytes in one kernel call. Consecutive compressed ones are decompressed (bounded) into one buffer (`decompressed_runs`), and decoded
 from there in one call; one that does not fit is decoded alone, so are the wrappers of magic 0 and 1. Control batches come
 alone too, because whoever shows them looks at every record. What cannot be decoded is a `Problem`, and the next run goes on
-behind it.
+after it.
 """
 
 from array import array
@@ -57,7 +57,7 @@ class Chunk:
     """Decoded records of the batch rows `first_row` … `last_row`.
 
     body: the buffer that the positions in `records` refer to. records: like the body shared with the decoder, valid
-    until the next chunk. complete: the last row's records all have been given (False: the next chunk goes on with it).
+    until the next chunk. complete: the last row's records all have been given (False: the next chunk continues with it).
     problem: of row `last_row`; the records before it are in the table.
     """
 
@@ -125,7 +125,7 @@ class Decoder:
                     table.column(C.BASE_OFFSET)[row], table.column(C.COUNT)[row] = bounds
 
     def _bounds_of_set(self, table: Columns, row: int) -> tuple[int, int] | None:
-        """(offset of its first message, number of its messages) of a compressed set; None when nobody can tell."""
+        """(offset of its first message, number of its messages) of a compressed set; None if unknown."""
         start = table.at(C.POSITION, row)
         last_offset = table.at(C.LAST_OFFSET, row)
         try:

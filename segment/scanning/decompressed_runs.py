@@ -23,7 +23,7 @@ MAX_BODIES = 512
 class DecompressedRun:
     """The rows first … stop − 1 of a table of batches.
 
-    body: where their bodies lie, that of row r in body[bounds[2i]:bounds[2i + 1]] with i = r − first. problem: in words, why the
+    body: where their bodies are, that of row r in body[bounds[2i]:bounds[2i + 1]] with i = r − first. problem: in words, why the
     one row of this run could not be decompressed; then there is no body.
     """
 

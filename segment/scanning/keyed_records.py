@@ -1,9 +1,9 @@
 """The records with one key, out of tables of batches: a batch without the key passes by as numbers, and is decompressed once.
 
-1. `kernel.key_search` runs over the rows whose records lie in the file as they are, and over those that the limits exclude by their
+1. `kernel.key_search` runs over the rows whose records are in the file as they are, and over those that the limits exclude by their
    header, until one has to be decoded or decompressed.
-2. Compressed batches are decompressed run by run (`decompressed_runs`), and the kernel goes on in the decompressed bytes. Markers of
-   transactions, which stand between the batches of every transactional log, do not end a run.
+2. Compressed batches are decompressed run by run (`decompressed_runs`), and the kernel continues in the decompressed bytes. Markers of
+   transactions, which are between the batches of every transactional log, do not end a run.
 3. Only what has the key, or is not as it should be, is decoded into columns, from the bytes that are there already.
 """
 

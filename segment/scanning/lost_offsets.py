@@ -4,8 +4,8 @@
    or to the end of the damage, and the offsets of all of them rise between those of the batches around the damage. The
    last entry may be cut off, or have its length alone wrong. Then the range goes from the first offset of the first
    entry to the last offset of the last one, and the record counts of the headers add up.
-2. Otherwise the neighbours tell: the range goes from behind the batch before the damage (the base offset of the
-   segment when there is none) to before the batch behind it, or before the next segment. At the end of the log nobody
+2. Otherwise the neighbours tell: the range goes from after the batch before the damage (the base offset of the
+   segment when there is none) to before the batch after it, or before the next segment. At the end of the log nobody
    knows the last offset, and nobody knows how many records there were.
 
 After a cleaning offsets are missing without damage, so the neighbours alone would name too many. A damaged header is
@@ -19,7 +19,7 @@ from kseg.segment.crc import crc32c
 from kseg.segment.header_tables import Columns
 from kseg.segment.values import dataclass
 
-# magic 2: where the fields lie that tell which offsets a batch holds
+# magic 2: where the fields are that tell which offsets a batch holds
 _ATTRIBUTES, _LAST_DELTA, _PRODUCER_ID, _BASE_SEQUENCE, _COUNT = 21, 23, 43, 53, 57
 _LEGACY_KEY = (18, 26)  # magic 0 and 1: where the length of the key lies
 _MAX_ENTRIES = 65_536
@@ -27,7 +27,7 @@ _MAX_ENTRIES = 65_536
 
 @dataclass(frozen=True, slots=True)
 class LostRange:
-    """first_offset … last_offset, None where nobody can tell. records: that a consumer would see, None likewise."""
+    """first_offset … last_offset, None if unknown. records: that a consumer would see, None likewise."""
 
     first_offset: int | None
     last_offset: int | None
@@ -40,7 +40,7 @@ UNKNOWN = LostRange(None, None, None)
 @dataclass(frozen=True, slots=True)
 class UnreadBatch:
     """A batch with a right checksum that consumers do not get as its header has it. content: its checksum and size. records: that
-    it holds, of offsets up to last_offset, which may lie above that of the header. given: that a consumer gets of them; both None when nobody can tell. stops_reader: with an exception."""
+    it holds, of offsets up to last_offset, which may be above that of the header. given: that a consumer gets of them; both None if unknown. stops_reader: with an exception."""
 
     content: tuple[int, int]
     first_offset: int
@@ -83,7 +83,7 @@ def lost_range(
 ) -> LostRange:
     """The offsets and records that the damage position … stop has taken.
 
-    lowest: the first offset that it can hold. upper: the first offset behind it, None at the end of the log.
+    lowest: the first offset that it can hold. upper: the first offset after it, None at the end of the log.
     intact_bytes: the length with which the entry at `position` is whole, when only its length is damaged. of_headers: the same bounds for
     what its headers claim, where these are wider.
     """

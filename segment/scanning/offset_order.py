@@ -8,7 +8,7 @@ makes it higher.
 
 1. `OffsetOrder` takes in the valid batches before damage and keeps the last batch of the longest sequences, as patience sorting
    does: `tails[n]` ends the sequence of n batches that ends lowest (counted from the ones that were dropped).
-2. At the damage a few batches behind it take part (`around`): what precedes damage may be proven wrong only by what
+2. At the damage a few batches after it take part (`around`): what precedes damage may be proven wrong only by what
    follows it, and the other way round.
 3. Offsets that the segment cannot hold, below its base offset or not below that of its successor, are not believed, unless there are
    no others: then its name is wrong.
@@ -30,7 +30,7 @@ from kseg.segment.kernel.batch_walk import highest_offset
 from kseg.segment.scanning.offset_fit import NONE, fit_offset, flipped_bit
 from kseg.segment.values import dataclass
 
-# So many sequences and batches are remembered, and so many batches behind damage are asked.
+# So many sequences and batches are remembered, and so many batches after damage are asked.
 REMEMBERED, ASKED_BEHIND = 16, 4
 
 Range = tuple[int, int]
@@ -39,7 +39,7 @@ _last = itemgetter(1)
 
 @dataclass(frozen=True, slots=True)
 class DamageBounds:
-    """last_before: the last offset before the damage, None when no batch precedes it. first_behind: the first offset behind it, None
+    """last_before: the last offset before the damage, None when no batch precedes it. first_behind: the first offset after it, None
     when nothing tells. least_before, most_behind: the same where altered batches in between lie as far from the damage as possible: headers in the
     damage that agree with these tell more than the places where such batches seem to fit."""
 
@@ -120,8 +120,8 @@ class OffsetOrder:
     def around(
         self, behind: Sequence[Range] = (), limit: int = L.INT64_MAX, following: int | None = None
     ) -> DamageBounds:
-        """behind: the offsets of the batches behind the damage. limit: the segment holds offsets below it. following: the first offset behind the
-        segment, None when nothing tells."""
+        """behind: the offsets of the batches after the damage. limit: the segment holds offsets below it. following: the first offset after the
+        segment, None if unknown."""
         tails = [tail for tail in self._tails if tail[1] < limit]
         if not tails and (self._tails or len(behind) > 1) and all(each[0] >= limit for each in behind):
             limit, tails = (
@@ -148,7 +148,7 @@ class OffsetOrder:
     def _placed(
         self, believed: Sequence[Range], behind: Sequence[Range], first: int | None, limit: int
     ) -> DamageBounds:
-        """The bounds between the last of `believed` and the offset `first`, once the batches that lie between them in the file have a place."""
+        """The bounds between the last of `believed` and the offset `first`, once the batches that are between them in the file have a place."""
         last = believed[-1][1] if believed else None
         if first is None:
             return DamageBounds(last, None, last)

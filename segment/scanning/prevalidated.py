@@ -83,7 +83,7 @@ class ValidatedRecords:
         return spans[0][1] if spans and spans[0][0] <= position else position
 
     def next_start(self, position: int) -> int:
-        """The next byte behind `position` that begins a span; call `until` for a position before."""
+        """The next byte after `position` that begins a span; call `until` for a position before."""
         return next((start for start, _ in self._spans if start > position), INT64_MAX)
 
 
@@ -116,7 +116,7 @@ class SkippableSpans:
         return self._skipped[at][1] if at >= 0 and position < self._skipped[at][1] else position
 
     def next_start(self, position: int) -> int:
-        """The next trusted byte behind `position`."""
+        """The next trusted byte after `position`."""
         at = bisect_right(self._skipped, (position, INT64_MAX))
         return self._skipped[at][0] if at < len(self._skipped) else INT64_MAX
 

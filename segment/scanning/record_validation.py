@@ -54,7 +54,7 @@ def invalid_rows(view: memoryview, table: Columns, rows: Iterable[int]) -> list[
 def _compressed_until(
     view: memoryview, table: Columns, row: int, stop: int, bodies: DecompressionBuffer
 ) -> int:
-    # magic 0 and 1 are decompressed in vain here, where anyone asks about them
+    # magic 0 and 1 are decompressed for nothing here, where anyone asks about them
     for run in bodies.runs(view, table, row, stop, MAX_BODY_BYTES):
         if run.problem is not None:
             return run.first

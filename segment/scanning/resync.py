@@ -3,7 +3,7 @@
 1. Zeros from the position p to the end of the file are a tail that was allocated and never written.
 2. If the recorded length leads to a valid batch, to the clean end or to a tail of zeros, the length is
    corroborated: the damage is exactly this entry. (Unless the entry is sound when it ends at a believable batch
-   before that: then only its length is wrong, and says that the batches behind it are its own.)
+   before that: then only its length is wrong, and says that the batches after it are its own.)
 3. Otherwise search byte by byte for the next believable batch: magic, length, header and offset must fit
    (offset at or above the end of what was valid before; when no such batch is left, any offset of the segment)
    and the checksum must be right. The damage ends there, or at the end of the file.
@@ -68,7 +68,7 @@ class Resync:
         self._file = file
         self._zeros = ZeroRanges(self.view, file)
         self._next_base = next_base
-        # where other damage begins right behind some whose last offset is known, and at least
+        # where other damage begins right after some whose last offset is known, and at least
         self._damage_behind = -1, -1
         # and the offsets of the next few batches there
         self.position_behind, self.table_behind = -1, Columns(C.BATCH_WIDTH, ROWS_BEHIND)
@@ -77,13 +77,13 @@ class Resync:
         self._exhausted_from, self._exhausted = L.INT64_MAX, 0
 
     def restart(self, order: OffsetOrder) -> None:
-        """The scan begins anew, before batches that it has taken in."""
+        """The scan starts again, before batches that it has taken in."""
         self.order, self._exhausted_from, self._exhausted = order, L.INT64_MAX, 0
 
     def damage_at(self, position: int, end: int) -> Damage:
         """The damage that begins at `position` (no valid batch starts there), up to the next believable batch.
 
-        Where bytes of it could not be read, that is what is wrong with it, and zeros behind them are no part of it.
+        Where bytes of it could not be read, that is what is wrong with it, and zeros after them are no part of it.
         """
         damage = self._damage_at(position, end)
         bad = self._unreadable(position, position + damage.length)
@@ -116,7 +116,7 @@ class Resync:
         return self._before_resumption(position, found, end, recorded_end)
 
     def valid_within(self, position: int, stop: int) -> Iterator[Columns]:
-        """Valid batches that lie whole in a span of damage, whatever their offsets: tables of one row. They may be out
+        """Valid batches that are whole in a span of damage, whatever their offsets: tables of one row. They may be out
         of place, copies, or somebody's value that looks like a batch."""
         found = self._search_from(position, stop, stop, -L.INT64_MAX - 1, L.INT64_MAX)
         while found is not None:
@@ -212,7 +212,7 @@ class Resync:
     # --- the search
 
     def _search(self, position: int, end: int) -> int | None:
-        """The next believable batch at or behind `position` whose checksum is right."""
+        """The next believable batch at or after `position` whose checksum is right."""
         lowest, highest = self._strict_bounds()
         if lowest < self._exhausted_from and self._exhausted < MAX_EXHAUSTED_SEARCHES:
             found = self._search_from(position, end, end, lowest, highest)
@@ -235,7 +235,7 @@ class Resync:
     def _ranges_behind(self, stop: int) -> list[tuple[int, int]]:
         """The offsets of the next valid batches from `stop` on, where damage ends."""
         if self.position_behind != stop:
-            # who reads on from there has it already
+            # a scan that continues there finds it filled
             table, end = Columns(C.BATCH_WIDTH, ROWS_BEHIND), len(self.view)
             self._walk.fill(table, stop, end, end)
             valid = first_invalid(table.cells, table.capacity, min(ASKED_BEHIND, table.count))
@@ -257,7 +257,7 @@ class Resync:
         return min(self.base_offset + L.INT32_MAX, L.INT64_MAX)
 
     def _search_from(self, position: int, stop: int, end: int, lowest: int, highest: int) -> int | None:
-        """The first valid batch that begins at or behind `position`, ends at or before `stop` and has such an offset."""
+        """The first valid batch that begins at or after `position`, ends at or before `stop` and has such an offset."""
         for first, until in self._zeros.with_data(position, stop):
             # a batch may begin with zeros, which end a hole
             first, limit = max(position, first - L.BATCH_HEADER), () if until == stop else (until,)

@@ -3,12 +3,12 @@
 The walk (`kernel.batch_walk`) follows the length fields; the scanner does not rely on them:
 
 1. Walk entries into a table and judge the checksum of each. Valid ones are given out, a table at a time.
-2. At the first entry that is not valid, or where the walk cannot go on, damage begins. It ends at the next
+2. At the first entry that is not valid, or where the walk cannot continue, damage begins. It ends at the next
    believable batch, or at the end of the file (`resync`).
-3. Go on at 1 from there.
+3. Continue at 1 from there.
 
-Time is linear: a failed search is not repeated, tables are small behind damage, and once as many bytes as the file has were
-summed in vain, checksums of long ranges are combined from those of blocks (`range_crc`).
+Time is linear: a failed search is not repeated, tables are small after damage, and once as many bytes as the file has were
+summed for nothing, checksums of long ranges are combined from those of blocks (`range_crc`).
 """
 
 from bisect import bisect_left
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Not a power of two: the columns of such a table begin at addresses that share their lines of the processor's cache, and a batch that is
 # put into fifteen columns drives each out before the next batch needs it.
 BATCHES_PER_TABLE = 4096 + 8
-# Rows of the first table of a file, which is all that most files need, and of the tables behind damage; they grow while nothing is wrong.
+# Rows of the first table of a file, which is all that most files need, and of the tables after damage; they grow while nothing is wrong.
 FIRST_ROWS = 512 + 8
 ROWS_BEHIND_DAMAGE = (16, 256)
 # A small file gets a small table: many of them make a data directory, and memory costs as much as reading them.
@@ -127,8 +127,8 @@ class Scanner:
     ) -> Iterator[Columns | Damage]:
         """Tables of valid batches and damage spans, in order of position, from `start` to `end` without a hole.
 
-        until: leave out what begins there or behind it. A scan that starts before what was scanned last begins anew: the batches there
-        are behind its damage, not before it.
+        until: leave out what begins there or after it. A scan that starts before what was scanned last starts again: the batches there
+        are after its damage, not before it.
         """
         stop = len(self.view) if end is None else end
         limit = stop if until is None else min(until, stop)
@@ -155,12 +155,12 @@ class Scanner:
                 position += damage.length
 
     def _table_at(self, position: int) -> Columns | None:
-        """The table of the entries behind the last damage, when the scan goes on there."""
+        """The table of the entries after the last damage, when the scan continues there."""
         resync = self._resync
         return None if resync is None or resync.position_behind != position else resync.table_behind
 
     def fill_valid(self, table: Columns, position: int, end: int, until: int) -> tuple[int, bool]:
-        """Walk into any table, up to what is not a valid batch or to `until`: where that is, whether it may go on there."""
+        """Walk into any table, up to what is not a valid batch or to `until`: where that is, whether it may continue there."""
         reason = self._walk.fill(table, position, end, until)
         good = first_invalid(table.cells, table.capacity, table.count)
         is_whole = good == table.count
@@ -174,18 +174,18 @@ class Scanner:
         return self._resynchronizer.first_valid(position, stop)
 
     def valid_within(self, position: int, stop: int) -> Iterator[Columns]:
-        """Valid batches that lie whole in a span of damage, whatever their offsets: tables of one row. They may be out
+        """Valid batches that are whole in a span of damage, whatever their offsets: tables of one row. They may be out
         of place, copies, or somebody's value that looks like a batch."""
         return self._resynchronizer.valid_within(position, stop)
 
     def _prepare_small_tables(self) -> None:
-        """Restart with small tables behind damage: where more damage follows soon, large ones would be filled in vain."""
+        """Restart with small tables after damage: where more damage follows soon, large ones would be filled for nothing."""
         self._rows = sorted({self._rows[-1], *(min(rows, self._rows[-1]) for rows in ROWS_BEHIND_DAMAGE)})
 
     def resync(self, position: int, end: int) -> Damage:
         """The damage that begins at `position` (no valid batch starts there), up to the next believable batch.
 
-        Where bytes of it could not be read, that is what is wrong with it, and zeros behind them are no part of it.
+        Where bytes of it could not be read, that is what is wrong with it, and zeros after them are no part of it.
         """
         return self._resynchronizer.damage_at(position, end)
 

@@ -22,7 +22,7 @@ class TableWalk:
         self._judge = CrcVerifier(view)
         self._trust = skippable
         self._state = memoryview(array("q", [0, 0]))
-        # the last wish (table, position, end, until) and why that walk stopped
+        # the last request (table, position, end, until) and why that walk stopped
         self._walked: tuple[tuple[Columns, int, int, int], int] | None = None
         self._probe: Columns | None = None
         self._verdicts: dict[int, int | None] = {}
@@ -34,10 +34,10 @@ class TableWalk:
 
     def fill(self, table: Columns, position: int, end: int, until: int = -1) -> int:
         """Walk from `position` into the table, as Kafka would, judging every checksum; returns why it stopped. until: a batch that
-        begins there or behind it is left out; -1: none is."""
-        wish = table, position, end, until
-        if self._walked is not None and self._walked[0] == wish:
-            table.count = self._state[1]  # who asks again gets what still lies there
+        begins there or after it is left out; -1: none is."""
+        request = table, position, end, until
+        if self._walked is not None and self._walked[0] == request:
+            table.count = self._state[1]  # the same request again: the rows are still in the table
             return self._walked[1]
         self._state[0] = position
         reason = walk(self.view, end, table.cells, table.capacity, self._state, until)
@@ -46,11 +46,11 @@ class TableWalk:
             table.column(C.VALID)[:] = memoryview(array("q", [1]) * table.count)
         else:
             self._judge.verify(table)
-        self._walked = wish, reason
+        self._walked = request, reason
         return reason
 
     def forget_from(self, position: int) -> None:
-        """What was judged behind a position where damage begins will have to be judged again."""
+        """Count what was checksummed from a position on where damage begins: it will have to be done again."""
         self._judge.wasted_bytes += max(0, self._state[0] - position)
 
     def probe(self, position: int, end: int) -> Columns | None:

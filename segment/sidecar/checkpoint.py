@@ -6,7 +6,7 @@
                    topic partition offset      recovery-point-, replication-, log-start-, cleaner-offset-checkpoint
                    epoch start-offset          leader-epoch-checkpoint
 UTF-8, `\\n`. A file without a first or second line is an empty checkpoint. Anything else that deviates is an error
-in Kafka (CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile), and then a broker goes on with offset 0
+in Kafka (CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile), and then a broker continues with offset 0
 for *all* partitions; so the reader accepts exactly what Kafka accepts and otherwise names the line.
 """
 
@@ -31,7 +31,7 @@ class CheckpointEntry(NamedTuple):
 
 
 def decode_offset_checkpoint(data: bytes) -> tuple[CheckpointEntry, ...]:
-    """The entries in file order. Where a partition stands twice, Kafka takes the last (see `offsets_by_partition`).
+    """The entries in file order. Where a partition is twice, Kafka takes the last (see `offsets_by_partition`).
 
     Raises FormatError naming the line that Kafka would stumble over.
     """
@@ -51,7 +51,7 @@ def offsets_by_partition(entries: Iterable[CheckpointEntry]) -> dict[tuple[str, 
 def with_offsets(
     entries: Iterable[CheckpointEntry], changes: Mapping[tuple[str, int], int | None]
 ) -> tuple[CheckpointEntry, ...]:
-    """The entries with other offsets for some partitions, None for no entry: in the order they had, new ones behind
+    """The entries with other offsets for some partitions, None for no entry: in the order they had, new ones after
     (in Kafka the order is that of a hash map)."""
     offsets = offsets_by_partition(entries)
     for key, offset in changes.items():

@@ -14,7 +14,7 @@ A file of exactly one all-zero slot has been trimmed, so its slot counts as used
 timestamp 0 at the base offset.
 
 Answering a question must not read the file: indexes are mapped, logs may be of any size. The end of the used slots
-is found by bisection, trusting that zeros lie at the end only (a judge of the file asks `as_kafka`), and a lookup
+is found by bisection, trusting that zeros are at the end only (a judge of the file asks `as_kafka`), and a lookup
 is Kafka's own search: try the last 8192 bytes' worth of slots first, then the rest. Its probes decide the answer
 when the slots are not sorted, so they are Kafka's (AbstractIndex). `bytes_read` adds up what was looked at.
 """
@@ -89,7 +89,7 @@ class _SlottedIndex(Generic[E]):
 
     @property
     def zero_tail_slots(self) -> int:
-        """Whole slots behind the used ones; always 0 when as_kafka."""
+        """Whole slots after the used ones; always 0 when as_kafka."""
         return self.slots - self._used
 
     def __len__(self) -> int:
@@ -236,7 +236,7 @@ class OffsetIndex(_SlottedIndex[OffsetIndexEntry]):
         return super().sanity_error()
 
     def slot_at(self, position: int, low: int = 0) -> int:
-        """The first slot from `low` on whose entry points to `position` or behind it, `entries` when none does. Any slot
+        """The first slot from `low` on whose entry points to `position` or after it, `entries` when none does. Any slot
         where the positions do not rise."""
         return bisect_left(range(self._used), position, low, key=lambda slot: self._fields(slot)[1])
 
@@ -254,7 +254,7 @@ class TimeIndex(_SlottedIndex[TimeIndexEntry]):
     _OFFSET_FIELD = 1
 
     def sanity_error(self) -> tuple[str, str] | None:
-        """Kafka compares the last whole slot with the first, used or not: a zero tail behind entries is a problem."""
+        """Kafka compares the last whole slot with the first, used or not: a zero tail after entries is a problem."""
         if self.slots:
             last_timestamp, last_relative = self._fields(self.slots - 1)
             first_timestamp = self._fields(0)[0]

@@ -4,7 +4,7 @@ For each batch, in file order (Kafka: LogSegment.recover and LogSegment.append; 
 
 1. A last offset outside base … base + 2^31 - 1 is an overflow: the batch belongs into another segment.
 2. A timestamp greater than the maximum so far becomes the maximum, its offset is the batch's *last* offset.
-3. If more than `interval_bytes` lie between the batch that has the last entry (or the start) and this one, add an
+3. If more than `interval_bytes` are between the batch that has the last entry (or the start) and this one, add an
    offset entry (last offset, position) and a time entry (maximum so far, its offset). The test comes before the
    batch is counted, so the batch at position 0 never has an entry.
 4. When the segment ends, one more time entry with the maximum; it alone may take the last slot.
@@ -73,7 +73,7 @@ class SegmentIndexes:
         self._end_position = 0
 
     def resume(self, offset_index: bytes, time_index: bytes, end_position: int) -> None:
-        """Go on with the indexes of a segment of `end_position` bytes as the files have them after a clean stop.
+        """Continue with the indexes of a segment of `end_position` bytes as the files have them after a clean stop.
 
         A broker believes the files: its maximum timestamp is then that of the last time entry (Kafka: LogSegment.
         readMaxTimestampAndOffsetSoFar), and it counts bytes from the end, as in `reopen`.
@@ -93,7 +93,7 @@ class SegmentIndexes:
     ) -> IndexRefusal | None:
         """Take in the next batch. position: of its first byte in the segment file.
 
-        A refusal says which entry was left out and why; the builder goes on, and a batch that overflows is left
+        A refusal says which entry was left out and why; the builder continues, and a batch that overflows is left
         out altogether.
         """
         if not can_index_offset(last_offset, self.base_offset):
@@ -111,7 +111,7 @@ class SegmentIndexes:
     def add_rows(self, table: Columns, first: int, stop: int) -> tuple[int, IndexRefusal] | None:
         """`add` for the rows first … stop - 1 of a table of batches; None, or the row that was refused.
 
-        The refused row is counted as by `add`; whoever goes on does so behind it.
+        The refused row is counted as by `add`; whoever goes on does so after it.
         """
         row = self._add_good_rows(table, first, stop)
         while row < stop:

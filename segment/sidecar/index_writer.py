@@ -40,12 +40,12 @@ class OffsetIndexBuilder:
         self._data = bytearray()
 
     def resume(self, data: bytes) -> None:
-        """Go on behind the entries of a file of whole slots that is sound and has no zero tail."""
+        """Continue after the entries of a file of whole slots that is sound and has no zero tail."""
         self._data.clear()
         self.extend(data, len(data) // L.OFFSET_INDEX_ENTRY)
 
     def extend(self, slots: bytes | bytearray, count: int) -> None:
-        """Adds the first `count` of slots as they lie in a file, each of which `append` would take."""
+        """Adds the first `count` of slots as they are stored in a file, each of which `append` would take."""
         if count:
             end = count * L.OFFSET_INDEX_ENTRY
             self._data += slots[:end]

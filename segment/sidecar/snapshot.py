@@ -12,7 +12,7 @@
         26  timestamp_ms              int64, of the last batch or marker
         34  coordinator_epoch         int32, -1: no marker seen
         38  current_txn_first_offset  int64, negative: no open transaction
-Bytes behind the last entry are covered by the checksum and otherwise ignored, as Kafka does. The order of entries is
+Bytes after the last entry are covered by the checksum and otherwise ignored, as Kafka does. The order of entries is
 that of a hash map and means nothing.
 
 A file that a broker takes for corrupt raises SnapshotCorrupt. It carries, beside our own sentence, the one that

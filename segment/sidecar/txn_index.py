@@ -2,7 +2,7 @@
 
     0  version             int16 (0)
     2  producer_id         int64
-   10  first_offset        int64, first offset of the transaction; may lie in an earlier segment
+   10  first_offset        int64, first offset of the transaction; may be in an earlier segment
    18  last_offset         int64, offset of the ABORT marker; strictly increases from entry to entry
    26  last_stable_offset  int64, as it was after this abort
 34 bytes an entry, no header, no checksum, never preallocated; absent when nothing was aborted.
@@ -64,7 +64,7 @@ def collect_aborted(entries: Iterable[AbortedTxn], from_offset: int, to_offset: 
 class TxnIndex:
     """A `.txnindex` file: `buffer` is the whole file (empty for an absent one), `base_offset` its name's number.
 
-    entries: whole entries. trailing_bytes: of a partial entry behind them.
+    entries: whole entries. trailing_bytes: of a partial entry after them.
     """
 
     def __init__(self, buffer: bytes | bytearray | memoryview, base_offset: int) -> None:

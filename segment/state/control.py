@@ -135,7 +135,7 @@ def end_transaction_batch(
 
 
 def kafka_text(control: ControlRecord) -> str:
-    """What Kafka's DumpLogSegments 4.3 prints behind the fields of a control record, leading blank included."""
+    """What Kafka's DumpLogSegments 4.3 prints after the fields of a control record, leading blank included."""
     if control.kind == UNKNOWN:
         return f" controlType: UNKNOWN({control.type_id})"
     if control.kind in (ABORT, COMMIT):

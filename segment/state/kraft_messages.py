@@ -42,7 +42,7 @@ class ControlRecordError(FormatError):
     """A control record that Kafka's readers refuse too.
 
     kafka_exception: simple name of the Java exception they die of. A broker's recovery survives only
-    `InvalidRecordException` (it cuts the log behind the batch); every other one fails the load of the log.
+    `InvalidRecordException` (it cuts the log after the batch); every other one fails the load of the log.
     """
 
     def __init__(self, sentence: str, kafka_exception: str) -> None:

@@ -62,7 +62,7 @@ class KeyLookup(Protocol):
     latest_offset: int
 
     def hash(self, chunk: Chunk) -> bool:
-        """Fill `words` for a chunk; False when a key or value lies outside of the body."""
+        """Fill `words` for a chunk; False when a key or value is outside of the body."""
 
 
 class OffsetMap:
@@ -131,7 +131,7 @@ class OffsetMap:
         self._state[S.MAP_ROW] = _NO_OFFSET_PUT
 
     def hash(self, chunk: Chunk) -> bool:
-        """The hashes of a chunk's keys into `hashes`; False when a key or value lies outside of the body."""
+        """The hashes of a chunk's keys into `hashes`; False when a key or value is outside of the body."""
         records = chunk.records
         is_hashed = K.hash_rows(chunk.body, *records.raw, records.count, *self._secret, self.hashes)
         return is_hashed == records.count
@@ -158,7 +158,7 @@ class OffsetMap:
 
     def map_rows(self, run: DecompressedRun, table: Columns, row: int, start_offset: int) -> int:
         """Put the records of batches of magic 2 into the map, from `row` of a run on. MAPPED, FULL or BAD of the kernel;
-        `stopped` says where. A run without bounds has the file for its body, in which the batches lie as they are."""
+        `stopped` says where. A run without bounds has the file for its body, in which the batches are as they are."""
         while True:
             status = K.map_rows(
                 run.body,
@@ -205,7 +205,7 @@ class OffsetMap:
         return int(self._state[S.MAP_OFFSET])
 
     def expect_above(self, offset: int) -> None:
-        """What is put from now on lies above this offset in an ordered map."""
+        """What is put from now on is above this offset in an ordered map."""
         self._state[S.MAP_OFFSET] = offset
 
     def pack(self, rows: memoryview) -> int:

@@ -35,7 +35,7 @@ class OpenPlace(NamedTuple):
 
 
 class OpenTransactions:
-    """Producers by the first offset of their open transaction. cells, room: the queue (columns `O_…` of the kernel), whose ends stand in
+    """Producers by the first offset of their open transaction. cells, room: the queue (columns `O_…` of the kernel), whose ends are in
     `state`. is_in_order: whether all are in the queue."""
 
     __slots__ = ("_heap", "_late", "_state", "cells", "room")

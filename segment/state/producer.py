@@ -2,7 +2,7 @@
 
 The state is a map from producer id to its newest batch, its epochs and the start of its open transaction. Replay
 (Kafka: ProducerStateManager, ProducerAppendInfo with origin REPLICATION; fact sheet §5.3) takes batches in log
-order; nothing is validated, because what lies on disk was accepted once:
+order; nothing is validated, because what is on disk was accepted once:
 
 1. A batch without a producer id only moves the end of the state.
 2. A data batch: an epoch other than the known one (lower ones too) forgets the remembered batch; then remember
@@ -99,7 +99,7 @@ class ProducerState:
 
     end_offset: the log offset up to which batches were seen, exclusive; a snapshot taken now is named by it.
     Batches of magic 0 and 1 do not move it, as in a broker's recovery: set it when the log's end is known.
-    high_watermark: transactions whose marker lies at or above it stay unstable; None = all is replicated.
+    high_watermark: transactions whose marker is at or above it stay unstable; None = all is replicated.
     """
 
     __slots__ = (
@@ -138,7 +138,7 @@ class ProducerState:
         batches and not from a file, which forgets a batch whose last offset is negative.
 
         now_ms: producers idle for `expiration_ms` are left out as a broker does; None keeps them. Of several
-        entries of one producer, which no broker writes, the last one counts, but the transactions of the others stay open for ever (Kafka:
+        entries of one producer, which no broker writes, the last one counts, but the transactions of the others stay open forever (Kafka:
         ProducerStateManager.loadProducerEntry).
         """
         state = cls(end_offset, high_watermark)

@@ -94,7 +94,7 @@ class ProducerTable:
         self.set(slot, FIRST_OFFSET, NO_OFFSET if first_offset is None else first_offset)
 
     def follow(self, table: Columns, first: int, stop: int) -> tuple[int, int | None]:
-        """Let the rows of a table of batches pass while known producers simply go on; transactions begin and end with the caller.
+        """Let the rows of a table of batches pass while known producers simply continue; transactions begin and end with the caller.
 
         Returns the first row that needs a closer look (`stop` when none does) and the last offset of the newest batch
         of magic 2 before it, None when there was none.

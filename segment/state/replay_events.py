@@ -55,8 +55,8 @@ class SequenceBreak:
 
 @dataclass(frozen=True, slots=True)
 class OutsideTransaction:
-    """A data batch outside the open transaction of its producer: a broker's load dies of it
-    (InvalidTxnStateException). Replay goes on, the transaction stays open."""
+    """A data batch outside the open transaction of its producer: a broker's load fails on it
+    (InvalidTxnStateException). Replay continues, the transaction stays open."""
 
     producer_id: int
     base_offset: int
@@ -67,7 +67,7 @@ class OutsideTransaction:
 @dataclass(frozen=True, slots=True)
 class LostTransaction:
     """A marker for a transaction whose place in the list of open ones another producer took, by a batch with the
-    same base offset; a broker's load dies of it (IllegalArgumentException)."""
+    same base offset; a broker's load fails on it (IllegalArgumentException)."""
 
     producer_id: int
     first_offset: int

@@ -55,7 +55,7 @@ class LastMarker(NamedTuple):
 class TransactionReplay:
     """The replay: feed it with tables of valid batches in the order of the log, take out the transactions that ended.
 
-    end_offset: behind the last batch seen.
+    end_offset: after the last batch seen.
     """
 
     def __init__(self, end_offset: int = 0, entries: Iterable[ProducerSnapshotEntry] = ()) -> None:

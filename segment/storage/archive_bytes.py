@@ -150,7 +150,7 @@ class ForwardStream:
         return b""
 
     def skip_to(self, position: int) -> None:
-        """Go to a position; restarts from the beginning when that lies before the current one."""
+        """Go to a position; restarts from the beginning when that is before the current one."""
         if position < self.position:
             self._stream = self._opened()
         while self.position < position and self.read(min(_STEP_BYTES, position - self.position)):

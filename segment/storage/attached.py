@@ -56,9 +56,9 @@ def is_elsewhere(path: str) -> bool:
 
 
 def attach(path: str) -> str:
-    """Make what is below a given path readable where it lies in an origin; any other path is left alone.
+    """Make what is below a given path readable where it is in an origin; any other path is left alone.
 
-    Returns the path to go on with. Raises UsageError for a URL of an unknown scheme, and OSError where an origin cannot be opened.
+    Returns the path to continue with. Raises UsageError for a URL of an unknown scheme, and OSError where an origin cannot be opened.
     """
     if path.startswith(TIERED):
         _attach_tiered(path)

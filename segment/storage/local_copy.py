@@ -105,7 +105,7 @@ class RangedCopy:
             os.close(self.descriptor)
             raise
         self._present = bytearray(-(-item.size_bytes // BLOCK_BYTES))
-        self._last_end = -1  # block behind the last one fetched
+        self._last_end = -1  # block after the last one fetched
         self._streak = 0  # how many requests in a row have followed one another
 
     def need(self, start: int, stop: int) -> None:

@@ -118,7 +118,7 @@ class TarArchive:
         return bytes(data)
 
     def _stored(self, place: _Place, start: int, stop: int) -> bytes:
-        """A range of what is stored of a file; zeros behind what the archive still has are a caller's, who knows its size."""
+        """A range of what is stored of a file; zeros after what the archive still has are a caller's, who knows its size."""
         if place.kept_at >= 0 and self._scratch is not None:
             return self._scratch.read(place.kept_at + start, place.kept_at + stop)
         if self._stream is None:

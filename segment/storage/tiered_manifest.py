@@ -2,8 +2,8 @@
 
 Three objects stand for a segment:
 
-    PREFIX<topic>-<topic id>/<partition>/<base offset, 20 digits>-<segment id>.log           the log, in transformed chunks one behind the other
-                                                                             .indexes       the side files one behind the other, each a range
+    PREFIX<topic>-<topic id>/<partition>/<base offset, 20 digits>-<segment id>.log           the log, in transformed chunks one after the other
+                                                                             .indexes       the side files one after the other, each a range
                                                                              .rsm-manifest  this JSON
 
     chunkIndex      originalChunkSize, originalFileSize and how large the chunks are in the object:
@@ -14,7 +14,7 @@ Three objects stand for a segment:
     segmentIndexes  offset, timestamp, producerSnapshot, leaderEpoch, transaction (or null): position and size in .indexes
     compression     whether each chunk is a zstd frame; the side files never are
     encryption      there when log and side files are encrypted
-    remoteLogSegmentMetadata.endOffset   of the segment; the producer snapshot is the one behind it
+    remoteLogSegmentMetadata.endOffset   of the segment; the producer snapshot is the one after it
 
 Source: the code of the plugin (SegmentManifestV1, ChunkSizesBinaryCodec, ObjectKeyFactory), 2026-05. Every number is checked before it is used.
 """

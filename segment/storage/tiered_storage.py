@@ -10,7 +10,7 @@
 
 Objects without a manifest (an upload that did not end), and those of another segment with the same base offset, are shown under their own names.
 Two topics of one name (one was deleted and made again) are shown with their ids: orders-MWJ6FHTfRYy67jzwZdeqSQ-7. A range of a log costs the
-chunks that it lies in; the last few of them are kept.
+chunks that it is in; the last few of them are kept.
 """
 
 import os

@@ -75,7 +75,7 @@ def _reader(session: "SparkSession", options: ExportOptions) -> "DataFrameReader
     redactor = options.redactor
     wishes: dict[str, bool | str] = {
         "failOnDataLoss": False,
-        "includeDeleted": True,  # all that lies there, as without a cluster
+        "includeDeleted": True,  # all that is there, as without a cluster
         "checkHeaders": False,  # so believed, too
         "includeControl": (options.with_control or bool(options.selection.control)) and not committed,
     }

@@ -51,7 +51,7 @@ def export(
 ) -> Iterator[Event]:
     """Findings, one `result`, one `summary`.
 
-    Raises UsageError where Spark or jars are missing or do not fit, Refused for what lies at the output, and
+    Raises UsageError where Spark or jars are missing or do not fit, Refused for what is at the output, and
     UnreadableInput where Spark cannot do it.
     """
     path = local_path(options.output)

@@ -78,7 +78,7 @@ def _stretches(blobs: list[bytes]) -> Iterator[tuple[memoryview, int]]:
 
 
 class _Router:
-    """From offsets to messages to the groups they lie in."""
+    """From offsets to messages to the groups they are in."""
 
     def __init__(self, plan: ShufflePlan) -> None:
         self._bases = memoryview(array("q", plan.bases))

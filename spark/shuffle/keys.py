@@ -170,7 +170,7 @@ class _Sender:
         self._ready: list[tuple[int, Message]] = []
 
     def hash(self, chunk: Chunk) -> bool:
-        """The hashes of a chunk; False when a key or value lies outside of the body."""
+        """The hashes of a chunk; False when a key or value is outside of the body."""
         records, secret = chunk.records, self._plan.secret
         cells, capacity, count = records.cells, records.capacity, records.count
         return K.hash_rows(chunk.body, cells, capacity, count, *secret, self._hashes) == count

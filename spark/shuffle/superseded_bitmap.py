@@ -18,7 +18,7 @@ _MAX_OFFSETS = L.INT32_MAX + 1  # what one segment can have
 
 
 class Survivors:
-    """Of a group that begins at `base_offset`, the one behind it beginning at `bound`.
+    """Of a group that begins at `base_offset`, the one after it beginning at `bound`.
 
     latest_offset: records above it are not judged.
     """

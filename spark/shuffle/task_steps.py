@@ -48,7 +48,7 @@ class Traced:
 
 def traced(item: tuple[CleanerSegment, Sequence[AbortedTxn], int | None]) -> Traced:
     """Checksums and transactions. item: a segment, the aborted transactions that begin in it, and the dirty offset when
-    that lies within it."""
+    that is within it."""
     segment, begins, from_offset = item
     with segment.opened() as view:
         records = 0

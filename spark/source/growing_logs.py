@@ -92,7 +92,7 @@ class GrowingLogs:
         self._options = options
 
     def partitions(self) -> dict[TopicPartition, PartitionTarget]:
-        """The live partitions that are subscribed to. Raises UsageError for one that lies in two places."""
+        """The live partitions that are subscribed to. Raises UsageError for one that is in two places."""
         found: dict[TopicPartition, PartitionTarget] = {}
         for target in self._targets():
             name = parse_partition_directory(os.path.basename(target.path))
@@ -237,7 +237,7 @@ def available(start: Offsets, end: Offsets, extents: Mapping[TopicPartition, Gro
 
 
 def missed(where: TopicPartition, next_offset: int, log_start: int) -> list[str]:
-    """The sentence about data lost from a log that should be read from `next_offset` on but starts behind it."""
+    """The sentence about data lost from a log that should be read from `next_offset` on but starts after it."""
     if log_start <= next_offset:
         return []
     return [f"{shown(where)} starts at offset {log_start}, and {next_offset} is next"]

@@ -52,7 +52,7 @@ DEFAULT_PARTITION_BYTES = 128 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Which partitions. All three None: every one that lies there. pattern: found in the name of a topic that is not
+    """Which partitions. All three None: every one that is there. pattern: found in the name of a topic that is not
     internal, as Spark finds it (SubscribePatternStrategy.assignedTopicPartitions)."""
 
     topics: tuple[str, ...] | None = None
@@ -69,10 +69,10 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What a read was asked, checked. paths: at least one, local. Units stand in the names.
+    """What a read was asked, checked. paths: at least one, local. Units are in the names.
 
     min_partitions, records_per_partition: None when not given. latest_when_no_match: what a starting time that no
-    record reaches stands for (False: an error). include_deleted: also what lies below the log start.
+    record reaches stands for (False: an error). include_deleted: also what is below the log start.
     trust_transactions: which transactions were aborted is read from the transaction indexes, not from the log.
     check_headers: batches are judged beside their neighbours, as by `verify`.
     key_format, value_format: how keys and values are written, "bytes" for not decoded. schemas: where the schemas are, None to look for them
@@ -122,7 +122,7 @@ class SourceOptions:
         return self.decodes(is_key=True) or self.decodes(is_key=False)
 
 
-# The names as they are written; what stands behind the first group are words of Spark's own source that only a
+# The names as they are written; what stands after the first group are words of Spark's own source that only a
 # connection or a stream needs.
 READ_NAMES: Final = (
     "path",

@@ -212,7 +212,7 @@ def results_of(
     yield from _results_of(piece, reading, columns, checks_headers=checks_headers)
     for finding in unreadable.taken():
         if finding.path == piece.path and piece.start <= (finding.position or 0) < (piece.stop or math.inf):
-            yield finding  # what lies in other pieces is told there
+            yield finding  # what is in other pieces is told there
 
 
 def _results_of(

@@ -75,7 +75,7 @@ def tasks_of(options: SourceOptions) -> list[tuple[LogPiece, ...]]:
 
 def bounds_of(log: PartitionLog, where: TopicPartition, options: SourceOptions) -> Bounds:
     """The offsets of a log that the options select. Raises DataLoss where they are gone, UsageError for a time without a record
-    and for a start behind the end."""
+    and for a start after the end."""
     start = resolved(log, where, options.starting, options)
     if start is None and not isinstance(options.starting, AtEnd | AtOffsets):
         if not options.latest_when_no_match:
@@ -122,7 +122,7 @@ def _first_offset(log: PartitionLog) -> int:
 
 
 def _check_there(log: PartitionLog, where: TopicPartition, options: SourceOptions, first: int) -> None:
-    """Raises DataLoss for an offset that was asked for by number and lies outside of the log."""
+    """Raises DataLoss for an offset that was asked for by number and is outside of the log."""
     if log.is_kafka07:
         return
     for name, bound in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
@@ -146,7 +146,7 @@ def _check_order(
     is_at_end = start == INT64_MAX
     if end is None:
         if is_at_end or not isinstance(options.starting, AtOffsets):
-            return  # times and the log start are not behind the end: the log need not be asked for it
+            return  # times and the log start are not after the end: the log need not be asked for it
         end = _last_offset(log, options)
     if is_at_end:
         start = _last_offset(log, options)

@@ -267,7 +267,7 @@ class _RangeReader:
             plan_options = ReadPlanOptions(
                 read_committed=options.read_committed,
                 trust_transactions=True,
-                checks_markers=False,  # a broker at work writes the index behind the log
+                checks_markers=False,  # a broker at work writes the index after the log
                 use_indexes=options.use_indexes,
             )
             bounds = Bounds(from_offset=max(self._next_offset, log.start_offset), to_offset=work.end_offset)

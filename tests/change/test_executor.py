@@ -112,7 +112,7 @@ def test_an_owner_that_may_not_be_given_is_reported(tmp_path: Path) -> None:
 
 
 def _fields(status: os.stat_result) -> dict[str, object]:
-    """Those that do not stand in the tuple; Python 3.13 takes none twice."""
+    """Those that do not are in the tuple; Python 3.13 takes none twice."""
     in_tuple = {"st_mode", "st_ino", "st_dev", "st_nlink", "st_uid", "st_gid", "st_size"}
     names = (name for name in dir(status) if name.startswith("st_") and name not in in_tuple)
     return {name: getattr(status, name) for name in names}

@@ -239,7 +239,7 @@ def test_a_copy_does_not_go_into_the_input(
         with unchanged(partition.parent):
             assert run([command, *policy, "--output", str(output), str(partition)]) == 4
         assert "is in the input directory" in capfd.readouterr().err
-    (partition.parent / "meta.properties").unlink()  # no broker's: copies may stand beside what they are of
+    (partition.parent / "meta.properties").unlink()  # no broker's: copies may be beside what they are of
     assert run([command, *policy, "--output", str(partition.parent / "copy"), str(partition)]) == 0
 
 

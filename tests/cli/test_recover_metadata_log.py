@@ -21,7 +21,7 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
 
 
 def batch_at(log: bytes, offset: int) -> int:
-    """The position of the batch that begins at an offset, or of the first one behind it."""
+    """The position of the batch that begins at an offset, or of the first one after it."""
     position = 0
     while int.from_bytes(log[position : position + 8], "big") < offset:
         position += 12 + int.from_bytes(log[position + 8 : position + 12], "big")

@@ -32,7 +32,7 @@ SECRETS = (SALT, STORED, SERVER, PASSWORD.encode(), b"hunter2")
 
 
 def shown(data: bytes) -> set[bytes]:
-    """The secrets that stand in some bytes, as they are, in hex or in base64 at any position."""
+    """The secrets that are in some bytes, as they are, in hex or in base64 at any position."""
     found = set()
     for each in SECRETS:
         forms = [each, each.hex().encode()]

@@ -59,7 +59,7 @@ def test_a_hole_costs_no_time(
 
 @pytest.fixture(params=["middle", "end"])
 def partition07(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """Two files of Kafka 0.7, the last one with a hole between its messages or behind them."""
+    """Two files of Kafka 0.7, the last one with a hole between its messages or after them."""
     made = tmp_path / "metro-0"
     made.mkdir()
     messages = encode_set(b"message %d" % number for number in range(1000))

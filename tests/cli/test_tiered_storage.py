@@ -215,7 +215,7 @@ def test_chunk_sizes_are_read_back(sizes: list[int]) -> None:
 
 
 def test_chunk_sizes_as_the_plugin_writes_them() -> None:
-    """By the plugin's own description: three values, each but the last as one byte above a base."""
+    """By the plugin's own description: three values; all but the last are stored as one byte added to a base."""
     assert decode_chunk_sizes(bytes.fromhex("00000003000f424001000a000f4254")) == [1000000, 1000010, 1000020]
 
 

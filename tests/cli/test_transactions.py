@@ -244,7 +244,7 @@ def test_producers_below_a_log_start_that_was_moved(
     (data / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
     if is_clean:
         (data / ".kafka_cleanshutdown").write_text("")
-        (data / "fares-0" / f"{6:020}.snapshot").write_bytes(encode_snapshot([]))  # not behind the log start
+        (data / "fares-0" / f"{6:020}.snapshot").write_bytes(encode_snapshot([]))  # not after the log start
     rows = transaction_rows(capfd, str(data))
     assert [row["producer_id"] for row in rows["producer"]] == ([PID, 9] if is_clean else [PID, 8, 9])
     (partition,) = rows["partition"]

@@ -39,7 +39,7 @@ from tests.support.trees import differences, tree_state, unchanged
 
 OLD = Limits(retention_ms=1000)
 PURGING = RetainOptions(limits=Limits(), now_ms=NOW, apply=True, run_id="20260101T000000Z-00000009")
-LATER = 4_000_000_000_000  # behind the change time of any file that a test makes
+LATER = 4_000_000_000_000  # after the change time of any file that a test makes
 
 
 def target(partition: Path) -> PartitionTarget:

@@ -136,14 +136,14 @@ def test_the_map_is_asked_where_bits_would_not_know() -> None:
     keys = [b"%d" % (number % 3000) for number in range(5000)]
     assert isinstance(fastest_lookup(filled(keys, 100_000), 0), LatestOffsets)
     later = filled(keys, 100_000)
-    later.start_offset = 7  # something lies before the range
+    later.start_offset = 7  # something is before the range
     assert fastest_lookup(later, 0) is later
     turned = filled(keys, 100_000)
     chunk = chunk_of([b"x", b"y"], 10)
     assert turned.hash(chunk) and turned.put(chunk, 0) is None
     assert fastest_lookup(turned, 0) is turned
     beyond = filled(keys, 100_000)
-    beyond.update_latest_offset(4000)  # a record says it lies behind all batches
+    beyond.update_latest_offset(4000)  # a record says it is after all batches
     assert fastest_lookup(beyond, 0) is beyond
 
 

@@ -72,7 +72,7 @@ VALUES: tuple[Any, ...] = (
 _NESTED = "[" * 30_000 + "]" * 30_000
 
 
-# --- how a journal comes to lie there
+# --- how a journal goes there
 
 
 def abandoned(case: Case, directory: Path, quarantine: str | None) -> None:

@@ -57,7 +57,7 @@ def logs(data: Path) -> dict[str, bytes]:
 
 
 def lost(before: Mapping[str, bytes], data: Path) -> list[str]:
-    """The logs of which bytes are nowhere below the directory: neither a file, nor a beginning and the pieces behind it."""
+    """The logs of which bytes are nowhere below the directory: neither a file, nor a beginning and the pieces after it."""
     files = {path: path.read_bytes() for path in data.rglob("*") if path.is_file() and not path.is_symlink()}
     found = []
     for name, content in before.items():

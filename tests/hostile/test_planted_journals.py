@@ -86,7 +86,7 @@ STAGED: dict[str, Any] = {"type": "staged", "files": [], "kept": [], "copied": [
 
 
 def every_command(directory: Path) -> list[str]:
-    """What those say that settle, finish and undo whatever lies there; each refuses or does no harm."""
+    """What those say that settle, finish and undo whatever is there; each refuses or does no harm."""
     output = []
     for action in (
         lambda: complete_unfinished(str(directory), COMMAND, QUICK),

@@ -165,7 +165,7 @@ def test_a_log_that_goes_away_is_a_failure(
 
 class TestPartitioner:
     def dirs(self, root: Path) -> list[Path]:
-        """Key `metro` of 3 partitions by Kafka's hash lies in the one that `partition_for_key` says; here in all of them."""
+        """Key `metro` of 3 partitions by Kafka's hash is in the one that `partition_for_key` says; here in all of them."""
         record = Record(0, T0, b"metro", b"v")
         for number in range(3):
             with PartitionWriter(root / f"metro-{number}") as writer:

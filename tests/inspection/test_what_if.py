@@ -109,7 +109,7 @@ def test_all_of_a_log_is_what_its_batches_come_to_one_by_one(tmp_path: Path) -> 
         assert lz4.size_bytes == sum(61 + len(compress(L.LZ4, 2, body)) for body in bodies)
         assert zstd.size_bytes == sum(61 + len(compress(L.ZSTD, 2, body, 3)) for body in bodies)
         by_hand = 0
-        for body in bodies:  # a member of RFC 1952: ten bytes before, eight behind
+        for body in bodies:  # a member of RFC 1952: ten bytes before, eight after
             deflate = zlib.compressobj(1, zlib.DEFLATED, -15)
             by_hand += 61 + 18 + len(deflate.compress(body) + deflate.flush())
         assert packed.size_bytes == by_hand

@@ -72,7 +72,7 @@ def write_log(
     epoch: int = 1,
     times_ms: Sequence[int] | None = None,
 ) -> int:
-    """A segment with these batches of records, all at T0 unless told; gives the offset behind it."""
+    """A segment with these batches of records, all at T0 unless told; gives the offset after it."""
     directory.mkdir(parents=True, exist_ok=True)
     offset, data = base_offset, b""
     for made, at_ms in zip(batches, times_ms or [T0] * len(batches), strict=True):

@@ -236,7 +236,7 @@ def test_missing_segments_and_starts(tmp_path: Path) -> None:
     write_snapshot(log, 4, topic("one", topic_id(1)))
     assert read_metadata_log(str(log)).is_certain
     (log / f"{4:020}.log").unlink()
-    assert read_metadata_log(str(log)).is_certain  # a snapshot behind the log counts alone
+    assert read_metadata_log(str(log)).is_certain  # a snapshot after the log counts alone
     shutil.rmtree(log)
     log.mkdir()
     assert not read_metadata_log(str(log)).is_certain

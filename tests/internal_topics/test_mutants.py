@@ -143,7 +143,7 @@ class Mutants:
 
 
 def growths(rounds: int, work: Callable[[int], object]) -> list[int]:
-    """By how many bytes the memory that stays grows with each round behind the first, which fills tables and caches."""
+    """By how many bytes the memory that stays grows with each round after the first, which fills tables and caches."""
     work(0)
     gc.collect()
     tracemalloc.start()

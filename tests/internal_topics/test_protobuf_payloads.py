@@ -78,7 +78,7 @@ def order(file: Any) -> Any:
 
 
 def framed(indexes: list[int], data: bytes) -> bytes:
-    """The frame behind the magic byte and the id, as confluent-kafka writes it."""
+    """The frame after the magic byte and the id, as confluent-kafka writes it."""
     return SchemaId("PROTOBUF", 1, None, indexes).id_to_bytes()[5:] + data
 
 

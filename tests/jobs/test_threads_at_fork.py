@@ -48,7 +48,7 @@ def test_the_process_has_one_thread_at_each_fork(capture_small: Path, tmp_path: 
         ["compact", "--cleanup-policy", "compact", data],
         ["retain", "--cleanup-policy", "delete", "--retention-ms", "7d", data],
         ["recover", "--rebuild", "--apply", data],
-        ["export", "--to", "json", "--output", tmp_path / "json", data],  # behind it Arrow is imported
+        ["export", "--to", "json", "--output", tmp_path / "json", data],  # after it Arrow is imported
     ]
     if importlib.util.find_spec("pyarrow") is None:
         commands.pop()

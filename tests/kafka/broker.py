@@ -41,7 +41,7 @@ _COORDINATOR_SOON = (
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
-# right behind a start the broker has not heard of all its partitions
+# right after a start the broker has not heard of all its partitions
 _LEADER_SOON = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,

@@ -1,6 +1,6 @@
 """The names of the configurations that Kafka knows, from its own definitions: `internal_topics/schemas/config-names-4.3.1.json`.
 
-python -m tests.kafka.config_names     writes that file anew
+python -m tests.kafka.config_names     writes that file again
 """
 
 from __future__ import annotations

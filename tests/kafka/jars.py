@@ -168,7 +168,7 @@ def _compile() -> None:
     paths = ["-cp", f"{TARGET}/libs/*", "-d", str(classes)]
     run_build([tool("javac"), *flags, *paths, *map(str, _sources())], JAVA_PROJECT)
     ARCHIVE.unlink(missing_ok=True)  # it holds for one jar only
-    with zipfile.ZipFile(_JAR, "w") as jar:  # Java archives no classes that lie in directories
+    with zipfile.ZipFile(_JAR, "w") as jar:  # Java archives no classes that are in directories
         for top, paths_below in (
             (classes, classes.rglob("*.class")),
             (JAVA_PROJECT / "src/main/resources", _resources()),

@@ -1,6 +1,6 @@
 """The definitions of Kafka's records on disk, from the jars, in the form of `internal_topics/schemas/kafka-4.3.1.json`.
 
-    python -m tests.kafka.message_definitions     writes that file anew
+    python -m tests.kafka.message_definitions     writes that file again
 
 The jars carry the definitions as JSON with comments (Kafka: the generator module reads the same files). What a reader of
 bytes needs is kept: names, types, versions, nullability, tags and defaults; what only a writer or the generator needs

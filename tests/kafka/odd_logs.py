@@ -237,5 +237,5 @@ class OddLog(RandomLog):
 
 
 def resummed(start: bytes, rest: bytes) -> bytes:
-    """A message of magic 0 or 1 whose bytes behind the checksum are `rest`."""
+    """A message of magic 0 or 1 whose bytes after the checksum are `rest`."""
     return start + crc32(rest).to_bytes(4, "big") + rest

@@ -32,7 +32,7 @@ def mislead_a_time_index(ground: Ground) -> None:
 
 
 def odd_index_entries(ground: Ground) -> None:
-    """Entries of an offset index that decrease, repeat, are negative or point behind the log."""
+    """Entries of an offset index that decrease, repeat, are negative or point after the log."""
     rng = ground.rng
     if path := ground.a_side_file(L.OFFSET_INDEX_SUFFIX):
         row = struct.Struct(">ii")

@@ -47,7 +47,7 @@ class PartitionAnswer(NamedTuple):
 
 
 class Answer07(NamedTuple):
-    """A 0.7 partition: number of segments, offset behind the last message, what each step said, the directory afterwards."""
+    """A 0.7 partition: number of segments, offset after the last message, what each step said, the directory afterwards."""
 
     segments: int
     end_offset: int

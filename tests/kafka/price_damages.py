@@ -100,7 +100,7 @@ def _lower_index_offset(log: Path, batch: int) -> None:
 
 
 def _time_index_later(log: Path, batch: int) -> None:
-    """The last entry of a time index names an offset behind the end of the log."""
+    """The last entry of a time index names an offset after the end of the log."""
     index = log.with_suffix(".timeindex")
     data = bytearray(index.read_bytes())
     if data:
@@ -123,7 +123,7 @@ def _copied_segment(log: Path, batch: int) -> None:
 
 
 def _next_to_last(disease: Callable[[Path, int], object]) -> InflictedDamage:
-    """Of what needs a batch behind the damaged one; a log of one batch gets a wrong checksum."""
+    """Of what needs a batch after the damaged one; a log of one batch gets a wrong checksum."""
 
     def damage(log: Path, batch: int) -> None:
         last = len(batch_spans(log)) - 1

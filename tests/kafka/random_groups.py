@@ -393,7 +393,7 @@ class _Streams(_Modern):
 
 
 def batches_of(steps: Sequence[Step], from_offset: int) -> bytes:
-    """A batch for each record, as all of a step are of one time, behind an offset; with a producer's sequence numbers in order."""
+    """A batch for each record, as all of a step are of one time, after an offset; with a producer's sequence numbers in order."""
     data, offset, sequences = b"", from_offset, dict.fromkeys(_PRODUCERS, 0)
     for step in steps:
         producer_id, more = step.producer_id, dict[str, Any]()

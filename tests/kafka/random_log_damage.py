@@ -115,7 +115,7 @@ def empty_a_log(ground: Ground) -> None:
 
 
 def join_segments(ground: Ground) -> None:
-    """The log of one segment lies at the end of the one before: overlap, or an overflow."""
+    """The log of one segment is at the end of the one before: overlap, or an overflow."""
     logs = ground.logs()
     if len(logs) < 2:
         return

@@ -209,7 +209,7 @@ class RandomLog:
         return encode_batch(new)
 
     def nonsense(self) -> bytes:
-        """What no broker writes, with a good checksum: loads die of some of it, and cut the log behind other."""
+        """What no broker writes, with a good checksum: loads die of some of it, and cut the log after other."""
         rng = self.rng
         producer = rng.choice(self._producers)
         match rng.randrange(7):

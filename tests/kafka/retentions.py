@@ -55,7 +55,7 @@ def timeless(log: RandomLog) -> bytes:
 @dataclass
 class Retention:
     """log_dir: the data directory, with one partition. rounds: the options of each round, with a later clock each.
-    has_lies: an index says what no broker wrote, so that a load makes it anew in places. recovery_point: of an unclean
+    has_lies: an index says what no broker wrote, so that a load makes it again in places. recovery_point: of an unclean
     stop, None after a clean one."""
 
     log_dir: Path

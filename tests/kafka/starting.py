@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.kafka.broker import Broker, BrokerFailed
 
-# the cleaner and the first checkpoints come behind the line that says that it has started
+# the cleaner and the first checkpoints come after the line that says that it has started
 SETTLE_S = 2.0
 SETTLE_PER_START = 0.7  # on a busy machine: so much of the time that the start took
 
@@ -40,7 +40,7 @@ _MADE = re.compile(r"Created log for partition (.+?) in ")
 
 
 class PlainBroker(Broker):
-    """A broker that takes its data directories as they lie there."""
+    """A broker that takes its data directories as they are stored there."""
 
     def _format(self) -> None:
         return

@@ -61,7 +61,7 @@ def moving_with_the_id_of_another(own: Path, other: Path) -> None:
 
 
 def moving_without_an_id_and_gone(own: Path, _: Path) -> None:
-    """The replica that moves becomes stray, and the partition is made anew."""
+    """The replica that moves becomes stray, and the partition is created again."""
     moved_and_gone(own, own)
     next(own.glob(f"*.{FUTURE}/partition.metadata")).unlink()
 

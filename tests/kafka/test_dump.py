@@ -91,7 +91,7 @@ def test_flags_together_on_the_command_line(
         assert capfdbinary.readouterr().out == answer.stdout, words
 
 
-# prints an empty line for a record, also behind a broken message in an old compressed set, where kseg ends the set
+# prints an empty line for a record, also after a broken message in an old compressed set, where kseg ends the set
 BLANK = ("--deep-iteration", "--skip-record-metadata")
 
 
@@ -113,7 +113,7 @@ def assert_same_text(
             ours = our_text(path, options)
             if flags == BLANK and not is_exact:
                 continue
-            # what the tool ends with in silence: kseg goes on behind it
+            # what the tool ends with in silence: kseg continues after it
             is_cut = "--max-bytes" in flags or b"invalid bytes at the end of" in answer.stdout
             is_same = ours == answer.stdout if answer.exception is None and not is_cut else True
             assert is_same and ours.startswith(answer.stdout), (seed, case.done, path.name, flags)

@@ -74,7 +74,7 @@ _TARGET = _group(7, "m", topicPartitions=[{"topicId": TOPIC_ID, "partitions": [0
 _COMMIT = commit(4, "g")
 assert _COMMIT[1] is not None
 
-# what stands in a partition, by what it is
+# what is in a partition, by what it is
 CASES: dict[str, Sequence[Record]] = {
     "no key": [(None, b"\0\0")],
     "key too short": [(b"\0", b"\0\0")],

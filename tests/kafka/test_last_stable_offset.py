@@ -1,4 +1,4 @@
-"""The last stable offset where the log start lies in or behind the batches of a transaction: what `recover` prints and what bounds `compact`,
+"""The last stable offset where the log start is in or after the batches of a transaction: what `recover` prints and what bounds `compact`,
 beside the log that the real classes load."""
 
 from __future__ import annotations

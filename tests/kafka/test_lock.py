@@ -77,7 +77,7 @@ def test_kseg_and_a_broker_keep_each_other_out(broker: Broker, capfd: pytest.Cap
         broker.start(attempts=1)
     assert "Failed to acquire lock on file .lock" in broker.log_text()
     touched = {line.split()[1].split("/")[0] for line in differences(before, tree_state(broker.data))}
-    # a node of KRaft goes on with its own log of metadata before it asks for the lock of the data directory
+    # a node of KRaft continues with its own log of metadata before it asks for the lock of the data directory
     assert touched <= {".", "__cluster_metadata-0"}
 
     first, second = changed(broker)

@@ -1,4 +1,4 @@
-"""What `verify` says about a start, compared with the real LogManager: random data directories, with everything that lies in them.
+"""What `verify` says about a start, compared with the real LogManager: random data directories, with everything that is in them.
 
 `KSEG_LOG_DIRS` says how many (default 20), `KSEG_LOG_DIRS_SEED` from which seed on. What the cleaner and the replica manager read comes
 later than the LogManager, and is left to the tests that start a broker.

@@ -41,7 +41,7 @@ def records_of(oracle: Oracle, directory: Path) -> list[dict[str, Any]]:
 
 
 def questions(records: list[dict[str, Any]], seed: int, start: int = 0) -> list[dict[str, Any]]:
-    """Steps for the oracle: times around those of records, offsets in, between and behind them, epochs."""
+    """Steps for the oracle: times around those of records, offsets in, between and after them, epochs."""
     chance = random.Random(seed)
     known = sorted({record["timestamp"] for record in records if (record["timestamp"] or -1) >= 0})
     around = [time + by for time in chance.sample(known, min(10, len(known))) for by in (-1, 0, 1)]
@@ -141,7 +141,7 @@ def test_a_log_with_everything_in_it(build_log: Any, start: int, oracle: Oracle,
     directory = build_log(tmp_path / "metro-0")
     found = list(differences(oracle, directory, start, start, log_start_offset=start))
     if start and build_log is healthy.partition:
-        # a broker's maximum can lie below its own log start; nobody could read it there
+        # a broker's maximum can be below its own log start; nobody could read it there
         found = [entry for entry in found if entry[0] != {"what": "offset_by_timestamp", "timestamp": -3}]
     assert found == []
 
@@ -183,7 +183,7 @@ def test_random_partitions(seed: int, oracle: Oracle, tmp_path: Path) -> None:
 @pytest.mark.behaviour("L06", "L07", "L08")
 @pytest.mark.parametrize("name", ["metro-zstd-0", "metro-none-0", "stations-0", "fares-0"])
 def test_a_read_is_a_fetch(name: str, oracle: Oracle, capture_small: Path) -> None:
-    """With the limit kept exactly the bytes are those of a fetch; otherwise whole batches, at least one."""
+    """Without growing, the bytes are exactly those of a fetch; otherwise whole batches, at least one."""
     directory = capture_small / "data" / name
     steps: list[dict[str, Any]] = [
         {"what": "read", "offset": offset, "max_bytes": size, "min_one": min_one}
@@ -247,7 +247,7 @@ def _differences_of_a_random_log(
     """A log that the real one has loaded and closed, mostly with a log start inside it."""
     case = random_retention(seed, place, oracle, OddCalmLog if seed % 2 else None)
     if case.has_lies or case.recovery_point is not None:
-        return []  # a load would make its indexes anew
+        return []  # a load would make its indexes again
     start = case.log_start_offset
     found = differences(oracle, case.partition, seed, start, log_start_offset=start)
     return [entry for entry in found if not start or entry[0].get("timestamp") != -3]  # see above

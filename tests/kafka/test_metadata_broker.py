@@ -246,7 +246,7 @@ def test_directories_are_what_the_started_broker_makes_of_them(
     assert stray == {str(fares), str(third.with_name("orders-9"))}
     story.broker.start()
     try:
-        # fares-1 is made anew under its name, as its topic still has that partition
+        # fares-1 is created again under its name, as its topic still has that partition
         anew = {*missing, str(fares)}
         story.broker.wait_for("the partitions", lambda: all(Path(path).is_dir() for path in anew))
         set_aside = {path.name.partition(".")[0] for path in data.glob("*/*-stray")}

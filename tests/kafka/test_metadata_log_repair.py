@@ -29,7 +29,7 @@ def test_it_is_left_as_by_a_node(capture_small: Path, tmp_path: Path) -> None:
     assert observed(tmp_path, [data]).outcome == "starts"
 
     ours, real = repaired / "__cluster_metadata-0", data / "__cluster_metadata-0"
-    assert (real / LOG).read_bytes().startswith((ours / LOG).read_bytes())  # and it has written behind
+    assert (real / LOG).read_bytes().startswith((ours / LOG).read_bytes())  # and it has written more
     for suffix in (".index", ".timeindex"):
         entries = (ours / LOG).with_suffix(suffix).read_bytes()
         assert entries and (real / LOG).with_suffix(suffix).read_bytes().startswith(entries)

@@ -1,6 +1,6 @@
 """Replicas that somebody has moved into another log dir of their broker while it was stopped. A real broker takes one from there, with its
-records, and tells the controller, so `kseg metadata` does not call it missing. Where what lies there has the id of
-another topic, or is a `-future` log (which is then cut down to nothing), it makes the replica anew, empty: these are missing.
+records, and tells the controller, so `kseg metadata` does not call it missing. Where what is there has the id of
+another topic, or is a `-future` log (which is then cut down to nothing), it makes the replica again, empty: these are missing.
 
 Some fifteen seconds: one broker with one restart.
 """
@@ -88,7 +88,7 @@ def test_what_a_broker_keeps_in_another_log_dir(tmp_path: Path, capfd: pytest.Ca
     with story.broker as broker:
         broker.wait_for("the controller to hear of it", lambda: story.assigned(MOVED) != before)
         assert [len(broker.consume(topic, 0)) for topic in TOPICS] == [RECORDS, 0, 0]
-    # the move of an empty log that was made anew has come to its end meanwhile, or not
+    # the move of an empty log that was created again has come to its end meanwhile, or not
     assert not was.exists() and other_was.is_dir()
     assert story.statuses()[str(moved.relative_to(story.data))] == "known"
     assert story.assigned(MOVED) in (moved.parent / "meta.properties").read_text()

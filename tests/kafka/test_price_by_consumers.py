@@ -244,7 +244,7 @@ def _wrong(sound: Sound, case: Case, given: frozenset[Record], cost: dict[str, A
         # unknown: a damaged header, in a log in which not every offset is a record
         is_right = case.topic != "plain" and cost["offsets"] >= len(lost)
     else:
-        # what is gone behind the log end counts where files beside the log know of it
+        # what is gone after the log end counts where files beside the log know of it
         is_right = cost["records"] in (len(lost), len(missing))
     if not is_right:
         yield case.name, case.kind.name, case.place, cost, sorted(lost)

@@ -35,7 +35,7 @@ Row = dict[str, Any]
 
 
 class Producer:
-    """One producer of a partition, as it goes on by itself. made: the transactions with data, as rows."""
+    """One producer of a partition, as it continues by itself. made: the transactions with data, as rows."""
 
     def __init__(self, rng: random.Random, producer_id: int) -> None:
         self.made: list[Row] = []
@@ -50,7 +50,7 @@ class Producer:
         return bool(self.made) and self.made[-1]["marker_offset"] is None
 
     def next(self, offset: int, at_ms: int) -> tuple[bytes, int]:
-        """(a batch, the offset behind it)."""
+        """(a batch, the offset after it)."""
         rng = self._rng
         if self._is_transactional and rng.random() < (0.4 if self._is_open else 0.1):
             self._epoch += rng.choice((0, 0, 1))
@@ -170,7 +170,7 @@ def test_what_a_broker_has_loaded(is_clean: bool, tmp_path: Path, capfd: pytest.
         cut = [row for row in made if row not in whole]
         found = [row for row in transactions if row not in whole]
         assert _sorted([row for row in transactions if row in whole]) == _sorted(whole), path
-        for row in found:  # of one across the log start what lies behind it
+        for row in found:  # of one across the log start what is after it
             assert any(row["last_offset"] == each["last_offset"] for each in cut), row
     assert any(row["transaction_start_offset"] is not None for row in truth)
 

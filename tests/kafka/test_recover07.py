@@ -122,7 +122,7 @@ def _salvage_is_read(oracle: Oracle, sound: Path, found: Path, place: Path) -> N
     original = read(oracle, sound)
     assert all(valid for _, valid, _, _ in given)
     swallowed = sum(removed.batches for removed in repair.removed)
-    # gzip stores what it cannot compress: a message of a damaged set may lie there whole, and is then found by itself
+    # gzip stores what it cannot compress: a message of a damaged set may be there whole, and is then found by itself
     payloads = {payload for _, _, _, payload in original}
     invented = [message for message in given if message not in original and message[3] not in payloads]
     zeros = sum("consumers receive zeros" in finding.message for finding in repair.findings)

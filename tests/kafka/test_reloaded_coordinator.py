@@ -1,7 +1,7 @@
 """Transactions that a coordinator finds in its log when it starts: written while it is stopped, in every state, of both versions of the value. A prepared
 one gets its markers where a leader takes them; the partition of a broker that is away keeps it prepared. `kseg transactions` names what
 DescribeTransactions names, of the disk as it lay before the start (`describe` of a prepared transaction names all partitions that
-lack the marker) and behind it.
+lack the marker) and after it.
 
 Some fifteen seconds: two brokers, one of them started twice.
 """
@@ -67,7 +67,7 @@ def _ids(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def _write(broker: Broker, rng: random.Random, now: int) -> None:
-    """Of each state some ids, whose data lies in fares-0, with and without the marker that a former coordinator has written."""
+    """Of each state some ids, whose data is in fares-0, with and without the marker that a former coordinator has written."""
     fares = broker.data / f"{FARES}-0"
     at, data, records = _end(fares), b"", []
     for number, (state, version) in enumerate(itertools.product(range(6), (0, 0, 1, 1, 1))):
@@ -186,7 +186,7 @@ def test_what_a_coordinator_finds_in_its_log(tmp_path: Path, capfd: pytest.Captu
         settled = reported()
         copy = first.copy_data(tmp_path / "copy")
         assert reported() == settled
-    # what was there is told alike; a prepared one goes on at once
+    # what was there is told alike; a prepared one continues at once
     assert {name: row for name, row in before.items() if not row["state"].startswith("Prepare")} == {
         name: row for name, row in loaded.items() if not before[name]["state"].startswith("Prepare")
     }

@@ -44,7 +44,7 @@ def _shown(capfd: pytest.CaptureFixture[str], path: Path) -> dict[tuple[str, int
 
 
 def _random_records(chance: random.Random, topic_id: str) -> Iterator[tuple[bytes, bytes | None]]:
-    """Of each of many keys a history: snapshots, updates behind them, now and then a tombstone, now and then no snapshot at first."""
+    """Of each of many keys a history: snapshots, updates after them, now and then a tombstone, now and then no snapshot at first."""
     for number in range(60):
         group = {"groupId": f"g{number}", "topicId": topic_id, "partition": number % PARTITIONS}
         for at in range(chance.randrange(1, 9)):
@@ -67,7 +67,7 @@ def _random_records(chance: random.Random, topic_id: str) -> Iterator[tuple[byte
 
 
 def _batches(chance: random.Random, first: int) -> Iterator[Row]:
-    """One behind the other, some with a gap between."""
+    """One after the other, some with a gap between."""
     for _ in range(chance.randrange(5)):
         last = first + chance.randrange(9)
         yield {

@@ -57,7 +57,7 @@ def test_a_broker_sets_aside_what_was_forecast(capture_small: Path, tmp_path: Pa
     before = directories(data)
     with Broker(tmp_path / "broker", data) as broker:
         broker.wait_for("the strays", lambda: "marked stray" in broker.log_text())
-        made = {"metro-none-0", "metro-lz4-0", "stations-0", gone}  # anew, empty
+        made = {"metro-none-0", "metro-lz4-0", "stations-0", gone}  # again, empty
         broker.wait_for("the partitions", lambda: made <= directories(data))
         strays = {name for name in directories(data) if name.endswith("-stray")}
         assert {name.partition(".")[0] for name in strays} == {name.partition(".")[0] for name in damaged}

@@ -1,6 +1,6 @@
 """Which records a transaction coordinator cannot load: one of each kind in a partition of its own of a real broker's `__transaction_state`, while the broker is
 stopped, between two transactional ids. When it starts, the partitions whose load it breaks off are those for which `kseg verify` has an error,
-and it knows the ids behind the others."""
+and it knows the ids after the others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _KEY, _VALUE = _id("id")
 assert _KEY is not None and _VALUE is not None
 _PARTS = [{"topic": "fares", "partitionIds": [0]}]
 
-# what stands in a partition, by what it is
+# what is in a partition, by what it is
 CASES: dict[str, Record] = {
     "as it should be": (_KEY, _VALUE),
     "tombstone": (_KEY, None),

@@ -100,7 +100,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def words_of(command: str) -> Sequence[str]:
-    """The words of a printed `kafka-transactions.sh` line behind its bootstrap servers."""
+    """The words of a printed `kafka-transactions.sh` line after its bootstrap servers."""
     head = "kafka-transactions.sh --bootstrap-server HOST:PORT "
     assert command.startswith(head), command
     return command.removeprefix(head).split()

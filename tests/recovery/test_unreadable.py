@@ -142,7 +142,7 @@ def test_what_lies_around_the_bad_sectors_is_read(disk: DyingDisk) -> None:
     assert dumped.returncode == 1
     offsets = [row["offset"] for row in rows(dumped, "record")]
     lost = sorted(set(range(4000)) - set(offsets))
-    # block 0 lies in the first batch, block 60 in one: of 91 and of 89 records
+    # block 0 is in the first batch, block 60 in one: of 91 and of 89 records
     spans = {
         (row["position"], row["length"]) for row in rows(dumped, "finding") if row["id"] == "unreadable-batch"
     }
@@ -190,7 +190,7 @@ def test_recover_changes_nothing_unless_told_that_it_counts_as_lost(disk: DyingD
     assert accepted.returncode == 1  # a topic id is lost, and the partition still in doubt
     assert "bug" not in accepted.stderr
     after = kseg("verify", "--json", data)
-    # who knows the topic's id can write this one anew (--topic-id)
+    # who knows the topic's id can write this one again (--topic-id)
     assert bad_areas(after) <= {("gates-append-0/partition.metadata", 0, 43)}
     assert not [
         row

@@ -39,7 +39,7 @@ def half_done_at(directory: Path, around: Path) -> None:
             if half_done(str(directory)):
                 return
             complete_unfinished(str(directory), COMMAND, QUICK)
-            shutil.rmtree(around, ignore_errors=True)  # to what lies there nothing points
+            shutil.rmtree(around, ignore_errors=True)  # to what is there nothing points
     raise AssertionError("it was never half done")
 
 

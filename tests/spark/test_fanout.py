@@ -146,7 +146,7 @@ def test_too_much_for_one_answer_is_fetched_in_pieces(
     ]
     assert len([event for event in events if isinstance(event, Row)]) == 2
     assert finished == targets
-    # once in vain, once for good: what lies on the executor's disk is not made again for each piece of it
+    # once for nothing, once for good: what is on the executor's disk is not made again for each piece of it
     assert {attempts(call_log, name) for name in ("one", "two")} == {2}
 
 

@@ -115,7 +115,7 @@ def test_a_flipped_bit_in_a_base_offset(large: Path, split: dict[str, str]) -> N
 
 
 def test_ranges_and_a_flipped_bit(large: Path) -> None:
-    """A range that the batch belongs to is not whole; another one is, also where the batch claims to lie."""
+    """A range that the batch belongs to is not whole; another one is, also where the batch claims to be."""
     content = large.read_bytes()
     altered = bytearray(content)
     altered[batch_positions(content)[40] + 6] ^= 1  # 200 becomes 456

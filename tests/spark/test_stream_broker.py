@@ -112,7 +112,7 @@ class Followed:
 
     def _start_again(self) -> None:
         """A busy machine does not always bring up a Python worker within the ten seconds that Spark allows it; then
-        the query goes on from its checkpoint, as it would anywhere."""
+        the query continues from its checkpoint, as it would anywhere."""
         assert self.query is not None
         failed = str(self.query.exception())
         assert "failed to connect back" in failed, failed[-3000:]

@@ -14,7 +14,7 @@ TOPIC_ID = "AAECAwQFBgcICQoLDA0ODw"
 
 
 class Log:
-    """Records in order; each gets the next offset, and a time one second behind the one before."""
+    """Records in order; each gets the next offset, and a time one second after the one before."""
 
     def __init__(self) -> None:
         self.entries: list[CoordinatorRecord | TransactionMarker] = []

@@ -135,7 +135,7 @@ def _starts(data: bytearray) -> list[int]:
 
 
 def _seal(data: bytearray, suffix: str) -> None:
-    """Correct the checksums, so that the code behind their check is reached."""
+    """Correct the checksums, so that the code after their check is reached."""
     if suffix in (".log", ".checkpoint"):
         for start in _starts(data):
             (size,) = struct.unpack_from(">i", data, start + 8)

@@ -31,7 +31,7 @@ File = tuple[int, int]  # device and inode
 class BadSectors:
     """sector_bytes: 512 or 4096, the smallest unit of the disk. is_direct: whether the file system supports direct reads. ends_early: a
     large read returns what precedes the bad page, else it fails as a whole. failures: how often a sector fails before it can be read
-    after all; None for ever.
+    after all; None forever.
 
     failed: how many reads of each sector (in units of 512 bytes) failed; failed_alone: those of the smallest size.
     """

@@ -44,7 +44,7 @@ class RunRules:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedRun:
     """The data of one writer for one partition. file: name of its file. chunks: (position, length in bytes) there, in order.
-    end_offset: behind its last record. has_offsets: offsets are the records' own, else they count from 0."""
+    end_offset: after its last record. has_offsets: offsets are the records' own, else they count from 0."""
 
     topic: str
     partition: int

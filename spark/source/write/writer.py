@@ -110,7 +110,7 @@ class WriteJob:
             log_dir=options.log_dir,
             run_id=run_id,
             now_ms=_now_ms(),
-            # of a topic that already exists the others may lie in another data directory, on another broker
+            # of a topic that already exists the others may be in another data directory, on another broker
             partitions={
                 topic: 0 if topic in self.counts else options.partitions or 0 for topic in sorted(topics)
             },

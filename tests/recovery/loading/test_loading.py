@@ -29,7 +29,7 @@ from tests.support.trees import content_of
 
 
 def assert_lookups_lead_home(loaded: Loaded, base_offset: int) -> None:
-    """Every offset is found behind the index entry that its lookup gives, every entry is at its batch."""
+    """Every offset is found after the index entry that its lookup gives, every entry is at its batch."""
     index = loaded.offset_index(base_offset)
     starts = {
         batch.position: batch
@@ -68,7 +68,7 @@ def test_a_segment_ends_before_its_first_bad_batch(tmp_path: Path, broken: int) 
     assert loaded.repair.log_end_offset == 20 + broken
     (removed,) = loaded.repair.removed
     assert (removed.position, removed.length) == (broken * size, (12 - broken) * size)
-    assert removed.batches == 11 - broken  # valid, and behind the damage
+    assert removed.batches == 11 - broken  # valid, and after the damage
     assert removed.cause == "bad-crc"
     assert loaded.findings == {"bad-crc"}
 

@@ -82,7 +82,7 @@ def test_looking_for_an_offset_ends_at_the_batch_or_behind_the_gap(place: LoadSt
     found = [walk.search(offset, 0) for offset in (0, 1, 3, 4, 9, 10, 14)]
     assert [batch.base_offset for batch in found if batch] == [0, 0, 2, 10, 10, 10, 12]
     assert walk.search(15, 0) is None
-    assert walk.search(0, sum(SIZES[:2])) is not None  # from a place behind it: the first one there
+    assert walk.search(0, sum(SIZES[:2])) is not None  # from a place after it: the first one there
 
 
 def test_what_a_walk_meets_at_the_end_of_a_file() -> None:

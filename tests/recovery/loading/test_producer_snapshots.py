@@ -80,7 +80,7 @@ def test_snapshots_out_of_range_go(tmp_path: Path) -> None:
     for offset in range(1, 6):
         put_snapshot(directory, offset, entry(offset))
     loaded = load(directory, clean=True, log_start=1)
-    # the one behind the log end is the greatest stray one, and goes as out of range
+    # the one after the log end is the greatest stray one, and goes as out of range
     assert loaded.snapshots == [2, 3]
     put_snapshot(directory, 3, entry(33))
     for offset in (4, 5):

@@ -245,7 +245,7 @@ def test_a_marker_comes_back_only_where_all_it_says_is_true(tmp_path: Path) -> N
     (place / MARKER).write_text(output)
     marker = marker_of(str(place))
     assert marker is not None and marker.content == output.encode() and has_marker(str(place))
-    for changed in (False, True):  # it lies there still, and is to stay as it is
+    for changed in (False, True):  # it is there still, and is to stay as it is
         assert closing(place, outcome("a-0", 0, 10, changed=changed), marker=marker).is_empty
     for untrue in ({"doubt": "has damage at 3"}, {"loses_bytes": True}):
         plan = closing(place, outcome("a-0", 0, 10, changed=True, **untrue), marker=marker)

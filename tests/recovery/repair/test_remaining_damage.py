@@ -55,7 +55,7 @@ def seal(log: Path, field: int, data: bytes) -> None:
             21,
             b"\xff\xff",
             "bad-control-record",
-        ),  # a broker dies of it (IllegalArgumentException)
+        ),  # a broker fails on it (IllegalArgumentException)
     ],
     ids=["count", "attributes"],
 )

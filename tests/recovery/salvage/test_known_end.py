@@ -1,4 +1,4 @@
-"""What is lost where headers and index entries claim offsets that nothing has: behind the log end, or of the next batch."""
+"""What is lost where headers and index entries claim offsets that nothing has: after the log end, or of the next batch."""
 
 from __future__ import annotations
 

@@ -249,6 +249,6 @@ def test_what_is_lost_between_damaged_segments(damaged: Path, tmp_path: Path) ->
     side_diseases.segment_gap(log(damaged, NEXT))
     repair = plan(damaged)
     (removed,) = repair.removed
-    # the torn header says what it held; the segment that is missing behind it is a gap, and no damage
+    # the torn header says what it held; the segment that is missing after it is a gap, and no damage
     assert (removed.first_offset, removed.last_offset) == (195, 197)
     assert all_batches(write_repaired(repair, damaged, tmp_path / "out"))

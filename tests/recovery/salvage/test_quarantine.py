@@ -59,7 +59,7 @@ def assert_accounted_for(inflict: Path, capfd: pytest.CaptureFixture[str]) -> No
 
 
 def _quarantined(quarantine: Path, name: str) -> bytes:
-    """The bytes of a file that lie there, at their positions."""
+    """The bytes of a file that are there, at their positions."""
     if (quarantine / name).exists():
         return (quarantine / name).read_bytes()
     (tail,) = quarantine.glob(f"{name}.from-*")

@@ -18,7 +18,7 @@ from tests.support.salvage_helpers import plan, write_repaired
 
 COUNT = int(os.environ.get("KSEG_SALVAGE_DIRECTORIES", "60"))
 FIRST_SEED = int(os.environ.get("KSEG_SALVAGE_DIRECTORIES_SEED", "1000"))
-# snapshots that tell of batches behind their own offset prove each other wrong, one at a time
+# snapshots that tell of batches after their own offset prove each other wrong, one at a time
 FALSE = {"false_snapshot", "crafted_snapshot"}
 
 Maker = Callable[[int, Path], Case]

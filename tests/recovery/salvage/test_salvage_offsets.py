@@ -39,7 +39,7 @@ def places(partition: Path) -> list[Place]:
 
 
 def tight(partition: Path) -> list[tuple[Place, Place, Place]]:
-    """Batches that leave no offset free before or behind them, each between its neighbours."""
+    """Batches that leave no offset free before or after them, each between its neighbours."""
     found = places(partition)
     return [
         (before, place, behind)

@@ -131,7 +131,7 @@ SPOTS = (flip, flip, noise, zeros, cut, insert, drop, again, grow)
 
 
 def on_a_header(file: Path, chance: random.Random) -> None:
-    """A bit of what lies outside the checksum."""
+    """A bit of what is outside the checksum."""
     position, _ = chance.choice(batch_spans(file))
     at = position + chance.randrange(17)
     put(file, at, bytes([file.read_bytes()[at] ^ 1 << chance.randrange(8)]))
@@ -299,7 +299,7 @@ class Bytes:
 
 def check_headers(repair: Repair, originals: list[bytes], stays: list[bytes], there: Bytes) -> None:
     """No record is invented, and none gets offsets or an epoch that are not its own: what the damage left alone stays
-    as it was; only a header that the damage altered is written anew, and that is said."""
+    as it was; only a header that the damage altered is rewritten, and that is said."""
     headers = {body(batch): batch for batch in originals}
     assert {body(batch) for batch in stays} <= headers.keys(), "invented"
     output = {

@@ -28,7 +28,7 @@ def with_offset_deltas(*deltas: int) -> bytes:
     data, position = bytearray(encode_batch(NewBatch(records=records))), RECORDS_POSITION
     for delta in deltas:
         size = data[position] >> 1  # a zigzag varint of one byte
-        data[position + 3] = delta << 1  # behind length, attributes and timestamp delta
+        data[position + 3] = delta << 1  # after length, attributes and timestamp delta
         position += 1 + size
     assert position == len(data)
     struct.pack_into(">I", data, 17, crc32c(data[21:]))

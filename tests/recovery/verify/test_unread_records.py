@@ -44,7 +44,7 @@ HARMLESS = {"count-higher": 0, "transactional": 0, "timestamp-type": 0, "delete-
 
 
 def partition(directory: Path, codec: int, gap: int = 0) -> Path:
-    """A log of equal batches, with offsets missing behind each where `gap` is set."""
+    """A log of equal batches, with offsets missing after each where `gap` is set."""
     directory.mkdir()
     with PartitionWriter(directory, topic_id=TOPIC_ID) as writer:
         for number in range(BATCHES):

@@ -215,7 +215,7 @@ def test_random_bytes_are_a_codec_error_or_content(codec: int, magic: int, data:
 def test_every_truncation_is_an_error(codec: int) -> None:
     good = compress(codec, 2, SENTENCE)
     for length in range(1, len(good)):
-        if codec == L.SNAPPY and 16 <= length < 20:  # a header alone, and up to 3 bytes behind it
+        if codec == L.SNAPPY and 16 <= length < 20:  # a header alone, and up to 3 bytes after it
             assert content_of(codec, 2, good[:length]) == b""
         else:
             with pytest.raises(CodecError):

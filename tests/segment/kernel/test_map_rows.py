@@ -132,7 +132,7 @@ def model(batches: Sequence[Batch], start: int = 0) -> dict[bytes, int]:
 
 
 def packed(batches: Sequence[Batch]) -> tuple[bytes, list[int]]:
-    """The bodies one behind the other, with some bytes between that belong to none."""
+    """The bodies one after the other, with some bytes between that belong to none."""
     body, bounds = b"\xff\xff", []
     for batch in batches:
         bounds += [len(body), len(body) + len(batch.content)]
@@ -165,7 +165,7 @@ def test_the_map_has_the_last_offset_of_each_key(
     both = Map(kernel)
     assert both.put(table, body, bounds, 0, 0, len(batches), start) == K.MAPPED
     assert both.latest() == model(batches, start)
-    # from a row in the middle of a run on, which is what goes on behind a bad batch
+    # from a row in the middle of a run on, which is what continues after a bad batch
     rest = Map(kernel)
     middle = len(batches) // 2
     assert rest.put(table, body, bounds, 0, middle, len(batches)) == K.MAPPED

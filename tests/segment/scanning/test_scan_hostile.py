@@ -162,7 +162,7 @@ def every_second_batch_damaged(size: int) -> bytes:
 
 
 def short_damage_before_long_batches(size: int) -> bytes:
-    """What is judged behind the damage must not be judged again for each."""
+    """What is judged after the damage must not be judged again for each."""
     front = _filled(size // 2, lambda number, left: batch(2 * number) + header(2 * number, 61))
     rows = range(2**20, 2**20 + 8)
     return front + b"".join(batch(row, 1, random.Random(row).randbytes(size // 16)) for row in rows)
