@@ -96,7 +96,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     slow.
     """
     for item in items:
-        if "browser" in getattr(item, "fixturenames", ()):
+        if "chromium" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
     if is_whole_suite(config):
         config.stash[SUITE] = [*items]
