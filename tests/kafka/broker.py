@@ -7,7 +7,6 @@ Only the process started here is ever ended, by its own id.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import random
@@ -17,7 +16,6 @@ import signal
 import socket
 import subprocess
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +28,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.kafka import jars
+from tests.kafka.formatting import format_log_dirs
 
 # ends of patience, met by nothing but a failure: a busy machine takes many times as long as an idle one
 START_LIMIT_S = 300.0
@@ -199,27 +198,8 @@ class Broker:
         (self.root / "server.properties").write_text(text)
 
     def _format(self) -> None:
-        if (self.data / "meta.properties").exists():
-            return
-        # The leading letter keeps the id from looking like an option.
-        cluster = "K" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
-        arguments = [
-            "kafka.tools.StorageTool",
-            "format",
-            "-t",
-            cluster,
-            "-c",
-            str(self.root / "server.properties"),
-        ]
-        done = subprocess.run(
-            jars.brief_java_command(*arguments),
-            env=jars.java_environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise BrokerFailed(f"formatting failed\n{done.stdout}\n{done.stderr}")
+        if not (self.data / "meta.properties").exists():
+            format_log_dirs(self.root / "server.properties")
 
     def _launch(self) -> None:
         archive = [] if jars.ARCHIVE.exists() else [f"-XX:ArchiveClassesAtExit={self._archive}"]
