@@ -51,7 +51,7 @@ def _blocks_of_another_file(ground: Ground, elsewhere: Ground, __: Path) -> None
         return
     path, source, size = rng.choice(files), rng.choice(sources).read_bytes(), rng.choice(_BLOCKS)
     data = bytearray(path.read_bytes())
-    for _ in range(rng.choice((1, 1, 2))):
+    for _block in range(rng.choice((1, 1, 2))):
         at = rng.randrange(len(data) // size + 1) * size
         begin = rng.randrange(len(source) // size + 1) * size
         block = source[begin : begin + size][: len(data) - at]
