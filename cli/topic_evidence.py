@@ -17,7 +17,7 @@ from kseg.segment.values import dataclass
 if TYPE_CHECKING:
     from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
     from kseg.internal_topics.metadata.metadata_image import MetadataImage, Node
-    from kseg.internal_topics.metadata.refused_configs import RefusedConfig
+    from kseg.internal_topics.metadata.refused_features import RefusedFeature
     from kseg.internal_topics.topic_configs import Layer, TopicEvidence
     from kseg.segment.findings import Finding
     from kseg.segment.partition.names import PartitionName
@@ -226,16 +226,49 @@ def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "di
     return found
 
 
-def configs_refused(
+def refused_by_nodes(
     targets: Sequence[Target], finder: "MetadataFinder"
-) -> "dict[str, tuple[RefusedConfig, ...]]":
-    """The topic configurations on which a node fails at its start; by log dir among the targets."""
+) -> dict[str, tuple[tuple[str, str], ...]]:
+    """What a node of 4.3.1 ends with at its start because of the metadata log's content, as (exception, message); by log dir among the targets."""
     from kseg.internal_topics.metadata.refused_configs import refused_configs
 
-    images = {
-        target.path: finder.image_for(target.path) for target in targets if isinstance(target, LogDirTarget)
-    }
-    return {log_dir: tuple(refused_configs(image)) for log_dir, image in images.items() if image is not None}
+    found = {}
+    for log_dir in [target.path for target in targets if isinstance(target, LogDirTarget)]:
+        image = finder.image_for(log_dir)
+        if image is not None:
+            features = features_refused(log_dir, image, finder)
+            found[log_dir] = (
+                *((each.exception, each.message) for each in features),
+                *(("ConfigException", each.message) for each in refused_configs(image)),
+            )
+    return found
+
+
+def features_refused(
+    log_dir: str, image: "MetadataImage", finder: "MetadataFinder"
+) -> "tuple[RefusedFeature, ...]":
+    """The feature levels on which the node of a log dir fails."""
+    from kseg.internal_topics.metadata.refused_features import refused_features
+
+    return tuple(
+        refused_features(image, is_controller=_is_voter(log_dir, image, finder.node_of(log_dir).node_id))
+    )
+
+
+def _is_voter(log_dir: str, image: "MetadataImage", node_id: int | None) -> bool:
+    """Whether the node is a controller; a node whose voters are not known is taken for one."""
+    from kseg.segment.errors import KsegError
+    from kseg.segment.files import read_small
+    from kseg.segment.partition.names import METADATA_DIRECTORY, NAME_BY_ROLE, Role
+    from kseg.segment.sidecar.metadata_files import decode_quorum_state
+
+    voters = {voter.id for voter in image.voters}
+    try:
+        path = os.path.join(log_dir, METADATA_DIRECTORY, NAME_BY_ROLE[Role.QUORUM_STATE])
+        voters.update(decode_quorum_state(read_small(path)).current_voters or ())
+    except KsegError:
+        pass
+    return not voters or node_id in voters
 
 
 def topic_names(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str, str]:

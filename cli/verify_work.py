@@ -7,15 +7,16 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from kseg.cli.topic_evidence import (
-    configs_refused,
     finder_for,
     identities_after_cut,
     load_settings,
+    refused_by_nodes,
     replicas_missing,
     topic_identities,
 )
 from kseg.jobs.events import Event
 from kseg.recovery.broker_start.forecast import StartForecast
+from kseg.recovery.broker_start.log_dir_start import Thrown
 from kseg.recovery.broker_start.start_check import VerifyForStart
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import PartitionState
@@ -69,8 +70,8 @@ class Verification:
         identities, findings = topic_identities(targets, self._metadata, finder)
         missing = tuple(chain.from_iterable(replicas_missing(targets, finder).values()))
         self._forecast.add_metadata(identities, [finding.path for finding in missing])
-        for log_dir, refused in configs_refused(targets, finder).items():
-            self._forecast.add_refused_configs(log_dir, [each.message for each in refused])
+        for log_dir, thrown in refused_by_nodes(targets, finder).items():
+            self._forecast.add_refused(log_dir, [Thrown(*each) for each in thrown])
         topics = load_settings(targets, self._metadata, finder)
         return replace(options, identities=identities, topics=topics), (*findings, *missing)
 

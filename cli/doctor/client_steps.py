@@ -12,6 +12,23 @@ _LISTED = 5  # transactions and groups with a step of their own
 ANY_SERVER = "HOST:PORT"
 
 
+def set_features(situation: Situation) -> Iterator[NextStep]:
+    """Likewise for a feature level: only a version that supports it can change it."""
+    server = situation.bootstrap_server or ANY_SERVER
+    for each in situation.refused_features.values():
+        if each.is_of_older:
+            yield NextStep(
+                "The metadata.version of the cluster is older than 3.3-IV3, and a 4.3.1 node does not start with it. Start a version from 3.3 to 3.9 on all nodes, raise it, and then "
+                "start 4.3.1.",
+                f"kafka-features.sh --bootstrap-server {server} upgrade --metadata 3.3",
+            )
+        else:
+            yield NextStep(
+                f"The feature {shown_path(each.name)} has level {each.level}, which 4.3.1 does not support. Start the version that ran here last: a newer one than 4.3.1 wrote it.",
+                f"kafka-features.sh --bootstrap-server {server} describe",
+            )
+
+
 def remove_configs(situation: Situation) -> Iterator[NextStep]:
     """A node of another version can start, and takes the property back; no tool changes a metadata log offline."""
     refused = list(situation.refused_configs.values())

@@ -22,7 +22,7 @@ from kseg.cli.doctor.next_step import NextStep
 from kseg.cli.doctor.next_steps import next_steps
 from kseg.cli.doctor.situation import OtherNode, Situation
 from kseg.cli.request import Request
-from kseg.cli.topic_evidence import Asked, finder_for, log_dir_of, topic_settings
+from kseg.cli.topic_evidence import Asked, features_refused, finder_for, log_dir_of, topic_settings
 from kseg.cli.verify_work import Verification
 from kseg.inspection.disk_leftovers import Leftover, LeftoverKind, leftovers
 from kseg.inspection.log_dir_host import LogDirHost, log_dir_host
@@ -122,6 +122,8 @@ class Examination:
             if image is not None:
                 node_id = own.node_id
                 self._note_node(image, node_id)
+                features = {each.name: each for each in features_refused(log_dir, image, self._finder)}
+                self._situation.refused_features.update(features)
                 by_metadata = self._finder.node_told_by_metadata(log_dir)
                 if node_id is not None and by_metadata is not None and node_id != by_metadata:
                     self._situation.other_nodes.append(OtherNode(log_dir, node_id, by_metadata))

@@ -14,7 +14,7 @@
 9. A log, a metadata snapshot or a metadata log with a gap that a broker fails on, and that no repair changes: move it out of the data
    directory.
 10. Check again.
-11. Remove topic configurations that 4.3.1 does not allow, with the version of Kafka that ran before.
+11. Change features and topic configurations that 4.3.1 does not allow, with the version of Kafka that ran before.
 12. Once the broker runs: abort hanging transactions, and reset groups whose committed offset is outside the log.
 
 A metadata log that is in none of the directories is looked for last; one that is lost is copied from another node, or created again (`new_metadata_log_steps`). If nothing needs repair but something is suspicious, the only step is the command that examines it.
@@ -26,7 +26,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kseg.cli.doctor.client_steps import ANY_SERVER, end_transactions, remove_configs, set_groups
+from kseg.cli.doctor.client_steps import (
+    ANY_SERVER,
+    end_transactions,
+    remove_configs,
+    set_features,
+    set_groups,
+)
 from kseg.cli.doctor.disk_steps import make_room, make_writable
 from kseg.cli.doctor.metadata_log_steps import copied_log, find_metadata_log, gap_steps, snapshot_steps
 from kseg.cli.doctor.new_metadata_log_steps import new_log_steps
@@ -78,6 +84,7 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
     for step in mending:
         yield step if is_due else replace(step, is_due=False)
     if not situation.is_half_done:
+        yield from set_features(situation)
         yield from remove_configs(situation)
         yield from end_transactions(situation)
         yield from set_groups(situation)

@@ -20,6 +20,7 @@ from kseg.segment.values import dataclass
 if TYPE_CHECKING:
     from kseg.internal_topics.groups.group_rows import OffsetOfGroup
     from kseg.internal_topics.metadata.refused_configs import RefusedConfig
+    from kseg.internal_topics.metadata.refused_features import RefusedFeature
     from kseg.internal_topics.transactions.transaction_rows import HangingTransaction
 
 _HINTED_PATHS = 8  # as suggested by `verify`
@@ -51,7 +52,7 @@ class Situation:
     directories that should exist, with what only they have. has_dynamic_quorum: voters are in the metadata log, not in
     controller.quorum.voters. topics: the number of partitions of each topic, by the directories here. set_aside: by those, the stray directories that have their logs.
     damaged_snapshots: of the metadata log, on which a node fails.
-    refused_configs: of topics, on which a 4.3.1 node fails.
+    refused_features, refused_configs: in the metadata log, on which a 4.3.1 node fails.
     gapped_metadata_logs: directories of those that a repair makes worse, so `advice` leaves them out. lacks_metadata_log: it is in
     none of the directories. undo_bytes: kept for `undo`. unloadable: partitions that a
     broker fails to load before and after a repair.
@@ -77,6 +78,7 @@ class Situation:
     has_dynamic_quorum: bool = False
     topics: dict[str, int] = field(default_factory=dict)
     damaged_snapshots: list[str] = field(default_factory=list)
+    refused_features: "dict[str, RefusedFeature]" = field(default_factory=dict)
     refused_configs: "dict[tuple[str, str], RefusedConfig]" = field(default_factory=dict)
     gapped_metadata_logs: list[str] = field(default_factory=list)
     lacks_metadata_log: bool = False

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.broker_start.loaded_directory import LoadedDirectory
-from kseg.recovery.broker_start.log_dir_start import is_empty_directory, unformatted
+from kseg.recovery.broker_start.log_dir_start import Thrown, is_empty_directory, unformatted
 from kseg.recovery.broker_start.node_start import node_start
 from kseg.recovery.broker_start.partition_start import PartitionStart
 from kseg.recovery.broker_start.start_check import TargetStart
@@ -44,9 +44,9 @@ class StartForecast:
             around, name = self._directory_around(path), os.path.basename(path)
             (around.obstructed if places.lexists(path) else around.missing).append(name)
 
-    def add_refused_configs(self, log_dir: str, messages: Sequence[str]) -> None:
-        """Add the exceptions that topic configurations in the metadata log end a start with."""
-        self._directory(log_dir).refused_configs.extend(messages)
+    def add_refused(self, log_dir: str, thrown: Sequence[Thrown]) -> None:
+        """Add the exceptions that features and topic configurations in the metadata log end a start with."""
+        self._directory(log_dir).refused.extend(thrown)
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """Pass the events on, followed by one row per node."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import field, replace
 
-from kseg.recovery.broker_start.log_dir_start import LogDirStart
+from kseg.recovery.broker_start.log_dir_start import LogDirStart, Thrown
 from kseg.recovery.broker_start.partition_start import Loading, PartitionStart
 from kseg.segment.partition.names import METADATA_DIRECTORY, PartitionState, parse_partition_directory
 from kseg.segment.partition.topic_identity import TopicIdentity
@@ -28,8 +28,8 @@ class LoadedDirectory:
     """The partitions of one data directory.
 
     live: those that are served from it: names of directories, with the partition that a broker takes each for. noteworthy: those that a load changes. missing: those that the metadata log
-    places here and that do not exist. obstructed: those whose name is taken by a file. refused_configs: what a broker says of topic configurations in the
-    metadata log that it does not allow.
+    places here and that do not exist. obstructed: those whose name is taken by a file. refused: what a broker ends with because of features and topic
+    configurations in the metadata log that it does not allow.
     """
 
     path: str
@@ -39,7 +39,7 @@ class LoadedDirectory:
     missing: list[str] = field(default_factory=list)
     obstructed: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
-    refused_configs: list[str] = field(default_factory=list)
+    refused: list[Thrown] = field(default_factory=list)
     partitions: int = 0
     logs_to_scan: int = 0
     bytes_to_scan: int = 0

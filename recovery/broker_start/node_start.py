@@ -3,7 +3,7 @@
 What ends a start, in the order in which a broker reaches it (Kafka 4.3: KafkaRaftServer, SharedServer, LogManager, ReplicaManager):
 
 1. meta.properties of all data directories, and a metadata log outside the metadata log dir;
-2. the metadata log, space for it to grow, the locks, the configurations of topics;
+2. the metadata log, space for it to grow, the locks, features and configurations of topics in the metadata log;
 3. during log loading: a directory that is not a partition, a load that fails with anything but an IOException, a partition twice;
 4. all data directories, or the one with the metadata log, are offline.
 
@@ -19,7 +19,7 @@ from dataclasses import replace
 from kseg.recovery.broker_start.loaded_directory import SCAN_BYTES_PER_S, LoadedDirectory
 from kseg.recovery.broker_start.log_dir_start import RUNTIME, LogDirStart, Thrown
 from kseg.recovery.broker_start.partition_start import Loading
-from kseg.recovery.loading.kafka_exceptions import CONFIG, FILE_SYSTEM, ILLEGAL_STATE, IO, KAFKA, STORAGE
+from kseg.recovery.loading.kafka_exceptions import FILE_SYSTEM, ILLEGAL_STATE, IO, KAFKA, STORAGE
 from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.values import dataclass
 
@@ -200,7 +200,7 @@ def _before_loading(dirs: Sequence[LoadedDirectory]) -> Iterator[Thrown]:
             yield from _not_writable(start)
     for each in dirs:
         if each.start is not None:
-            yield from (Thrown(CONFIG, message) for message in each.refused_configs)
+            yield from each.refused
 
 
 def _not_writable(start: LogDirStart) -> Iterator[Thrown]:

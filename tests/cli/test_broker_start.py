@@ -15,6 +15,7 @@ from kseg.cli.main import run
 from kseg.cli.text.broker_start import broker_start_words
 from kseg.recovery.broker_start.loaded_directory import LoadedDirectory
 from kseg.segment.storage import places
+from tests.internal_topics.metadata_logs import CLUSTER, DIRECTORY, NODE, record, topic, topic_id, write_log
 from tests.kafka.start_cases import CASES
 from tests.support.trees import copy_tree
 
@@ -72,6 +73,27 @@ def test_a_topic_configuration_of_an_older_version(made: Make, capfd: pytest.Cap
     assert command.startswith("kafka-configs.sh") and command.endswith(
         "--entity-name fares --delete-config segment.bytes"
     )
+
+
+@pytest.mark.parametrize(
+    ("case", "exception", "step"),
+    [
+        ("metadata_version_of_old", "IllegalArgumentException", "upgrade --metadata 3.3"),
+        ("metadata_version_of_tomorrow", "IllegalArgumentException", "describe"),
+        ("feature_of_tomorrow", "RuntimeException", "describe"),
+    ],
+)
+def test_features_of_another_version(
+    case: str, exception: str, step: str, made: Make, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Observed with 4.3.1 (tests/kafka/test_broker_start.py)."""
+    (data,) = made(case)
+    (row,) = starts(capfd, data)
+    assert (row["outcome"], row["exception"]) == ("does-not-start", exception)
+    assert run(["doctor", "--json", str(data)]) == 1
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    (command,) = [row["command"] for row in rows if row["type"] == "step"]
+    assert command.startswith("kafka-features.sh") and command.endswith(step)
 
 
 def test_a_sound_directory_starts_and_keeps_all(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
@@ -268,3 +290,22 @@ def test_the_starts_that_were_measured_lie_in_the_range(
     directory = LoadedDirectory("data", partitions=logs, bytes_to_scan=bytes_, batches_to_scan=batches)
     assert directory.load_s <= took_s <= directory.slow_load_s
     assert directory.slow_load_s < 13 * directory.load_s
+
+
+def test_a_cluster_without_a_metadata_version(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """As of KRaft before 3.3; observed with the data directory of a 3.2.3 node."""
+    data = tmp_path / "data"
+    made = [record("RegisterBrokerRecord", brokerId=NODE, brokerEpoch=1), *topic("fares", topic_id(1))]
+    write_log(data / "__cluster_metadata-0", made)
+    (data / "meta.properties").write_text(
+        f"version=1\nnode.id={NODE}\ncluster.id={CLUSTER}\ndirectory.id={DIRECTORY}\n"
+    )
+    (row,) = starts(capfd, data)
+    assert (row["outcome"], row["exception"]) == ("does-not-start", "IllegalStateException")
+    assert row["message"] == "Unknown metadata version for FeaturesImage: metadataVersion(Optional.empty)"
+    write_log(
+        data / "__cluster_metadata-0",
+        [record("FeatureLevelRecord", name="metadata.version", featureLevel=30), *made],
+    )
+    (row,) = starts(capfd, data)
+    assert row["outcome"] == "starts"

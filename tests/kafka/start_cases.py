@@ -15,7 +15,7 @@ from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
-from tests.internal_topics.metadata_logs import config
+from tests.internal_topics.metadata_logs import config, record
 from tests.kafka.partition_start_cases import PARTITION_CASES
 from tests.kafka.start_directories import (
     MARKER,
@@ -270,13 +270,40 @@ def offset_lowered_unclean(data: Path) -> None:
 @case
 def topic_config_of_old(data: Path) -> None:
     """Allowed before 4.0: the metadata log has it from the version that ran here then."""
+    append_to_metadata(data, config("fares", "segment.bytes", "40000"))
+
+
+def append_to_metadata(data: Path, value: bytes) -> None:
     log = max((data / METADATA).glob("*.log"))
     with PartitionLog(PartitionTarget(str(data / METADATA))) as found:
         end, batch = found.end_offset, found.last_batch
     assert batch is not None
-    record = Record(end, batch.max_timestamp_ms, None, config("fares", "segment.bytes", "40000"))
+    made = NewBatch(
+        records=(Record(end, batch.max_timestamp_ms, None, value),), leader_epoch=batch.leader_epoch
+    )
     with log.open("ab") as file:
-        file.write(encode_batch(NewBatch(records=(record,), leader_epoch=batch.leader_epoch)))
+        file.write(encode_batch(made))
+
+
+@case
+def metadata_version_of_old(data: Path) -> None:
+    """3.3-IV2, which 4.0 and later do not read."""
+    append_to_metadata(data, record("FeatureLevelRecord", name="metadata.version", featureLevel=6))
+
+
+@case
+def metadata_version_of_tomorrow(data: Path) -> None:
+    append_to_metadata(data, record("FeatureLevelRecord", name="metadata.version", featureLevel=99))
+
+
+@case
+def metadata_version_not_released(data: Path) -> None:
+    append_to_metadata(data, record("FeatureLevelRecord", name="metadata.version", featureLevel=31))
+
+
+@case
+def feature_of_tomorrow(data: Path) -> None:
+    append_to_metadata(data, record("FeatureLevelRecord", name="share.version", featureLevel=2))
 
 
 @case

@@ -1,0 +1,64 @@
+"""Feature levels in the metadata log on which a 4.3.1 node fails at its start, before it loads a log.
+
+metadata.version   absent, as in a KRaft cluster older than 3.3: the image of the features cannot be made (Kafka: FeaturesImage). Below 3.3-IV3, or above what 4.3.1 has a
+                   name for: MetadataVersion.fromFeatureLevel throws.
+others             a level that a controller does not support (QuorumFeatures; FeatureControlManager.replay); a node that is only a broker goes on.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from kseg.internal_topics.metadata.metadata_image import MetadataImage
+from kseg.segment.values import dataclass
+
+METADATA_VERSION = "metadata.version"
+_NAMED = range(7, 32)  # levels of metadata.version that 4.3.1 has names for; the last one is not released
+# the levels that a 4.3.1 controller supports
+_SUPPORTED: Mapping[str, tuple[int, int]] = {
+    METADATA_VERSION: (7, 30),
+    "kraft.version": (0, 1),
+    "transaction.version": (0, 2),
+    "group.version": (0, 1),
+    "eligible.leader.replicas.version": (0, 1),
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
+}
+_TOO_OLD = (
+    "Unsupported metadata version - if you are currently upgrading your cluster, please ensure the metadata version is set to 3.3-IV3 (or higher) before "
+    "updating the software version. The metadata version can be updated via the `kafka-features` command-line tool."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedFeature:
+    """level: None for an absent one. exception, message: of the node."""
+
+    name: str
+    level: int | None
+    exception: str
+    message: str
+
+    @property
+    def is_of_older(self) -> bool:
+        """Whether an older version of Kafka wrote it, rather than a newer one."""
+        return self.name == METADATA_VERSION and (self.level is None or self.level < min(_NAMED))
+
+
+def refused_features(image: MetadataImage, *, is_controller: bool) -> Iterator[RefusedFeature]:
+    """None if the metadata log may not be whole. is_controller: whether the node is a voter of the quorum."""
+    if not image.is_certain:
+        return
+    level = image.features.get(METADATA_VERSION)
+    if level is None:
+        if not image.brokers or any(broker.log_dirs for broker in image.brokers.values()):
+            return  # no node has run, or only later versions, which register their log dirs
+        message = "Unknown metadata version for FeaturesImage: metadataVersion(Optional.empty)"
+        yield RefusedFeature(METADATA_VERSION, None, "IllegalStateException", message)
+    elif level not in _NAMED:
+        yield RefusedFeature(METADATA_VERSION, level, "IllegalArgumentException", _TOO_OLD)
+    for name, level in sorted(image.features.items()) if is_controller else ():
+        low, high = _SUPPORTED.get(name, (0, 0))
+        if not low <= level <= high and (name != METADATA_VERSION or level in _NAMED):
+            record = f"FeatureLevelRecord(name='{name}', featureLevel={level})"
+            supported = f"{low}-{high}" if high else str(high)
+            message = f"Tried to apply FeatureLevelRecord {record}, but this controller only supports versions {supported}"
+            yield RefusedFeature(name, level, "RuntimeException", message)
