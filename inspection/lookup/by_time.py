@@ -245,7 +245,7 @@ def _walked_maximum(log: PartitionLog, segment: LogSegment, start: int) -> TimeI
 def _record_of_maximum(
     log: PartitionLog, segment: LogSegment, last_entry: TimeIndexEntry
 ) -> tuple[Batch, Record] | None:
-    """The first visible record that has the claimed timestamp, in a batch whose maximum it is."""
+    """The first visible record that has the claimed timestamp, in the first batch whose maximum it is."""
     start_offset = log.start_offset
 
     def has_it(table: Columns) -> Iterator[int]:
@@ -263,8 +263,9 @@ def _record_of_maximum(
         if batch.magic == L.MAGIC_V0:
             continue
         record = segment.first_record(batch, is_it)
-        if record is not None:
+        if record is not None or segment.first_offset_of(batch) >= start_offset:
+            # a broker looks no further than the first such batch, of which a cleaner may have left the header alone
             segment.scanned(start, batch.end_position)
-            return batch, record
+            return None if record is None else (batch, record)
     segment.scanned(start, segment.file.size_bytes)
     return None
