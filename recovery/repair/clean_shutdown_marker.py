@@ -27,7 +27,7 @@ from dataclasses import replace
 from kseg.recovery.repair.aligned_checkpoints import PartitionOutcome
 from kseg.recovery.verify.clean_stop import marker_contradictions
 from kseg.segment import unreadable
-from kseg.segment.errors import UnreadableInput
+from kseg.segment.errors import UnreadableInput, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, Role
@@ -59,8 +59,15 @@ class Marker:
 
 
 def has_marker(log_dir: str) -> bool:
-    """Whether the data directory has a clean-shutdown marker."""
-    return os.path.lexists(os.path.join(log_dir, MARKER))
+    """Whether the data directory has a clean-shutdown marker. Raises UnreadableInput when that cannot be determined."""
+    path = os.path.join(log_dir, MARKER)
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise cannot_read(path, error) from error
+    return True
 
 
 def marker_of(log_dir: str) -> Marker | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +16,12 @@ from kseg.cli.main import run
 from kseg.jobs import fanout
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.policy import LoadSettings, Policy
+from kseg.recovery.repair.clean_shutdown_marker import has_marker
 from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.recover import recover
 from kseg.recovery.repair.rows import RecoverResult
 from kseg.recovery.repair.run import RecoverRun
+from kseg.segment.errors import UnreadableInput
 from kseg.segment.partition.targets import FileTarget, PartitionTarget
 
 FIRST = "00000000000000000000"
@@ -161,3 +165,20 @@ def test_what_a_killed_run_has_lost_the_next_one_does_not_deny(
     assert not (marked / MARKER).exists()
     assert run(["recover", "--apply", "--json", "--now", NOW_MS, str(marked)]) == 0
     assert not (marked / MARKER).exists()
+
+
+def test_a_marker_that_cannot_be_examined_is_not_missing(
+    marked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stale handle of a network mount, once: the plan used to remove the marker as no longer true."""
+    examine = os.lstat
+
+    def lstat(path: str, **more: Any) -> os.stat_result:
+        if os.path.basename(path) == MARKER:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), path)
+        return examine(path, **more)
+
+    assert has_marker(str(marked))
+    monkeypatch.setattr(os, "lstat", lstat)
+    with pytest.raises(UnreadableInput, match="Stale file handle"):
+        has_marker(str(marked))
