@@ -148,12 +148,12 @@ def _entry_at(
     if is_length_true and (count == 0) != (L.ENTRY_OVERHEAD + size == L.BATCH_HEADER):
         return None  # zeros in the place of the count
     is_control = int.from_bytes(head[_ATTRIBUTES : _ATTRIBUTES + 2], "big") & L.CONTROL_BIT
-    is_control = is_control or _has_producer_without_sequence(head)
+    is_control = is_control or (count == 1 and _has_producer_without_sequence(head))
     return L.ENTRY_OVERHEAD + size, (offset, last, 0 if is_control else count)
 
 
 def _has_producer_without_sequence(head: memoryview) -> bool:
-    """Whether a batch has a producer but no sequence, as only control batches do; recognizes them even if the attributes are damaged."""
+    """Whether a batch has a producer but no sequence, as only control batches do, each with one record; recognizes them even if the attributes are damaged."""
     producer_id = int.from_bytes(head[_PRODUCER_ID : _PRODUCER_ID + 8], "big", signed=True)
     return producer_id >= 0 and head[_BASE_SEQUENCE : _BASE_SEQUENCE + 4] == b"\xff" * 4
 

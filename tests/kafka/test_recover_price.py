@@ -180,3 +180,21 @@ def test_zeros_from_within_a_header_to_the_end_of_the_batch(
         assert lost is not None
         found = price(directory, capfd, clean=clean)
         assert found["records"] in (lost, None) and found["records_at_most"] >= lost
+
+
+def test_zeros_in_the_place_of_a_producer_id_make_no_control_batch(
+    oracle: Oracle, sound: Path, held: list[Held], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Producer 0 without a sequence, but more than one record."""
+    directory = Path(shutil.copytree(sound, tmp_path / "metro-0"))
+    log = min(directory.glob("*.log"))
+    data = bytearray(log.read_bytes())
+    position = next(
+        position
+        for position, _ in batch_spans(log)
+        if data[position + 43 : position + 57] == b"\xff" * 14 and data[position + 60] > 1
+    )
+    data[position + 35 : position + 53] = bytes(18)
+    log.write_bytes(bytes(data))
+    lost = lost_by_kafka(oracle, directory, held, clean=True)
+    assert lost and price(directory, capfd, clean=True)["records"] == lost
