@@ -95,6 +95,8 @@ def ready(cluster: ClusterOptions, notify: Notify | None = None) -> "SparkContex
     try:
         ship_where_missing(context, notify)
     except Exception as error:  # Py4J's: no node can run Python
+        if sessions.was_interrupted():
+            raise KeyboardInterrupt from error
         raise NoCluster(f"the nodes of {context.master} cannot run tasks: {reason(error)}") from error
     return context
 

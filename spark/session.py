@@ -4,12 +4,14 @@
 2. A session that is already active in this process is used as it is and never stopped here: its owner chose its settings. Otherwise
    one is created, kept for the next run of this process, and stopped when the process ends.
 3. In local mode tasks reach Python through Unix domain sockets in a private directory (`_sockets`).
-4. Spark's JVM inherits stderr and logs there. Its output goes to an unnamed file instead, whose last lines are shown if the session
+4. Ctrl-C makes no call to the JVM (`_interrupt_plainly`).
+5. Spark's JVM inherits stderr and logs there. Its output goes to an unnamed file instead, whose last lines are shown if the session
    fails to start; setting LOG_LEVEL sends it to stderr.
 """
 
 import atexit
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -55,6 +57,7 @@ _QUIET = {
 }
 # compiled once and not again and again: of a session that lives for seconds and moves a few bytes this takes two thirds
 _SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+_interrupted = threading.Event()
 # one machine talks to itself: no look-up of its name, no port for others
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -164,6 +167,7 @@ def _start(cluster: ClusterOptions) -> "SparkSession":
                 raise NoCluster(
                     f"no Spark session on {cluster.master}: {_reason(error, captured)}"
                 ) from error
+        _interrupt_plainly()
         cleanup.callback(_end, session)
         atexit.register(cleanup.pop_all().close)
     return session
@@ -212,6 +216,27 @@ def _deferred_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if came:
         signal.raise_signal(signal.SIGINT)
+
+
+def was_interrupted() -> bool:
+    """Whether Ctrl-C has ended a call to the JVM, which may be why another one fails."""
+    return _interrupted.is_set()
+
+
+def _interrupt_plainly() -> None:
+    """Ctrl-C is a KeyboardInterrupt and nothing else from now on; the run cancels its jobs where it takes it.
+
+    PySpark's own handler cancels them by a call to the JVM within whatever the signal interrupts. Within another such call, whose answer is half
+    read, that fails, and both are logged with their tracebacks; py4j also logs the one that is interrupted.
+    """
+
+    def interrupt(_number: int, _frame: object) -> None:
+        logging.disable(logging.CRITICAL)
+        _interrupted.set()
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, interrupt)
 
 
 @contextmanager

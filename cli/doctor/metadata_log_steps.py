@@ -49,10 +49,10 @@ def snapshot_steps(damaged: Sequence[str], move: Callable[[str], str]) -> Iterat
 
 def gap_steps(directories: Sequence[str], move: Callable[[str], str]) -> Iterator[NextStep]:
     """For metadata logs with a gap: a broker cuts such a log there, and what was created after it becomes stray; with the damaged batches taken out,
-    it fails on the first record that refers to a lost one."""
+    it fails on the first record that refers to a lost one, if there is one."""
     for directory in dict.fromkeys(directories):
         yield NextStep(
-            "The metadata log has lost records that no snapshot has, and no repair brings them back (`kseg recover` of it makes a broker fail): with the broker "
+            "The metadata log has lost records that no snapshot has, and no repair brings them back (`kseg recover` of it can make a broker fail): with the broker "
             "stopped, move it out of the data directory. Do not start a node that is the only controller: it sets everything aside as stray.",
             move(directory),
         )

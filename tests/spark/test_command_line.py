@@ -12,12 +12,15 @@ import sys
 import time
 import venv
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kseg import __version__
 from kseg.cli.main import run
-from kseg.spark import package_shipping
+from kseg.spark import cluster_fanout, package_shipping, session
+from kseg.spark.options import ClusterOptions
+from kseg.spark.session import NoCluster
 from tests.spark.conftest import LOCAL, require_spark
 from tests.spark.standalone import SPARK_HOME, Standalone
 
@@ -108,7 +111,7 @@ def test_a_run_of_its_own_says_nothing_of_sparks(partition: str) -> None:
     assert (output.returncode, output.stdout, output.stderr) == (alone.returncode, alone.stdout, "")
 
 
-@pytest.mark.parametrize("after_s", [0, 0.3, 0.6, 0.9, 2])
+@pytest.mark.parametrize("after_s", [0, 0.3, 0.6, 0.9, 1.4, 2])
 def test_ctrl_c_ends_the_jobs_and_java_with_130(capture_small: Path, after_s: float) -> None:
     require_spark()
     command = [*KSEG, "verify", "--spark", "--master", LOCAL, str(capture_small / "data")]
@@ -121,6 +124,23 @@ def test_ctrl_c_ends_the_jobs_and_java_with_130(capture_small: Path, after_s: fl
     _, err = process.communicate(timeout=600)  # Java has these pipes too: it has ended as well
     assert process.returncode == 130
     assert "interrupted" in err and "Traceback" not in err
+
+
+def test_a_call_that_fails_after_ctrl_c_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JVM answers nothing on a connection that the interrupt closed: that says nothing of the nodes."""
+    require_spark()
+
+    def fail(*_: object) -> None:
+        raise ConnectionError("Answer from Java side is empty")
+
+    context = SimpleNamespace(master="local[2]")
+    monkeypatch.setattr(session, "get", lambda _: SimpleNamespace(sparkContext=context))
+    monkeypatch.setattr(cluster_fanout, "ship_where_missing", fail)
+    with pytest.raises(NoCluster, match="cannot run tasks: Answer from Java side is empty"):
+        cluster_fanout.ready(ClusterOptions())
+    monkeypatch.setattr(session, "was_interrupted", lambda: True)
+    with pytest.raises(KeyboardInterrupt):
+        cluster_fanout.ready(ClusterOptions())
 
 
 def _has_java(children: Path) -> bool:
