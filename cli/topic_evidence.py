@@ -3,6 +3,7 @@ plain values (`segment.partition.topic_settings`), so that the lower layers do n
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -263,11 +264,9 @@ def _is_voter(log_dir: str, image: "MetadataImage", node_id: int | None) -> bool
     from kseg.segment.sidecar.metadata_files import decode_quorum_state
 
     voters = {voter.id for voter in image.voters}
-    try:
-        path = os.path.join(log_dir, METADATA_DIRECTORY, NAME_BY_ROLE[Role.QUORUM_STATE])
+    path = os.path.join(log_dir, METADATA_DIRECTORY, NAME_BY_ROLE[Role.QUORUM_STATE])
+    with suppress(KsegError):
         voters.update(decode_quorum_state(read_small(path)).current_voters or ())
-    except KsegError:
-        pass
     return not voters or node_id in voters
 
 

@@ -218,6 +218,11 @@ def _deferred_interrupt() -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
 
+def _is_no_report_of_a_call(record: logging.LogRecord) -> bool:
+    """py4j reports a call that fails to the root logger."""
+    return record.module != "java_gateway"
+
+
 def was_interrupted() -> bool:
     """Whether Ctrl-C has ended a call to the JVM, which may be why another one fails."""
     return _interrupted.is_set()
@@ -231,7 +236,8 @@ def _interrupt_plainly() -> None:
     """
 
     def interrupt(_number: int, _frame: object) -> None:
-        logging.disable(logging.CRITICAL)
+        logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+        logging.getLogger().addFilter(_is_no_report_of_a_call)
         _interrupted.set()
         raise KeyboardInterrupt
 

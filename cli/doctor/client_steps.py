@@ -13,7 +13,7 @@ ANY_SERVER = "HOST:PORT"
 
 
 def set_features(situation: Situation) -> Iterator[NextStep]:
-    """Likewise for a feature level: only a version that supports it can change it."""
+    """Only a version of Kafka that supports a feature level can change it."""
     server = situation.bootstrap_server or ANY_SERVER
     for each in situation.refused_features.values():
         if each.is_of_older:

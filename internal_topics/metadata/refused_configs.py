@@ -15,7 +15,9 @@ from kseg.segment.kernel.message_values import double_text
 from kseg.segment.values import dataclass
 
 _BLANKS = "".join(map(chr, range(0x21)))  # what Java's trim takes away
-_INTEGER = re.compile(r"[+-]?\d+")
+_INTEGER = re.compile(
+    r"([+-]?)0*(\d{1,19})"
+)  # no more digits than a long has; Python refuses to convert thousands of them
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
 _THROTTLED = re.compile(r"([0-9]+:[0-9]+)?")
 
@@ -53,9 +55,15 @@ def _invalid(name: str, value: str, why: str) -> str:
     return f"Invalid value {value} for configuration {name}: {why}"
 
 
+def _integer(value: str) -> int | None:
+    """Of at most 19 digits after leading zeros; None for everything else."""
+    parts = _INTEGER.fullmatch(value)
+    return None if parts is None else int(parts[1] + parts[2])
+
+
 def _number(kind: str, largest: int, low: int | None, high: int | None = None) -> Check:
     def check(name: str, value: str) -> str:
-        number = int(value) if _INTEGER.fullmatch(value) else None
+        number = _integer(value)
         if number is None or not -largest - 1 <= number <= largest:
             return _invalid(name, value, f"Not a number of type {kind}")
         return _out_of_range(name, str(number), number, low, high)
@@ -88,10 +96,10 @@ def _ratio(name: str, value: str) -> str:
 
 
 def _gzip_level(name: str, value: str) -> str:
-    message = _int(None)(name, value)
-    if message or value.lstrip("+") == "-1" or 1 <= int(value) <= 9:
+    message, level = _int(None)(name, value), _integer(value)
+    if message or level == -1 or (level is not None and 1 <= level <= 9):
         return message
-    return _invalid(name, str(int(value)), "Value must be between 1 and 9 or equal to -1")
+    return _invalid(name, str(level), "Value must be between 1 and 9 or equal to -1")
 
 
 def _flag(name: str, value: str) -> str:
