@@ -13,6 +13,7 @@ from kseg.cli.options import default_jobs
 from kseg.cli.render import Style, show
 from kseg.cli.request import Request
 from kseg.cli.run_summary import RunSummary
+from kseg.cli.shared_targets import target_runs
 from kseg.cli.streams import complain
 from kseg.jobs import fanout
 from kseg.jobs.events import Event, Failure, Work
@@ -49,7 +50,7 @@ def over_targets(
     jobs: int | None = None,
     in_place: bool = False,
     at_once: "AtOnce | None" = None,
-    alone: Callable[[int], object] | None = None,
+    shares_logs: bool = False,
     through: Callable[[Iterator[Event]], Iterator[Event]] | None = None,
     grouped: Callable[[Sequence[Target], int], Sequence[fanout.Named]] | None = None,
     hold: "Callable[[Sequence[Target]], AbstractContextManager[object | None]] | None" = None,
@@ -59,8 +60,8 @@ def over_targets(
 ) -> int:
     """Run `work` on the targets of the request, show the events, and return the exit status.
 
-    in_place: the work changes the files of its targets. at_once: an alternative for a cluster that processes all targets together. alone:
-    the options for a single target, which gets all the jobs; several are distributed over the processes. through: transforms the stream of
+    in_place: the work changes the files of its targets. at_once: an alternative for a cluster that processes all targets together.
+    shares_logs: several processes can work on one target, as many as its options have `jobs` (`shared_targets`). through: transforms the stream of
     events before it is shown. hold: a context held while the targets are processed (a lock), which yields the options to use; a command
     with one looks for unfinished changes itself, for all others these are reported first. look: determines what else is needed about the
     targets; returns the options, and events to show first. wanted: which targets to process. worth_a_process: how many targets take longer
@@ -98,8 +99,6 @@ def over_targets(
     if jobs is None and worth_a_process is not None:
         jobs = max(1, min(default_jobs(), len(targets) // worth_a_process))
     jobs = jobs or default_jobs()
-    if alone is not None and len(targets) == 1 and cluster is None:
-        options = alone(jobs)
     told: Sequence[Event] = ()
     if look is not None:
         options, told = look(targets, options)
@@ -109,6 +108,8 @@ def over_targets(
     def work_on_all(options: object) -> int:
         if cluster is not None and at_once is not None:
             events = at_once(targets, cluster, notice(style))
+        elif grouped is None and cluster is None and shares_logs:
+            events = _by_target_runs(over, work, targets, options, jobs, tally)
         elif grouped is None:
             events = over(work, targets, options, finished=tally.finish_target)
         else:  # a task of a cluster that is lost costs one target only
@@ -125,6 +126,22 @@ def over_targets(
         return work_on_all(options)
     with hold(targets) as held:
         return work_on_all(options if held is None else held)
+
+
+def _by_target_runs(
+    over: Callable[..., Iterator[Event]],
+    work: Work[Any, Any],
+    targets: Sequence[Target],
+    options: Any,
+    jobs: int,
+    tally: RunSummary,
+) -> Iterator[Event]:
+    """The events of work of which several processes can share a target."""
+    shared = replace(options, jobs=jobs)
+    for each in target_runs(targets, jobs):
+        yield from over(
+            work, each.targets, shared if each.is_shared else options, finished=tally.finish_target
+        )
 
 
 def archive_findings() -> Iterator[Finding]:

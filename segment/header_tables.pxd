@@ -15,7 +15,13 @@ cdef enum:
     PRODUCER_EPOCH = 12
     BASE_SEQUENCE = 13
     VALID = 14
-    BATCH_WIDTH = 15
+    BODY = 15
+    BATCH_WIDTH = 16
+
+cdef enum:
+    BODY_UNKNOWN = 0
+    BODY_BEGINS = 1
+    BODY_SOUND = 2
 
 cdef enum:
     R_BATCH = 0

@@ -55,9 +55,13 @@ class Columns:
     PRODUCER_ID,
     PRODUCER_EPOCH,
     BASE_SEQUENCE,
-    VALID,
-) = range(15)
-BATCH_WIDTH = 15
+    VALID,  # the checksum: 1 right, 0 wrong, −1 not computed
+    BODY,  # what is known of the bytes behind the header, one of the following
+) = range(16)
+BATCH_WIDTH = 16
+BODY_UNKNOWN = 0
+BODY_BEGINS = 1  # as its codec writes it (`kernel.validate`)
+BODY_SOUND = 2  # every record can be read (`scanning.record_validation`)
 
 # --- columns of a table of records (filled by kernel.records)
 (

@@ -64,9 +64,8 @@ DOORS = {
     "cli/manual.py": "writes the man pages; run by developers",
     "cli/streams.py": "writes to stdout",
     "jobs/forked_worker.py": "asks the system how many tasks wait for a processor",
-    "jobs/text_worker.py": "pipe and shared memory between processes",
+    "jobs/part_worker.py": "pipe and shared memory between processes",
     "jobs/forked_answer.py": "pipe between processes",
-    "recovery/verify/parallel_scan.py": "pipe between processes",
     "spark/package_shipping.py": "the zip of the package for executors",
     "spark/session.py": "scratch directories of a Spark session",
 }

@@ -1,7 +1,5 @@
 """`kseg doctor`: one page on the state of a broker's data directories, and what to do."""
 
-from dataclasses import replace
-
 from kseg.cli.options import (
     CommonOptions,
     Depth,
@@ -78,7 +76,7 @@ def command(
         expand=Expansion.VERIFY,
         request=request,
         jobs=common.jobs,
-        alone=lambda jobs: replace(options, jobs=jobs),
+        shares_logs=True,
         look=examination.look,
         through=examination.through,
     )

@@ -228,7 +228,7 @@ def command(
         expand=Expansion.FILES,
         request=common.request((*(files.split(",") if files else ()), *paths), on.cluster(light=True)),
         jobs=common.jobs,
-        alone=(lambda jobs: replace(options, jobs=jobs)) if deep_iteration or print_data_log else None,
+        shares_logs=deep_iteration or print_data_log,
         look=decoding(payloads, paths, "dump", common.quiet),
         wanted=(lambda target: target.path in paths or _has_records(target.path)) if only_records else None,
     )

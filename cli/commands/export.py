@@ -205,7 +205,7 @@ def command(
         request=common.request(paths, cluster),
         jobs=common.jobs,
         at_once=partial(_by_spark, run),
-        alone=run.use_jobs,
+        shares_logs=True,
         through=run.through if cluster is None else None,
         hold=run.held if cluster is None else None,
         look=partial(_with_payloads, run, payloads, paths, common.quiet, cluster is not None)

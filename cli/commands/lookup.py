@@ -1,7 +1,6 @@
 """`kseg lookup`: find one message by offset, time, key or leader epoch, through the indexes."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -209,6 +208,6 @@ def command(
         expand=Expansion.PARTITIONS,
         request=common.request(paths, on.cluster(light=True)),
         jobs=common.jobs,
-        alone=lambda jobs: replace(query, jobs=jobs),
+        shares_logs=True,
         look=look,
     )

@@ -1,7 +1,5 @@
 """`kseg verify`: check logs and data directories. Prints findings, a summary, and the next command to type."""
 
-from dataclasses import replace
-
 from kseg.cli.options import (
     CommonOptions,
     Depth,
@@ -70,7 +68,7 @@ def command(
         expand=Expansion.VERIFY,
         request=common.request(paths, on.cluster(light=True), {"--metadata": metadata}),
         jobs=common.jobs,
-        alone=lambda jobs: replace(options, jobs=jobs),
+        shares_logs=True,
         look=verification.look,
         through=verification.through,
     )

@@ -73,7 +73,7 @@ class _Reader:
         self.piece = piece
         self.reading = reading
         self.misplaced = validated.misplaced
-        skippable = SkippableSpans(validated.spans) if validated.spans else None
+        skippable = SkippableSpans(validated.spans, with_records=False) if validated.spans else None
         self.scanner = Scanner.over(file, piece.base_offset, skippable=skippable)
         self.decoder = Decoder(file.view)
         origin = BatchOrigin(piece.path, piece.topic, piece.partition)

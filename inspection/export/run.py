@@ -42,11 +42,6 @@ class ExportRun:
         """The requested options, with everything known by now."""
         return self._options
 
-    def use_jobs(self, jobs: int) -> ExportOptions:
-        """Let several processes share one log; returns the new options."""
-        self._options = replace(self._options, jobs=jobs)
-        return self._options
-
     def decode(self, payloads: PayloadTable) -> ExportOptions:
         """Decode keys and values from now on; returns the new options."""
         self._options = replace(self._options, payloads=payloads)

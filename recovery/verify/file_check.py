@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 
 from kseg.jobs.events import Advance, Event
 from kseg.recovery.verify import names_check
@@ -25,7 +27,8 @@ from kseg.segment.partition.names import (
     segment_file_name,
 )
 from kseg.segment.partition.targets import FileTarget
-from kseg.segment.scanning.prevalidated import ValidatedRecords, skippable_spans
+from kseg.segment.scanning.prevalidated import skippable_spans
+from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
 from kseg.segment.storage import places
 from kseg.segment.terminal import shown_path
@@ -60,16 +63,19 @@ def verify_file(target: FileTarget, options: VerifyOptions, totals: Totals) -> I
 
 def log_file(path: str, name: FileName, options: VerifyOptions, totals: Totals) -> Iterator[Event]:
     """A `.log` without its surroundings."""
-    with MappedFile(path, options.drop_cache) as file:
+    base = name.base_offset or 0
+    with MappedFile(path, options.drop_cache) as file, ExitStack() as stack:
+        blocks = Scanner.blocks
+        if options.jobs > 1:
+            from kseg.recovery.verify.parallel_scan import ParallelScan, ScannedLog
+
+            scan = ParallelScan([ScannedLog(path, base, file.size_bytes)], options)
+            blocks = partial(stack.enter_context(scan).blocks, 0)
         is_deep = options.level == "deep"
         skippable = skippable_spans(options.claims, file, with_records=is_deep)
-        validated = ValidatedRecords() if is_deep and skippable is None else None
-        records = RecordsCheck(path, file.view, skippable or validated) if is_deep else None
-        base = name.base_offset
+        records = RecordsCheck(path, file.view) if is_deep else None
         consumers: list[Consumer] = [records] if records is not None else []
-        check = SegmentCheck(
-            file, HeaderContext(path, base or 0), options, totals, consumers, skippable, validated
-        )
+        check = SegmentCheck(file, HeaderContext(path, base), options, totals, consumers, skippable, blocks)
         yield from check.events()
         if records is not None:
             totals.records += records.records - check.facts.records

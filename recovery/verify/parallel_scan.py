@@ -1,213 +1,217 @@
-"""Scan one large log with several processes: the same batches and the same damage as `Scanner.blocks` returns.
+"""Scan the large logs of a partition with several processes: the same batches and the same damage as `Scanner.blocks` returns.
 
 Reading a mapped file costs page faults, checksums and cache misses in similar parts, so a second core for all of it
-helps: a separate process that reads and checks, and returns only tables of headers.
+helps: a separate process that reads and checks, and passes on only tables of headers.
 
-1. The log is cut into parts of PART_BYTES, wherever that is. Part i belongs to process i mod jobs; this process is
-   number 0, and a helper is forked for each other number. Of the first and the last parts SERIAL_PARTS belong to this process,
-   so that a helper has its tables ready when they are needed, and has ended before this process is done.
-2. A helper does not know where in its part the first batch starts: it takes the first valid one that it finds, walks
-   from there to the end of its part, and puts the rows into tables in shared memory. For each table it sends the number
-   of the part, where the rows start and where they end. At an invalid batch it leaves the rest of the part.
-3. This process goes through the file in order. It scans its own parts. In the part of a helper it takes the tables
-   if they start exactly at its position (what looked like a batch inside a record value does not), and scans the rest itself:
-   damaged ranges, and the first batch of a part where the previous one extends far into it. So no verdict depends on
-   where a helper started.
-4. A helper has SLOTS tables and waits when all are full. One that died sends no more tables.
-
-With `--deep` the records are most of the work. Then a helper checks those of its batches, too, and says in one more column of its
-tables which are sound (`scanning.record_validation`); this process looks at the others, and at those of its own parts. Both take as
-long for a part, so the parts are smaller and only the first one belongs to this process.
+1. The logs are cut into parts of equal size, wherever that is, and the parts of all logs are numbered. Several processes scan them,
+   this one among them (`jobs.part_pool`); whoever is free takes the next one.
+2. Who scans a part does not know where in it the first batch starts: it takes the first valid one that it finds, walks
+   from there to the end of the part, and puts the rows into tables. At an invalid batch it leaves the rest of the part.
+3. This process goes through each log in order. It takes the tables of a part if they start exactly at its position (what looked like
+   a batch inside a record value does not), and scans the rest itself: damaged ranges, and the first batch of a part where the previous
+   one extends far into it. So no verdict depends on where a part started.
+4. What is known of the bodies of the batches is in a column of the tables (`C.BODY`). With `--deep` the records are most of the work, and
+   whoever scans a part checks them; in the default level it looks at their first bytes, so that this process does not touch
+   those pages, too.
+5. When a process dies, this one scans the rest alone.
 """
 
-import os
-import struct
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from itertools import accumulate
+from typing import Self
 
-from kseg.jobs.forked_worker import ForkedWorker, can_fork
+from kseg.jobs.forked_worker import can_fork
+from kseg.jobs.part_pool import PartPool
+from kseg.jobs.part_worker import Room
+from kseg.recovery.verify.options import VerifyOptions
 from kseg.segment import header_tables as C
-from kseg.segment import layout as L
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.files import MappedFile
 from kseg.segment.header_tables import Columns
-from kseg.segment.memory import shared_memory
+from kseg.segment.kernel.validate import examine_bodies
 from kseg.segment.scanning.damage import Damage
-from kseg.segment.scanning.prevalidated import ValidatedRecords
-from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner
+from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner, rows_for
 from kseg.segment.values import dataclass
 
-PART_BYTES = 8 * 1024 * 1024
-SERIAL_PARTS = 4
-RECORDS_PART_BYTES = 2 * 1024 * 1024  # at least
-_PARTS_WITH_RECORDS = 64  # so many share the work evenly; more of them cost more
-RECORDS_SERIAL_PARTS = 1
-SLOTS = 12
-# a smaller log is done before a helper has begun
-_MIN_PARTS = 3 * SERIAL_PARTS
-# the column of a helper's tables that says whether the records of a batch are sound (1)
-_HAS_SOUND_RECORDS = C.BATCH_WIDTH
-_WIDTH = C.BATCH_WIDTH + 1
-_TABLE_BYTES = 8 * _WIDTH * BATCHES_PER_TABLE
+# less is done before a process has begun
+LEAST_SHARED_BYTES = 32 * 1024 * 1024
+MIN_PART_BYTES = 2 * 1024 * 1024
+MAX_PART_BYTES = 8 * 1024 * 1024
+_PARTS = 64  # so many share the work evenly; more of them cost more
 
-# number of the part, rows (0: no more of this part), position where they begin, and where they end
-_MESSAGE = struct.Struct("<qqqq")
-_END = L.INT64_MAX, 0, 0, 0
-_ONES = memoryview(array("q", [1]) * BATCHES_PER_TABLE)
+# A piece of a part is a table with, before its cells, its capacity, its rows, and the positions where they begin and end.
+_HEAD = 4
+_OWN_ROOM = array("q", bytes(8 * (_HEAD + C.BATCH_WIDTH * BATCHES_PER_TABLE)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
-    """What the helper processes do, and how the log is divided. records: learns which records they found sound; None when they do not check records."""
+class ScannedLog:
+    """A log to scan. size_bytes: when it was listed."""
 
-    part_bytes: int
-    serial_parts: int
-    records: ValidatedRecords | None
+    path: str
+    base_offset: int
+    size_bytes: int
 
 
-def blocks_by_many(
-    scanner: Scanner, jobs: int, records: ValidatedRecords | None = None
-) -> Iterator[Columns | Damage]:
-    """`scanner.blocks()` by up to `jobs` processes, where that can be done and pays; the tables may be smaller.
+class ParallelScan:
+    """Over the logs of a partition, in order; a context manager, which ends the processes.
 
-    records: is told before a table is yielded which of its batches have sound records; None when nobody asks.
+    Processes are started if that can be done and pays. Where none are, `blocks` is the scanner's.
     """
-    end = len(scanner.view)
-    if records is None:
-        work = _Work(PART_BYTES, SERIAL_PARTS, None)
-    else:
-        part_bytes = max(RECORDS_PART_BYTES, min(PART_BYTES, end // _PARTS_WITH_RECORDS))
-        work = _Work(part_bytes, RECORDS_SERIAL_PARTS, records)
-    if jobs <= 1 or end < _MIN_PARTS * work.part_bytes or not can_fork():
-        yield from scanner.blocks()
-        return
-    helpers: list[_ScanHelper] = []
-    try:
-        with suppress(
-            OSError
-        ):  # the system allows no more processes: this one takes the parts of those missing
-            for number in range(1, jobs):
-                helpers.append(_ScanHelper(scanner, work, number, jobs, helpers))
-        position = 0
+
+    def __init__(self, logs: Sequence[ScannedLog], options: VerifyOptions) -> None:
+        self._logs = logs
+        self._options = options
+        self._pool: PartPool | None = None
+        total_bytes = sum(log.size_bytes for log in logs)
+        if options.jobs <= 1 or total_bytes < LEAST_SHARED_BYTES or not can_fork():
+            return
+        target_bytes = max(MIN_PART_BYTES, min(MAX_PART_BYTES, total_bytes // _PARTS))
+        counts = [max(1, round(log.size_bytes / target_bytes)) for log in logs]
+        # of each log the number of its first part, and the size of its parts
+        self._first_parts = list(accumulate(counts, initial=0))
+        self._part_bytes = [
+            max(1, -(-log.size_bytes // count)) for log, count in zip(logs, counts, strict=True)
+        ]
+        self._next = 0
+        self._open: tuple[int, MappedFile, Scanner] | None = None
+        self._room: Room = self._own_room
+        self._free: list[array[int]] = []
+        self._pool = PartPool(self._scan_part, self._first_parts[-1], self._begin_worker)
+        self._pool.start_workers(options.jobs - 1)
+
+    def blocks(self, number: int, scanner: Scanner) -> Iterator[Columns | Damage]:
+        """The blocks of a log, given a scanner over it. Logs are asked for in order; the tables may be smaller than the scanner's, and are
+        valid until the next is asked for."""
+        end = len(scanner.view)
+        if self._pool is None or end != self._logs[number].size_bytes:
+            yield from scanner.blocks()
+            return
+        part_bytes, position = self._part_bytes[number], 0
         while position < end:
-            part = position // work.part_bytes
-            for helper in helpers:
-                for table in helper.tables(part, position):
-                    scanner.remember_offsets(table)
-                    position = _end_of(table)
-                    if records is not None:
-                        _tell(records, table)
-                    yield table
-            for item in scanner.blocks(position, end, (part + 1) * work.part_bytes):
+            part = position // part_bytes
+            for table, stop in self._tables(self._first_parts[number] + part, position):
+                scanner.remember_offsets(table)
+                position = stop
+                yield table
+            for item in scanner.blocks(position, end, (part + 1) * part_bytes):
                 position = _end_of(item)
                 yield item
-    finally:
-        for helper in helpers:
-            helper.kill()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._pool is not None:
+            self._pool.kill()
+            self._pool = None
+            self._close()
+
+    # --- what the parts gave
+
+    def _tables(self, part: int, position: int) -> Iterator[tuple[Columns, int]]:
+        """The tables of a part, and where each ends, as far as they join on at `position`; of a part that was taken already there are none."""
+        if self._pool is None or part < self._next:
+            return
+        for skipped in range(self._next, part):
+            self._pool.skip(skipped)
+        self._next = part + 1
+        pieces = self._pool.take(part)
+        if pieces is None:
+            self._stop()
+            return
+        try:
+            for piece in pieces:
+                for table, start, stop in _tables_in(memoryview(piece)):
+                    if start == position:
+                        yield table, stop
+                        position = stop
+        finally:
+            for piece in pieces:
+                if isinstance(piece, memoryview) and isinstance(piece.obj, array):
+                    self._free.append(piece.obj)
+            if self._pool is not None:
+                self._pool.give_back(part)
+
+    # --- scanning a part, in this process or another
+
+    def _begin_worker(self, room: Room) -> None:
+        self._room = room
+
+    def _own_room(self) -> memoryview:
+        return memoryview(self._free.pop() if self._free else _OWN_ROOM[:]).cast("B")
+
+    def _scan_part(self, part: int) -> Iterator[memoryview]:
+        number = bisect_right(self._first_parts, part) - 1
+        start = (part - self._first_parts[number]) * self._part_bytes[number]
+        scanner = self._scanner_of(number)
+        end = 0 if scanner is None else len(scanner.view)
+        if scanner is None or start >= end:
+            return
+        stop = min(start + self._part_bytes[number], end)
+        position, is_whole = scanner.first_valid(start, stop), True
+        while is_whole and position is not None and position < stop:
+            piece = self._room()
+            numbers = piece.cast("q")
+            most_rows = (len(numbers) - _HEAD) // C.BATCH_WIDTH
+            rows = min(BATCHES_PER_TABLE, rows_for(stop - position), most_rows)
+            used = _HEAD + rows * C.BATCH_WIDTH
+            table = Columns(C.BATCH_WIDTH, rows, numbers[_HEAD:used])
+            start = position
+            position, is_whole = scanner.fill_valid(table, start, end, stop)
+            if table.count:
+                self._examine(scanner.view, table)
+                numbers[:_HEAD] = memoryview(array("q", (rows, table.count, start, position)))
+                yield piece[: 8 * used]
+
+    def _examine(self, view: memoryview, table: Columns) -> None:
+        """Note in the table what can be said of the bodies."""
+        if self._options.level == "deep":
+            from kseg.segment.scanning.record_validation import mark_sound  # brings the codecs
+
+            mark_sound(view, table)
+        elif self._options.level == "default":
+            examine_bodies(view, table.count, table.cells, table.capacity)
+
+    def _scanner_of(self, number: int) -> Scanner | None:
+        """A scanner over a log of its own; None when the log cannot be read, or has another size than when it was listed."""
+        if self._open is None or self._open[0] != number:
+            self._close()
+            log = self._logs[number]
+            try:
+                file = MappedFile(log.path, self._options.drop_cache)
+            except UnreadableInput:
+                return None
+            self._open = number, file, Scanner.over(file, log.base_offset)
+        _, file, scanner = self._open
+        return scanner if file.size_bytes == self._logs[number].size_bytes else None
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self._open[1].close()
+            self._open = None
 
 
-def _tell(records: ValidatedRecords, table: Columns) -> None:
-    """Pass on the spans of batches whose records a helper found sound."""
-    positions = table.column(C.POSITION)
-    start, end = positions[0], _end_of(table)
-    for row, is_sound in enumerate(table.column(_HAS_SOUND_RECORDS).tolist()):
-        if not is_sound:
-            if positions[row] > start:
-                records.add(start, positions[row])
-            start = positions[row + 1] if row + 1 < table.count else end
-    if start < end:
-        records.add(start, end)
+def _tables_in(piece: memoryview) -> Iterator[tuple[Columns, int, int]]:
+    """The tables of a piece, with the positions where each begins and ends. Their memory is given back when the next is asked for."""
+    numbers, at = piece.cast("q"), 0
+    with piece, numbers:
+        while at < len(numbers):
+            rows, count, start, stop = numbers[at : at + _HEAD]
+            used = _HEAD + rows * C.BATCH_WIDTH
+            with numbers[at + _HEAD : at + used] as cells:
+                table = Columns(C.BATCH_WIDTH, rows, cells)
+                table.count = count
+                yield table, start, stop
+            at += used
 
 
 def _end_of(item: Columns | Damage) -> int:
     if isinstance(item, Damage):
         return item.position + item.length
     return item.at(C.POSITION, item.count - 1) + item.at(C.SIZE, item.count - 1)
-
-
-class _ScanHelper:
-    """The helper that scans every `jobs`-th part from `number` on, seen from this side."""
-
-    def __init__(
-        self, scanner: Scanner, work: _Work, number: int, jobs: int, others: "Sequence[_ScanHelper]"
-    ) -> None:
-        memory = shared_memory(SLOTS * _TABLE_BYTES)
-        self._slots = [
-            Columns(_WIDTH, BATCHES_PER_TABLE, memory[at : at + _TABLE_BYTES].cast("q"))
-            for at in range(0, len(memory), _TABLE_BYTES)
-        ]
-        self._taken = 0
-        parts = -(-len(scanner.view) // work.part_bytes)
-        first = number + -(-(work.serial_parts - number) // jobs) * jobs
-        self._parts = range(first, parts - work.serial_parts, jobs)
-
-        def life(reads: int, writes: int) -> None:
-            _scan_parts(scanner, work, self._slots, self._parts, reads, writes)
-
-        self._helper: ForkedWorker = ForkedWorker(life, [other._helper for other in others])
-
-    def tables(self, part: int, position: int) -> Iterator[Columns]:
-        """What it found of a part, as far as it joins on at `position`; none of a part that is not its. Parts are asked
-        for in order; of those that were left out (damage can cover them) the tables are dropped."""
-        if part not in self._parts:
-            return
-        number, rows, start, stop = self._next_message()
-        while rows or number < part:
-            if rows:
-                table = self._slots[self._taken % SLOTS]
-                self._taken += 1
-                if number == part and start == position:
-                    table.count = rows
-                    position = stop
-                    yield table
-                with suppress(BrokenPipeError):
-                    os.write(self._helper.writes, b"\0")
-            number, rows, start, stop = self._next_message()
-
-    def kill(self) -> None:
-        self._helper.kill()
-
-    def _next_message(self) -> tuple[int, ...]:
-        message = os.read(self._helper.reads, _MESSAGE.size)
-        return _MESSAGE.unpack(message) if len(message) == _MESSAGE.size else _END
-
-
-def _scan_parts(
-    scanner: Scanner,
-    work: _Work,
-    slots: Sequence[Columns],
-    parts: Sequence[int],
-    reads: int,
-    writes: int,
-) -> None:
-    """The main loop of a helper process."""
-    end = len(scanner.view)
-    filled, free = 0, len(slots)
-    for part in parts:
-        stop = min((part + 1) * work.part_bytes, end)
-        position = scanner.first_valid(part * work.part_bytes, stop)
-        is_whole = True
-        while is_whole and position is not None and position < stop:
-            if not free:
-                free = len(os.read(reads, len(slots)))
-                if not free:
-                    return
-            start, table = position, slots[filled % len(slots)]
-            position, is_whole = scanner.fill_valid(table, start, end, stop)
-            if table.count:
-                if work.records is not None:
-                    _check_records(scanner.view, table)
-                filled, free = filled + 1, free - 1
-                os.write(writes, _MESSAGE.pack(part, table.count, start, position))
-        os.write(writes, _MESSAGE.pack(part, 0, 0, 0))
-
-
-def _check_records(view: memoryview, table: Columns) -> None:
-    from kseg.segment.scanning.record_validation import valid_until  # brings the codecs
-
-    verdicts, row = table.column(_HAS_SOUND_RECORDS), 0
-    while row < table.count:
-        sound = valid_until(view, table, row, table.count)
-        verdicts[row:sound] = _ONES[: sound - row]
-        if sound < table.count:
-            verdicts[sound] = 0
-        row = sound + 1

@@ -12,6 +12,8 @@ The quick level stops at names, sizes and the bytes of the logs.
 import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
 
 from kseg.jobs.events import Event
 from kseg.recovery.verify import names_check, partition_files
@@ -38,9 +40,13 @@ from kseg.segment.partition.log_shape import ShapeTaker
 from kseg.segment.partition.names import INTERNAL_TOPICS, Role
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.scanning.lost_offsets import UnreadBatch
-from kseg.segment.scanning.prevalidated import ValidatedRecords, skippable_spans
+from kseg.segment.scanning.prevalidated import skippable_spans
+from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.state.producer import ProducerState
+
+if TYPE_CHECKING:
+    from kseg.recovery.verify.parallel_scan import ParallelScan
 
 
 class PartitionCheck:
@@ -77,6 +83,7 @@ class PartitionCheck:
         self._side_file_evidence = SideFileEvidence()
         self._wants_side_files = options.level != "quick"
         self._gaps: list[tuple[str, int, int]] = []
+        self._scan: ParallelScan | None = None
         self.shape_taker = ShapeTaker(directory.path) if options.shapes else None
 
     @property
@@ -95,8 +102,10 @@ class PartitionCheck:
             yield from check_partition07(directory, self._options, self._totals)
         if directory.segments:
             yield from self._prepare()
-            for at in range(len(directory.segments)):
-                yield from self._segment(at)
+            with ExitStack() as stack:
+                self._share_scan(stack)
+                for at in range(len(directory.segments)):
+                    yield from self._segment(at)
             yield from self._end_of_log()
         yield from partition_files.metadata_files(
             directory,
@@ -138,6 +147,18 @@ class PartitionCheck:
         if name is not None and name.topic in INTERNAL_TOPICS:
             self.replay.is_exact = False
 
+    def _share_scan(self, stack: ExitStack) -> None:
+        """Start the processes that scan the logs with this one, where there may be several, until `stack` closes."""
+        options = self._options
+        if options.jobs > 1 and not options.claims and self._reader is DISK:
+            from kseg.recovery.verify.parallel_scan import ParallelScan, ScannedLog
+
+            logs = [
+                ScannedLog(each.log.path, each.base_offset, each.log.size_bytes)
+                for each in self._directory.segments
+            ]
+            self._scan = stack.enter_context(ParallelScan(logs, options))
+
     def _epoch_entry_path(self) -> str:
         entry = partition_files.live(self._directory, Role.LEADER_EPOCHS)
         return entry.path if entry is not None else self._directory.path
@@ -173,18 +194,18 @@ class PartitionCheck:
             )
             is_deep = self._options.level == "deep"
             skippable = skippable_spans(self._options.claims, segment.log, with_records=is_deep)
-            validated = ValidatedRecords() if is_deep and skippable is None else None
-            records = RecordsCheck(segment.log.path, view, skippable or validated) if is_deep else None
+            records = RecordsCheck(segment.log.path, view) if is_deep else None
             if records is not None:
                 consumers.append(records)
-            unread = UnreadRecords(segment.log.path, view, context.next_base, is_deep=is_deep)
+            unread = UnreadRecords(segment.log.path, view, context.next_base, records)
             if self._wants_side_files:
                 consumers.append(unread)
             if self._collector_of is not None:
                 consumers.append(self._collector_of(segment))
             if self.shape_taker is not None:
                 consumers.append(_SegmentShaper(self.shape_taker, segment.base_offset, view))
-            check = SegmentCheck(file, context, self._options, self._totals, consumers, skippable, validated)
+            blocks = Scanner.blocks if self._scan is None else partial(self._scan.blocks, at)
+            check = SegmentCheck(file, context, self._options, self._totals, consumers, skippable, blocks)
             yield from check.events()
             self.unread += unread.found
             if records is not None:

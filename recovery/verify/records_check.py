@@ -9,7 +9,6 @@ Python is entered per run or batch, never per record.
 """
 
 from array import array
-from bisect import bisect_left
 from collections.abc import Iterator
 
 from kseg.recovery.verify.segment_check import SegmentFacts
@@ -22,10 +21,9 @@ from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import record_walk as R
 from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel import verify_records
-from kseg.segment.kernel.batch_walk import declared_records
+from kseg.segment.kernel.batch_walk import declared_records, equal_run
 from kseg.segment.moments import moment
 from kseg.segment.scanning.decode import Chunk, Decoder, Problem, record_at
-from kseg.segment.scanning.prevalidated import SkippableSpans, ValidatedRecords
 from kseg.segment.scanning.record_validation import valid_until
 from kseg.segment.state.control import parse_control_record
 
@@ -51,30 +49,27 @@ def _look_end(table: Columns, row: int, stop: int) -> int:
 
 
 class RecordsCheck:
-    """A `Consumer` that decodes. records: how many there were. validated: what need not be decoded again, since it was claimed
-    before the pass or another process has found it sound meanwhile."""
+    """A `Consumer` that decodes. records: how many there were. taken_apart: rows of the last `take` that were not sound at first sight.
+    Batches whose body is known to be sound are only counted."""
 
-    def __init__(
-        self, path: str, view: memoryview, validated: SkippableSpans | ValidatedRecords | None = None
-    ) -> None:
+    def __init__(self, path: str, view: memoryview) -> None:
         self.records = 0
+        self.taken_apart: list[int] = []
         self._path = path
         self._view = view
-        self._validated = validated or ValidatedRecords()
         self._decoder = Decoder(view)
         self._state = memoryview(array("q", bytes(8 * S.RECORDS_WIDTH)))
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
         row = first
-        positions = table.column(C.POSITION)
+        self.taken_apart = []
         while row < stop:
-            trusted = min(stop, bisect_left(positions, self._validated.until(positions[row])))
-            self.records += declared_records(table.cells, table.capacity, row, trusted)
-            after = stop
-            if trusted < stop:
-                after = bisect_left(positions, self._validated.next_start(positions[trusted]))
-            yield from self._decode(table, trusted, min(stop, after))
-            row = max(after, trusted)
+            after = equal_run(table.cells, table.capacity, C.BODY, row, stop)
+            if table.at(C.BODY, row) == C.BODY_SOUND:
+                self.records += declared_records(table.cells, table.capacity, row, after)
+            else:
+                yield from self._decode(table, row, after)
+            row = after
 
     def _decode(self, table: Columns, row: int, stop: int) -> Iterator[Finding]:
         while row < stop:
@@ -83,6 +78,7 @@ class RecordsCheck:
             row = sound
             if row < stop:
                 after = _look_end(table, row, stop)
+                self.taken_apart += range(row, after)
                 yield from self._check_rows(table, row, after)
                 row = after
 

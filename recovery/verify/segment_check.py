@@ -10,7 +10,7 @@ The quick level has no consumers, and a table of 4096 batches costs a few kernel
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from operator import itemgetter
 from typing import Protocol
@@ -32,11 +32,9 @@ from kseg.segment.moments import moment
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import damage_finding
 from kseg.segment.scanning.preallocated_tail import PREALLOCATED
-from kseg.segment.scanning.prevalidated import SkippableSpans, ValidatedRecords
+from kseg.segment.scanning.prevalidated import SkippableSpans
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.values import dataclass
-
-_LEAST_SHARED_BYTES = 1 << 24  # a smaller log is scanned by this process alone
 
 # A broker refuses records that are further ahead of its clock (message.timestamp.after.max.ms), so clocks that
 # disagree a little are no news.
@@ -115,9 +113,9 @@ class SegmentCheck:
         totals: Totals,
         consumers: Sequence[Consumer] = (),
         skippable: SkippableSpans | None = None,
-        records: ValidatedRecords | None = None,
+        blocks: Callable[[Scanner], Iterator[Columns | Damage]] = Scanner.blocks,
     ) -> None:
-        """records: is told of records that another process found sound, in the deep level."""
+        """blocks: gives the blocks of a scanner; other processes may help it."""
         size_bytes = len(file.view)
         self.facts = SegmentFacts(context.path, context.base_offset, size_bytes)
         self.last_batch: PreviousBatch | None = None
@@ -127,20 +125,13 @@ class SegmentCheck:
         self._totals = totals
         self._consumers = consumers
         self._trust = skippable
-        self._records = records
+        self._blocks = blocks
         self._chain = Chain(context)
         self._sums = memoryview(array("q", bytes(8 * S.SUM_WIDTH)))
         self._sums[S.SUM_MAX_TIMESTAMP] = L.NO_TIMESTAMP
         self._seen_position = 0
         self._wrong_magic_bytes = 0
         self._is_ordered = True
-
-    def _blocks(self, scanner: Scanner) -> Iterator[Columns | Damage]:
-        if self._options.jobs <= 1 or len(scanner.view) < _LEAST_SHARED_BYTES:
-            return scanner.blocks()
-        from kseg.recovery.verify.parallel_scan import blocks_by_many
-
-        return blocks_by_many(scanner, self._options.jobs, self._records)
 
     def events(self) -> Iterator[Event]:
         chain, path = self._chain, self._context.path

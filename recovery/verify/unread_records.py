@@ -1,7 +1,8 @@
 """Batches with a right checksum of which consumers do not get every record: a `Consumer` that finds them without opening each.
 
-Opening every batch would show all of them and is what the deep level does. This one opens batches whose header or first bytes are
-suspicious (`validate.next_doubtful`), and those after which offsets are missing. `unread_batch` says what is in them.
+The deep level decodes every batch, and those that are not sound (`records_check`) are looked at here. The default level opens only
+batches whose header or first bytes are suspicious (`validate.next_doubtful`), and those after which offsets are missing. `unread_batch`
+says what is in them.
 """
 
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from kseg.segment.kernel.validate import next_doubtful
 from kseg.segment.scanning.lost_offsets import UnreadBatch
 
 if TYPE_CHECKING:
+    from kseg.recovery.verify.records_check import RecordsCheck
     from kseg.recovery.verify.unread_batch import BatchReader
 
 # So many compressed batches before missing offsets are opened for nothing: then offsets are missing because the log was compacted.
@@ -24,18 +26,26 @@ _GAPS = 64
 
 class UnreadRecords:
     """A `Consumer`. found: batches of which not every record is given, or whose header declares another number. next_base: of the
-    segment after this one. is_deep: the records are checked besides, and reported there."""
+    segment after this one. records: has taken the same rows before, and reported what is wrong with their records; None when
+    nobody decodes them."""
 
-    def __init__(self, path: str, view: memoryview, next_base: int | None, *, is_deep: bool) -> None:
+    def __init__(
+        self, path: str, view: memoryview, next_base: int | None, records: "RecordsCheck | None" = None
+    ) -> None:
         self.found: list[UnreadBatch] = []
         self._path = path
         self._view = view
         self._next_base = next_base
-        self._is_deep = is_deep
+        self._records = records
         self._gaps = _GAPS
         self._reader: BatchReader | None = None
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
+        if self._records is not None:
+            for row in self._records.taken_apart:
+                if table.at(C.MAGIC, row) == L.MAGIC_V2 and not _is_emptied(table, row):
+                    yield from self._judge(table, row)
+            return
         row, judged, cells, capacity = first, -1, table.cells, table.capacity
         while (row := next_doubtful(self._view, row, stop, cells, capacity, self._gaps > 0)) < stop:
             yield from self._judge(table, row)
@@ -57,9 +67,14 @@ class UnreadRecords:
         if self._reader is None:
             from kseg.recovery.verify.unread_batch import BatchReader  # most logs need none
 
-            self._reader = BatchReader(self._path, self._view, is_deep=self._is_deep)
+            self._reader = BatchReader(self._path, self._view, is_deep=self._records is not None)
         if self._reader.is_doubtful(table, row):
             yield from self._reader.findings(table, row)
             self.found += self._reader.unread(table, row)
         elif table.at(C.COUNT, row) == table.at(C.LAST_OFFSET, row) - table.at(C.BASE_OFFSET, row) + 1:
             self._gaps -= 1
+
+
+def _is_emptied(table: Columns, row: int) -> bool:
+    """Whether the cleaner has removed all records of a batch; it leaves the codec in the header."""
+    return table.at(C.COUNT, row) == 0 and table.at(C.SIZE, row) == L.BATCH_HEADER

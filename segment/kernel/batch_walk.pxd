@@ -26,6 +26,9 @@ cpdef Py_ssize_t zero_run(const unsigned char[::1] buf, Py_ssize_t position, Py_
 @cython.locals(row=cython.Py_ssize_t)
 cpdef Py_ssize_t first_invalid(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t count) except -1
 
+@cython.locals(value=cython.longlong)
+cpdef Py_ssize_t equal_run(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t column, Py_ssize_t row, Py_ssize_t stop) except -1
+
 @cython.locals(total=cython.longlong, declared=cython.longlong, offsets=cython.longlong)
 cpdef long long declared_records(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t stop) except -1
 

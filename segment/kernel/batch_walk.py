@@ -49,6 +49,7 @@ def put_batch(buf: Readable, p: int, cells: Writable, capacity: int, row: int) -
     cells[C.PRODUCER_EPOCH * capacity + row] = buffer_access.short_at(buf, p + 51)
     cells[C.BASE_SEQUENCE * capacity + row] = buffer_access.int_at(buf, p + 53)
     cells[C.VALID * capacity + row] = -1
+    cells[C.BODY * capacity + row] = C.BODY_UNKNOWN
     return 0
 
 
@@ -77,6 +78,7 @@ def put_legacy(buf: Readable, p: int, cells: Writable, capacity: int, row: int) 
     cells[C.PRODUCER_EPOCH * capacity + row] = -1
     cells[C.BASE_SEQUENCE * capacity + row] = -1
     cells[C.VALID * capacity + row] = -1
+    cells[C.BODY * capacity + row] = C.BODY_UNKNOWN
     return 0
 
 
@@ -237,6 +239,16 @@ def first_invalid(cells: Readable, capacity: int, count: int) -> int:
     """The first row whose VALID is not 1; `count` when all are valid."""
     row = 0
     while row < count and cells[C.VALID * capacity + row] == 1:
+        row = row + 1
+    return row
+
+
+def equal_run(cells: Readable, capacity: int, column: int, row: int, stop: int) -> int:
+    """The end (exclusive) of the run of rows from `row` on, before `stop`, that have the same value in a column as that row."""
+    if row < 0 or row >= stop or stop > capacity or not 0 <= column < len(cells) // capacity:
+        raise ValueError("the rows lie outside the table")
+    value = cells[column * capacity + row]
+    while row < stop and cells[column * capacity + row] == value:
         row = row + 1
     return row
 

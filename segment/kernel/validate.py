@@ -21,7 +21,7 @@ from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access
 
 if TYPE_CHECKING:
-    from kseg.segment.kernel.buffer_types import Readable
+    from kseg.segment.kernel.buffer_types import Readable, Writable
 
 
 def headers_end(body: Readable, p: int, end: int, count: int) -> int:
@@ -122,6 +122,17 @@ def body_is_sound(body: Readable, p: int, body_end: int, batches: Readable, capa
     return 1 if reached == greatest else 0
 
 
+def has_marker_header(batches: Readable, capacity: int, row: int) -> int:
+    """Whether the header of a control batch is that of a transaction's marker: a single record, and a producer id without a sequence."""
+    if batches[C.ATTRIBUTES * capacity + row] & 55 != 48 or batches[C.COUNT * capacity + row] != 1:
+        return 0
+    if batches[C.LAST_OFFSET * capacity + row] != batches[C.BASE_OFFSET * capacity + row]:
+        return 0
+    if batches[C.PRODUCER_ID * capacity + row] < 0:
+        return 0
+    return 1 if batches[C.BASE_SEQUENCE * capacity + row] == -1 else 0
+
+
 def plain_valid(buf: Readable, row: int, stop: int, batches: Readable, capacity: int) -> int:
     """The first of the rows from `row` on that is neither an uncompressed batch of sound records nor a marker as brokers write it; `stop`
     when all are."""
@@ -138,8 +149,11 @@ def plain_valid(buf: Readable, row: int, stop: int, batches: Readable, capacity:
             break
         if start < 0 or start > size_of_buf - size:
             raise ValueError("a batch lies outside the buffer")
-        if attributes & 32 and (size != 78 or not buffer_access.is_end_marker(source, start + 61)):
-            break
+        if attributes & 32:
+            if size != 78 or not buffer_access.is_end_marker(source, start + 61):
+                break
+            if not has_marker_header(table, capacity, row):
+                break
         if not body_is_sound(source, start + 61, start + size, table, capacity, row):
             break
         row = row + 1
@@ -216,10 +230,7 @@ def next_doubtful(
         if count == 0 and size == 0:
             pass  # emptied by a cleaner
         elif attributes & 32:
-            # a transaction's marker: a single record, and a producer id without a sequence
-            if not attributes & 16 or count != 1 or width != 1 or codec:
-                break
-            if table[C.PRODUCER_ID * capacity + row] < 0 or table[C.BASE_SEQUENCE * capacity + row] != -1:
+            if not has_marker_header(table, capacity, row):
                 break
         elif count == 0:
             break
@@ -227,10 +238,16 @@ def next_doubtful(
             is_dense = (
                 count == width and row + 1 < stop and table[C.BASE_OFFSET * capacity + row + 1] - 1 == last
             )
-            if not is_dense or not begins_with_record(source, start + 61, size):
+            known = table[C.BODY * capacity + row]
+            if is_dense and known == C.BODY_UNKNOWN and begins_with_record(source, start + 61, size):
+                known = C.BODY_BEGINS
+            if known != C.BODY_SOUND and not (is_dense and known == C.BODY_BEGINS):
                 if not body_is_sound(source, start + 61, start + 61 + size, table, capacity, row):
                     break
-        elif count != width or not looks_compressed(source, start + 61, size, codec):
+        elif count != width or (
+            table[C.BODY * capacity + row] == C.BODY_UNKNOWN
+            and not looks_compressed(source, start + 61, size, codec)
+        ):
             break
         else:
             is_before_gap = row + 1 < stop and table[C.BASE_OFFSET * capacity + row + 1] - 1 != last
@@ -238,6 +255,40 @@ def next_doubtful(
                 break
         row = row + 1
     return row
+
+
+def examine_bodies(buf: Readable, stop: int, batches: Writable, capacity: int) -> int:
+    """Set BODY of the rows before `stop` as far as `next_doubtful` will need it."""
+    if capacity * C.BATCH_WIDTH > len(batches) or stop > capacity:
+        raise ValueError("the table of batches is too small")
+    source = buffer_access.bytes_in(buf)
+    table = buffer_access.table_in(batches)
+    size_of_buf = len(buf)
+    row = 0
+    while row < stop:
+        start = table[C.POSITION * capacity + row]
+        size = table[C.SIZE * capacity + row] - 61
+        attributes = table[C.ATTRIBUTES * capacity + row]
+        is_data = table[C.MAGIC * capacity + row] == 2 and not attributes & 32
+        if is_data and size >= 0 and 0 <= start <= size_of_buf - size - 61:
+            base = table[C.BASE_OFFSET * capacity + row]
+            last = table[C.LAST_OFFSET * capacity + row]
+            is_dense = (
+                table[C.COUNT * capacity + row] == last - base + 1
+                and row + 1 < stop
+                and table[C.BASE_OFFSET * capacity + row + 1] - 1 == last
+            )
+            known = C.BODY_UNKNOWN
+            if attributes & 7:
+                if looks_compressed(source, start + 61, size, attributes & 7):
+                    known = C.BODY_BEGINS
+            elif is_dense and begins_with_record(source, start + 61, size):
+                known = C.BODY_BEGINS
+            elif body_is_sound(source, start + 61, start + 61 + size, table, capacity, row):
+                known = C.BODY_SOUND
+            table[C.BODY * capacity + row] = known
+        row = row + 1
+    return 0
 
 
 def compressed_valid(

@@ -20,9 +20,7 @@ def batch_at(table: Columns, row: int) -> "Batch":
     from kseg.segment.model import Batch  # here, so that work in columns does not wait for it
 
     cells, capacity = table.cells, table.capacity
-    values: list[int] = cells[
-        row : C.BATCH_WIDTH * capacity : capacity
-    ].tolist()  # in the order of the columns
+    values: list[int] = cells[row : C.BODY * capacity : capacity].tolist()  # in the order of the columns
     position, size_bytes, magic, base_offset, last_offset, count, attributes, leader_epoch, crc, *rest = (
         values
     )

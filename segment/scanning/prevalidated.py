@@ -8,13 +8,11 @@ A span is used only if the file is unchanged: same size, same modification time.
 """
 
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
 from kseg.segment import header_tables as C
 from kseg.segment.header_tables import Columns
-from kseg.segment.layout import INT64_MAX
 from kseg.segment.values import dataclass
 
 MAX_SPANS = 1000
@@ -54,7 +52,7 @@ def skippable_spans(
         if is_of_it and claim.with_records >= with_records:
             for start, stop in claim.spans:
                 join_spans(spans, start, stop)
-    return SkippableSpans(spans) if spans else None
+    return SkippableSpans(spans, with_records=with_records) if spans else None
 
 
 def join_spans(spans: list[Span], start: int, stop: int) -> None:
@@ -64,36 +62,13 @@ def join_spans(spans: list[Span], start: int, stop: int) -> None:
         spans.append((start, stop))
 
 
-class ValidatedRecords:
-    """Spans of one file whose batches have sound records, told in order as they become known, for one pass that goes forward."""
-
-    def __init__(self) -> None:
-        self._spans: deque[Span] = deque()
-
-    def add(self, start: int, stop: int) -> None:
-        if self._spans and self._spans[-1][1] == start:
-            start, _ = self._spans.pop()
-        self._spans.append((start, stop))
-
-    def until(self, position: int) -> int:
-        """The end of the run of sound batches that begins at `position`; `position` itself when that batch was not found sound."""
-        spans = self._spans
-        while spans and spans[0][1] <= position:
-            spans.popleft()
-        return spans[0][1] if spans and spans[0][0] <= position else position
-
-    def next_start(self, position: int) -> int:
-        """The next byte after `position` that begins a span; call `until` for a position before."""
-        return next((start for start, _ in self._spans if start > position), INT64_MAX)
-
-
 class SkippableSpans:
-    """Sound spans of one file, in order, held by one pass over it that goes forward."""
+    """Sound spans of one file, in order, held by one pass over it that goes forward. with_records: their records are sound too."""
 
-    def __init__(self, spans: Sequence[Span]) -> None:
+    def __init__(self, spans: Sequence[Span], *, with_records: bool) -> None:
+        self.with_records = with_records
         self._starts = [start for start, _ in spans]
         self._spans = spans
-        self._skipped: list[Span] = []
         self._walked = -1, -1  # a span, and up to where a walk that came through its first byte has got
 
     def covers(self, table: Columns, position: int, end: int) -> bool:
@@ -105,20 +80,9 @@ class SkippableSpans:
             is_on_walk = at >= 0 and self._spans[at][0] == position
         if is_on_walk and end <= self._spans[at][1]:
             self._walked = at, end
-            join_spans(self._skipped, position, end)
             return True
         self._enter(table, end)
         return False
-
-    def until(self, position: int) -> int:
-        """The end of the run of trusted batches that begins at `position`; `position` itself when that batch was not trusted."""
-        at = bisect_right(self._skipped, (position, INT64_MAX)) - 1
-        return self._skipped[at][1] if at >= 0 and position < self._skipped[at][1] else position
-
-    def next_start(self, position: int) -> int:
-        """The next trusted byte after `position`."""
-        at = bisect_right(self._skipped, (position, INT64_MAX))
-        return self._skipped[at][0] if at < len(self._skipped) else INT64_MAX
 
     def _enter(self, table: Columns, end: int) -> None:
         """Note the span in which the walk ended, if the walk came through that span's first byte."""

@@ -4,6 +4,7 @@
 Nearly every batch passes; a batch that does not is decoded (`decode`) to find out why.
 """
 
+from array import array
 from collections.abc import Iterable
 
 from kseg.segment import header_tables as C
@@ -33,6 +34,15 @@ def valid_until(view: memoryview, table: Columns, row: int, stop: int) -> int:
         if row < packed_end:
             return row
     return row
+
+
+def mark_sound(view: memoryview, table: Columns) -> None:
+    """Note in the table of which batches all records are valid."""
+    row, bodies = 0, table.column(C.BODY)
+    while row < table.count:
+        sound = valid_until(view, table, row, table.count)
+        bodies[row:sound] = memoryview(array("q", [C.BODY_SOUND]) * (sound - row))
+        row = sound + 1
 
 
 def invalid_rows(view: memoryview, table: Columns, rows: Iterable[int]) -> list[int]:

@@ -44,6 +44,8 @@ class TableWalk:
         table.count = self._state[1]
         if self._trust is not None and self._trust.covers(table, position, self._state[0]):
             table.column(C.VALID)[:] = memoryview(array("q", [1]) * table.count)
+            if self._trust.with_records:
+                table.column(C.BODY)[:] = memoryview(array("q", [C.BODY_SOUND]) * table.count)
         else:
             self._judge.verify(table)
         self._walked = request, reason

@@ -13,7 +13,7 @@ pytest.importorskip("pyarrow")
 
 from kseg.cli.main import run
 from kseg.inspection.export import sinks
-from kseg.jobs import log_parts, text_worker
+from kseg.jobs import log_parts, part_worker
 from kseg.segment import layout as L
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
@@ -29,14 +29,14 @@ def helpers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(log_parts, "can_fork", lambda: True)
     monkeypatch.setattr(log_parts, "has_free_processor", lambda: True)
     monkeypatch.setattr(sinks, "has_free_processor", lambda: True)
-    monkeypatch.setattr(text_worker.TextWorker, "is_ready", lambda _worker: True)
-    begin = text_worker.TextWorker.__init__
+    monkeypatch.setattr(part_worker.PartWorker, "is_ready", lambda _worker: True)
+    begin = part_worker.PartWorker.__init__
 
     def note(self: Any, *words: Any) -> None:
         started.append(1)
         begin(self, *words)
 
-    monkeypatch.setattr(text_worker.TextWorker, "__init__", note)
+    monkeypatch.setattr(part_worker.PartWorker, "__init__", note)
     return started
 
 

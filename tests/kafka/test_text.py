@@ -6,6 +6,7 @@ from array import array
 
 import pytest
 
+from kseg.segment import header_tables as C
 from kseg.segment.java.java_output import decode_utf8
 from kseg.segment.kernel import dump_text, record_walk
 from kseg.segment.kernel import state_fields as S
@@ -25,7 +26,7 @@ EDGES += bytes([0xEE, 0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xF7, 0xF8, 0xFD, 0xFE
 def by_the_kernel(value: bytes) -> bytes:
     """The value as a dump prints it."""
     data = sealed(record(0, key=None, value=value), 1)
-    batches, cells = array("q", bytes(8 * 15)), array("q", bytes(8 * 12))
+    batches, cells = array("q", bytes(8 * C.BATCH_WIDTH)), array("q", bytes(8 * 12))
     at, state = array("q", [0, 0]), array("q", bytes(8 * S.WALK_WIDTH))
     walk(data, len(data), memoryview(batches), 1, memoryview(at))
     record_walk.read_plain(data, 0, memoryview(batches), 1, memoryview(cells), 1, memoryview(state))

@@ -56,7 +56,7 @@ def walked(
     kernel: dict[str, ModuleType], wrap: Callable[[Any], Any], data: bytes, end: int, capacity: int
 ) -> Any:
     """All rows of a walk that is resumed until it ends, and the reason."""
-    cells, state = array("q", bytes(8 * 15 * capacity)), numbers(0, 0)
+    cells, state = array("q", bytes(8 * C.BATCH_WIDTH * capacity)), numbers(0, 0)
     tables = []
     while True:
         reason = kernel["batch_walk"].walk(wrap(data), end, wrap(cells), capacity, wrap(state))
@@ -67,7 +67,7 @@ def walked(
 
 def table_of(data: bytes, capacity: int = 16) -> tuple[array[int], int]:
     """The rows of the first walk, by the interpreted kernel."""
-    cells, state = array("q", bytes(8 * 15 * capacity)), numbers(0, 0)
+    cells, state = array("q", bytes(8 * C.BATCH_WIDTH * capacity)), numbers(0, 0)
     INTERPRETED["batch_walk"].walk(Checked(data), len(data), Checked(cells), capacity, Checked(state))
     return cells, state[1]
 

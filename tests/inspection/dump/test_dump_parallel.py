@@ -14,7 +14,7 @@ import pytest
 
 from kseg.inspection.dump.dump import dump
 from kseg.inspection.dump.options import DumpOptions
-from kseg.jobs import forked_worker, log_parts, text_worker
+from kseg.jobs import forked_worker, log_parts, part_pool, part_worker
 from kseg.jobs.events import Event, Text
 from kseg.segment import layout as L
 from kseg.segment.encoding.batch import encode_batch
@@ -23,7 +23,7 @@ from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.targets import FileTarget
 
 BATCHES = 120
-IS_READY = text_worker.TextWorker.is_ready
+IS_READY = part_worker.PartWorker.is_ready
 PART_BYTES = 4096
 
 
@@ -35,7 +35,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_parts, "can_fork", lambda: True)
     monkeypatch.setattr(log_parts, "has_free_processor", lambda: True)
     # parts as small as these are made before a helper has begun: here they are waited for
-    monkeypatch.setattr(text_worker.TextWorker, "is_ready", lambda _worker: True)
+    monkeypatch.setattr(part_worker.PartWorker, "is_ready", lambda _worker: True)
 
 
 def log(codec: int = L.NONE) -> bytearray:
@@ -119,7 +119,7 @@ def test_a_helper_that_dies_costs_nothing_but_time(tmp_path: Path, monkeypatch: 
     def die(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(text_worker._WorkerSide, "_put", die)
+    monkeypatch.setattr(part_worker._WorkerSide, "_put", die)
     assert dumped(path, 2) == expected
 
 
@@ -132,7 +132,7 @@ def test_no_helper_is_started_where_other_work_has_all_processors(
     def refuse(*_: object) -> None:
         raise AssertionError("a helper was started")
 
-    monkeypatch.setattr(log_parts, "TextWorker", refuse)
+    monkeypatch.setattr(part_pool, "PartWorker", refuse)
     monkeypatch.setattr(log_parts, "has_free_processor", lambda: False)
     assert dumped(path, 2) == expected
     lulls = iter((False, True))  # it was busy for a moment
@@ -162,9 +162,9 @@ def test_nobody_waits_for_a_helper_that_gets_no_processor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
 ) -> None:
     path = write(tmp_path, log())
-    monkeypatch.setattr(text_worker.TextWorker, "is_ready", IS_READY)
+    monkeypatch.setattr(part_worker.PartWorker, "is_ready", IS_READY)
     expected = dumped(path, 1)
-    begin = text_worker._WorkerSide.serve
+    begin = part_worker._WorkerSide.serve
 
     def sleep(self: Any, make: Any) -> None:
         if jobs == 3 and next(numbers):  # the second one works
@@ -172,19 +172,19 @@ def test_nobody_waits_for_a_helper_that_gets_no_processor(
         os.kill(os.getpid(), signal.SIGSTOP)
 
     numbers = count()
-    monkeypatch.setattr(text_worker._WorkerSide, "serve", sleep)
+    monkeypatch.setattr(part_worker._WorkerSide, "serve", sleep)
     assert dumped(path, jobs) == expected
 
 
 def test_a_helper_that_is_late_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is stopped in the middle of a part, continues when the others are done, and its result is discarded."""
     path = write(tmp_path, log())
-    monkeypatch.setattr(text_worker.TextWorker, "is_ready", IS_READY)
+    monkeypatch.setattr(part_worker.PartWorker, "is_ready", IS_READY)
     expected = dumped(path, 1)
-    monkeypatch.setattr(log_parts, "AHEAD", 1)
-    put = text_worker._WorkerSide._put
+    monkeypatch.setattr(part_pool, "AHEAD", 1)
+    put = part_worker._WorkerSide._put
     dropped: list[int] = []
-    drop = text_worker.TextWorker.drop
+    drop = part_worker.PartWorker.drop
 
     def put_late(self: Any, text: bytes) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -195,8 +195,8 @@ def test_a_helper_that_is_late_is_passed_over(tmp_path: Path, monkeypatch: pytes
         drop(self, part)
         os.kill(self._process._pid, signal.SIGCONT)
 
-    monkeypatch.setattr(text_worker._WorkerSide, "_put", put_late)
-    monkeypatch.setattr(text_worker.TextWorker, "drop", wake)
+    monkeypatch.setattr(part_worker._WorkerSide, "_put", put_late)
+    monkeypatch.setattr(part_worker.PartWorker, "drop", wake)
     assert dumped(path, 2) == expected
     assert dropped
 
@@ -207,7 +207,7 @@ def test_text_that_fills_more_than_one_slot_arrives_whole(
 ) -> None:
     path = write(tmp_path, log())
     expected = dumped(path, 1)
-    monkeypatch.setattr(text_worker, "SLOT_BYTES", slot_bytes)
+    monkeypatch.setattr(part_worker, "SLOT_BYTES", slot_bytes)
     assert dumped(path, 3) == expected
 
 
@@ -239,8 +239,8 @@ def test_a_line_longer_than_a_slot_arrives_whole(
     data = b"".join(encode_batch(NewBatch(records=each, codec=codec)) for each in records)
     path = write(tmp_path, data)
     monkeypatch.setattr(log_parts, "PART_BYTES", 100)
-    monkeypatch.setattr(text_worker, "SLOT_BYTES", 4096)
-    monkeypatch.setattr(text_worker, "MIN_ROOM_BYTES", 700)
+    monkeypatch.setattr(part_worker, "SLOT_BYTES", 4096)
+    monkeypatch.setattr(part_worker, "MIN_ROOM_BYTES", 700)
     for shape in ("kafka", "json"):
         assert dumped(path, 2, shape) == dumped(path, 1, shape)
 

@@ -1,24 +1,27 @@
-"""Several processes that scan a large log find the same batches and damage as one."""
+"""Several processes that scan the logs of a partition find the same batches and damage as one."""
 
 from __future__ import annotations
 
 import os
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
+from kseg.jobs import part_pool, part_worker
 from kseg.jobs.forked_worker import ForkedWorker
 from kseg.recovery.verify import parallel_scan
-from kseg.recovery.verify.parallel_scan import blocks_by_many
+from kseg.recovery.verify.options import VerifyOptions
+from kseg.recovery.verify.parallel_scan import ParallelScan, ScannedLog
 from kseg.segment import crc
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
+from kseg.segment.files import MappedFile
 from kseg.segment.header_tables import Columns
 from kseg.segment.scanning.damage import Damage
-from kseg.segment.scanning.prevalidated import ValidatedRecords
 from kseg.segment.scanning.record_validation import valid_until
 from kseg.segment.scanning.scan import Scanner
 from tests.support.scan_helpers import batch, file_of
@@ -29,14 +32,17 @@ PARTS = 40
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel_scan, "PART_BYTES", PART_BYTES)
-    monkeypatch.setattr(parallel_scan, "RECORDS_PART_BYTES", PART_BYTES)
+    monkeypatch.setattr(parallel_scan, "LEAST_SHARED_BYTES", 4 * PART_BYTES)
+    monkeypatch.setattr(parallel_scan, "MIN_PART_BYTES", PART_BYTES)
+    monkeypatch.setattr(parallel_scan, "MAX_PART_BYTES", PART_BYTES)
     # the threads of a test runner wait for nothing of ours
     monkeypatch.setattr(parallel_scan, "can_fork", lambda: True)
+    # this process waits for what it has asked for; it would make everything itself before a worker has begun
+    monkeypatch.setattr(part_worker.PartWorker, "is_ready", lambda _worker: True)
 
 
 @pytest.fixture
-def helpers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def forks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of the processes that were forked, in order."""
     forked: list[int] = []
     fork = os.fork
@@ -51,6 +57,27 @@ def helpers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return forked
 
 
+class Logs:
+    """The logs of a partition in files."""
+
+    def __init__(self, directory: Path, contents: Sequence[bytes]) -> None:
+        self.paths = [str(directory / f"{number:020}.log") for number in range(len(contents))]
+        for path, content in zip(self.paths, contents, strict=True):
+            Path(path).write_bytes(content)
+
+    def blocks(self, jobs: int, level: str = "quick") -> Iterator[Columns | Damage]:
+        """What several processes find, log after log."""
+        logs = [ScannedLog(path, 0, os.path.getsize(path)) for path in self.paths]
+        with ParallelScan(logs, VerifyOptions(level=level, now_ms=0, jobs=jobs)) as scan:
+            for number, path in enumerate(self.paths):
+                with MappedFile(path) as file:
+                    yield from scan.blocks(number, Scanner.over(file))
+
+    def alone(self) -> list[Damage | tuple[int, ...]]:
+        """What one scanner finds."""
+        return [piece for path in self.paths for piece in pieces(Scanner(Path(path).read_bytes()).blocks())]
+
+
 def log(value_bytes: int = 200, records: int = 3) -> bytes:
     """A log of about PARTS parts."""
     size = len(batch(0, records, b"v" * value_bytes))
@@ -61,145 +88,172 @@ def log(value_bytes: int = 200, records: int = 3) -> bytes:
 
 
 def pieces(blocks: Iterator[Columns | Damage]) -> list[Damage | tuple[int, ...]]:
-    """Every batch (all of its columns) and every damage."""
+    """Every batch (all that its header has) and every damage."""
     found: list[Damage | tuple[int, ...]] = []
     for item in blocks:
         if isinstance(item, Damage):
             found.append(item)
         else:
-            columns = [item.column(field).tolist() for field in range(C.BATCH_WIDTH)]
+            columns = [item.column(field).tolist() for field in range(C.BODY)]
             found += zip(*columns, strict=True)
     return found
 
 
-def assert_alike(data: bytes | bytearray, jobs: int = 2) -> list[Damage | tuple[int, ...]]:
-    alone = pieces(Scanner(data).blocks())
-    assert alone == pieces(blocks_by_many(Scanner(data), jobs))
+def assert_alike(
+    directory: Path, *contents: bytes | bytearray, jobs: int = 2
+) -> list[Damage | tuple[int, ...]]:
+    logs = Logs(directory, [bytes(content) for content in contents])
+    alone = logs.alone()
+    for level in ("quick", "default", "deep"):
+        assert pieces(logs.blocks(jobs, level)) == alone
     return alone
 
 
 @pytest.mark.parametrize("jobs", [2, 3, 7])
 @pytest.mark.parametrize("value_bytes", [1, 200, 3000, 6000])
-def test_a_sound_log(value_bytes: int, jobs: int, helpers: list[int]) -> None:
-    found = assert_alike(log(value_bytes), jobs)
+def test_a_sound_log(value_bytes: int, jobs: int, tmp_path: Path, forks: list[int]) -> None:
+    found = assert_alike(tmp_path, log(value_bytes), jobs=jobs)
     assert not any(isinstance(piece, Damage) for piece in found)
-    assert len(helpers) == jobs - 1
+    assert len(forks) == 3 * (jobs - 1)
 
 
-def test_the_helpers_do_their_share() -> None:
-    data = log()
-    scanner = Scanner(data)
-    own = []
-    fill_valid = scanner.fill_valid
+def test_the_workers_do_their_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own: list[int] = []
+    produce = part_pool.PartPool._produce
 
-    def counting(table: Columns, position: int, end: int, until: int) -> tuple[int, bool]:
-        stopped, is_whole = fill_valid(table, position, end, until)
-        own.append(stopped - position)
-        return stopped, is_whole
+    def counting(self: part_pool.PartPool, part: int) -> list[bytes | memoryview] | None:
+        own.append(part)
+        return produce(self, part)
 
-    scanner.fill_valid = counting  # type: ignore[method-assign]
-    assert len(pieces(blocks_by_many(scanner, 2))) == len(pieces(Scanner(data).blocks()))
-    assert 0.5 < sum(own) / len(data) < 0.7
+    monkeypatch.setattr(part_pool.PartPool, "_produce", counting)
+    logs = Logs(tmp_path, [log()])
+    assert pieces(logs.blocks(2)) == logs.alone()
+    assert 1 <= len(own) < PARTS
+
+
+def test_who_scans_a_part_alone_scans_all_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(part_worker.PartWorker, "is_ready", lambda _worker: False)
+    assert_alike(tmp_path, log(), log(3000))
+
+
+@pytest.mark.parametrize("jobs", [2, 3])
+def test_logs_of_all_sizes(jobs: int, tmp_path: Path) -> None:
+    """Of a partition: empty ones, ones that are smaller than a part, and damaged ones between."""
+    small = file_of(batch(at, 1, b"small") for at in range(5))[0]
+    assert_alike(tmp_path, log(), b"", small, small[:-1], log(1), small, b"", log(3000), jobs=jobs)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_damage_is_the_same(seed: int) -> None:
+def test_damage_is_the_same(seed: int, tmp_path: Path) -> None:
     dice = random.Random(seed)
-    data = bytearray(log(dice.choice([1, 50, 400, 3000])))
-    for _ in range(dice.choice([1, 5, 40])):
-        at = dice.randrange(len(data))
-        match dice.randrange(4):
-            case 0:
-                data[at] ^= 1 << dice.randrange(8)
-            case 1:
-                del data[at : at + dice.randrange(3 * PART_BYTES)]
-            case 2:
-                data[at:at] = dice.randbytes(dice.randrange(3 * PART_BYTES))
-            case _:
-                length = dice.randrange(3 * PART_BYTES)
-                data[at : at + length] = bytes(len(data[at : at + length]))
-    found = assert_alike(data, dice.choice([2, 3]))
-    assert sum(piece.length if isinstance(piece, Damage) else piece[C.SIZE] for piece in found) == len(data)
+    contents = [bytearray(log(dice.choice([1, 50, 400, 3000]))) for _ in range(dice.choice([1, 3]))]
+    for data in contents:
+        for _ in range(dice.choice([0, 1, 5, 40])):
+            at = dice.randrange(len(data))
+            match dice.randrange(4):
+                case 0:
+                    data[at] ^= 1 << dice.randrange(8)
+                case 1:
+                    del data[at : at + dice.randrange(3 * PART_BYTES)]
+                case 2:
+                    data[at:at] = dice.randbytes(dice.randrange(3 * PART_BYTES))
+                case _:
+                    length = dice.randrange(3 * PART_BYTES)
+                    data[at : at + length] = bytes(len(data[at : at + length]))
+    found = assert_alike(tmp_path, *contents, jobs=dice.choice([2, 3]))
+    sizes = sum(piece.length if isinstance(piece, Damage) else piece[C.SIZE] for piece in found)
+    assert sizes == sum(map(len, contents))
 
 
 @pytest.mark.parametrize("codec", [L.NONE, L.LZ4])
 @pytest.mark.parametrize("seed", range(4))
-def test_records_that_helpers_found_sound(seed: int, codec: int) -> None:
-    """Every ninth body is altered and its checksum corrected. Claims about a table before it is yielded are true, and cover half of it."""
+def test_bodies_that_were_found_sound(seed: int, codec: int, tmp_path: Path) -> None:
+    """Every ninth body is altered and its checksum corrected. What a table says of bodies is true, and it says so of most."""
     dice = random.Random(seed)
     batches = [bytearray(batch(3 * at, 3, dice.randbytes(300), codec=codec)) for at in range(500)]
     for body in batches[::9]:
         body[dice.randrange(61, len(body))] ^= 255
         body[17:21] = crc.crc32c(body[21:]).to_bytes(4, "big")
-    data = b"".join(batches)
-    scanner, records, reported = Scanner(data), ValidatedRecords(), 0
-    found = []
-    for table in blocks_by_many(scanner, 2, records):
+    data, sound = b"".join(batches), 0
+    logs = Logs(tmp_path, [data])
+    for table in logs.blocks(2, "deep"):
         assert isinstance(table, Columns)
-        found += pieces(iter([table]))
-        for row, position in enumerate(table.column(C.POSITION)):
-            if records.until(position) > position:
-                assert valid_until(scanner.view, table, row, row + 1) == row + 1
-                reported += 1
-    assert found == pieces(Scanner(data).blocks())
-    assert reported > 150
+        for row, known in enumerate(table.column(C.BODY)):
+            is_sound = valid_until(memoryview(data), table, row, row + 1) == row + 1
+            assert is_sound == (known == C.BODY_SOUND)
+            sound += is_sound
+    assert sound > 400
 
 
 @pytest.mark.parametrize("tail", [b"", bytes(5000), b"\x01\x02\x03", batch(10**6, 3, b"v" * 200)[:-1]])
-def test_ends_of_all_kinds(tail: bytes) -> None:
-    assert_alike(log() + tail)
+def test_ends_of_all_kinds(tail: bytes, tmp_path: Path) -> None:
+    assert_alike(tmp_path, log() + tail)
 
 
-def test_batches_inside_of_values_are_no_batches() -> None:
-    """If a part starts inside such a value, its worker starts at a batch that is not part of the log."""
+def test_batches_inside_of_values_are_no_batches(tmp_path: Path) -> None:
+    """If a part starts inside such a value, its tables start at a batch that is not part of the log."""
     inner = file_of(batch(10 * row, 2, b"not a batch of this log") for row in range(60))[0]
     data = file_of(batch(row, 1, inner) for row in range(PARTS))[0]
     assert len(inner) > PART_BYTES
-    assert len(assert_alike(data)) == PARTS
+    assert len(assert_alike(tmp_path, data)) == PARTS
 
 
-def test_more_tables_than_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel_scan, "SLOTS", 2)
-    monkeypatch.setattr(parallel_scan, "BATCHES_PER_TABLE", 8)
-    monkeypatch.setattr(parallel_scan, "_TABLE_BYTES", 8 * (C.BATCH_WIDTH + 1) * 8)
-    assert_alike(log(1), 3)
+def test_a_part_with_more_tables_than_slots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(part_worker, "SLOT_BYTES", 4096)
+    monkeypatch.setattr(part_worker, "MIN_ROOM_BYTES", 1024)
+    assert_alike(tmp_path, log(1), log(1), jobs=3)
 
 
-def test_a_helper_that_dies_is_not_missed(helpers: list[int]) -> None:
-    data = log(1)
-    blocks = blocks_by_many(Scanner(data), 2)
+def test_a_log_that_has_grown_since_it_was_listed(tmp_path: Path) -> None:
+    """A broker appends to it: this process scans it alone, and the others with the rest."""
+    logs = Logs(tmp_path, [log(), log(), log()])
+    listed = [ScannedLog(path, 0, os.path.getsize(path)) for path in logs.paths]
+    with open(logs.paths[1], "ab") as file:
+        file.write(batch(10**6, 3, b"new"))
+    found = []
+    with ParallelScan(listed, VerifyOptions(level="quick", now_ms=0, jobs=2)) as scan:
+        for number, path in enumerate(logs.paths):
+            with MappedFile(path) as mapped:
+                found += pieces(scan.blocks(number, Scanner.over(mapped)))
+    assert found == logs.alone()
+
+
+def test_a_worker_that_dies_is_not_missed(tmp_path: Path, forks: list[int]) -> None:
+    logs = Logs(tmp_path, [log(1), log(200)])
+    blocks = logs.blocks(2)
     first = pieces(islice(blocks, 1))
-    os.kill(helpers[0], signal.SIGKILL)
-    assert first + pieces(blocks) == pieces(Scanner(data).blocks())
+    os.kill(forks[0], signal.SIGKILL)
+    assert first + pieces(blocks) == logs.alone()
 
 
-def test_without_more_processes_one_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_more_processes_one_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused() -> int:
         raise BlockingIOError
 
     descriptors = len(os.listdir("/proc/self/fd"))
     monkeypatch.setattr(os, "fork", refused)
-    assert_alike(log(), 3)
+    assert_alike(tmp_path, log(), jobs=3)
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
-def test_who_leaves_early_leaves_nobody_behind(helpers: list[int]) -> None:
+def test_who_leaves_early_leaves_nobody_behind(tmp_path: Path, forks: list[int]) -> None:
     descriptors = len(os.listdir("/proc/self/fd"))
-    blocks = blocks_by_many(Scanner(log(1)), 3)
+    blocks = Logs(tmp_path, [log(1)]).blocks(3)
     next(blocks)
-    assert len(helpers) == 2
+    assert len(forks) == 2
     blocks.close()  # type: ignore[attr-defined]
-    for number in helpers:
+    for number in forks:
         with pytest.raises(ProcessLookupError):
             os.kill(number, 0)
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
 @pytest.mark.parametrize(("parts", "jobs"), [(PARTS, 1), (3, 2)])
-def test_one_process_where_that_is_asked_for_or_enough(parts: int, jobs: int, helpers: list[int]) -> None:
-    data = log()[: parts * PART_BYTES]
-    assert pieces(blocks_by_many(Scanner(data), jobs)) == pieces(Scanner(data).blocks())
-    assert not helpers
+def test_one_process_where_that_is_asked_for_or_enough(
+    parts: int, jobs: int, tmp_path: Path, forks: list[int]
+) -> None:
+    assert_alike(tmp_path, log()[: parts * PART_BYTES], jobs=jobs)
+    assert not forks
 
 
 def test_a_helper_ends_when_its_parent_hangs_up() -> None:

@@ -19,6 +19,7 @@ from fixtures.diseases import batch_spans, put, seal
 from fixtures.healthy import TOPIC_ID, records
 from kseg.change.append.partition_writer import PartitionWriter
 from kseg.cli.main import run
+from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.model import NewBatch
 from tests.kafka.price_damages import SEALED_KINDS, Kind
@@ -130,7 +131,7 @@ def test_headers_from_anywhere_leave_the_kernel_in_its_bounds() -> None:
 
 def _doubted(kernels: dict[str, ModuleType], buffer: Callable[[Any], Any]) -> list[int]:
     found = []
-    cells = array("q", [0] * 15 * 2)
+    cells = array("q", [0] * C.BATCH_WIDTH * 2)
     for size, position, base, last in (
         (61, 0, 0, 0),
         (61, 40, 0, 0),

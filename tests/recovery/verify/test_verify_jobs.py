@@ -10,8 +10,9 @@ import pytest
 
 from fixtures import healthy
 from kseg.cli.main import run
+from kseg.jobs import part_worker
 from kseg.jobs.events import Advance, Event
-from kseg.recovery.verify import parallel_scan, segment_check
+from kseg.recovery.verify import parallel_scan
 from kseg.recovery.verify.options import LEVELS, VerifyOptions
 from kseg.recovery.verify.verify import verify
 from kseg.segment import crc
@@ -25,9 +26,10 @@ from tests.support.verify_helpers import NOW_MS
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_check, "_LEAST_SHARED_BYTES", 0)
-    monkeypatch.setattr(parallel_scan, "PART_BYTES", 512)
-    monkeypatch.setattr(parallel_scan, "RECORDS_PART_BYTES", 128)
+    monkeypatch.setattr(parallel_scan, "LEAST_SHARED_BYTES", 1)
+    monkeypatch.setattr(parallel_scan, "MIN_PART_BYTES", 128)
+    monkeypatch.setattr(parallel_scan, "MAX_PART_BYTES", 512)
+    monkeypatch.setattr(part_worker.PartWorker, "is_ready", lambda _worker: True)
     # the threads of a test runner wait for nothing of ours
     monkeypatch.setattr(parallel_scan, "can_fork", lambda: True)
 

@@ -119,7 +119,7 @@ def test_both_speeds(data: bytes, low: int, high: int, least_ms: int, control: b
 def test_tables_that_lie(capacity: int, first: int, stop: int, at: int, cells: list[int]) -> None:
     """Any table and any rows are refused or answered, equally by the compiled and the interpreted kernel."""
     data = bytes(range(40))
-    batches = numbers(*range(15 * 4))
+    batches = numbers(*range(C.BATCH_WIDTH * 4))
 
     def asked(kernel: Kernel, wrap: Wrap) -> list[Any]:
         gather, table = kernel["arrow_gather"], wrap(array("q", cells))

@@ -103,9 +103,9 @@ def test_a_walk_until_a_position(data: bytes, until: int, capacity: int) -> None
 
     def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> Any:
         walk = kernel["batch_walk"]
-        cells, state = array("q", bytes(8 * 15 * capacity)), numbers(0, 0)
+        cells, state = array("q", bytes(8 * C.BATCH_WIDTH * capacity)), numbers(0, 0)
         reason = walk.walk(wrap(data), len(data), wrap(cells), capacity, wrap(state), until)
-        everything, at = array("q", bytes(8 * 15 * capacity)), numbers(0, 0)
+        everything, at = array("q", bytes(8 * C.BATCH_WIDTH * capacity)), numbers(0, 0)
         whole = walk.walk(wrap(data), len(data), wrap(everything), capacity, wrap(at))
         rows = state[1]
         assert cells[:rows] == everything[:rows]

@@ -1,4 +1,4 @@
-"""A forked worker process that produces text part by part and passes it on in shared memory.
+"""A forked worker process that works part by part and passes on what it produces (text, tables of batches) in shared memory.
 
     orders   pipe to the worker: the number of a part to make, or TAKEN: one more slot may be filled again
     reports  pipe from it: bytes in the next slot, and whether the part goes on (MORE), is over or was given up
@@ -20,7 +20,7 @@ from contextlib import suppress
 from kseg.jobs import forked_worker
 from kseg.jobs.log_splitting import CannotSplit
 
-SLOT_BYTES = 4 * 1024 * 1024  # room; only what a part fills is ever memory
+SLOT_BYTES = 8 * 1024 * 1024  # room; only what a part fills is ever memory
 SLOTS = 3  # one that is read, one that is ready, one that is filled
 MIN_ROOM_BYTES = 512 * 1024  # what a slot has left for more of a part; with less the next one is begun
 
@@ -30,13 +30,13 @@ _ORDER = struct.Struct("<q")
 _REPORT = struct.Struct("<qq")
 _NUMBER = struct.Struct("<q")
 
-# the text of a part by its number, in whole lines; raises CannotSplit
+# what a part gives by its number, in pieces that are not divided (whole lines, tables); raises CannotSplit
 Make = Callable[[int], Iterator[bytes | memoryview]]
-# gives the memory for the next text; what is written into its beginning is then given out by `Make`, as a view of it
+# gives the memory for the next piece; what is written into its beginning is then given out by `Make`, as a view of it
 Room = Callable[[], memoryview]
 
 
-class TextWorker:
+class PartWorker:
     """The worker as seen by the process that started it. earlier_workers: those that were started before. begin: called in the worker
     before all else, for what can write into room that it is given.
 
@@ -45,7 +45,7 @@ class TextWorker:
     """
 
     def __init__(
-        self, make: Make, earlier_workers: "Sequence[TextWorker]", begin: Callable[[Room], None] | None = None
+        self, make: Make, earlier_workers: "Sequence[PartWorker]", begin: Callable[[Room], None] | None = None
     ) -> None:
         self.pending: deque[int] = deque()
         self._dropped: set[int] = set()

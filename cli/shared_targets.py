@@ -1,0 +1,55 @@
+"""How the targets of a run are distributed over its processes.
+
+A target is the work of one process, and while many of about the same size remain, all processes have something to do. A log that is
+larger than what a process gets of everything would be the work of one of them when the others have finished: all of them share it.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from kseg.segment.layout import LOG_SUFFIX
+from kseg.segment.partition.targets import FileTarget, PartitionTarget, Target
+from kseg.segment.storage import places
+
+# less is done before the other processes have begun
+_LEAST_SHARED_BYTES = 64 * 1024 * 1024
+
+
+class TargetRun(NamedTuple):
+    """Targets in order. is_shared: there is one, and all processes work on it."""
+
+    targets: Sequence[Target]
+    is_shared: bool
+
+
+def target_runs(targets: Sequence[Target], jobs: int) -> Iterator[TargetRun]:
+    """The targets of a run by `jobs` processes, in order."""
+    if len(targets) == 1 or jobs <= 1:
+        yield TargetRun(targets, len(targets) == 1)
+        return
+    sizes = [_log_bytes(target) for target in targets]
+    fair_share = sum(sizes) // (2 * jobs)
+    first = 0
+    for at, size_bytes in enumerate(sizes):
+        if size_bytes >= max(_LEAST_SHARED_BYTES, fair_share):
+            if first < at:
+                yield TargetRun(targets[first:at], False)
+            yield TargetRun(targets[at : at + 1], True)
+            first = at + 1
+    if first < len(targets):
+        yield TargetRun(targets[first:], False)
+
+
+def _log_bytes(target: Target) -> int:
+    """The size of the logs of a target; 0 where nobody can say, or asking would cost a request."""
+    if places.is_elsewhere(target.path):
+        return 0
+    with suppress(OSError):
+        if isinstance(target, PartitionTarget):
+            with os.scandir(target.path) as entries:
+                return sum(entry.stat().st_size for entry in entries if entry.name.endswith(LOG_SUFFIX))
+        if isinstance(target, FileTarget):
+            return os.stat(target.path).st_size
+    return 0

@@ -1,0 +1,93 @@
+"""Work on the numbered parts of something by several processes; this one takes what they produce, in order.
+
+Each worker has up to QUEUED parts to make. This process makes parts too: while the next one is not ready, it makes later ones, up to
+AHEAD of them or AHEAD_BYTES; if it is still not ready then, this process makes it itself. So it never waits, and a worker that gets no
+processor costs no time.
+"""
+
+from collections.abc import Callable
+
+from kseg.jobs.log_splitting import CannotSplit
+from kseg.jobs.part_worker import Make, PartWorker, Room
+
+QUEUED = 2
+AHEAD = 8  # a worker that shares a processor with this process is that late at times; what it is late with is made twice
+AHEAD_BYTES = 32 * 1024 * 1024
+
+
+class PartPool:
+    """make: gives the pieces of a part, here or in a worker; raises CannotSplit to give it up. count: of the parts. begin: called in a
+    worker before all else, for what can write into room that it is given."""
+
+    def __init__(self, make: Make, count: int, begin: Callable[[Room], None] | None = None) -> None:
+        self._make = make
+        self._begin = begin
+        self._count = count
+        self._workers: list[PartWorker] = []
+        self._worker_of_part: dict[int, PartWorker] = {}
+        self._own_pieces: dict[int, list[bytes | memoryview] | None] = {}
+        self._next = 0  # the first part that nobody makes yet
+
+    def start_workers(self, count: int) -> None:
+        """Start `count` workers, or as many as the system allows."""
+        for _ in range(count):
+            try:
+                self._workers.append(PartWorker(self._make, self._workers, self._begin))
+            except OSError:
+                return
+
+    def take(self, part: int) -> list[bytes | memoryview] | None:
+        """The pieces of a part, valid until `give_back`; None when it was given up, or its worker is gone. Parts are taken in order."""
+        while part not in self._own_pieces:
+            worker = self._worker_of_part.get(part)
+            if worker is not None and worker.is_ready():
+                pieces = worker.receive()
+                self._assign_parts()
+                return pieces
+            if worker is not None and not self._may_run_ahead():
+                worker.drop(part)
+                return self._produce(part)
+            own_part = self._next
+            self._next += 1
+            self._assign_parts()
+            self._own_pieces[own_part] = self._produce(own_part)
+        return self._own_pieces.pop(part)
+
+    def give_back(self, part: int) -> None:
+        """The pieces of a part are no longer read."""
+        worker = self._worker_of_part.get(part)
+        if worker is not None:
+            worker.give_back()
+
+    def skip(self, part: int) -> None:
+        """Nobody takes this part."""
+        worker = self._worker_of_part.get(part)
+        if worker is not None:
+            worker.drop(part)
+        else:
+            self._own_pieces.pop(part, None)
+            self._next = max(self._next, part + 1)
+
+    def kill(self) -> None:
+        for worker in self._workers:
+            worker.kill()
+
+    def _may_run_ahead(self) -> bool:
+        own = self._own_pieces.values()
+        if self._next == self._count or len(own) >= AHEAD or None in own:
+            return False
+        return sum(len(piece) for pieces in own for piece in pieces or ()) < AHEAD_BYTES
+
+    def _assign_parts(self) -> None:
+        for _ in range(QUEUED):
+            for worker in self._workers:
+                if len(worker.pending) < QUEUED and self._next < self._count:
+                    worker.order(self._next)
+                    self._worker_of_part[self._next] = worker
+                    self._next += 1
+
+    def _produce(self, part: int) -> list[bytes | memoryview] | None:
+        try:
+            return list(self._make(part))
+        except CannotSplit:
+            return None
