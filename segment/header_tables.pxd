@@ -24,6 +24,13 @@ cdef enum:
     BODY_SOUND = 2
 
 cdef enum:
+    CODEC_MASK = 7
+    TIMESTAMP_TYPE_BIT = 8
+    TRANSACTIONAL_BIT = 16
+    CONTROL_BIT = 32
+    DELETE_HORIZON_BIT = 64
+
+cdef enum:
     R_BATCH = 0
     R_OFFSET = 1
     R_TIMESTAMP = 2

@@ -63,6 +63,13 @@ BODY_UNKNOWN = 0
 BODY_BEGINS = 1  # as its codec writes it (`kernel.validate`)
 BODY_SOUND = 2  # every record can be read (`scanning.record_validation`)
 
+# --- bits of ATTRIBUTES, for kernels; elsewhere they are those of `segment.layout`
+CODEC_MASK = 7
+TIMESTAMP_TYPE_BIT = 8
+TRANSACTIONAL_BIT = 16
+CONTROL_BIT = 32
+DELETE_HORIZON_BIT = 64
+
 # --- columns of a table of records (filled by kernel.records)
 (
     R_BATCH,  # row of the record's batch in the table of batches

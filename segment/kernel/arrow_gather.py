@@ -104,7 +104,7 @@ def wanted_until(batches: Readable, capacity: int, row: int, count: int, bounds:
             not is_old or table[C.COUNT * capacity + row] >= 0
         ):
             break
-        if not with_control and not is_old and table[C.ATTRIBUTES * capacity + row] & 32:
+        if not with_control and not is_old and table[C.ATTRIBUTES * capacity + row] & C.CONTROL_BIT:
             break
         row = row + 1
     return row
@@ -336,7 +336,7 @@ def spread_codecs(rows: RecordRows, out: Writable, at: int) -> int:
     row = rows.first
     stop = rows.stop
     while row < stop:
-        out[at] = source[C.ATTRIBUTES * capacity + batch_of(cells, row, capacity)] & 7
+        out[at] = source[C.ATTRIBUTES * capacity + batch_of(cells, row, capacity)] & C.CODEC_MASK
         at = at + 1
         row = row + 1
     return at

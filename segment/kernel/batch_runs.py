@@ -28,7 +28,11 @@ def fitting_run(cells: Readable, capacity: int, row: int, stop: int, most: int) 
 
 def packed_stop(cells: Readable, capacity: int, row: int, stop: int) -> int:
     """The end of the run of rows from `row` on that are compressed batches of magic 2 with records."""
-    while row < stop and cells[C.MAGIC * capacity + row] >= 2 and cells[C.ATTRIBUTES * capacity + row] & 7:
+    while (
+        row < stop
+        and cells[C.MAGIC * capacity + row] >= 2
+        and cells[C.ATTRIBUTES * capacity + row] & C.CODEC_MASK
+    ):
         if cells[C.COUNT * capacity + row] == 0:
             break
         row = row + 1
@@ -84,7 +88,10 @@ def horizon_runs(
     while row < stop:
         if tallies[C.T_TOMBSTONES * capacity + row] > 0:
             horizon_ms = new_horizon_ms
-            if batches[C.MAGIC * capacity + row] >= 2 and batches[C.ATTRIBUTES * capacity + row] & 64:
+            if (
+                batches[C.MAGIC * capacity + row] >= 2
+                and batches[C.ATTRIBUTES * capacity + row] & C.DELETE_HORIZON_BIT
+            ):
                 horizon_ms = batches[C.BASE_TIMESTAMP * capacity + row]
             if runs == 0 or pairs[2 * runs - 2] != horizon_ms:
                 pairs[2 * runs] = horizon_ms

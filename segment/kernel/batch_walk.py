@@ -68,7 +68,7 @@ def put_legacy(buf: Readable, p: int, cells: Writable, capacity: int, row: int) 
     cells[C.BASE_OFFSET * capacity + row] = offset
     cells[C.LAST_OFFSET * capacity + row] = offset
     # a wrapper does not say how many messages it holds
-    cells[C.COUNT * capacity + row] = 1 if attributes & 7 == 0 else -1
+    cells[C.COUNT * capacity + row] = 1 if attributes & C.CODEC_MASK == 0 else -1
     cells[C.ATTRIBUTES * capacity + row] = attributes
     cells[C.LEADER_EPOCH * capacity + row] = -1
     cells[C.CRC * capacity + row] = buffer_access.crc_at(buf, p + 12)
@@ -145,7 +145,7 @@ def plausible_batch(buf: Readable, p: int, end: int, lowest_offset: int, highest
         return 0
     delta = buffer_access.int_at(buf, p + 23)
     count = buffer_access.int_at(buf, p + 57)
-    if buf[p + 21] != 0 or buf[p + 22] > 127 or buf[p + 22] & 7 > 4:
+    if buf[p + 21] != 0 or buf[p + 22] > 127 or buf[p + 22] & C.CODEC_MASK > 4:
         return 0
     if delta < 0 or count < 0 or count - 1 > delta or buffer_access.int_at(buf, p + 12) < -1:
         return 0
@@ -170,7 +170,7 @@ def plausible_legacy(buf: Readable, p: int, end: int, lowest_offset: int, highes
     if offset < lowest_offset or offset > highest_offset:
         return 0
     attributes = buf[p + 17]
-    if attributes & 7 > 3 or attributes > 15:
+    if attributes & C.CODEC_MASK > 3 or attributes > 15:
         return 0
     key_length = buffer_access.int_at(buf, p + 18 + 8 * magic)
     if key_length < -1:
@@ -229,7 +229,7 @@ def zero_run(buf: Readable, position: int, end: int) -> int:
 def next_remarkable(cells: Readable, capacity: int, row: int, count: int) -> int:
     """The first row from `row` on whose VALID is not 1 or whose codec no Kafka knows; `count` when there is none."""
     while row < count:
-        if cells[C.VALID * capacity + row] != 1 or cells[C.ATTRIBUTES * capacity + row] & 7 > 4:
+        if cells[C.VALID * capacity + row] != 1 or cells[C.ATTRIBUTES * capacity + row] & C.CODEC_MASK > 4:
             break
         row = row + 1
     return row
@@ -297,9 +297,9 @@ def plain_run(cells: Readable, capacity: int, row: int, count: int) -> int:
     is_legacy = row < count and cells[C.MAGIC * capacity + row] < 2
     while row < count:
         attributes = cells[C.ATTRIBUTES * capacity + row]
-        if attributes & 7 or (cells[C.MAGIC * capacity + row] < 2) != is_legacy:
+        if attributes & C.CODEC_MASK or (cells[C.MAGIC * capacity + row] < 2) != is_legacy:
             break
-        if attributes & 32 and not is_legacy:
+        if attributes & C.CONTROL_BIT and not is_legacy:
             break
         row = row + 1
     return row
@@ -312,7 +312,11 @@ def compressed_run(cells: Readable, capacity: int, row: int, count: int, most_re
     while row < count:
         attributes = cells[C.ATTRIBUTES * capacity + row]
         declared = cells[C.COUNT * capacity + row]
-        if cells[C.MAGIC * capacity + row] < 2 or attributes & 7 == 0 or attributes & 32:
+        if (
+            cells[C.MAGIC * capacity + row] < 2
+            or attributes & C.CODEC_MASK == 0
+            or attributes & C.CONTROL_BIT
+        ):
             break
         if declared < 1 or declared > most_records - records or cells[C.SIZE * capacity + row] < 61:
             break

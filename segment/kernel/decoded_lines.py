@@ -253,7 +253,7 @@ def format_decoded(
                 break
             if (
                 rows[C.MAGIC * batch_capacity + table[C.R_BATCH * capacity + at]] < 2
-                or not rows[C.ATTRIBUTES * batch_capacity + table[C.R_BATCH * capacity + at]] & 32
+                or not rows[C.ATTRIBUTES * batch_capacity + table[C.R_BATCH * capacity + at]] & C.CONTROL_BIT
             ):
                 if skip:
                     text[end] = 124

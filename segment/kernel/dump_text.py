@@ -103,7 +103,7 @@ def put_bool(out: Writable, o: int, value: int) -> int:
 def put_type(out: Writable, o: int, magic: int, attributes: int) -> int:
     if magic == 0:
         return buffer_access.put(out, o, b"NoTimestampType", 15)
-    if attributes & 8:
+    if attributes & C.TIMESTAMP_TYPE_BIT:
         return buffer_access.put(out, o, b"LogAppendTime", 13)
     return buffer_access.put(out, o, b"CreateTime", 10)
 
@@ -157,11 +157,11 @@ def put_batch(out: Writable, o: int, cells: Readable, capacity: int, row: int) -
         o = buffer_access.put(out, o, b" partitionLeaderEpoch: ", 23)
         o = put_number(out, o, cells[C.LEADER_EPOCH * capacity + row])
         o = buffer_access.put(out, o, b" isTransactional: ", 18)
-        o = put_bool(out, o, attributes & 16)
+        o = put_bool(out, o, attributes & C.TRANSACTIONAL_BIT)
         o = buffer_access.put(out, o, b" isControl: ", 12)
-        o = put_bool(out, o, attributes & 32)
+        o = put_bool(out, o, attributes & C.CONTROL_BIT)
         o = buffer_access.put(out, o, b" deleteHorizonMs: OptionalLong", 30)
-        if attributes & 64:
+        if attributes & C.DELETE_HORIZON_BIT:
             out[o] = 91
             o = put_number(out, o + 1, cells[C.BASE_TIMESTAMP * capacity + row])
             out[o] = 93
@@ -182,7 +182,7 @@ def put_batch(out: Writable, o: int, cells: Readable, capacity: int, row: int) -
     o = buffer_access.put(out, o, b" magic: ", 8)
     o = put_number(out, o, magic)
     o = buffer_access.put(out, o, b" compresscodec: ", 16)
-    o = put_codec(out, o, attributes & 7)
+    o = put_codec(out, o, attributes & C.CODEC_MASK)
     o = buffer_access.put(out, o, b" crc: ", 6)
     o = put_number(out, o, cells[C.CRC * capacity + row])
     o = buffer_access.put(out, o, b" isvalid: ", 10)
@@ -317,7 +317,8 @@ def put_record(
     if not skip:
         o = put_metadata(buf, batches, batch_capacity, row, cells, capacity, at, out, o, escape)
     if flags & 2 and not (
-        batches[C.MAGIC * batch_capacity + row] >= 2 and batches[C.ATTRIBUTES * batch_capacity + row] & 32
+        batches[C.MAGIC * batch_capacity + row] >= 2
+        and batches[C.ATTRIBUTES * batch_capacity + row] & C.CONTROL_BIT
     ):
         if cells[C.R_KEY_LENGTH * capacity + at] >= 0:
             if skip:

@@ -52,14 +52,20 @@ def put_row(
 def base_time(batches: Readable, capacity: int, row: int, horizon_ms: int, first_ms: int) -> int:
     if horizon_ms >= 0:
         return horizon_ms
-    if batches[C.ATTRIBUTES * capacity + row] & 8 and batches[C.MAGIC * capacity + row] != 0:
+    if (
+        batches[C.ATTRIBUTES * capacity + row] & C.TIMESTAMP_TYPE_BIT
+        and batches[C.MAGIC * capacity + row] != 0
+    ):
         return batches[C.MAX_TIMESTAMP * capacity + row]
     return first_ms
 
 
 def horizon_of(batches: Readable, capacity: int, row: int, tallies: Readable, new_horizon_ms: int) -> int:
     """The delete horizon of what a batch becomes; −1 for none."""
-    if batches[C.MAGIC * capacity + row] >= 2 and batches[C.ATTRIBUTES * capacity + row] & 64:
+    if (
+        batches[C.MAGIC * capacity + row] >= 2
+        and batches[C.ATTRIBUTES * capacity + row] & C.DELETE_HORIZON_BIT
+    ):
         return batches[C.BASE_TIMESTAMP * capacity + row]
     if tallies[C.T_TOMBSTONES * capacity + row] > 0:
         return new_horizon_ms
@@ -70,7 +76,10 @@ def stays_whole(batches: Readable, capacity: int, row: int, tallies: Readable) -
     kept = tallies[C.T_KEPT * capacity + row]
     if batches[C.MAGIC * capacity + row] < 2 or kept == 0 or kept != tallies[C.T_RECORDS * capacity + row]:
         return 0
-    return tallies[C.T_TOMBSTONES * capacity + row] == 0 or batches[C.ATTRIBUTES * capacity + row] & 64 != 0
+    return (
+        tallies[C.T_TOMBSTONES * capacity + row] == 0
+        or batches[C.ATTRIBUTES * capacity + row] & C.DELETE_HORIZON_BIT != 0
+    )
 
 
 def flush_span(view: Readable, out: Writable, room: int, short: int, state: Writable) -> int:
@@ -164,7 +173,7 @@ def empty_row(
     attributes = batches[C.ATTRIBUTES * capacity + row] & 56
     base = batches[C.BASE_OFFSET * capacity + row]
     if batches[C.MAGIC * capacity + row] < 2:
-        attributes = attributes & 8
+        attributes = attributes & C.TIMESTAMP_TYPE_BIT
         if batches[C.MAGIC * capacity + row] == 0:
             attributes = 0
         base = tallies[C.T_BEGIN * capacity + row]
@@ -198,13 +207,13 @@ def finish(
     if batches[C.MAGIC * capacity + row] < 2:
         attributes = attributes & 15
         if batches[C.MAGIC * capacity + row] == 0:
-            attributes = attributes & 7
+            attributes = attributes & C.CODEC_MASK
         base = tallies[C.T_FIRST_OFFSET * capacity + row]
         last = tallies[C.T_LAST_OFFSET * capacity + row]
     horizon_ms = horizon_of(batches, capacity, row, tallies, new_horizon_ms)
     base_ms = base_time(batches, capacity, row, horizon_ms, tallies[C.T_FIRST_TIMESTAMP * capacity + row])
     max_ms = tallies[C.T_MAX_TIMESTAMP * capacity + row]
-    if attributes & 8:
+    if attributes & C.TIMESTAMP_TYPE_BIT:
         max_ms = batches[C.MAX_TIMESTAMP * capacity + row]
     if horizon_ms >= 0:
         attributes = attributes | 64

@@ -150,7 +150,7 @@ def rewrite_rows(
         ):
             raise ValueError("a batch lies outside the file")
         becomes = fate(known, rows, batch_capacity, row, sums, rules, buffer_access.cells_in(protected))
-        if waiting and becomes == 2 and rows[C.ATTRIBUTES * batch_capacity + row] & 7 != codec:
+        if waiting and becomes == 2 and rows[C.ATTRIBUTES * batch_capacity + row] & C.CODEC_MASK != codec:
             break
         if waiting and becomes & 1:
             break  # where it goes depends on what waits
@@ -206,7 +206,7 @@ def rewrite_rows(
                     o,
                     room,
                 )
-            codec = rows[C.ATTRIBUTES * batch_capacity + row] & 7
+            codec = rows[C.ATTRIBUTES * batch_capacity + row] & C.CODEC_MASK
             if end < 0:
                 due = NO_ROOM
             elif codec:

@@ -92,7 +92,7 @@ def is_plain_marker(source: Readable, size: int, cells: Readable, capacity: int,
     if (
         cells[C.SIZE * capacity + row] != 78
         or cells[C.COUNT * capacity + row] != 1
-        or cells[C.ATTRIBUTES * capacity + row] & 7
+        or cells[C.ATTRIBUTES * capacity + row] & C.CODEC_MASK
     ):
         return 0
     if p < 0 or p + 78 > size:
@@ -109,7 +109,7 @@ def next_control(buf: Readable, cells: Readable, capacity: int, row: int, stop: 
     source = buffer_access.bytes_in(buf)
     while row < stop:
         if (
-            cells[C.ATTRIBUTES * capacity + row] & 32
+            cells[C.ATTRIBUTES * capacity + row] & C.CONTROL_BIT
             and cells[C.MAGIC * capacity + row] >= 2
             and cells[C.PRODUCER_ID * capacity + row] >= 0
             and not is_plain_marker(source, size, cells, capacity, row)
@@ -175,7 +175,7 @@ def follow(
                     known = producer
                 if slot < 0:
                     break
-                if attributes & 32:
+                if attributes & C.CONTROL_BIT:
                     if done >= most or not is_plain_marker(source, size, cells, capacity, row):
                         break
                     p = cells[C.POSITION * capacity + row]
@@ -213,7 +213,7 @@ def follow(
                         slots[3 * room + slot] = 0
                     timestamp = (
                         cells[C.MAX_TIMESTAMP * capacity + row]
-                        if attributes & 8
+                        if attributes & C.TIMESTAMP_TYPE_BIT
                         else cells[C.BASE_TIMESTAMP * capacity + row]
                     )
                     slots[4 * room + slot] = timestamp

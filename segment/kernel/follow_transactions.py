@@ -91,7 +91,7 @@ def follow_transactions(
         if slot < 0:
             break
         attributes = cells[C.ATTRIBUTES * capacity + row]
-        if attributes & 32:
+        if attributes & C.CONTROL_BIT:
             if cells[C.COUNT * capacity + row] == 0:
                 state[0] = last
                 row = row + 1
@@ -100,7 +100,7 @@ def follow_transactions(
             if (
                 cells[C.SIZE * capacity + row] != 78
                 or cells[C.COUNT * capacity + row] != 1
-                or attributes & 7
+                or attributes & C.CODEC_MASK
                 or p + 78 > size
             ):
                 break
@@ -127,7 +127,7 @@ def follow_transactions(
                 slots[3 * room + slot] = 0
             timestamp = (
                 cells[C.MAX_TIMESTAMP * capacity + row]
-                if attributes & 8
+                if attributes & C.TIMESTAMP_TYPE_BIT
                 else cells[C.BASE_TIMESTAMP * capacity + row]
             )
             slots[4 * room + slot] = timestamp
@@ -148,7 +148,7 @@ def follow_transactions(
             slots[2 * room + slot] = last
             slots[3 * room + slot] = last - base
             slots[4 * room + slot] = cells[C.MAX_TIMESTAMP * capacity + row]
-            if attributes & 16:
+            if attributes & C.TRANSACTIONAL_BIT:
                 if slots[6 * room + slot] == 0:
                     slots[6 * room + slot] = 1
                     slots[7 * room + slot] = base

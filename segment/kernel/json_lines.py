@@ -233,11 +233,11 @@ def put_batch_line(
     o = buffer_access.put(out, o, b',"leader_epoch":', 16)
     o = dump_text.put_number(out, o, cells[C.LEADER_EPOCH * capacity + row])
     o = buffer_access.put(out, o, b',"transactional":', 17)
-    o = dump_text.put_bool(out, o, flags & 16)
+    o = dump_text.put_bool(out, o, flags & C.TRANSACTIONAL_BIT)
     o = buffer_access.put(out, o, b',"control":', 11)
-    o = dump_text.put_bool(out, o, flags & 32)
+    o = dump_text.put_bool(out, o, flags & C.CONTROL_BIT)
     o = buffer_access.put(out, o, b',"delete_horizon_ms":', 21)
-    if flags & 64:
+    if flags & C.DELETE_HORIZON_BIT:
         o = dump_text.put_number(out, o, cells[C.BASE_TIMESTAMP * capacity + row])
     else:
         o = buffer_access.put(out, o, b"null", 4)
@@ -246,7 +246,7 @@ def put_batch_line(
     o = buffer_access.put(out, o, b'","max_timestamp":', 18)
     o = dump_text.put_number(out, o, cells[C.MAX_TIMESTAMP * capacity + row])
     o = buffer_access.put(out, o, b',"compression":"', 16)
-    o = dump_text.put_codec(out, o, attributes & 7)
+    o = dump_text.put_codec(out, o, attributes & C.CODEC_MASK)
     o = buffer_access.put(out, o, b'","crc":', 8)
     o = dump_text.put_number(out, o, cells[C.CRC * capacity + row])
     o = buffer_access.put(out, o, b',"valid":', 9)

@@ -153,12 +153,12 @@ def next_candidate(
             break
         if start < 0 or end > len(buf):
             raise ValueError("a batch lies outside the buffer")
-        if count > 0 and attributes & 7 == 0:
-            size = -2 if attributes & 32 else key_size
+        if count > 0 and attributes & C.CODEC_MASK == 0:
+            size = -2 if attributes & C.CONTROL_BIT else key_size
             if needs_decoding(buffer_access.bytes_in(buf), start + 61, end, count, wanted, size):
                 break
         elif count > 0:
-            if attributes & 32 or 2 * (row - first) + 2 > len(bounds):
+            if attributes & C.CONTROL_BIT or 2 * (row - first) + 2 > len(bounds):
                 break
             start = bounds[2 * (row - first)]
             end = bounds[2 * (row - first) + 1]
@@ -183,7 +183,7 @@ def run_end(row: int, stop: int, batches: Readable, capacity: int, limits: Reada
             or table[C.COUNT * capacity + row] < 1
         ):
             break
-        if attributes & 32 and attributes & 7:
+        if attributes & C.CONTROL_BIT and attributes & C.CODEC_MASK:
             break
         if is_outside(
             table, capacity, row, limits[S.LIMIT_LOWEST], limits[S.LIMIT_ABOVE], limits[S.LIMIT_EARLIEST]

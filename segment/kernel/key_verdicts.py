@@ -90,7 +90,7 @@ def judge_rows(
                     totals[S.TOTAL_LIVE] = totals[S.TOTAL_LIVE] + 1
                 elif batches[C.MAGIC * batch_capacity + batch] < 2:
                     keep = keeps_legacy
-                elif batches[C.ATTRIBUTES * batch_capacity + batch] & 64:
+                elif batches[C.ATTRIBUTES * batch_capacity + batch] & C.DELETE_HORIZON_BIT:
                     keep = now_ms < batches[C.BASE_TIMESTAMP * batch_capacity + batch]
         flags[row] = keep
         if has_key and not has_value:

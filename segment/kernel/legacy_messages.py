@@ -169,7 +169,8 @@ def read_message_set(
     p = state[S.WALK_NEXT]
     end = len(body)
     is_append_time = (
-        batches[C.MAGIC * batch_capacity + row] == 1 and batches[C.ATTRIBUTES * batch_capacity + row] & 8
+        batches[C.MAGIC * batch_capacity + row] == 1
+        and batches[C.ATTRIBUTES * batch_capacity + row] & C.TIMESTAMP_TYPE_BIT
     )
     while p + 12 <= end:
         size = buffer_access.int_at(source, p + 8)
@@ -178,7 +179,7 @@ def read_message_set(
         if state[S.WALK_COUNT] >= capacity:
             state[S.WALK_NEXT] = p
             return BODY_FULL
-        if body[p + 17] & 7:
+        if body[p + 17] & C.CODEC_MASK:
             state[S.WALK_ERROR] = INNER_COMPRESSED
             state[S.WALK_ERROR_AT] = p
             return BODY_BAD

@@ -163,7 +163,7 @@ def read_record(
         return -BAD_STRUCTURE
     delta = varlong_at(body, p, n)
     p = p + n
-    if batches[C.ATTRIBUTES * batch_capacity + row] & 8:
+    if batches[C.ATTRIBUTES * batch_capacity + row] & C.TIMESTAMP_TYPE_BIT:
         timestamp = batches[C.MAX_TIMESTAMP * batch_capacity + row]
     else:
         timestamp = buffer_access.add_long(batches[C.BASE_TIMESTAMP * batch_capacity + row], delta)

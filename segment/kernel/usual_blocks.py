@@ -101,14 +101,14 @@ def fill_bodies(
     source = buffer_access.bytes_in(buf)
     size_of_buf = len(buf)
     most = len(room) - room_bytes
-    codec = cells[C.ATTRIBUTES * capacity + row] & 7
+    codec = cells[C.ATTRIBUTES * capacity + row] & C.CODEC_MASK
     begin = 0
     if codec != 4:
         begin = 11 if codec == 3 else 20
     while row < stop and filled <= most and 2 * (row - first) + 1 < len(bounds):
         start = cells[C.POSITION * capacity + row] + 61
         end = start - 61 + cells[C.SIZE * capacity + row]
-        if cells[C.ATTRIBUTES * capacity + row] & 7 != codec or start < 61 or end > size_of_buf:
+        if cells[C.ATTRIBUTES * capacity + row] & C.CODEC_MASK != codec or start < 61 or end > size_of_buf:
             break
         end = block_end(source, start, end, codec)
         if end == 0:

@@ -8,6 +8,7 @@ cdef Py_ssize_t headers_end(const unsigned char* body, Py_ssize_t p, Py_ssize_t 
 @cython.locals(count=cython.longlong, base=cython.longlong, base_time=cython.longlong, greatest=cython.longlong, limit=cython.longlong, most=cython.longlong, former=cython.longlong, reached=cython.longlong, packed=cython.longlong, size=cython.longlong, delta=cython.longlong, end=cython.Py_ssize_t, raw=cython.longlong, shift=cython.int, byte=cython.int, part=cython.longlong)
 cdef int body_is_sound(const unsigned char* body, Py_ssize_t p, Py_ssize_t body_end, const long long* batches, Py_ssize_t capacity, Py_ssize_t row) noexcept
 
+@cython.locals(kind=cython.longlong)
 cdef int has_marker_header(const long long* batches, Py_ssize_t capacity, Py_ssize_t row) noexcept
 
 @cython.locals(source=cython.p_const_uchar, table=cython.p_const_longlong, size_of_buf=cython.Py_ssize_t, start=cython.longlong, size=cython.longlong, attributes=cython.longlong)

@@ -117,14 +117,15 @@ def body_is_sound(body: Readable, p: int, body_end: int, batches: Readable, capa
     if p != body_end:
         return 0
     # with LogAppendTime the batch's maximum is the time of every record
-    if batches[C.ATTRIBUTES * capacity + row] & 8:
+    if batches[C.ATTRIBUTES * capacity + row] & C.TIMESTAMP_TYPE_BIT:
         return 1
     return 1 if reached == greatest else 0
 
 
 def has_marker_header(batches: Readable, capacity: int, row: int) -> int:
     """Whether the header of a control batch is that of a transaction's marker: a single record, and a producer id without a sequence."""
-    if batches[C.ATTRIBUTES * capacity + row] & 55 != 48 or batches[C.COUNT * capacity + row] != 1:
+    kind = batches[C.ATTRIBUTES * capacity + row] & (C.CODEC_MASK | C.TRANSACTIONAL_BIT | C.CONTROL_BIT)
+    if kind != (C.TRANSACTIONAL_BIT | C.CONTROL_BIT) or batches[C.COUNT * capacity + row] != 1:
         return 0
     if batches[C.LAST_OFFSET * capacity + row] != batches[C.BASE_OFFSET * capacity + row]:
         return 0
@@ -145,11 +146,11 @@ def plain_valid(buf: Readable, row: int, stop: int, batches: Readable, capacity:
         start = table[C.POSITION * capacity + row]
         size = table[C.SIZE * capacity + row]
         attributes = table[C.ATTRIBUTES * capacity + row]
-        if table[C.MAGIC * capacity + row] != 2 or attributes & 7 or size < 61:
+        if table[C.MAGIC * capacity + row] != 2 or attributes & C.CODEC_MASK or size < 61:
             break
         if start < 0 or start > size_of_buf - size:
             raise ValueError("a batch lies outside the buffer")
-        if attributes & 32:
+        if attributes & C.CONTROL_BIT:
             if size != 78 or not buffer_access.is_end_marker(source, start + 61):
                 break
             if not has_marker_header(table, capacity, row):
@@ -226,10 +227,10 @@ def next_doubtful(
             break
         count = table[C.COUNT * capacity + row]
         width = last - base + 1
-        codec = attributes & 7
+        codec = attributes & C.CODEC_MASK
         if count == 0 and size == 0:
             pass  # emptied by a cleaner
-        elif attributes & 32:
+        elif attributes & C.CONTROL_BIT:
             if not has_marker_header(table, capacity, row):
                 break
         elif count == 0:
@@ -269,7 +270,7 @@ def examine_bodies(buf: Readable, stop: int, batches: Writable, capacity: int) -
         start = table[C.POSITION * capacity + row]
         size = table[C.SIZE * capacity + row] - 61
         attributes = table[C.ATTRIBUTES * capacity + row]
-        is_data = table[C.MAGIC * capacity + row] == 2 and not attributes & 32
+        is_data = table[C.MAGIC * capacity + row] == 2 and not attributes & C.CONTROL_BIT
         if is_data and size >= 0 and 0 <= start <= size_of_buf - size - 61:
             base = table[C.BASE_OFFSET * capacity + row]
             last = table[C.LAST_OFFSET * capacity + row]
@@ -279,8 +280,8 @@ def examine_bodies(buf: Readable, stop: int, batches: Writable, capacity: int) -
                 and table[C.BASE_OFFSET * capacity + row + 1] - 1 == last
             )
             known = C.BODY_UNKNOWN
-            if attributes & 7:
-                if looks_compressed(source, start + 61, size, attributes & 7):
+            if attributes & C.CODEC_MASK:
+                if looks_compressed(source, start + 61, size, attributes & C.CODEC_MASK):
                     known = C.BODY_BEGINS
             elif is_dense and begins_with_record(source, start + 61, size):
                 known = C.BODY_BEGINS
@@ -312,7 +313,7 @@ def compressed_valid(
         end = bounds[at + 1]
         if not 0 <= begin <= end <= size_of_body:
             raise ValueError("a body lies outside the buffer")
-        if table[C.MAGIC * capacity + row] != 2 or table[C.ATTRIBUTES * capacity + row] & 32:
+        if table[C.MAGIC * capacity + row] != 2 or table[C.ATTRIBUTES * capacity + row] & C.CONTROL_BIT:
             break
         if not body_is_sound(source, begin, end, table, capacity, row):
             break

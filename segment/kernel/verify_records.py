@@ -27,7 +27,7 @@ def header_reasons(cells: Readable, capacity: int, row: int) -> int:
     magic = cells[C.MAGIC * capacity + row]
     attributes = cells[C.ATTRIBUTES * capacity + row]
     if magic < 2:
-        return ATTRIBUTES if attributes > 15 or attributes & 7 > 3 else 0
+        return ATTRIBUTES if attributes > 15 or attributes & C.CODEC_MASK > 3 else 0
     reasons = 0
     if magic > 2:
         reasons = MAGIC
@@ -37,7 +37,7 @@ def header_reasons(cells: Readable, capacity: int, row: int) -> int:
     # of a negative offset the order tells, and the difference could overflow
     if last < base or count < 0 or (base >= 0 and count - 1 > last - base):
         reasons = reasons | COUNT
-    if attributes < 0 or attributes > 127 or attributes & 7 > 4:
+    if attributes < 0 or attributes > 127 or attributes & C.CODEC_MASK > 4:
         reasons = reasons | ATTRIBUTES
     return reasons
 
@@ -120,7 +120,7 @@ def tally(cells: Readable, capacity: int, row: int, count: int, now: int, state:
         if 0 <= magic <= 2:
             state[S.SUM_MAGICS] = state[S.SUM_MAGICS] | (1 << magic)
         if magic >= 2:
-            if records == 0 or cells[C.ATTRIBUTES * capacity + row] & 64:
+            if records == 0 or cells[C.ATTRIBUTES * capacity + row] & C.DELETE_HORIZON_BIT:
                 state[S.SUM_CLEANED] = state[S.SUM_CLEANED] + 1
             if cells[C.PRODUCER_ID * capacity + row] >= 0:
                 state[S.SUM_PRODUCERS] = state[S.SUM_PRODUCERS] + 1

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from kseg.segment import header_tables
+from kseg.segment import header_tables, layout
 from kseg.segment.kernel import state_fields
 from tests.support.paths import ROOT
 
@@ -31,3 +31,10 @@ def test_compiled_kernels_have_the_same_numbers(module: ModuleType, path: str, s
     in_c = {name: int(number) for name, number in re.findall(r"^    (\w+) = (\d+)$", text, re.MULTILINE)}
     assert in_c == in_python
     assert some <= set(in_c)
+
+
+def test_bits_of_attributes_are_those_of_the_layout() -> None:
+    names = {name for name in vars(header_tables) if name.endswith("_BIT")} | {"CODEC_MASK"}
+    assert len(names) == 5
+    for name in names:
+        assert getattr(header_tables, name) == getattr(layout, name), name
