@@ -184,15 +184,14 @@ def change(
     *,
     jobs: int | None,
     look: "Callable[[Sequence[Target]], None] | None" = None,
-    alone: "Callable[[Any, int], Any] | None" = None,
+    shares_logs: bool = False,
 ) -> int:
     """Run `work` on the requested partitions with the lifecycle of the run around it; returns the exit status.
 
-    look: determines what else is needed about the targets, and adds it to the run before it begins. alone: the options for a
-    single partition, which gets all the jobs.
+    look: determines what else is needed about the targets, and adds it to the run before it begins. shares_logs: as in
+    `over_targets`.
     """
     from kseg.change.run.pipeline import groups_of
-    from kseg.cli.options import default_jobs
     from kseg.cli.run import over_targets
     from kseg.segment.partition.targets import Expansion
 
@@ -206,14 +205,12 @@ def change(
         in_place=run.options.apply,
         through=run.through,
         grouped=groups_of,
+        shares_logs=shares_logs,
         hold=lambda targets: _held(
             run,
             request.paths,
             targets,
             look,
-            None
-            if alone is None or request.cluster is not None
-            else lambda options: alone(options, jobs or default_jobs()),
         ),
     )
 
@@ -224,7 +221,6 @@ def _held(
     paths: Sequence[str],
     targets: "Sequence[Target]",
     look: "Callable[[Sequence[Target]], None] | None",
-    alone: "Callable[[Any], Any] | None",
 ) -> "Iterator[object]":
     """What the run holds, once it is certain that its copies do not touch the input. Raises Refused."""
     from kseg.segment.errors import Refused
@@ -242,8 +238,6 @@ def _held(
         raise Refused(f"{which} changed only with --follow-links; nothing was changed")
     if look is not None:
         look(targets)
-    if alone is not None and len(logs) == 1:
-        run.options = alone(run.options)
     run.first_events = (*run.first_events, *_without_partitions(run.whole, logs))
     if run.options.output is not None:
         refuse_inside(run.options.output, targets)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from kseg.change.apply.journal_probe import half_done_around
@@ -13,7 +14,7 @@ from kseg.cli.options import default_jobs
 from kseg.cli.render import Style, show
 from kseg.cli.request import Request
 from kseg.cli.run_summary import RunSummary
-from kseg.cli.shared_targets import target_runs
+from kseg.cli.shared_targets import TargetRun, target_runs
 from kseg.cli.streams import complain
 from kseg.jobs import fanout
 from kseg.jobs.events import Event, Failure, Work
@@ -105,16 +106,23 @@ def over_targets(
 
     over = workers(cluster, jobs, notice(style), in_place=in_place)
 
+    def events_of(each: TargetRun, options: Any) -> Iterator[Event]:
+        if each.is_shared:
+            options = replace(options, jobs=jobs)
+        if grouped is None:
+            return over(work, each.targets, options, finished=tally.finish_target)
+        # a task of a cluster that is lost costs one target only
+        groups = grouped(each.targets, jobs if cluster is None else len(targets))
+        return over(work, groups, options, finished=tally.finish_group) if groups else iter(())
+
     def work_on_all(options: object) -> int:
         if cluster is not None and at_once is not None:
             events = at_once(targets, cluster, notice(style))
-        elif grouped is None and cluster is None and shares_logs:
-            events = _by_target_runs(over, work, targets, options, jobs, tally)
-        elif grouped is None:
-            events = over(work, targets, options, finished=tally.finish_target)
-        else:  # a task of a cluster that is lost costs one target only
-            groups = grouped(targets, jobs if cluster is None else len(targets))
-            events = over(work, groups, options, finished=tally.finish_group) if groups else iter(())
+        else:
+            runs = [TargetRun(targets, is_shared=False)]
+            if shares_logs and cluster is None:
+                runs = target_runs(targets, jobs)
+            events = chain.from_iterable(events_of(each, options) for each in runs)
         unfinished = half_done_around(targets) if hold is None else ()
         deleted = _marked_for_deletion(targets, passed_over, worked_on)
         events = _after((*archive_findings(), *failures, *told, *unfinished, *deleted), events)
@@ -126,22 +134,6 @@ def over_targets(
         return work_on_all(options)
     with hold(targets) as held:
         return work_on_all(options if held is None else held)
-
-
-def _by_target_runs(
-    over: Callable[..., Iterator[Event]],
-    work: Work[Any, Any],
-    targets: Sequence[Target],
-    options: Any,
-    jobs: int,
-    tally: RunSummary,
-) -> Iterator[Event]:
-    """The events of work of which several processes can share a target."""
-    shared = replace(options, jobs=jobs)
-    for each in target_runs(targets, jobs):
-        yield from over(
-            work, each.targets, shared if each.is_shared else options, finished=tally.finish_target
-        )
 
 
 def archive_findings() -> Iterator[Finding]:

@@ -5,7 +5,7 @@ larger than what a process gets of everything would be the work of one of them w
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -24,22 +24,19 @@ class TargetRun(NamedTuple):
     is_shared: bool
 
 
-def target_runs(targets: Sequence[Target], jobs: int) -> Iterator[TargetRun]:
-    """The targets of a run by `jobs` processes, in order."""
+def target_runs(targets: Sequence[Target], jobs: int) -> list[TargetRun]:
+    """The targets of a command by `jobs` processes, in order."""
     if len(targets) == 1 or jobs <= 1:
-        yield TargetRun(targets, len(targets) == 1)
-        return
+        return [TargetRun(targets, is_shared=len(targets) == 1)]
     sizes = [_log_bytes(target) for target in targets]
-    fair_share = sum(sizes) // (2 * jobs)
-    first = 0
+    shared_from_bytes = max(_LEAST_SHARED_BYTES, sum(sizes) // (2 * jobs))
+    runs, first = [], 0
     for at, size_bytes in enumerate(sizes):
-        if size_bytes >= max(_LEAST_SHARED_BYTES, fair_share):
-            if first < at:
-                yield TargetRun(targets[first:at], False)
-            yield TargetRun(targets[at : at + 1], True)
+        if size_bytes >= shared_from_bytes:
+            runs += [TargetRun(targets[first:at], False), TargetRun(targets[at : at + 1], True)]
             first = at + 1
-    if first < len(targets):
-        yield TargetRun(targets[first:], False)
+    runs.append(TargetRun(targets[first:], False))
+    return [each for each in runs if each.targets]
 
 
 def _log_bytes(target: Target) -> int:

@@ -296,5 +296,5 @@ def command(
         request,
         jobs=common.jobs,
         look=look_at_settings(run, partial(topic_settings, asked=asked)),
-        alone=lambda options, jobs: replace(options, jobs=jobs),
+        shares_logs=True,
     )
