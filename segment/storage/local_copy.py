@@ -88,15 +88,11 @@ def forget_copies() -> None:
 
 
 class RangedCopy:
-    """A file of an origin of which only what is needed is fetched. descriptor: of the sparse copy, for its owner to close.
-
-    fetched_bytes: so far. Raises OSError.
-    """
+    """A file of an origin of which only what is needed is fetched. descriptor: of the sparse copy, for its owner to close. Raises OSError."""
 
     def __init__(self, origin: ByteOrigin, inside: str, item: Item) -> None:
         self._origin, self._inside, self._item = origin, inside, item
         self.descriptor = _unnamed(item, is_in_memory=False, room_bytes=0)
-        self.fetched_bytes = 0
         try:
             os.ftruncate(self.descriptor, item.size_bytes)
             os.utime(self.descriptor, ns=(item.mtime_ns, item.mtime_ns))
@@ -131,7 +127,6 @@ class RangedCopy:
         data = self._origin.read(self._inside, self._item, start, stop)
         _write_at(self._own, data, start)
         os.utime(self._own, ns=(self._item.mtime_ns, self._item.mtime_ns))
-        self.fetched_bytes += len(data)
         self._present[first:last] = b"\1" * (last - first)
         self._last_end = last
         return last
