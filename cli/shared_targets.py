@@ -1,7 +1,7 @@
 """How the targets of a run are distributed over its processes.
 
-A target is the work of one process, and while many of about the same size remain, all processes have something to do. A log that is
-larger than what a process gets of everything would be the work of one of them when the others have finished: all of them share it.
+Each target is processed by one process, which keeps all of them busy while many targets of similar size remain. A log that is larger
+than the share of a process would keep one process busy after the others have finished, so all processes share it.
 """
 
 import os
@@ -13,19 +13,19 @@ from kseg.segment.layout import LOG_SUFFIX
 from kseg.segment.partition.targets import FileTarget, PartitionTarget, Target
 from kseg.segment.storage import places
 
-# less is done before the other processes have begun
+# a smaller log is done before the other processes have started
 _LEAST_SHARED_BYTES = 64 * 1024 * 1024
 
 
 class TargetRun(NamedTuple):
-    """Targets in order. is_shared: there is one, and all processes work on it."""
+    """Consecutive targets. is_shared: a single target that all processes share."""
 
     targets: Sequence[Target]
     is_shared: bool
 
 
 def target_runs(targets: Sequence[Target], jobs: int) -> list[TargetRun]:
-    """The targets of a command by `jobs` processes, in order."""
+    """Divide the targets of a command, in order, for `jobs` processes."""
     if len(targets) == 1 or jobs <= 1:
         return [TargetRun(targets, is_shared=len(targets) == 1)]
     sizes = [_log_bytes(target) for target in targets]
@@ -40,7 +40,7 @@ def target_runs(targets: Sequence[Target], jobs: int) -> list[TargetRun]:
 
 
 def _log_bytes(target: Target) -> int:
-    """The size of the logs of a target; 0 where nobody can say, or asking would cost a request."""
+    """The size of the logs of a target; 0 if it is unknown, or would take a request to an object store."""
     if places.is_elsewhere(target.path):
         return 0
     with suppress(OSError):

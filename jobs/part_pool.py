@@ -1,8 +1,8 @@
-"""Work on the numbered parts of something by several processes; this one takes what they produce, in order.
+"""Process numbered parts in several processes and return their results in order.
 
-Each worker has up to QUEUED parts to make. This process makes parts too: while the next one is not ready, it makes later ones, up to
-AHEAD of them or AHEAD_BYTES; if it is still not ready then, this process makes it itself. So it never waits, and a worker that gets no
-processor costs no time.
+Each worker has up to QUEUED parts assigned. This process works, too: while the next part in order is not ready, it processes later ones,
+up to AHEAD of them or AHEAD_BYTES; if the part is still not ready, it processes that part itself. So it never waits for a worker, and a
+worker that gets no processor time costs none.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ AHEAD_BYTES = 32 * 1024 * 1024
 
 
 class PartPool:
-    """make: gives the pieces of a part, here or in a worker; raises CannotSplit to give it up. count: of the parts. begin: called in a
-    worker before all else, for what can write into room that it is given."""
+    """make: yields the pieces of a part, in this process or in a worker; raises CannotSplit to give it up. count: number of parts. begin:
+    called first in each worker, with a function that returns memory for the next piece."""
 
     def __init__(self, make: Make, count: int, begin: Callable[[Room], None] | None = None) -> None:
         self._make = make
@@ -37,7 +37,7 @@ class PartPool:
                 return
 
     def take(self, part: int) -> list[bytes | memoryview] | None:
-        """The pieces of a part, valid until `give_back`; None when it was given up, or its worker is gone. Parts are taken in order."""
+        """The pieces of a part, valid until `give_back`; None if the part was given up or its worker died. Take the parts in order."""
         while part not in self._own_pieces:
             worker = self._worker_of_part.get(part)
             if worker is not None and worker.is_ready():
@@ -60,7 +60,7 @@ class PartPool:
             worker.give_back()
 
     def skip(self, part: int) -> None:
-        """Nobody takes this part."""
+        """Discard a part that will not be taken."""
         worker = self._worker_of_part.get(part)
         if worker is not None:
             worker.drop(part)

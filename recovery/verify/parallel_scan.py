@@ -3,16 +3,16 @@
 Reading a mapped file costs page faults, checksums and cache misses in similar parts, so a second core for all of it
 helps: a separate process that reads and checks, and passes on only tables of headers.
 
-1. The logs are cut into parts of equal size, wherever that is, and the parts of all logs are numbered. Several processes scan them,
-   this one among them (`jobs.part_pool`); whoever is free takes the next one.
-2. Who scans a part does not know where in it the first batch starts: it takes the first valid one that it finds, walks
-   from there to the end of the part, and puts the rows into tables. At an invalid batch it leaves the rest of the part.
-3. This process goes through each log in order. It takes the tables of a part if they start exactly at its position (what looked like
-   a batch inside a record value does not), and scans the rest itself: damaged ranges, and the first batch of a part where the previous
-   one extends far into it. So no verdict depends on where a part started.
-4. What is known of the bodies of the batches is in a column of the tables (`C.BODY`). With `--deep` the records are most of the work, and
-   whoever scans a part checks them; in the default level it looks at their first bytes, so that this process does not touch
-   those pages, too.
+1. Cut the logs into parts of equal size, without regard to batch boundaries, and number the parts of all logs. Several processes scan
+   them, this one included (`jobs.part_pool`); a process that is free takes the next part.
+2. A process does not know where the first batch of its part starts. It takes the first valid batch that it finds, walks from there to
+   the end of the part, and puts the headers into tables. At an invalid batch it gives up the rest of the part.
+3. This process reads each log in order. It accepts the tables of a part if they start exactly at its position (bytes inside a record
+   value that look like a batch do not), and scans everything else itself: damaged ranges, and the first batch of a part into which the
+   previous batch extends. So no verdict depends on where a part started.
+4. The column `C.BODY` of the tables says what is known about the body of each batch. At the deep level checking the records is most of
+   the work, so the process that scans a part checks them as well. At the default level it checks the first bytes of each body, which
+   spares this process the page faults.
 5. When a process dies, this one scans the rest alone.
 """
 
@@ -35,11 +35,11 @@ from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner, rows_for
 from kseg.segment.values import dataclass
 
-# less is done before a process has begun
+# with less, this process is done before another has started
 LEAST_SHARED_BYTES = 32 * 1024 * 1024
 MIN_PART_BYTES = 2 * 1024 * 1024
 MAX_PART_BYTES = 8 * 1024 * 1024
-_PARTS = 64  # so many share the work evenly; more of them cost more
+_PARTS = 64  # enough to share the work evenly
 
 # A piece of a part is a table with, before its cells, its capacity, its rows, and the positions where they begin and end.
 _HEAD = 4
@@ -56,9 +56,9 @@ class ScannedLog:
 
 
 class ParallelScan:
-    """Over the logs of a partition, in order; a context manager, which ends the processes.
+    """The scan of the logs of a partition, in order. A context manager that stops the processes it has started.
 
-    Processes are started if that can be done and pays. Where none are, `blocks` is the scanner's.
+    It starts none if the logs are small or a fork is not safe; `blocks` is `Scanner.blocks` then.
     """
 
     def __init__(self, logs: Sequence[ScannedLog], options: VerifyOptions) -> None:
@@ -83,8 +83,8 @@ class ParallelScan:
         self._pool.start_workers(options.jobs - 1)
 
     def blocks(self, number: int, scanner: Scanner) -> Iterator[Columns | Damage]:
-        """The blocks of a log, given a scanner over it. Logs are asked for in order; the tables may be smaller than the scanner's, and are
-        valid until the next is asked for."""
+        """The blocks of log `number`, given a scanner over it. Call it for one log after the other. A table is valid until the next one is
+        requested, and may be smaller than the scanner's."""
         end = len(scanner.view)
         if self._pool is None or end != self._logs[number].size_bytes:
             yield from scanner.blocks()
@@ -115,7 +115,7 @@ class ParallelScan:
     # --- what the parts gave
 
     def _tables(self, part: int, position: int) -> Iterator[tuple[Columns, int]]:
-        """The tables of a part, and where each ends, as far as they join on at `position`; of a part that was taken already there are none."""
+        """The tables of a part that continue the log at `position`, each with the position where it ends; none of a part that was taken before."""
         if self._pool is None or part < self._next:
             return
         for skipped in range(self._next, part):
@@ -170,7 +170,7 @@ class ParallelScan:
                 yield piece[: 8 * used]
 
     def _examine(self, view: memoryview, table: Columns) -> None:
-        """Note in the table what can be said of the bodies."""
+        """Set the column BODY of the table."""
         if self._options.level == "deep":
             from kseg.segment.scanning.record_validation import mark_sound  # brings the codecs
 
@@ -179,7 +179,7 @@ class ParallelScan:
             examine_bodies(view, table.count, table.cells, table.capacity)
 
     def _scanner_of(self, number: int) -> Scanner | None:
-        """A scanner over a log of its own; None when the log cannot be read, or has another size than when it was listed."""
+        """A scanner over the log for parts; None if the log cannot be read, or its size is not the listed one."""
         if self._open is None or self._open[0] != number:
             self._close()
             log = self._logs[number]
@@ -198,7 +198,7 @@ class ParallelScan:
 
 
 def _tables_in(piece: memoryview) -> Iterator[tuple[Columns, int, int]]:
-    """The tables of a piece, with the positions where each begins and ends. Their memory is given back when the next is asked for."""
+    """The tables of a piece, each with the positions where it begins and ends. A table is valid until the next one is requested."""
     numbers, at = piece.cast("q"), 0
     with piece, numbers:
         while at < len(numbers):

@@ -1,8 +1,8 @@
 """Batches with a right checksum of which consumers do not get every record: a `Consumer` that finds them without opening each.
 
-The deep level decodes every batch, and those that are not sound (`records_check`) are looked at here. The default level opens only
-batches whose header or first bytes are suspicious (`validate.next_doubtful`), and those after which offsets are missing. `unread_batch`
-says what is in them.
+The deep level decodes every batch, so only those that `records_check` did not find sound are examined here. The default level opens only
+batches whose header or first bytes are suspicious (`validate.next_doubtful`), and those followed by missing offsets. `unread_batch`
+determines what they hold.
 """
 
 from collections.abc import Iterator
