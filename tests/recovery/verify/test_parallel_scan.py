@@ -16,15 +16,17 @@ from kseg.jobs.forked_worker import ForkedWorker
 from kseg.recovery.verify import parallel_scan
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.parallel_scan import ParallelScan, ScannedLog
-from kseg.segment import crc
+from kseg.segment import crc, unreadable
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.files import MappedFile
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import bad_pages
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.record_validation import valid_until
 from kseg.segment.scanning.scan import Scanner
 from tests.support.scan_helpers import batch, file_of
+from tests.support.sector_faults import SECTOR_BYTES, BadSectors, bad_sectors
 
 PART_BYTES = 4096
 PARTS = 40
@@ -216,6 +218,29 @@ def test_a_log_that_has_grown_since_it_was_listed(tmp_path: Path) -> None:
             with MappedFile(path) as mapped:
                 found += pieces(scan.blocks(number, Scanner.over(mapped)))
     assert found == logs.alone()
+
+
+def test_sectors_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process reads them itself where a worker has met one, so that they are reported."""
+    disk = bad_sectors(monkeypatch, BadSectors(SECTOR_BYTES, True, False))
+    logs = Logs(tmp_path, [log(), log(3000)])
+    for path, sectors in zip(logs.paths, ([10, 11, 150, 300], [0, 77]), strict=True):
+        disk.spoil(Path(path), sectors)
+
+    def found(jobs: int) -> tuple[list[Damage | tuple[int, ...]], list[list[tuple[int, int]]]]:
+        bad_pages.forget()
+        blocks = pieces(logs.blocks(jobs))
+        identities = [unreadable.identity_of(os.stat(path)) for path in logs.paths]
+        areas = [unreadable.areas(identity) for identity in identities]
+        return blocks, [[(area.position, area.length) for area in each] for each in areas]
+
+    alone = found(1)
+    assert alone[1] == [
+        [(10 * SECTOR_BYTES, 2 * SECTOR_BYTES), *((at * SECTOR_BYTES, SECTOR_BYTES) for at in (150, 300))],
+        [(0, SECTOR_BYTES), (77 * SECTOR_BYTES, SECTOR_BYTES)],
+    ]
+    assert found(2) == alone
+    assert found(3) == alone
 
 
 def test_a_worker_that_dies_is_not_missed(tmp_path: Path, forks: list[int]) -> None:
