@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kseg.cli.report import Report
     from kseg.cli.request import Request
     from kseg.cli.run_summary import RunSummary
+    from kseg.cli.shared_targets import Sharing
     from kseg.jobs.events import Work
     from kseg.segment.findings import Finding
     from kseg.segment.partition.targets import Target
@@ -184,15 +185,16 @@ def change(
     *,
     jobs: int | None,
     look: "Callable[[Sequence[Target]], None] | None" = None,
-    shares_logs: bool = False,
+    sharing: "Sharing | None" = None,
 ) -> int:
     """Run `work` on the requested partitions with the lifecycle of the run around it; returns the exit status.
 
-    look: determines what else is needed about the targets, and adds it to the run before it begins. shares_logs: as in
+    look: determines what else is needed about the targets, and adds it to the run before it begins. sharing: as in
     `over_targets`.
     """
     from kseg.change.run.pipeline import groups_of
     from kseg.cli.run import over_targets
+    from kseg.cli.shared_targets import Sharing
     from kseg.segment.partition.targets import Expansion
 
     return over_targets(
@@ -205,7 +207,7 @@ def change(
         in_place=run.options.apply,
         through=run.through,
         grouped=groups_of,
-        shares_logs=shares_logs,
+        sharing=sharing or Sharing.NONE,
         hold=lambda targets: _held(
             run,
             request.paths,

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from kseg.change.apply.journal_probe import half_done_around
@@ -14,10 +13,11 @@ from kseg.cli.options import default_jobs
 from kseg.cli.render import Style, show
 from kseg.cli.request import Request
 from kseg.cli.run_summary import RunSummary
-from kseg.cli.shared_targets import TargetRun, target_runs
+from kseg.cli.shared_targets import Sharing, target_runs
 from kseg.cli.streams import complain
 from kseg.jobs import fanout
 from kseg.jobs.events import Event, Failure, Work
+from kseg.jobs.guarded import Named
 from kseg.segment.errors import KsegError, UnreadableInput, UsageError
 from kseg.segment.findings import Finding, deleted_directory
 from kseg.segment.partition.directory import own_partition_name
@@ -51,9 +51,9 @@ def over_targets(
     jobs: int | None = None,
     in_place: bool = False,
     at_once: "AtOnce | None" = None,
-    shares_logs: bool = False,
+    sharing: Sharing = Sharing.NONE,
     through: Callable[[Iterator[Event]], Iterator[Event]] | None = None,
-    grouped: Callable[[Sequence[Target], int], Sequence[fanout.Named]] | None = None,
+    grouped: Callable[[Sequence[Target], int], Sequence[Named]] | None = None,
     hold: "Callable[[Sequence[Target]], AbstractContextManager[object | None]] | None" = None,
     look: "Callable[[Sequence[Target], Any], tuple[object, Sequence[Event]]] | None" = None,
     wanted: "Callable[[Target], bool] | None" = None,
@@ -62,7 +62,7 @@ def over_targets(
     """Run `work` on the targets of the request, show the events, and return the exit status.
 
     in_place: the work changes the files of its targets. at_once: an alternative for a cluster that processes all targets together.
-    shares_logs: several processes can work on one target, as many as its options have `jobs` (`shared_targets`). through: transforms the stream of
+    sharing: which targets several processes share, as many as the `jobs` of the options. through: transforms the stream of
     events before it is shown. hold: a context held while the targets are processed (a lock), which yields the options to use; a command
     with one looks for unfinished changes itself, for all others these are reported first. look: determines what else is needed about the
     targets; returns the options, and events to show first. wanted: which targets to process. worth_a_process: how many targets take longer
@@ -105,24 +105,17 @@ def over_targets(
         options, told = look(targets, options)
 
     over = workers(cluster, jobs, notice(style), in_place=in_place)
-
-    def events_of(each: TargetRun, options: Any) -> Iterator[Event]:
-        if each.is_shared:
-            options = replace(options, jobs=jobs)
-        if grouped is None:
-            return over(work, each.targets, options, finished=tally.finish_target)
-        # a task of a cluster that is lost costs one target only
-        groups = grouped(each.targets, jobs if cluster is None else len(targets))
-        return over(work, groups, options, finished=tally.finish_group) if groups else iter(())
+    finished = tally.finish_target if grouped is None else tally.finish_group
 
     def work_on_all(options: object) -> int:
         if cluster is not None and at_once is not None:
             events = at_once(targets, cluster, notice(style))
+        elif cluster is not None:
+            # one group for each: a task that is lost costs one target only
+            units = targets if grouped is None else grouped(targets, len(targets))
+            events = over(work, units, options, finished=finished) if units else iter(())
         else:
-            runs = [TargetRun(targets, is_shared=False)]
-            if shares_logs and cluster is None:
-                runs = target_runs(targets, jobs)
-            events = chain.from_iterable(events_of(each, options) for each in runs)
+            events = _local(work, targets, options, jobs, sharing, grouped, finished)
         unfinished = half_done_around(targets) if hold is None else ()
         deleted = _marked_for_deletion(targets, passed_over, worked_on)
         events = _after((*archive_findings(), *failures, *told, *unfinished, *deleted), events)
@@ -134,6 +127,27 @@ def over_targets(
         return work_on_all(options)
     with hold(targets) as held:
         return work_on_all(options if held is None else held)
+
+
+def _local(
+    work: Work[Any, Any],
+    targets: Sequence[Target],
+    options: Any,
+    jobs: int,
+    sharing: Sharing,
+    grouped: Callable[[Sequence[Target], int], Sequence[Named]] | None,
+    finished: Callable[[Any], None],
+) -> Iterator[Event]:
+    """The events of the work by processes of this machine."""
+    runs, jobs_for_rest = target_runs(targets, jobs, sharing)
+    units, shared = list[Named](), set[int]()
+    for each in runs:
+        added = each.targets if grouped is None else grouped(each.targets, jobs)
+        if each.is_shared:
+            shared.update(range(len(units), len(units) + len(added)))
+        units += added
+    shared_options = replace(options, jobs=jobs) if shared else options
+    return fanout.run(work, units, options, jobs_for_rest, finished, shared, shared_options)
 
 
 def archive_findings() -> Iterator[Finding]:

@@ -15,6 +15,9 @@ With several targets and several jobs:
 5. Whatever ends the run (completion, Ctrl-C, the consumer closing the iterator) stops the workers. So does the death of the parent,
    immediately: with it goes the broker's lock that it held for them.
 
+6. A shared target (too large for one worker) is the work of this process and of others that the work itself starts, when its turn in the
+   output comes. The workers go on with the other targets meanwhile.
+
 An exception in the work on one target never stops the others: it becomes a `Failure` that names the target.
 """
 
@@ -23,12 +26,13 @@ import os
 import struct
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from kseg.jobs.events import Event, Failure, Text, Work
-from kseg.segment import unreadable
-from kseg.segment.errors import KsegError, UnreadableInput
+from kseg.jobs.forked_worker import can_fork, signs_of_life
+from kseg.jobs.guarded import BUG_STATUS, Named, bug, guarded
+from kseg.segment.errors import UnreadableInput
 from kseg.segment.storage.attached import attach_all, attached_paths
 
 if TYPE_CHECKING:
@@ -37,18 +41,11 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 256 * 1024  # what a worker collects before it sends: large enough to hide the cost of a message
 CHUNK_SECONDS = 0.1  # … or this long, so that progress is seen
+RECEIVE_SECONDS = 0.005  # how often this process reads from the workers while it works on a shared target
 AHEAD_BYTES = 64 * 1024 * 1024  # what may wait in the parent for its turn
 ROW_WEIGHT = 512  # a guess at the pickled size of an event that is not text
-BUG_STATUS = 70
 
 _HEAD = struct.Struct("<QB")  # number of the target, 1 if it is finished
-
-
-class Named(Protocol):
-    """A unit of work that can be named to the user."""
-
-    @property
-    def path(self) -> str: ...
 
 
 T = TypeVar("T", bound=Named)
@@ -61,20 +58,24 @@ def run(
     options: O,
     jobs: int = 1,
     finished: Callable[[T], None] | None = None,
+    shared: Collection[int] = (),
+    shared_options: O | None = None,
 ) -> Generator[Event, None, None]:
     """The events of `work` over all targets, in the order of the targets; closing the generator stops the workers.
 
     jobs: how many processes may work at a time; with 1, or one target, nothing is forked. finished: called after
-    the last event of each target was taken. On KeyboardInterrupt the workers are stopped, the events of the
+    the last event of each target was taken. shared: the numbers of targets that this process works on in their turn, with
+    `shared_options`; the work on them starts processes of its own. On KeyboardInterrupt the workers are stopped, the events of the
     targets that are already done are yielded, and the interrupt is raised again.
     """
     done = finished or _ignore
-    if jobs <= 1 or len(targets) <= 1:
-        for target in targets:
-            yield from guarded(work, target, options)
+    others = len(targets) - len(shared)
+    if jobs <= 1 or others <= 1:
+        for number, target in enumerate(targets):
+            yield from guarded(work, target, _options_for(number, options, shared, shared_options))
             done(target)
         return
-    pool = _WorkerPool(work, targets, options, min(jobs, len(targets)))
+    pool = _WorkerPool(work, targets, options, min(jobs, others), shared, shared_options)
     try:
         yield from pool.events(done)
     except KeyboardInterrupt:
@@ -85,33 +86,12 @@ def run(
         pool.stop()
 
 
-def guarded(work: Work[T, O], target: T, options: O) -> Iterator[Event]:
-    """The events of one target; an exception ends them with a `Failure`. Findings follow for bytes of opened files that could not
-    be read, unless the work has reported them."""
-    unreadable.begin()
-    try:
-        yield from work(target, options)
-    except KsegError as error:
-        yield Failure(target.path, str(error), error.exit_status)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        yield Failure(target.path, f"cannot read {target.path}: {reason}", UnreadableInput.exit_status)
-    except Exception as error:  # noqa: BLE001  (a bug in one target must not stop the others)
-        yield bug(target.path, error)
-    yield from unreadable.findings()
-
-
-def bug(path: str, error: Exception) -> Failure:
-    """The Failure of an unexpected exception, with its traceback."""
-    import traceback
-
-    kind = type(error).__name__
-    message = f"{kind}: {error}" if str(error) else kind
-    return Failure(path, f"bug in kseg at {path}: {message}", BUG_STATUS, traceback.format_exc())
-
-
 def _ignore(_target: object) -> None:
     return None
+
+
+def _options_for(number: int, options: O, shared: Collection[int], shared_options: O | None) -> O:
+    return shared_options if number in shared and shared_options is not None else options
 
 
 class _Worker:
@@ -123,15 +103,31 @@ class _Worker:
         self.process = process
         self.connection = connection
         self.numbers: deque[int] = deque()
+        signs_of_life.add(connection.fileno())
+
+    def close(self) -> None:
+        signs_of_life.discard(self.connection.fileno())
+        self.connection.close()
 
 
 class _WorkerPool:
     """The parent's side: which worker has which target, what has arrived, and what to read next."""
 
-    def __init__(self, work: Work[T, O], targets: Sequence[T], options: O, jobs: int) -> None:
+    def __init__(
+        self,
+        work: Work[T, O],
+        targets: Sequence[T],
+        options: O,
+        jobs: int,
+        shared: Collection[int],
+        shared_options: O | None,
+    ) -> None:
         self._work = work
         self._targets = targets
         self._options = options
+        self._shared = shared
+        self._shared_options = shared_options
+        self._received_at = 0.0
         self._next = 0  # the first number nobody was given
         self._arrived: dict[int, deque[bytes]] = {}
         self._complete: set[int] = set()
@@ -146,12 +142,26 @@ class _WorkerPool:
 
     def events(self, done: Callable[[T], None]) -> Iterator[Event]:
         while self._current < len(self._targets):
+            if self._current in self._shared:
+                yield from self._work_here()
+                self._close_current(done)
+                continue
             yield from self._take()
             if self._current in self._complete:
                 yield from self._take()
                 self._close_current(done)
             else:
                 self._receive()
+
+    def _work_here(self) -> Iterator[Event]:
+        """The events of a shared target; what the workers send meanwhile is received, so that they go on."""
+        target, number = self._targets[self._current], self._current
+        options = _options_for(number, self._options, self._shared, self._shared_options)
+        for event in guarded(self._work, target, options):
+            yield event
+            if time.monotonic() - self._received_at > RECEIVE_SECONDS:
+                self._receive(timeout_s=0)
+                self._received_at = time.monotonic()
 
     def finished_events(self, done: Callable[[T], None]) -> Iterator[Event]:
         """After an interrupt: the targets that are complete, in order."""
@@ -162,7 +172,7 @@ class _WorkerPool:
 
     def stop(self) -> None:
         for worker in self._workers:
-            worker.connection.close()
+            worker.close()
             worker.process.terminate()
         for worker in self._workers:
             worker.process.join(2)
@@ -191,8 +201,8 @@ class _WorkerPool:
             if failure is not None:
                 yield failure
 
-    def _receive(self) -> None:
-        """Wait for at least one message of a worker that may be read."""
+    def _receive(self, timeout_s: float | None = None) -> None:
+        """Wait for at least one message of a worker that may be read, or as long as this."""
         from multiprocessing.connection import wait
 
         may_read_ahead = self._ahead_bytes < AHEAD_BYTES
@@ -201,7 +211,7 @@ class _WorkerPool:
             for worker in self._workers
             if worker.numbers and (may_read_ahead or worker.numbers[0] == self._current)
         }
-        for connection in wait(list(by_connection)):
+        for connection in wait(list(by_connection), timeout_s):
             worker = by_connection[connection]  # type: ignore[index]  # wait gives back what it was given
             try:
                 chunk = worker.connection.recv_bytes()
@@ -218,7 +228,7 @@ class _WorkerPool:
 
     def _replace_dead_worker(self, worker: _Worker) -> None:
         """Handle a dead worker: its target fails, and a new worker takes over its queue."""
-        worker.connection.close()
+        worker.close()
         worker.process.join()
         number = worker.numbers.popleft()
         self._failures[number] = _failure_of(self._targets[number].path, worker.process.exitcode)
@@ -245,6 +255,8 @@ class _WorkerPool:
         return len(self._targets) - self._next > 4 * len(self._workers)
 
     def _assign_next(self, worker: _Worker) -> None:
+        while self._next in self._shared:
+            self._next += 1
         if self._next < len(self._targets) and (not worker.numbers or self._has_backlog()):
             self._send(worker, self._next)
             self._next += 1
@@ -259,8 +271,6 @@ class _WorkerPool:
     def _start(self) -> _Worker:
         import multiprocessing
         import signal
-
-        from kseg.jobs.forked_worker import can_fork
 
         forks = can_fork()
         context = multiprocessing.get_context("fork" if forks else "spawn")

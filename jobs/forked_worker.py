@@ -17,6 +17,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
+# Ends of pipes whose closing tells other processes that this one is gone. A forked process closes its copies.
+signs_of_life: set[int] = set()
+
 
 def can_fork() -> bool:
     """Whether a fork is possible, and safe: it copies only the thread that calls it.
@@ -61,6 +64,7 @@ class ForkedWorker:
             if not self._pid:
                 # left open here they would hide that the parent has gone
                 _close(*(end for helper in (self, *others) for end in (helper.reads, helper.writes)))
+                _close(*signs_of_life)
                 _run_child(main, child_reads, child_writes)
         except OSError:
             _close(self.reads, self.writes)

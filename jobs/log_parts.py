@@ -48,12 +48,9 @@ def in_parts(
     include_uncompressed: also split logs that need no decompression. seen: collects the batch headers during the walk.
     write_into: lets `make` write into memory that it is given, in a helper.
     """
-    is_worthwhile = include_uncompressed or _starts_compressed(view)
     was_free = has_free_processor()
     cuts = (
-        boundaries(view, seen)
-        if is_worthwhile and jobs > 1 and len(view) >= MIN_PARTS * PART_BYTES and can_fork()
-        else []
+        boundaries(view, seen) if jobs > 1 and pays(view, include_uncompressed=include_uncompressed) else []
     )
     if len(cuts) < MIN_PARTS or not (was_free or has_free_processor()):
         yield from make(0, None)
@@ -80,6 +77,12 @@ def in_parts(
         pool.kill()
     if done < len(cuts):
         yield from make(cuts[done], None)
+
+
+def pays(view: memoryview, *, include_uncompressed: bool) -> bool:
+    """Whether the log is large enough, and its text costs enough, to be made by several processes; and whether a fork is safe."""
+    is_worthwhile = include_uncompressed or _starts_compressed(view)
+    return is_worthwhile and len(view) >= MIN_PARTS * PART_BYTES and can_fork()
 
 
 def _starts_compressed(view: memoryview) -> bool:

@@ -24,7 +24,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kseg.jobs.events import Advance, Event, Failure, Work
-from kseg.jobs.fanout import BUG_STATUS, Named
+from kseg.jobs.guarded import BUG_STATUS, Named
 from kseg.segment.errors import UnreadableInput
 from kseg.spark import early_validation, path_probes, scheduling
 from kseg.spark import session as sessions

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from kseg.jobs.events import Event, Work
-from kseg.jobs.fanout import Named
+from kseg.jobs.guarded import Named
 from kseg.segment.partition.targets import FileTarget, ListFiles, PartitionTarget, files_of
 from kseg.spark import cluster_fanout, path_probes
 from kseg.spark.options import ClusterOptions

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from kseg.jobs.fanout import Named
+from kseg.jobs.guarded import Named
 from kseg.jobs.log_splitting import Part, Prevalidatable
 from kseg.segment.errors import KsegError
 from kseg.segment.values import dataclass

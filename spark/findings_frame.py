@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kseg.jobs.events import Event, Failure, Row, Text, Work
-from kseg.jobs.fanout import Named
+from kseg.jobs.guarded import Named
 from kseg.segment.findings import Finding
 from kseg.segment.json_line import json_line
 from kseg.segment.values import dataclass

@@ -26,7 +26,7 @@ from itertools import islice, pairwise
 from typing import Any, Generic, TypeVar
 
 from kseg.jobs.events import Advance, Event, Text, Work
-from kseg.jobs.fanout import Named, bug, guarded
+from kseg.jobs.guarded import Named, bug, guarded
 from kseg.jobs.log_splitting import CannotSplit, Prevalidatable, Splittable
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import Finding

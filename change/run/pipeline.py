@@ -15,7 +15,7 @@ from kseg.change.run.options import ChangeOptions
 from kseg.change.run.prepared import Prepared
 from kseg.change.run.results import ChangeResult
 from kseg.jobs.events import Event
-from kseg.jobs.fanout import guarded
+from kseg.jobs.guarded import guarded
 from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, Target, directory_of
 from kseg.segment.values import dataclass
 

@@ -220,6 +220,7 @@ def command(
     from kseg.cli.html.html_option import page_for
     from kseg.cli.next_command import apply_command, plan_options
     from kseg.cli.run import clock_ms
+    from kseg.cli.shared_targets import Sharing
     from kseg.cli.streams import complain
     from kseg.cli.text.compact import CompactReport, compact_words, is_due
     from kseg.cli.topic_evidence import Asked, topic_settings
@@ -296,5 +297,5 @@ def command(
         request,
         jobs=common.jobs,
         look=look_at_settings(run, partial(topic_settings, asked=asked)),
-        shares_logs=True,
+        sharing=Sharing.LARGE,
     )

@@ -48,6 +48,7 @@ def command(
     from kseg.cli.html.html_option import page_for
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms, notice, over_targets, workers
+    from kseg.cli.shared_targets import Sharing
     from kseg.cli.text.doctor import DoctorReport
     from kseg.cli.verify_work import VerifyWithLoads
     from kseg.segment.partition.targets import Expansion
@@ -76,7 +77,7 @@ def command(
         expand=Expansion.VERIFY,
         request=request,
         jobs=common.jobs,
-        shares_logs=True,
+        sharing=Sharing.LARGE,
         look=examination.look,
         through=examination.through,
     )

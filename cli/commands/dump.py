@@ -156,6 +156,7 @@ def command(
     """  # fmt: skip
     from kseg.cli.render import Style
     from kseg.cli.run import is_one_log, over_targets
+    from kseg.cli.shared_targets import Sharing
     from kseg.cli.text.common import damage_words
     from kseg.cli.text.dump import RecordTable
     from kseg.inspection.dump.checked_dump import CheckedDump
@@ -228,7 +229,7 @@ def command(
         expand=Expansion.FILES,
         request=common.request((*(files.split(",") if files else ()), *paths), on.cluster(light=True)),
         jobs=common.jobs,
-        shares_logs=deep_iteration or print_data_log,
+        sharing=Sharing.ALL if deep_iteration or print_data_log else Sharing.NONE,
         look=decoding(payloads, paths, "dump", common.quiet),
         wanted=(lambda target: target.path in paths or _has_records(target.path)) if only_records else None,
     )

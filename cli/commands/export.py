@@ -168,6 +168,7 @@ def command(
         return 0
     from kseg.cli.render import Style
     from kseg.cli.run import over_targets
+    from kseg.cli.shared_targets import Sharing
     from kseg.cli.text.common import damage_words
     from kseg.cli.text.export import export_total, export_words
     from kseg.cli.text.folded_rows import FoldedRows
@@ -205,7 +206,7 @@ def command(
         request=common.request(paths, cluster),
         jobs=common.jobs,
         at_once=partial(_by_spark, run),
-        shares_logs=True,
+        sharing=Sharing.LARGE,
         through=run.through if cluster is None else None,
         hold=run.held if cluster is None else None,
         look=partial(_with_payloads, run, payloads, paths, common.quiet, cluster is not None)

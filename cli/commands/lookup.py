@@ -163,6 +163,7 @@ def command(
         )
     from kseg.cli.render import Style
     from kseg.cli.run import is_one_log, over_targets
+    from kseg.cli.shared_targets import Sharing
     from kseg.cli.text.lookup import LookupReport
     from kseg.inspection.lookup.checked_lookup import checked_lookup
     from kseg.inspection.query import LookupQuery
@@ -208,6 +209,6 @@ def command(
         expand=Expansion.PARTITIONS,
         request=common.request(paths, on.cluster(light=True)),
         jobs=common.jobs,
-        shares_logs=True,
+        sharing=Sharing.LARGE,
         look=look,
     )

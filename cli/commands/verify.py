@@ -45,6 +45,7 @@ def command(
     from kseg.cli.html.html_option import page_for
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms, over_targets
+    from kseg.cli.shared_targets import Sharing
     from kseg.cli.text.verify import VerifyReport
     from kseg.cli.verify_work import Verification, VerifyWithLoads
     from kseg.segment.partition.targets import Expansion
@@ -68,7 +69,7 @@ def command(
         expand=Expansion.VERIFY,
         request=common.request(paths, on.cluster(light=True), {"--metadata": metadata}),
         jobs=common.jobs,
-        shares_logs=True,
+        sharing=Sharing.LARGE,
         look=verification.look,
         through=verification.through,
     )

@@ -130,13 +130,25 @@ def _log(path: str, name: FileName, options: DumpOptions, open_logs: OpenLogCach
     seen = open_logs.seen = HeaderContinuity()
     if log.file.size_bytes > MAX_SEGMENT_BYTES:
         yield _oversized(path, log.file.size_bytes)
-    if options.jobs > 1 and batch_filter.everything and options.max_bytes == INT32_MAX:
+    is_whole = batch_filter.everything and options.max_bytes == INT32_MAX
+    if options.jobs > 1 and is_whole and _pays_in_parts(log.file, options):
         yield from _in_parallel(path, log.file, base, options, batch_filter, seen)
         return
     start = _first_position(path, base, log.file, options.selection.from_offset)
     lines = dumper(options.format)(path, log.scanner, options, batch_filter)
     lines.seen = seen
     yield from lines.events(start)
+
+
+def _makes_more_of_it(options: DumpOptions) -> bool:
+    """Whether a line costs more than those of Kafka's tool."""
+    return options.format != "kafka" or options.decoder is not None
+
+
+def _pays_in_parts(log: MappedFile, options: DumpOptions) -> bool:
+    from kseg.jobs.log_parts import pays
+
+    return pays(log.view, include_uncompressed=_makes_more_of_it(options))
 
 
 def _in_parallel(
@@ -164,12 +176,11 @@ def _in_parallel(
         for event in lines.events(start):
             yield as_json(event) if options.format == "json" and isinstance(event, Row) else event
 
-    makes_more_of_it = options.format != "kafka" or options.decoder is not None
     yield from in_parts(
         log.view,
         dump_range,
         options.jobs,
-        include_uncompressed=makes_more_of_it,
+        include_uncompressed=_makes_more_of_it(options),
         seen=seen,
         write_into=of_parts.write_into,
     )

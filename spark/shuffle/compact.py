@@ -23,7 +23,7 @@ from kseg.change.run.pipeline import LogTarget, TargetGroup
 from kseg.compaction.cleaner.compact import carry_out, prepare, scratch_directory
 from kseg.compaction.cleaner.options import CompactOptions
 from kseg.jobs.events import Event, Work
-from kseg.jobs.fanout import guarded
+from kseg.jobs.guarded import guarded
 from kseg.segment.partition.names import FileState, Role, parse_file_name
 from kseg.segment.partition.targets import PartitionTarget, Target
 from kseg.spark import cluster_fanout

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fixtures import healthy
 from kseg.cli import shared_targets
 from kseg.cli.main import run
-from kseg.cli.shared_targets import TargetRun, target_runs
+from kseg.cli.shared_targets import Sharing, TargetRun, target_runs
 from kseg.jobs import fanout
 from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, Target
 
@@ -31,47 +32,57 @@ def partitions(root: Path, *sizes: int) -> list[Target]:
     return targets
 
 
-def shape(targets: Sequence[Target], jobs: int) -> list[int]:
-    """How many targets each each has; 0 for one that all processes share."""
-    found = list(target_runs(targets, jobs))
+def shape(targets: Sequence[Target], jobs: int, sharing: Sharing = Sharing.LARGE) -> list[int | str]:
+    """How many targets each run has, "shared" for one that all processes share; and at the end how many processes the others get."""
+    found, jobs_for_rest = target_runs(targets, jobs, sharing)
     assert [target for each in found for target in each.targets] == list(targets)
     assert all(len(each.targets) == 1 for each in found if each.is_shared)
-    return [0 if each.is_shared else len(each.targets) for each in found]
+    return [*("shared" if each.is_shared else len(each.targets) for each in found), jobs_for_rest]
 
 
 @pytest.mark.parametrize(
     ("sizes", "jobs", "expected"),
     [
-        ([500, 1, 1], 2, [1, 0, 2]),  # one log is nearly everything
-        ([1, 1, 500], 2, [3, 0]),
-        ([300, 1, 300], 2, [1, 0, 1, 0]),
-        ([100] * 9, 2, [10]),  # enough for both all the time
-        ([100] * 4, 2, [1, 0, 0, 0, 0]),
-        ([100] * 4 + [1000], 8, [1, 0, 0, 0, 0, 0]),
-        ([10] * 60 + [1000], 8, [61, 0]),
-        ([60, 1], 2, [3]),  # too small for that
-        ([500, 1], 1, [3]),
+        ([500, 1, 1], 2, [1, "shared", 2, 1]),  # one log is nearly everything
+        ([500, 4, 4], 2, [1, "shared", 2, 2]),
+        ([1, 1, 500], 2, [3, "shared", 1]),
+        ([300, 1, 300], 2, [1, "shared", 1, "shared", 1]),
+        ([100] * 9, 2, [10, 2]),  # enough for both all the time
+        ([100] * 4, 2, [1, *["shared"] * 4, 1]),
+        ([100] * 4 + [1000], 8, [1, *["shared"] * 5, 1]),
+        ([10] * 60 + [1000], 8, [61, "shared", 8]),
+        ([60, 1], 2, [3, 2]),  # too small for that
     ],
 )
-def test_which_logs_are_shared(sizes: list[int], jobs: int, expected: list[int], tmp_path: Path) -> None:
+def test_which_logs_are_shared(
+    sizes: list[int], jobs: int, expected: list[int | str], tmp_path: Path
+) -> None:
     assert shape(partitions(tmp_path, *sizes), jobs) == expected
+
+
+def test_one_process_shares_nothing(tmp_path: Path) -> None:
+    targets = partitions(tmp_path, 500, 1)
+    assert target_runs(targets, 1, Sharing.LARGE) == ([TargetRun(targets)], 1)
+    assert target_runs(targets[1:2], 1, Sharing.ALL) == ([TargetRun(targets[1:2])], 1)
 
 
 def test_a_single_target_is_shared_whatever_its_size(tmp_path: Path) -> None:
     (_, target) = partitions(tmp_path, 1)
-    assert target_runs([target], 2) == [TargetRun([target], True)]
+    assert target_runs([target], 2, Sharing.LARGE) == ([TargetRun([target], is_shared=True)], 1)
+    assert target_runs([target], 2, Sharing.NONE) == ([TargetRun([target])], 2)
 
 
-def test_files_are_shared_too(tmp_path: Path) -> None:
-    partitions(tmp_path, 900, 2)
-    files: list[Target] = [FileTarget(str(path)) for path in sorted(tmp_path.rglob("*.log"))]
-    assert shape(files, 2) == [0, 0, 2]
+def test_every_log_that_pays_is_shared_where_output_is_large(tmp_path: Path) -> None:
+    partitions(tmp_path, 900, 20, 2)
+    files: list[Target] = [FileTarget(str(path)) for path in sorted(tmp_path.rglob("*.*"))]
+    assert shape(files, 2, Sharing.ALL) == [*[1, "shared"] * 4, 4, 2]
+    assert shape(files, 2, Sharing.LARGE) == [1, "shared", 1, "shared", 8, 2]
 
 
 def test_what_is_gone_or_cannot_be_listed_has_no_size(tmp_path: Path) -> None:
     targets = partitions(tmp_path, 500, 1)
     gone: list[Target] = [PartitionTarget(str(tmp_path / "gone-0")), FileTarget(str(tmp_path / "gone.log"))]
-    assert shape([*gone, *targets], 2) == [3, 0, 1]
+    assert shape([*gone, *targets], 2) == [3, "shared", 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -81,23 +92,29 @@ def test_what_is_gone_or_cannot_be_listed_has_no_size(tmp_path: Path) -> None:
         ["verify", "--deep", "--json"],
         ["dump", "--print-data-log", "--json"],
         ["lookup", "--key", "no such key", "--json"],
-        ["doctor", "--json", "--now", "1790000000000"],
         ["compact", "--json", "--now", "1790000000000"],
     ],
 )
+@pytest.mark.parametrize("few_bytes", [1, 1 << 20])
 def test_the_answer_is_the_same(
-    command: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    few_bytes: int,
+    command: list[str],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     root = str(healthy.log_dir(tmp_path / "data"))
     alone = run([*command, "--jobs", "1", root]), capfd.readouterr()
-    asked: list[tuple[int, int]] = []
+    asked: list[object] = []
     over = fanout.run
 
-    def note(work: object, targets: Sequence[object], options: object, **rest: object) -> object:
-        asked.append((len(targets), getattr(options, "jobs", 1)))
-        return over(work, targets, options, **rest)  # type: ignore[arg-type, type-var]
+    def note(*words: Any) -> object:
+        asked.extend(words[6].jobs for _ in words[5])  # with which options the shared ones are worked on
+        return over(*words)
 
-    monkeypatch.setattr(shared_targets, "_LEAST_SHARED_BYTES", 0)
+    monkeypatch.setattr(shared_targets, "_LEAST_SHARED_BYTES", 1)
+    monkeypatch.setattr(shared_targets, "_LEAST_PAYING_BYTES", 1)
+    monkeypatch.setattr(shared_targets, "_FEW_BYTES", few_bytes)
     monkeypatch.setattr(fanout, "run", note)
     assert (run([*command, "--jobs", "8", root]), capfd.readouterr()) == alone
-    assert any(jobs == 8 and count == 1 for count, jobs in asked)
+    assert set(asked) == {8}

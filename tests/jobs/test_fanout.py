@@ -231,6 +231,44 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
             time.sleep(0.01)
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="asks /proc who is alive")
+def test_workers_end_with_a_killed_parent_that_has_forked_others(tmp_path: Path) -> None:
+    """What the work on a shared target has forked may outlive the parent; it does not keep the workers alive."""
+    parent = os.fork()
+    if parent == 0:
+        for _ in fanout.run(fork_or_wait, toys(9), str(tmp_path), 3, None, {0}, str(tmp_path)):
+            pass
+        os._exit(0)
+    while len(workers := [path for path in tmp_path.iterdir() if not path.suffix]) < 2:
+        time.sleep(0.01)
+    while not (helpers := list(tmp_path.glob("*.forked"))):
+        time.sleep(0.01)
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    forked = int(helpers[0].stem)
+    try:
+        deadline = time.monotonic() + 300
+        for worker in (int(path.name) for path in workers):
+            while is_at_work(worker):
+                assert time.monotonic() < deadline, "a worker goes on without its parent"
+                time.sleep(0.01)
+        assert is_at_work(forked)
+    finally:
+        os.kill(forked, signal.SIGKILL)
+
+
+def fork_or_wait(target: Toy, directory: str) -> Iterator[Event]:
+    def sleep(_reads: int, _writes: int) -> None:
+        (Path(directory) / f"{os.getpid()}.forked").touch()
+        time.sleep(600)
+
+    if target.number == 0:
+        yield Text(b"a worker that waits\n")
+        ForkedWorker(sleep)
+        time.sleep(600)
+    yield from note_and_wait(target, directory)
+
+
 def is_at_work(process: int) -> bool:
     """Whether a process lives; one that has ended and that nobody has asked about does not."""
     try:
@@ -275,3 +313,64 @@ def test_a_forked_worker_finalizes_nothing_that_it_inherits() -> None:
 def collect_and_signal(_reads: int, writes: int) -> None:
     gc.collect()
     os.write(writes, b".")
+
+
+def where(target: Toy, options: str) -> Iterator[Event]:
+    """A row with the process, after as many lines as its number."""
+    for _ in range(target.number):
+        yield Text(f"{options}\n".encode())
+    yield Row({"type": "toy", "number": target.number, "pid": os.getpid(), "options": options})
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3, 8])
+@pytest.mark.parametrize("shared", [set[int](), {0}, {11}, {3, 4, 9}, set(range(12)), set(range(11))])
+def test_shared_targets_are_worked_on_here_in_their_turn(jobs: int, shared: set[int]) -> None:
+    finished: list[int] = []
+    events = list(
+        fanout.run(
+            where, toys(12), "one", jobs, lambda target: finished.append(target.number), shared, "several"
+        )
+    )
+    rows = [event.values for event in events if isinstance(event, Row)]
+    assert [row["number"] for row in rows] == finished == list(range(12))
+    assert {row["number"] for row in rows if row["options"] == "several"} == shared
+    assert all(row["pid"] == os.getpid() for row in rows if row["number"] in shared)
+    if jobs > 1 and len(shared) < 11:
+        assert all(row["pid"] != os.getpid() for row in rows if row["number"] not in shared)
+    assert sum(isinstance(event, Text) for event in events) == sum(range(12))
+
+
+@pytest.mark.parametrize("shared", [{1}, {2, 3}, {1, 2, 3, 4}])
+def test_a_shared_target_that_fails_is_named_like_others(shared: set[int]) -> None:
+    alone = list(fanout.run(stumble, toys(8), ""))
+    together = list(fanout.run(stumble, toys(8), "", 2, None, shared, ""))
+    for event in (*alone, *together):
+        if isinstance(event, Failure):
+            assert event.path.startswith("file-")
+    sentences = [
+        [event.sentence if isinstance(event, Failure) else event for event in each]
+        for each in (alone, together)
+    ]
+    assert sentences[0] == sentences[1]
+
+
+def test_the_workers_go_on_during_a_shared_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sends more than a pipe holds, so it goes on only as this process reads."""
+    monkeypatch.setattr(fanout, "RECEIVE_SECONDS", 0)
+    ends: dict[int, float] = {}
+
+    def work(target: Toy, options: int) -> Iterator[Event]:
+        if target.number == 0:
+            for _ in range(100):
+                time.sleep(0.02)
+                yield Text(b"here\n")
+        else:
+            yield Text(bytes(1_000_000))
+        yield Row({"type": "toy", "ended": time.monotonic(), "number": target.number})
+
+    for event in fanout.run(work, toys(7), 0, 2, None, {0}, 0):
+        if isinstance(event, Row):
+            ended, number = event.values["ended"], event.values["number"]
+            assert isinstance(ended, float) and isinstance(number, int)
+            ends[number] = ended
+    assert max(ended for number, ended in ends.items() if number) < ends[0]

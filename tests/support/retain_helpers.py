@@ -139,6 +139,6 @@ def run(partition: Path, limits: Limits | None = None, **options: Any) -> Retain
 
 
 def _guarded(target: PartitionTarget, options: RetainOptions) -> Any:
-    from kseg.jobs.fanout import guarded
+    from kseg.jobs.guarded import guarded
 
     return guarded(retain, target, options)
