@@ -61,7 +61,7 @@ class RunSummary:
         self.severities[finding.severity] += 1
         if finding.id == "unreadable":
             self.unreadable.append(finding)
-        if isinstance(finding.diagnosis, MetadataGap):
+        if isinstance(finding.diagnosis, MetadataGap) and not finding.diagnosis.is_loadable:
             self.metadata_gaps.append(finding)
 
     def fail(self, failure: Failure) -> None:

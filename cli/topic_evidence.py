@@ -3,7 +3,6 @@ plain values (`segment.partition.topic_settings`), so that the lower layers do n
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +17,6 @@ from kseg.segment.values import dataclass
 if TYPE_CHECKING:
     from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
     from kseg.internal_topics.metadata.metadata_image import MetadataImage, Node
-    from kseg.internal_topics.metadata.refused_features import RefusedFeature
     from kseg.internal_topics.topic_configs import Layer, TopicEvidence
     from kseg.segment.findings import Finding
     from kseg.segment.partition.names import PartitionName
@@ -99,7 +97,7 @@ def load_settings(
     """The settings of partitions by path, where the metadata log configures what a broker's load depends on; mostly it does not."""
     from kseg.recovery.policy import LOAD_PROPERTIES
 
-    images = [finder.image_for(log_dir) for log_dir in _log_dirs(targets)]
+    images = [finder.image_for(log_dir) for log_dir in log_dirs_of(targets)]
     configs = [configs for image in images if image is not None for configs in image.configs.values()]
     if all(LOAD_PROPERTIES.isdisjoint(each) for each in configs):
         return {}
@@ -123,7 +121,7 @@ def finder_for(
 
     places = [(server or {}).get(name, "") for name in ("metadata.log.dir", "log.dirs", "log.dir")]
     named = [place.strip() for text in places for place in text.split(",") if place.strip()]
-    return MetadataFinder(_log_dirs(targets), metadata, named)
+    return MetadataFinder(log_dirs_of(targets), metadata, named)
 
 
 def log_dir_of(target: PartitionTarget) -> str:
@@ -131,7 +129,7 @@ def log_dir_of(target: PartitionTarget) -> str:
     return target.log_dir or os.path.dirname(places.abspath(target.path))
 
 
-def _log_dirs(targets: Sequence[Target]) -> list[str]:
+def log_dirs_of(targets: Sequence[Target]) -> list[str]:
     """The log dirs of targets, each once: those that are targets themselves, and those around partitions."""
     whole = [target.path for target in targets if isinstance(target, LogDirTarget)]
     return list(dict.fromkeys([*whole, *map(log_dir_of, _partitions(targets))]))
@@ -150,7 +148,7 @@ def topic_identities(
     Raises UsageError, UnreadableInput and Refused for a metadata log that the user named.
     """
     from kseg.segment.partition.directory import own_partition_name
-    from kseg.segment.partition.topic_identity import UNKNOWN_IDENTITY
+    from kseg.segment.partition.topic_identity import UNKNOWN_IDENTITY, TopicIdentity
 
     finder = finder or finder_for(targets, metadata)
     images: dict[str, MetadataImage] = {}
@@ -161,12 +159,25 @@ def topic_identities(
         if image is None or name is None:
             continue
         images[image.path] = image
+        if name.is_metadata_log:
+            if _has_loadable_gap(target.path, image):
+                found[target.path] = TopicIdentity(has_loadable_gap=True)
+            continue
         identity = _identity(target.path, name, image, finder.node_of(log_dir))
         if identity.finding is not None or identity.topic_id is not None or identity.is_promoted:
             found[target.path] = identity
         if image.is_certain:
             found[log_dir] = UNKNOWN_IDENTITY  # checked: a partition without an entry is where it should be
     return found, told_of(images.values())
+
+
+def _has_loadable_gap(path: str, image: "MetadataImage") -> bool:
+    """Whether an image is of this directory, and the node can do without what it lacks."""
+    from kseg.segment.diagnosis import MetadataGap
+
+    gaps = [doubt.diagnosis for doubt in image.doubts if isinstance(doubt.diagnosis, MetadataGap)]
+    is_own = places.realpath(image.path) == places.realpath(path)
+    return is_own and bool(gaps) and all(gap.is_loadable for gap in gaps)
 
 
 def _identity(path: str, name: "PartitionName", image: "MetadataImage", node: "Node") -> "TopicIdentity":
@@ -185,10 +196,10 @@ def _identity(path: str, name: "PartitionName", image: "MetadataImage", node: "N
 
 
 def identities_after_cut(
-    metadata_log: str, end_offset: int, paths: Sequence[str]
+    metadata_log: str, end_offset: int | None, paths: Sequence[str]
 ) -> "dict[str, TopicIdentity] | None":
-    """What the metadata log says about partition directories once a broker has truncated it at an offset; None unless this node
-    is the only voter of its quorum: others may restore what it has lost."""
+    """What the metadata log says about partition directories once a broker has truncated it at an offset, or without offsets that are missing in it (None);
+    None unless this node is the only voter of its quorum: others may restore what it has lost."""
     from kseg.internal_topics.metadata.metadata_finder import node_of
     from kseg.internal_topics.metadata.metadata_log import MetadataReading, read_metadata_log
     from kseg.segment.errors import KsegError
@@ -203,6 +214,8 @@ def identities_after_cut(
         image = read_metadata_log(metadata_log, MetadataReading(end_offset=end_offset))
     except KsegError:
         return None
+    if end_offset is None:
+        image = replace(image, doubts=())
     if not image.is_certain or quorum.current_voters != (node.node_id,):
         return None
     names = {path: own_partition_name(path) for path in paths}
@@ -225,49 +238,6 @@ def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "di
             others = partial(finder.others_of, log_dir)
             found[log_dir] = tuple(missing_replicas(log_dir, finder.placed_node_of(log_dir), image, others))
     return found
-
-
-def refused_by_nodes(
-    targets: Sequence[Target], finder: "MetadataFinder"
-) -> dict[str, tuple[tuple[str, str], ...]]:
-    """What a node of 4.3.1 ends with at its start because of the metadata log's content, as (exception, message); by log dir among the targets."""
-    from kseg.internal_topics.metadata.refused_configs import refused_configs
-
-    found = {}
-    for log_dir in [target.path for target in targets if isinstance(target, LogDirTarget)]:
-        image = finder.image_for(log_dir)
-        if image is not None:
-            features = features_refused(log_dir, image, finder)
-            found[log_dir] = (
-                *((each.exception, each.message) for each in features),
-                *(("ConfigException", each.message) for each in refused_configs(image)),
-            )
-    return found
-
-
-def features_refused(
-    log_dir: str, image: "MetadataImage", finder: "MetadataFinder"
-) -> "tuple[RefusedFeature, ...]":
-    """The feature levels on which the node of a log dir fails."""
-    from kseg.internal_topics.metadata.refused_features import refused_features
-
-    return tuple(
-        refused_features(image, is_controller=_is_voter(log_dir, image, finder.node_of(log_dir).node_id))
-    )
-
-
-def _is_voter(log_dir: str, image: "MetadataImage", node_id: int | None) -> bool:
-    """Whether the node is a controller; a node whose voters are not known is taken for one."""
-    from kseg.segment.errors import KsegError
-    from kseg.segment.files import read_small
-    from kseg.segment.partition.names import METADATA_DIRECTORY, NAME_BY_ROLE, Role
-    from kseg.segment.sidecar.metadata_files import decode_quorum_state
-
-    voters = {voter.id for voter in image.voters}
-    path = os.path.join(log_dir, METADATA_DIRECTORY, NAME_BY_ROLE[Role.QUORUM_STATE])
-    with suppress(KsegError):
-        voters.update(decode_quorum_state(read_small(path)).current_voters or ())
-    return not voters or node_id in voters
 
 
 def topic_names(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str, str]:

@@ -1,22 +1,21 @@
 """The work of `verify`, with what the lower layers know about each other's files: a partition of a coordinator's topic is also
 loaded as its coordinator loads it, and directories are compared with the metadata log."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from kseg.cli.start_refusals import Refusals, refusals_of
 from kseg.cli.topic_evidence import (
     finder_for,
     identities_after_cut,
     load_settings,
-    refused_by_nodes,
     replicas_missing,
     topic_identities,
 )
 from kseg.jobs.events import Event
 from kseg.recovery.broker_start.forecast import StartForecast
-from kseg.recovery.broker_start.log_dir_start import Thrown
 from kseg.recovery.broker_start.start_check import VerifyForStart
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import PartitionState
@@ -54,12 +53,13 @@ class VerifyWithLoads(VerifyForStart):
 class Verification:
     """One run of `verify` over its targets: the metadata log is read before, and the forecast of a broker's start follows.
 
-    metadata: the metadata log that the user named.
+    metadata: the metadata log that the user named. refusals: what each log dir's node fails on in it, once it was read.
     """
 
     def __init__(self, metadata: str | None) -> None:
         self._metadata = metadata
         self._forecast = StartForecast(identities_after_cut)
+        self.refusals: Mapping[str, Refusals] = {}
 
     def look(
         self, targets: Sequence[Target], options: "VerifyOptions", finder: "MetadataFinder | None" = None
@@ -70,8 +70,11 @@ class Verification:
         identities, findings = topic_identities(targets, self._metadata, finder)
         missing = tuple(chain.from_iterable(replicas_missing(targets, finder).values()))
         self._forecast.add_metadata(identities, [finding.path for finding in missing])
-        for log_dir, thrown in refused_by_nodes(targets, finder).items():
-            self._forecast.add_refused(log_dir, [Thrown(*each) for each in thrown])
+        self.refusals = refusals_of(targets, finder)
+        for log_dir in [target.path for target in targets if isinstance(target, LogDirTarget)]:
+            if log_dir in self.refusals:
+                refused = self.refusals[log_dir]
+                self._forecast.add_refused(log_dir, refused.thrown(), refused.contradiction())
         topics = load_settings(targets, self._metadata, finder)
         return replace(options, identities=identities, topics=topics), (*findings, *missing)
 

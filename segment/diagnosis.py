@@ -113,9 +113,11 @@ class PartitionTwice:
 
 @dataclass(frozen=True, slots=True)
 class MetadataGap:
-    """Offsets that are missing within the metadata log, and in no snapshot. directory: of the log."""
+    """Offsets that are missing within the metadata log, and in no snapshot. directory: of the log. is_loadable: whether the node is the only voter
+    of its quorum, and no other record refers to one of theirs."""
 
     directory: str
+    is_loadable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,9 +222,11 @@ class Finding:
 
     @property
     def hint(self) -> str:
-        """That of its kind; no repair rewrites a metadata snapshot or fills a gap in the metadata log, and a broker fails on either."""
+        """That of its kind; no repair rewrites a metadata snapshot or fills a gap in the metadata log, and a broker fails on the one and often on the other."""
         hint = CATALOGUE[self.id].hint
-        is_beyond_repair = self.path.endswith(_SNAPSHOT_SUFFIX) or isinstance(self.diagnosis, MetadataGap)
+        if isinstance(self.diagnosis, MetadataGap):
+            return _SAID if self.diagnosis.is_loadable else _DOCTOR
+        is_beyond_repair = self.path.endswith(_SNAPSHOT_SUFFIX)
         return _DOCTOR if hint.startswith(_REPAIR) and is_beyond_repair else hint
 
     def with_numbers(self, **more: int | str | bool | None) -> "Finding":

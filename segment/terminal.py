@@ -10,12 +10,18 @@ import shlex
 # parts of character sets; no pattern is compiled before there is something to say
 CONTROL = "\x00-\x1f\x7f-\x9f"
 FORMAT = "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
+_LONGEST, _KEPT = 250, 100  # characters
 RAW = "\udc80-\udcff"  # bytes that are no UTF-8, as names have them
 
 
 def visible(text: str) -> str:
     """The text on one line: characters that are not to be seen, and bytes that are no UTF-8, as escapes."""
     return re.sub(f"[{CONTROL}{FORMAT}{RAW}]", _escaped, text)
+
+
+def shortened(text: str) -> str:
+    """A value that may be of any length, in a sentence: of a long one its beginning, and how long it is."""
+    return text if len(text) <= _LONGEST else f"{text[:_KEPT]}... ({len(text):,} characters)"
 
 
 def _escaped(match: re.Match[str]) -> str:

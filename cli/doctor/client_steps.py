@@ -6,7 +6,7 @@ from kseg.cli.doctor.next_step import NextStep
 from kseg.cli.doctor.situation import Situation
 from kseg.cli.next_command import command_line
 from kseg.segment.counted import counted, shown_of
-from kseg.segment.terminal import shell_quoted, shown_path
+from kseg.segment.terminal import shell_quoted, shortened, shown_path, visible
 
 _LISTED = 5  # transactions and groups with a step of their own
 ANY_SERVER = "HOST:PORT"
@@ -36,7 +36,7 @@ def remove_configs(situation: Situation) -> Iterator[NextStep]:
     shown = shown_of(len(refused), _LISTED)
     for each in refused[:shown]:
         yield NextStep(
-            f"{each.name}={each.value} of the topic {shown_path(each.topic)} ends the start of a 4.3.1 node: older versions allowed it. Start the version that ran here last, remove "
+            f"{each.name}={visible(shortened(each.value))} of the topic {shown_path(each.topic)} ends the start of a 4.3.1 node: older versions allowed it. Start the version that ran here last, remove "
             "or correct the property, and then start 4.3.1.",
             f"kafka-configs.sh --bootstrap-server {server} --alter --entity-type topics --entity-name {shell_quoted(each.topic)} --delete-config {each.name}",
         )

@@ -22,12 +22,11 @@ from kseg.cli.doctor.next_step import NextStep
 from kseg.cli.doctor.next_steps import next_steps
 from kseg.cli.doctor.situation import OtherNode, Situation
 from kseg.cli.request import Request
-from kseg.cli.topic_evidence import Asked, features_refused, finder_for, log_dir_of, topic_settings
+from kseg.cli.topic_evidence import Asked, finder_for, log_dir_of, topic_settings
 from kseg.cli.verify_work import Verification
 from kseg.inspection.disk_leftovers import Leftover, LeftoverKind, leftovers
 from kseg.inspection.log_dir_host import LogDirHost, log_dir_host
 from kseg.internal_topics.metadata.cluster_names import metadata_version_name
-from kseg.internal_topics.metadata.refused_configs import refused_configs
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.broker_start.log_dir_start import is_empty_directory
 from kseg.segment.diagnosis import MissingReplica
@@ -122,8 +121,9 @@ class Examination:
             if image is not None:
                 node_id = own.node_id
                 self._note_node(image, node_id)
-                features = {each.name: each for each in features_refused(log_dir, image, self._finder)}
-                self._situation.refused_features.update(features)
+                refused = self._verification.refusals[log_dir]
+                self._situation.refused_features |= {each.name: each for each in refused.features}
+                self._situation.refused_configs |= {(each.topic, each.name): each for each in refused.configs}
                 by_metadata = self._finder.node_told_by_metadata(log_dir)
                 if node_id is not None and by_metadata is not None and node_id != by_metadata:
                     self._situation.other_nodes.append(OtherNode(log_dir, node_id, by_metadata))
@@ -158,8 +158,6 @@ class Examination:
         self._situation.node_id = node_id
         self._situation.has_dynamic_quorum |= any(voter.directory_id is not None for voter in image.voters)
         self._situation.bootstrap_server = bootstrap_server(image, node_id)
-        refused = {(each.topic, each.name): each for each in refused_configs(image)}
-        self._situation.refused_configs.update(refused)
 
     # --- the verification
 

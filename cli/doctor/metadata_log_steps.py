@@ -52,8 +52,8 @@ def gap_steps(directories: Sequence[str], move: Callable[[str], str]) -> Iterato
     it fails on the first record that refers to a lost one, if there is one."""
     for directory in dict.fromkeys(directories):
         yield NextStep(
-            "The metadata log has lost records that no snapshot has, and no repair brings them back (`kseg recover` of it can make a broker fail): with the broker "
-            "stopped, move it out of the data directory. Do not start a node that is the only controller: it sets everything aside as stray.",
+            "The metadata log has lost records that no snapshot has, and no repair brings them back (`kseg recover` leaves it as it is: a broker fails on what is left, "
+            "or, beside other controllers, never fetches what is lost): with the broker stopped, move it out of the data directory. Do not start a node that is the only controller: it sets everything aside as stray.",
             move(directory),
         )
         yield copied_log(os.path.dirname(directory))

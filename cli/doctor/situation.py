@@ -111,7 +111,7 @@ class Situation:
             self.lost_identities.add(
                 finding.path if finding.id == "meta-properties-missing" else os.path.dirname(finding.path)
             )
-        if isinstance(finding.diagnosis, MetadataGap):
+        if isinstance(finding.diagnosis, MetadataGap) and not finding.diagnosis.is_loadable:
             self.gapped_metadata_logs.append(finding.diagnosis.directory)
         if isinstance(finding.diagnosis, WrongTopicId):
             self.wrong_ids[finding.path] = finding.diagnosis.topic_id

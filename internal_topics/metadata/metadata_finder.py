@@ -185,7 +185,14 @@ def _read(path: str) -> MetadataImage:
     # most directories have none: the decoder is not imported for these
     from kseg.internal_topics.metadata.metadata_log import read_metadata_file, read_metadata_log
 
-    return read_metadata_log(path) if places.isdir(path) else read_metadata_file(path)
+    if not places.isdir(path):
+        return read_metadata_file(path)
+    image = read_metadata_log(path)
+    if image.is_certain:
+        return image
+    from kseg.internal_topics.metadata.metadata_gap import with_judged_gaps
+
+    return with_judged_gaps(image, node_of(os.path.dirname(places.abspath(path))).node_id)
 
 
 def node_of(log_dir: str) -> Node:

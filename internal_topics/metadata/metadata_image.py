@@ -148,7 +148,8 @@ class MetadataImage:
     node id, "" for the cluster-wide default). removed: topics whose deletion was seen, by id. controllers, access, next_producer_id:
     only in an image of everything. leaders: the active controllers by epoch, as far as the log has them. voters: of the quorum, none if
     nothing names them. is_cut: later records or snapshots were left out. doubts: why this may not be the state at the end of the log;
-    with any of them, no value that may have changed later is certain. notes: other remarks."""
+    with any of them, no value that may have changed later is certain. notes: other remarks. contradictions: (offset, words) of records that a controller cannot
+    apply to the state before them; those of controllers, producer ids and access only in an image of everything. is_in_transaction: whether a metadata transaction is open at its end."""
 
     path: str
     end_offset: int
@@ -170,6 +171,8 @@ class MetadataImage:
     is_cut: bool = False
     doubts: tuple[Finding, ...] = ()
     notes: tuple[Finding, ...] = ()
+    contradictions: tuple[tuple[int, str], ...] = ()
+    is_in_transaction: bool = False
 
     @property
     def is_certain(self) -> bool:

@@ -189,6 +189,8 @@ class _LogReader:
             is_cut=self._is_cut,
             doubts=tuple(self._doubts[:_MAX_REPORTED]),
             notes=tuple(self._notes[:_MAX_REPORTED]),
+            contradictions=tuple(sorted((*replay.contradictions, *replay.problems))),
+            is_in_transaction=replay.ends_in_transaction,
         )
 
     def _doubt(

@@ -3,7 +3,8 @@
 Transactions: records between BeginTransaction and EndTransaction are held back, and dropped at AbortTransaction or at the end of the log
 (Kafka: OffsetControlManager, the controller's rule; the loader of a 4.3.1 broker gets aborts wrong). In an earlier state, if the clock went
 back, a transaction counts if its EndTransaction does: its records are held back although its BeginTransaction is later. A record that
-contradicts the state (a change of a missing partition, an End without a Begin) is recorded and skipped.
+contradicts the state (a change of a missing partition, an End without a Begin) is recorded, and skipped where it has no effect. None is written,
+but one may refer to a record that is lost: a controller ends its start with it (observed with 4.3.1, record by record).
 
 Most callers need only topics, configurations, brokers and features; for them (`everything=False`) other records are not decoded.
 """
@@ -58,6 +59,7 @@ class MetadataReplay:
 
     everything: also controllers, producer ids and access. watch: receives each record that counts. problems: (offset, words) of records
     that could not be read: the state may be wrong from there on. oddities: likewise, of records that were skipped or are of a newer Kafka.
+    contradictions: those of the oddities on which a controller fails.
     """
 
     def __init__(self, everything: bool = False, watch: Watch | None = None) -> None:
@@ -67,14 +69,17 @@ class MetadataReplay:
         self.removed: dict[str, RemovedTopic] = {}
         self.problems: list[tuple[int, str]] = []
         self.oddities: list[tuple[int, str]] = []
+        self.contradictions: list[tuple[int, str]] = []
         self.controllers: dict[int, Controller] = {}
         self.access = AccessReplay()
         self.next_producer_id: int | None = None
+        self.ends_in_transaction = False
         self.leaders: dict[int, int] = {}  # of the quorum, by epoch
         self.names: dict[str, str] = {}  # of every topic that was ever named
         self.watch = watch
         self._is_wanted = _ALL if everything else _USUAL
         self._partitions: dict[str, dict[int, Partition]] = {}
+        self._live_names: set[str] = set()  # of the topics that are there
         self._held: list[MetadataRecord] | None = None
         self._began_at = 0
 
@@ -139,6 +144,7 @@ class MetadataReplay:
 
     def finish(self) -> None:
         """The end of the state: the records of an open transaction are not visible."""
+        self.ends_in_transaction = self._held is not None
         if self._held:
             words = f"a metadata transaction of {counted(len(self._held), 'record')} is open at the end of the state"
             self.oddities.append((self._began_at, words))
@@ -161,7 +167,7 @@ class MetadataReplay:
         held = self._held
         if (type_id == _BEGIN) != (held is None):
             words = "begins inside of another one" if type_id == _BEGIN else "ends that was never begun"
-            self.oddities.append((offset, f"a metadata transaction {words}; the record is skipped"))
+            self._contradicts(offset, f"a metadata transaction {words}; the record is skipped")
             return
         if type_id == _BEGIN:
             self._held, self._began_at = [], offset
@@ -176,11 +182,18 @@ class MetadataReplay:
             self.watch(record, self)
         _EFFECTS[record.type](self, record)
 
+    def _contradicts(self, offset: int, words: str) -> None:
+        self.oddities.append((offset, words))
+        self.contradictions.append((offset, words))
+
     def _odd(self, record: MetadataRecord, words: str) -> None:
-        self.oddities.append((record.offset, words))
+        self._contradicts(record.offset, words)
 
     def _topic(self, record: MetadataRecord) -> None:
         values = record.values
+        if values["name"] in self._live_names:
+            self._odd(record, f"topic {values['name']} is created and is there already")
+        self._live_names.add(values["name"])
         self.names[values["topicId"]] = values["name"]
         self._partitions[values["topicId"]] = {}
         self.removed.pop(values["topicId"], None)
@@ -192,6 +205,7 @@ class MetadataReplay:
         if partitions is None:
             self._odd(record, f"a topic is removed that is not there: {topic_id}")
         else:
+            self._live_names.discard(name)
             self.configs.pop((Resource.TOPIC, name), None)
         number = None if partitions is None else len(partitions)
         self.removed[topic_id] = RemovedTopic(name, topic_id, record.offset, record.timestamp_ms, number)
@@ -250,6 +264,8 @@ class MetadataReplay:
 
     def _clear_elr(self, record: MetadataRecord) -> None:
         name = record.values["topicName"]
+        if name and name not in self._live_names:
+            self._odd(record, f"eligible leader replicas of a topic that is not there are cleared: {name}")
         for topic_id, partitions in self._partitions.items():
             if name not in ("", self.names[topic_id]):
                 continue
@@ -288,11 +304,13 @@ class MetadataReplay:
         )
 
     def _unregister_broker(self, record: MetadataRecord) -> None:
-        self.brokers.pop(record.values["brokerId"], None)
+        values = record.values
+        if self._registered(values["brokerId"], values["brokerEpoch"], record) is not None:
+            del self.brokers[values["brokerId"]]
 
     def _broker_change(self, record: MetadataRecord) -> None:
         values = record.values
-        old = self._registered(values["brokerId"], record)
+        old = self._registered(values["brokerId"], values["brokerEpoch"], record)
         if old is not None:
             cordoned = values.get("cordonedLogDirs")
             self.brokers[old.id] = replace(
@@ -304,14 +322,16 @@ class MetadataReplay:
             )
 
     def _fence(self, record: MetadataRecord) -> None:
-        old = self._registered(record.values["id"], record)
+        old = self._registered(record.values["id"], record.values["epoch"], record)
         if old is not None:
             self.brokers[old.id] = replace(old, is_fenced=record.type == _FENCE_BROKER)
 
-    def _registered(self, broker_id: int, record: MetadataRecord) -> Broker | None:
+    def _registered(self, broker_id: int, epoch: int, record: MetadataRecord) -> Broker | None:
         old = self.brokers.get(broker_id)
         if old is None:
             self._odd(record, f"broker {broker_id} changes and is not registered")
+        elif old.epoch != epoch:
+            self._odd(record, f"broker {broker_id} changes in epoch {epoch} and is registered in {old.epoch}")
         return old
 
     def _register_controller(self, record: MetadataRecord) -> None:
@@ -322,7 +342,10 @@ class MetadataReplay:
         )
 
     def _producer_ids(self, record: MetadataRecord) -> None:
-        self.next_producer_id = record.values["nextProducerId"]
+        next_id = record.values["nextProducerId"]
+        if self.next_producer_id is not None and next_id <= self.next_producer_id:
+            self._odd(record, f"producer ids begin at {next_id}, behind {self.next_producer_id}")
+        self.next_producer_id = next_id
 
     def _feature(self, record: MetadataRecord) -> None:
         name, level = record.values["name"], record.values["featureLevel"]
@@ -335,8 +358,10 @@ class MetadataReplay:
 
     def _access(self, record: MetadataRecord) -> None:
         odd = self.access.apply(record.type, record.values)
-        if odd:
+        if odd and record.type in _NEEDED_ACCESS:
             self._odd(record, odd)
+        elif odd:
+            self.oddities.append((record.offset, odd))
 
 
 def _changed(values: Values, name: str, old: Any) -> Any:
@@ -369,6 +394,7 @@ _EFFECTS: Mapping[int, Callable[[MetadataReplay, MetadataRecord], None]] = {
     28: MetadataReplay._clear_elr,
     **dict.fromkeys(ACCESS_EFFECTS, MetadataReplay._access),
 }
+_NEEDED_ACCESS = frozenset((19, 22))  # a controller removes no ACL or SCRAM credential that is not there
 _WITHOUT_EFFECT = frozenset((20, 21))  # NoOp, and the end of ZooKeeper
 _TRANSACTIONS = frozenset((_BEGIN, _END, _ABORT))
 _ALL = frozenset(_EFFECTS) | _TRANSACTIONS

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from kseg.internal_topics.metadata.metadata_image import MetadataImage
 from kseg.segment import layout as L
 from kseg.segment.kernel.message_values import double_text
+from kseg.segment.terminal import shortened
 from kseg.segment.values import dataclass
 
 _BLANKS = "".join(map(chr, range(0x21)))  # what Java's trim takes away
@@ -52,7 +53,7 @@ def why_refused(name: str, value: str) -> str:
 
 
 def _invalid(name: str, value: str, why: str) -> str:
-    return f"Invalid value {value} for configuration {name}: {why}"
+    return f"Invalid value {shortened(value)} for configuration {name}: {why}"
 
 
 def _integer(value: str) -> int | None:

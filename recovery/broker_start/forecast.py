@@ -15,9 +15,9 @@ from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.partition.topic_identity import TopicIdentity
 from kseg.segment.storage import places
 
-# (directory of the metadata log, the offset to which a broker truncates it, partition directories) → what it says about each of them then.
+# (directory of the metadata log, the offset to which a broker truncates it or None, partition directories) → what it says about each of them then.
 # None where this node alone cannot tell: another voter of the quorum may still have what it has lost.
-IdentitiesAfterCut = Callable[[str, int, Sequence[str]], Mapping[str, TopicIdentity] | None]
+IdentitiesAfterCut = Callable[[str, int | None, Sequence[str]], Mapping[str, TopicIdentity] | None]
 
 WHOLE, CUT, UNKNOWN = "whole", "cut", "unknown"
 
@@ -28,25 +28,32 @@ class StartForecast:
     def __init__(self, identities_after_cut: IdentitiesAfterCut) -> None:
         self._directories: dict[str, LoadedDirectory] = {}
         self._certain: frozenset[str] = frozenset()
+        self._gapped: frozenset[str] = frozenset()
         self._identities_after_cut = identities_after_cut
         self._twice: list[tuple[str, str]] = []
 
-    def add_metadata(self, certain: Iterable[str], missing: Iterable[str]) -> None:
+    def add_metadata(self, identities: Mapping[str, TopicIdentity], missing: Iterable[str]) -> None:
         """Add what the metadata log says.
 
-        certain: paths of the data directories for which it is complete. missing: partition directories that it expects and that
+        identities: with the paths of the data directories for which it is complete. missing: partition directories that it expects and that
         do not exist; an emptied one does, and has a row of its own.
         """
-        self._certain = frozenset(certain)
+        self._certain = frozenset(identities)
+        self._gapped = frozenset(path for path, each in identities.items() if each.has_loadable_gap)
         for path in missing:
             if places.isdir(path):
                 continue
             around, name = self._directory_around(path), os.path.basename(path)
             (around.obstructed if places.lexists(path) else around.missing).append(name)
 
-    def add_refused(self, log_dir: str, thrown: Sequence[Thrown]) -> None:
-        """Add the exceptions that features and topic configurations in the metadata log end a start with."""
-        self._directory(log_dir).refused.extend(thrown)
+    def add_refused(
+        self, log_dir: str, thrown: Iterable[Thrown], contradiction: tuple[int, Thrown] | None
+    ) -> None:
+        """Add the exceptions that features and topic configurations in the metadata log end a start with. contradiction: the offset of a record that
+        cannot follow those before it, and the exception."""
+        directory = self._directory(log_dir)
+        directory.refused.extend(thrown)
+        directory.contradiction = contradiction
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """Pass the events on, followed by one row per node."""
@@ -71,17 +78,17 @@ class StartForecast:
         if all(each.path in self._certain or not each.partitions for each in asked):
             return WHOLE
         for each in node:
-            metadata_log = each.metadata_log
-            if metadata_log is None or metadata_log.log_end_offset is None:
+            path = os.path.join(each.path, METADATA_DIRECTORY)
+            end_offset = None if each.metadata_log is None else each.metadata_log.log_end_offset
+            if end_offset is None and path not in self._gapped:
                 continue
             paths = [os.path.join(other.path, name) for other in node for name in other.identified]
-            path = os.path.join(each.path, METADATA_DIRECTORY)
-            identities = self._identities_after_cut(path, metadata_log.log_end_offset, paths)
+            identities = self._identities_after_cut(path, end_offset, paths)
             if identities is None:
                 return UNKNOWN
             for path, identity in identities.items():
                 self._directory_around(path).identify(os.path.basename(path), identity)
-            return CUT
+            return WHOLE if end_offset is None else CUT
         return UNKNOWN
 
     def _take(self, target: TargetStart) -> None:

@@ -29,7 +29,7 @@ class LoadedDirectory:
 
     live: those that are served from it: names of directories, with the partition that a broker takes each for. noteworthy: those that a load changes. missing: those that the metadata log
     places here and that do not exist. obstructed: those whose name is taken by a file. refused: what a broker ends with because of features and topic
-    configurations in the metadata log that it does not allow.
+    configurations in the metadata log that it does not allow. contradiction: likewise, because of the record at this offset of the log.
     """
 
     path: str
@@ -40,6 +40,7 @@ class LoadedDirectory:
     obstructed: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     refused: list[Thrown] = field(default_factory=list)
+    contradiction: tuple[int, Thrown] | None = None
     partitions: int = 0
     logs_to_scan: int = 0
     bytes_to_scan: int = 0

@@ -3,7 +3,8 @@
 What ends a start, in the order in which a broker reaches it (Kafka 4.3: KafkaRaftServer, SharedServer, LogManager, ReplicaManager):
 
 1. meta.properties of all data directories, and a metadata log outside the metadata log dir;
-2. the metadata log, space for it to grow, the locks, features and configurations of topics in the metadata log;
+2. the metadata log, space for it to grow, the locks, records of the metadata log that contradict those before them, features and
+   configurations of topics in it;
 3. during log loading: a directory that is not a partition, a load that fails with anything but an IOException, a partition twice;
 4. all data directories, or the one with the metadata log, are offline.
 
@@ -198,6 +199,12 @@ def _before_loading(dirs: Sequence[LoadedDirectory]) -> Iterator[Thrown]:
         yield from start.prevents
         if start.is_read_only:
             yield from _not_writable(start)
+    ends = [each.metadata_log.log_end_offset for each in dirs if each.metadata_log is not None]
+    for each in dirs:
+        if each.start is not None and each.contradiction is not None:
+            offset, thrown = each.contradiction
+            if all(end is None or offset < end for end in ends):  # else the log is cut before it
+                yield thrown
     for each in dirs:
         if each.start is not None:
             yield from each.refused

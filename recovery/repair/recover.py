@@ -94,19 +94,20 @@ def _prepared(
     if repair.load_failure is not None:
         yield from _load_failure(recovery_target, repair)
         return None
+    whole = repair
+    name = recovery_target.partition
+    if name is not None and name.is_metadata_log and options.policy is Policy.SALVAGE:
+        repair = with_metadata_gap(repair, found, is_loadable=identity.has_loadable_gap)
     plan = _plan(recovery_target, found, repair)
     refuse_obstructed(plan, in_the_way)
     for row in step_rows(recovery_target.name, plan):
         yield Row(row)
-    salvaged, costs = _costs(recovery_target, found, repair, plan, broker_state, options)
+    salvaged, costs = _costs(recovery_target, found, whole, plan, broker_state, options)
     topic = options.topic_of(recovery_target.directory)
     remains = _remaining(recovery_target, repair, salvaged, plan, broker_state, options)
     # `misplaced` reports which topic it belongs to
     remains = [each for each in remains if recovery_target.concerns(each) and each != identity.finding]
     repair = with_remaining_damage(repair, options.policy, remains, recovery_target.directory)
-    name = recovery_target.partition
-    if name is not None and name.is_metadata_log and options.policy is Policy.SALVAGE:
-        repair = with_metadata_gap(repair)
     around_copy = options.copy_of(recovery_target.log_dir)
     return Prepared(
         plan=plan,

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 
+from kseg.change.plan.directory_image import DirectoryImage
 from kseg.recovery.policy import Policy, Repair
 from kseg.segment.counted import offsets_words
 from kseg.segment.findings import ERROR, Finding
@@ -64,18 +65,26 @@ def with_remaining_damage(
     return repair
 
 
-def with_metadata_gap(repair: Repair) -> Repair:
-    """The repair of a metadata log, with a doubt if offsets are missing within it that no snapshot covers: a node fails on the
-    first record that refers to one of theirs. A broker cuts the log there."""
+def with_metadata_gap(repair: Repair, found: DirectoryImage, *, is_loadable: bool) -> Repair:
+    """The repair of a metadata log. found: the directory. is_loadable: whether the node can do without the records that are lost.
+
+    Where offsets are missing that no snapshot covers, the directory stays as found, with a doubt, unless it is loadable: a node fails on the first record
+    that refers to a lost one, and one with other voters would never fetch what is missing. It cuts the damaged log there when it starts, and fetches the rest.
+    """
+    if is_loadable:
+        return repair
     names = map(parse_file_name, repair.image)
     covered = max((name.base_offset or 0 for name in names if _is_snapshot(name)), default=0)
     missing = [(last + 1, first - 1) for (_, last), (first, _) in pairwise(repair.kept) if first > last + 1]
-    found = [finding.first_offset for finding in repair.findings if finding.id in _GAPS]
-    missing += [(first, first) for first in found if first is not None]
+    gaps = [finding.first_offset for finding in repair.findings if finding.id in _GAPS]
+    missing += [(first, first) for first in gaps if first is not None]
     for first, last in missing:
         if last >= covered and not repair.doubt:
-            words = f"the metadata log lacks {offsets_words(first, last)}, and a node fails on a record that refers to them: take this directory from another node"
-            return replace(repair, doubt=words)
+            words = (
+                f"the metadata log lacks {offsets_words(first, last)}, and without them it is no log to start a node with, so it stays as it is: take this "
+                "directory from another node"
+            )
+            return replace(repair, image=found, why={}, removed=(), doubt=words)
     return repair
 
 

@@ -15,13 +15,15 @@ class TopicIdentity:
     partition.metadata that is missing or cannot be read is to say; None where that is not certain. named_id: the id of the
     topic that the directory is named after, None when the metadata log has no such topic. is_assigned: whether that topic has this
     partition on this node. is_promoted: of a `-future` directory that the metadata log already assigns the replica to: a broker makes it the
-    live one when it starts (Kafka: LogManager.recoverAbandonedFutureLogs)."""
+    live one when it starts (Kafka: LogManager.recoverAbandonedFutureLogs). has_loadable_gap: of the metadata log itself, if it lacks records that the
+    node can do without."""
 
     finding: Finding | None = None
     topic_id: str | None = None
     named_id: str | None = None
     is_assigned: bool = False
     is_promoted: bool = False
+    has_loadable_gap: bool = False
 
     def is_settled_by(self, topic_id: str) -> bool:
         """Whether a broker serves the directory once its partition.metadata has this id."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,10 @@ from kseg.cli.main import run
 from tests.support.trees import copy_tree
 
 LOG = f"{0:020}.log"
+METADATA = "__cluster_metadata-0"
 SNAPSHOT_END = 69
+TOPIC, PARTITION_CHANGES, LEADER_CHANGE = 71, 86, 100  # offsets at which batches of these begin
+Unchanged = Callable[..., AbstractContextManager[None]]
 
 
 @pytest.fixture
@@ -38,6 +43,15 @@ def flip(data: Path, offset: int) -> int:
     return position
 
 
+def without(data: Path, offset: int) -> None:
+    """Take out the batch at an offset."""
+    path = data / METADATA / LOG
+    log = path.read_bytes()
+    position = batch_at(log, offset)
+    end = position + 12 + int.from_bytes(log[position + 8 : position + 12], "big")
+    path.write_bytes(log[:position] + log[end:])
+
+
 def reported(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, dict[str, Any]]:
     """The exit status, and the result for the metadata log."""
     status = run([*map(str, words), "--json"])
@@ -59,20 +73,58 @@ def test_a_clean_stop_does_not_spare_it(data: Path, capfd: pytest.CaptureFixture
     assert run(["verify", "--quiet", str(log.parent)]) == 0
 
 
-@pytest.mark.parametrize(("offset", "is_covered"), [(SNAPSHOT_END - 20, True), (100, False)])
-def test_a_gap_is_no_repair(
-    data: Path, capfd: pytest.CaptureFixture[str], offset: int, is_covered: bool
+@pytest.mark.parametrize("offset", [SNAPSHOT_END - 20, LEADER_CHANGE, PARTITION_CHANGES])
+def test_a_gap_that_a_node_loads_is_a_repair(
+    data: Path, capfd: pytest.CaptureFixture[str], offset: int
 ) -> None:
-    """Records that no snapshot covers are missing for whatever refers to them; a second run reports the same."""
+    """A snapshot covers it, or no record refers to the lost one; a real node starts (tests/kafka/test_metadata_log_repair.py)."""
     flip(data, offset)
-    partition = data / "__cluster_metadata-0"
-    doubts = []
-    for words in (["recover"], ["recover", "--apply"], ["recover"]):
-        status, result = reported(capfd, *words, partition)
-        assert is_covered or status == 1
-        doubts.append(result["doubt"])
-    assert len(set(doubts)) == 1 and (doubts[0] is None) == is_covered
-    assert is_covered or "the metadata log lacks offset" in doubts[0]
+    partition = data / METADATA
+    status, result = reported(capfd, "recover", partition)
+    assert (status, result["doubt"]) == (1, None)
+    status, result = reported(capfd, "recover", "--apply", partition)
+    assert (status, result["doubt"], result["log_end_offset"]) == (0, None, 140)
+    status, result = reported(capfd, "recover", partition)
+    assert (status, result["doubt"], result["steps"]) == (0, None, 0)
+    assert run(["doctor", str(data)]) == 0  # nothing is left to be done
+
+
+def test_a_gap_that_a_node_fails_on_is_no_repair(
+    data: Path, capfd: pytest.CaptureFixture[str], unchanged: Unchanged
+) -> None:
+    flip(data, TOPIC)
+    with unchanged(data / METADATA):
+        for words in (["recover"], ["recover", "--apply"], ["recover"]):
+            status, result = reported(capfd, *words, data / METADATA)
+            assert status == 1 and result["steps"] == 0
+            assert "the metadata log lacks offsets 71 to 78" in result["doubt"]
+
+
+def test_with_other_voters_no_gap_is_a_repair(
+    data: Path, capfd: pytest.CaptureFixture[str], unchanged: Unchanged
+) -> None:
+    """The node cuts a damaged log when it starts, and fetches the rest; what is missing in one without a damage it never fetches."""
+    flip(data, LEADER_CHANGE)
+    quorum_state = data / METADATA / "quorum-state"
+    state = json.loads(quorum_state.read_text())
+    state["currentVoters"].append({"voterId": 2})
+    quorum_state.write_text(json.dumps(state))
+    with unchanged(data / METADATA):
+        status, result = reported(capfd, "recover", "--apply", data / METADATA)
+    assert status == 1 and "lacks offset 100" in result["doubt"]
+
+
+def test_a_record_that_refers_to_a_lost_one_ends_the_start(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    without(data, TOPIC)
+    run(["verify", "--json", str(data)])
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    (start,) = (row for row in rows if row["type"] == "broker-start")
+    assert start["outcome"] == "does-not-start"
+    assert start["message"].startswith(
+        "Error loading metadata log record from offset 96: partition 0 of topic"
+    )
 
 
 def test_a_torn_end_is_no_gap(data: Path, capfd: pytest.CaptureFixture[str]) -> None:

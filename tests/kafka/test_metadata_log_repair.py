@@ -1,4 +1,5 @@
-"""`recover --policy kafka` leaves the metadata log as a real node does that starts with it after a clean stop."""
+"""`recover --policy kafka` leaves the metadata log as a real node does that starts with it after a clean stop; policy salvage repairs only what a real
+node starts with."""
 
 from __future__ import annotations
 
@@ -11,9 +12,13 @@ if "CI" not in os.environ:  # there its absence is an error
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
-from tests.cli.test_recover_metadata_log import LOG, flip
+from kseg.internal_topics.metadata.metadata_log import MetadataReading, read_metadata_log
+from kseg.segment.encoding.batch import encode_batch
+from kseg.segment.model import NewBatch, Record
+from tests.cli.test_recover_metadata_log import LOG, METADATA, PARTITION_CHANGES, TOPIC, flip, without
+from tests.internal_topics.metadata_logs import record, topic_id
 from tests.kafka.conftest import require_kafka
-from tests.kafka.starting import observed
+from tests.kafka.starting import assert_as_foretold, foretold, observed
 from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
@@ -35,3 +40,76 @@ def test_it_is_left_as_by_a_node(capture_small: Path, tmp_path: Path) -> None:
         assert entries and (real / LOG).with_suffix(suffix).read_bytes().startswith(entries)
     snapshots = {path.name: path.read_bytes() for path in ours.glob("*.snapshot")}
     assert snapshots == {path.name: path.read_bytes() for path in real.glob("*.snapshot")}
+
+
+@pytest.mark.evidence("metadata-log")
+@pytest.mark.parametrize("has_snapshot", [True, False])
+def test_a_node_loads_what_is_repaired(has_snapshot: bool, capture_small: Path, tmp_path: Path) -> None:
+    """Without the changes of partitions at a stop, and without the registration of producer ids."""
+    require_kafka()
+    data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
+    if not has_snapshot:
+        for path in (data / METADATA).glob("*.checkpoint"):
+            path.unlink()
+    flip(data, PARTITION_CHANGES if has_snapshot else 52)
+    assert run(["recover", "--apply", "--quiet", str(data)]) == 0
+    forecast = foretold([data])
+    assert (forecast.node["outcome"], forecast.node["metadata"]) == ("starts", "whole")
+    assert_as_foretold(forecast, observed(tmp_path, [data]))
+
+
+@pytest.mark.evidence("metadata-log")
+def test_a_node_fails_on_what_is_not_repaired(capture_small: Path, tmp_path: Path) -> None:
+    require_kafka()
+    data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
+    without(data, TOPIC)
+    forecast = foretold([data])
+    seen = observed(tmp_path, [data])
+    assert forecast.node["outcome"] == seen.outcome == "does-not-start"
+    # by the broker or the controller in it, whichever reads the record first
+    assert "offset 96 " in seen.log and "offset 96:" in forecast.node["message"]
+    assert "Encountered fatal fault" in seen.log and forecast.node["exception"] == "FaultHandlerException"
+
+
+# Records behind the end of the capture's log that contradict its state, and some that do not.
+_TOPIC_ID = "DYdWjM_STOC2Df1v4YUA-A"  # of metro-none
+_RECORDS = {
+    "unregister": record("UnregisterBrokerRecord", brokerId=7, brokerEpoch=3),
+    "unregister-epoch": record("UnregisterBrokerRecord", brokerId=1, brokerEpoch=3),
+    "fence-epoch": record("FenceBrokerRecord", id=1, epoch=3),
+    "clear-elr": record("ClearElrRecord", topicName="nothing"),
+    "topic-name": record("TopicRecord", name="metro-none", topicId=topic_id(9)),
+    "quota": record(
+        "ClientQuotaRecord",
+        entity=[{"entityType": "user", "entityName": "x"}],
+        key="producer_byte_rate",
+        value=1.0,
+        remove=True,
+    ),
+    "scram": record("RemoveUserScramCredentialRecord", name="x", mechanism=1),
+    "token": record("RemoveDelegationTokenRecord", tokenId="x"),
+    "acl": record("RemoveAccessControlEntryRecord", id=topic_id(5)),
+    "partition-again": record(
+        "PartitionRecord", partitionId=0, topicId=_TOPIC_ID, replicas=[1], isr=[1], leader=1
+    ),
+    "partition-change": record("PartitionChangeRecord", partitionId=5, topicId=_TOPIC_ID, leader=1),
+    "remove-topic": record("RemoveTopicRecord", topicId=topic_id(5)),
+    "end": record("EndTransactionRecord"),
+    "config": record("ConfigRecord", resourceType=2, resourceName="nothing", name="retention.ms", value=None),
+    "producer-ids": record("ProducerIdsRecord", brokerId=1, brokerEpoch=12, nextProducerId=5),
+}
+_IN_THE_GATE = ("clear-elr", "producer-ids", "token")
+
+
+@pytest.mark.parametrize("name", _RECORDS if os.environ.get("KSEG_BROKER_STARTS") == "all" else _IN_THE_GATE)
+def test_a_record_that_contradicts_the_state(name: str, capture_small: Path, tmp_path: Path) -> None:
+    """A node ends with it, and only with those that kseg names."""
+    require_kafka()
+    data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
+    image = read_metadata_log(str(data / METADATA))
+    added = Record(image.end_offset, image.timestamp_ms, None, _RECORDS[name])
+    with (data / METADATA / LOG).open("ab") as log:
+        log.write(encode_batch(NewBatch(records=(added,), leader_epoch=image.epoch)))
+    after = read_metadata_log(str(data / METADATA), MetadataReading(everything=True))
+    outcome = "does-not-start" if after.contradictions else "starts"
+    assert observed(tmp_path, [data], 0.5).outcome == outcome

@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from kseg.internal_topics.metadata.refused_configs import why_refused
+from kseg.segment.terminal import shortened
 from tests.kafka import jars
 from tests.kafka.conftest import require_kafka
 
@@ -88,9 +89,17 @@ def test_every_property_as_its_definition_has_it() -> None:
     different = [
         (*pair, message, ours)
         for pair, message in zip(pairs, messages, strict=True)
-        if (ours := why_refused(*pair)) != message
+        if (ours := why_refused(*pair)) != _bounded(message)
     ]
     assert not different, "\n".join(map(str, different[:10]))
+
+
+def _bounded(message: str) -> str:
+    """With a long value as kseg shows it."""
+    if not message.startswith("Invalid value "):
+        return message
+    value, _, rest = message.removeprefix("Invalid value ").partition(" for configuration ")
+    return f"Invalid value {shortened(value)} for configuration {rest}"
 
 
 def _asked(pairs: list[tuple[str, str]]) -> dict[str, list[str]]:
