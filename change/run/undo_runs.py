@@ -25,7 +25,7 @@ from kseg.change.apply.undo_command import (
     undo_journal,
 )
 from kseg.jobs.events import Event, Failure, Row
-from kseg.segment.errors import FormatError, KsegError, Refused, cannot_read
+from kseg.segment.errors import FormatError, KsegError, Refused, UnreadableInput, cannot_read
 from kseg.segment.partition.directory import LogDirectory, ParentDirectory
 from kseg.segment.partition.names import KSEG_DIRECTORY
 from kseg.segment.partition.recognition import is_log_directory, list_directory
@@ -79,14 +79,37 @@ class ChangeRun:
 
 
 def runs_below(path: str) -> list[ChangeRun]:
-    """The runs with journals in what a path stands for, oldest first. Raises UnreadableInput and Refused."""
+    """The runs with journals in what a path stands for, oldest first. Raises UnreadableInput and Refused, also for a partition that cannot be listed, unless
+    each run names the partitions that it changed, and this is none of them."""
     found: dict[str, list[Journal]] = {}
+    unlisted: list[tuple[str, UnreadableInput]] = []
     for directory in _directories(path):
-        for journal in journals_in(directory):
+        try:
+            journals = journals_in(directory)
+        except UnreadableInput as error:
+            unlisted.append((directory, error))
+            continue
+        for journal in journals:
             if journal.state is not JournalState.ABANDONED:
                 found.setdefault(journal.location.id.removesuffix(END_SUFFIX), []).append(journal)
+    for directory, why in unlisted:
+        if not found or not all(_is_known_without(directory, journals) for journals in found.values()):
+            raise why
     runs = [ChangeRun(each, tuple(sorted(journals, key=_rank))) for each, journals in found.items()]
     return sorted(runs, key=lambda run: (run.id[:_SECOND], run.changed_at_ns))
+
+
+def _is_known_without(directory: str, journals: Sequence[Journal]) -> bool:
+    """Whether the journals of a run tell that it has not changed a partition directory: that of its data directory, the last one, names all those that it
+    has changed."""
+    log_dir, name = os.path.split(directory)
+    named = {
+        str(each)
+        for journal in journals
+        if journal.location.in_log_dir and journal.location.directory == (log_dir or os.curdir)
+        for each in journal.header.get("partitions", ())
+    }
+    return bool(named) and name not in named
 
 
 def _rank(journal: Journal) -> tuple[bool, bool, str]:
