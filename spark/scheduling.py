@@ -122,7 +122,10 @@ def narrowed(run: "TaskRun[T, O]", units: Sequence[Unit[T]]) -> "TaskRun[T, O]":
     if narrow is None:
         return run
     named = [
-        target.path for unit in units for target in getattr(unit.target, "targets", None) or (unit.target,)
+        path
+        for unit in units
+        for target in getattr(unit.target, "targets", None) or (unit.target,)
+        for path in (target.path, *getattr(target, "before", ()))  # with which it is compared
     ]
     return replace(run, options=narrow(named))
 

@@ -283,7 +283,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
             return identity, ()
         from kseg.recovery.verify.side_by_side import against_others
 
-        return identity, tuple(against_others(log_dir, before))
+        return identity, tuple(against_others(log_dir, before, options))
 
     def _is_whole(self, log_dir: str) -> bool:
         """Whether all partitions of a data directory were processed, rather than a selection."""

@@ -44,9 +44,9 @@ def verify_log_dir(target: LogDirTarget, options: VerifyOptions, totals: Totals)
     yield from _shutdown(directory)
     from kseg.recovery.verify.side_by_side import against_others, within
 
-    yield from within(directory.partitions)
+    yield from within(directory.partitions, options)
     if target.before:
-        yield from against_others(target.path, target.before)
+        yield from against_others(target.path, target.before, options)
 
 
 def _files(directory: LogDirectory, options: VerifyOptions, totals: Totals) -> Iterator[Event]:

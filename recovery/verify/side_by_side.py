@@ -8,7 +8,7 @@ meta.properties a directory is compared only with directories of the same run th
     one directory.id twice      "Duplicate directory ID": one is a copy of the other, and so are their partitions
     a live partition twice      "Duplicate log directories" (LogManager.loadLog), also within one data directory, where the number of one has
                                 leading zeros. Likewise a `-future` log twice; beside the live one in another data directory it is a
-                                partition that moves. A stray or deleted one does not count.
+                                partition that moves. A stray or deleted one does not count, nor one that becomes stray by the metadata log.
     both in one data directory  no broker moves a partition within a data directory. One that finds both where the replica is assigned to ends
                                 with "Error while renaming dir" (LogManager.recoverAbandonedFutureLogs).
 """
@@ -23,6 +23,7 @@ from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import SubDirectory, partitions_in
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
+from kseg.segment.partition.topic_identity import WithIdentities
 from kseg.segment.sidecar.metadata_files import MetaProperties, decode_meta_properties
 
 _META_PROPERTIES = NAME_BY_ROLE[Role.META_PROPERTIES]
@@ -30,7 +31,7 @@ _UNKNOWN = MetaProperties(version=-1)
 _LOADED = (PartitionState.LIVE, PartitionState.FUTURE)
 
 
-def against_others(log_dir: str, others: Sequence[str]) -> Iterator[Finding]:
+def against_others(log_dir: str, others: Sequence[str], options: WithIdentities) -> Iterator[Finding]:
     """Findings between a data directory and each of the others."""
     own = _identity(log_dir)
     loaded: dict[tuple[str, PartitionState], str] | None = None
@@ -54,18 +55,18 @@ def against_others(log_dir: str, others: Sequence[str]) -> Iterator[Finding]:
             )
             yield Finding("log-dirs-mixed", path, message, numbers={"other": other})
         elif own.node_id is not None and not difference and other_identity.node_id is not None:
-            loaded = _loaded_in(log_dir) if loaded is None else loaded
-            theirs = _loaded_in(other)
+            loaded = _loaded_in(log_dir, options) if loaded is None else loaded
+            theirs = _loaded_in(other, options)
             for key in sorted(loaded.keys() & theirs.keys(), key=lambda each: (each[0], each[1].value)):
                 yield _twice(os.path.join(log_dir, loaded[key]), os.path.join(other, theirs[key]))
 
 
-def within(partitions: Sequence[SubDirectory]) -> Iterator[Finding]:
+def within(partitions: Sequence[SubDirectory], options: WithIdentities) -> Iterator[Finding]:
     """Findings between the partition directories of one data directory."""
     first: dict[str, SubDirectory] = {}
     for child in partitions:
         name = child.partition
-        if name is None or name.state not in _LOADED:
+        if name is None or name.state not in _LOADED or options.identity_of(child.path).becomes_stray:
             continue
         other = first.setdefault(name.text, child)
         if other is not child:
@@ -105,12 +106,13 @@ def _described(identity: MetaProperties) -> str:
     return f"node {identity.node_id}{of_cluster}"
 
 
-def _loaded_in(log_dir: str) -> dict[tuple[str, PartitionState], str]:
+def _loaded_in(log_dir: str, options: WithIdentities) -> dict[tuple[str, PartitionState], str]:
     """Names of the directories of partitions that a broker loads and keeps, by partition and state."""
     with suppress(UnreadableInput):
         return {
             (name.text, name.state): directory
             for directory, name in partitions_in(log_dir)
             if name.state in _LOADED
+            and not options.identity_of(os.path.join(log_dir, directory)).becomes_stray
         }
     return {}

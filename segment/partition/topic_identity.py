@@ -1,5 +1,6 @@
 """What the cluster's metadata log says about a partition directory, as plain values for the checks."""
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Self
@@ -51,10 +52,16 @@ class WithIdentities:
     topics: SettingsByPath | None = None
 
     def narrowed_to(self, paths: Iterable[str]) -> Self:
-        """The options for some of the targets, without what is known about others."""
+        """The options for some of the targets, without what is known about others; for a data directory, with what becomes stray in it."""
         paths, identities, topics = [*paths], self.identities, self.topics
         if identities is not None:
-            identities = {path: identities[path] for path in paths if path in identities}
+            whole = frozenset(paths)
+            within = {
+                path: each
+                for path, each in identities.items()
+                if each.becomes_stray and os.path.dirname(path) in whole
+            }
+            identities = within | {path: identities[path] for path in paths if path in identities}
         if topics is not None:
             topics = {path: topics[path] for path in paths if path in topics}
         return replace(self, identities=identities, topics=topics)

@@ -35,7 +35,7 @@ _NO_INDEX = re.compile(r"Could not find offset index file corresponding to log f
 _INSANE_INDEX = re.compile(r"Found a corrupted index file corresponding to log file (.+?) due to")
 _CUT = re.compile(r"Found invalid messages in log segment (.+?) at byte offset (\d+)\.")
 _NOT_SERVED = re.compile(r"Unable to start fetching (\S+) with topic ID \S+ due to (?:Number|Illegal)")
-_LOG_NAME = re.compile(r"\d+\.log(\.swap)?")
+_LOG_NAME = re.compile(r"\d{20}\.log(\.swap)?")
 _MADE = re.compile(r"Created log for partition (.+?) in ")
 
 
@@ -90,7 +90,7 @@ def observed(root: Path, log_dirs: Sequence[Path], settle_s: float = SETTLE_S, *
         if log_dir.is_dir()
         # a log that is swapped in replaces the one there
         for path in sorted(log_dir.glob("*/[0-9]*.log*"))
-        if _LOG_NAME.fullmatch(path.name) and not _is_dropped(path)
+        if _LOG_NAME.fullmatch(path.name) and path.exists() and not _is_dropped(path)
     }
     # one that is swapped in gets an index by that
     no_index = [

@@ -60,6 +60,19 @@ def moving_with_the_id_of_another(own: Path, other: Path) -> None:
     (other / f"{partition.name}.{FUTURE}" / "partition.metadata").write_text(FOREIGN)
 
 
+def moving_twice_and_one_with_the_id_of_another(own: Path, other: Path) -> None:
+    moving_twice(own, other)
+    moving = other / f"{_one(own).name}.{ANOTHER}"
+    (moving / "partition.metadata").write_text(FOREIGN)
+    shutil.rmtree(own / f"{_one(own).name}.{FUTURE}")
+    shutil.copytree(_one(own), other / f"{_one(own).name}.{FUTURE}")
+
+
+def live_twice_and_one_with_the_id_of_another(own: Path, other: Path) -> None:
+    shutil.copytree(_one(own), other / _one(own).name)
+    (other / _one(own).name / "partition.metadata").write_text(FOREIGN)
+
+
 def moving_without_an_id_and_gone(own: Path, _: Path) -> None:
     """The replica that moves becomes stray, and the partition is created again."""
     moved_and_gone(own, own)
@@ -87,12 +100,20 @@ CASES: tuple[tuple[Double, bool], ...] = (
     (moved_but_for_the_name, False),
     (moved_and_gone, False),
     (moving_with_the_id_of_another, False),
+    (moving_twice_and_one_with_the_id_of_another, False),
+    (live_twice_and_one_with_the_id_of_another, False),
     (moving_without_an_id_and_gone, False),
     (with_a_zero, True),
     (with_a_zero_alone, False),
     (linked, True),
 )
-IN_THE_GATE = (moving_within, moving_twice, moved_but_for_the_name, with_a_zero)
+IN_THE_GATE = (
+    moving_within,
+    moving_twice,
+    moving_twice_and_one_with_the_id_of_another,
+    moved_but_for_the_name,
+    with_a_zero,
+)
 
 
 @pytest.mark.evidence("broker-start", "partition-twice")

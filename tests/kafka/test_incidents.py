@@ -1,0 +1,70 @@
+"""Data directories after an incident (`incident_directories`): the forecast of `verify` is what a real 4.3.1 broker does, before and after `recover --apply`."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from tests.kafka.conftest import require_kafka
+from tests.kafka.incident_directories import Incident, strike
+from tests.kafka.starting import SETTLE_S, assert_as_foretold, foretold, observed
+from tests.kafka.test_broker_start import disks
+from tests.support.trees import copy_tree
+
+__all__ = ["disks"]
+
+pytestmark = pytest.mark.kafka
+
+SEED = int(os.environ.get("KSEG_INCIDENTS_SEED", "1"))
+INCIDENTS = int(os.environ.get("KSEG_INCIDENTS", "2"))
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + INCIDENTS))
+def test_an_incident(seed: int, disks: Path, capture_small: Path, tmp_path: Path) -> None:
+    require_kafka()
+    rng = random.Random(f"incident {seed}")
+    if rng.random() < 0.25:
+        copy_tree(disks, tmp_path / "node")
+        log_dirs, before = [tmp_path / "node" / "0", tmp_path / "node" / "1"], None
+    else:
+        log_dirs = [copy_tree(capture_small / "data", tmp_path / "node" / "data")]
+        before = capture_small / "before"
+    incident = Incident(rng, log_dirs, before)
+    strike(incident)
+    is_repaired = rng.random() < 0.5
+    try:
+        if is_repaired:
+            _repair(log_dirs)
+        forecast = foretold(log_dirs)
+        assert_as_foretold(
+            forecast, observed(tmp_path, log_dirs, SETTLE_S, **{"log.index.interval.bytes": "4096"})
+        )
+    except AssertionError as error:
+        error.add_note("; ".join([*incident.done, *["repaired"] * is_repaired]))
+        raise
+
+
+def _repair(log_dirs: list[Path]) -> None:
+    """Policy salvage; a second run has nothing to do."""
+    first = _run("recover", "--apply", *map(str, log_dirs))
+    again = _run("recover", *map(str, log_dirs))
+    steps = [row for row in again if row["type"] == "step"]
+    refused = any(row["type"] == "error" for row in first)
+    assert refused or not steps, steps[:3]
+
+
+def _run(*words: str) -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", "kseg", words[0], "--json", *words[1:]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1, 4, 5), (done.returncode, done.stderr)
+    return [json.loads(line) for line in done.stdout.splitlines()]
