@@ -43,6 +43,15 @@ ServerProperties = Annotated[
         panel=EVIDENCE,
     ),
 ]
+NodesProperties = Annotated[
+    str | None,
+    Option(
+        "--server-properties",
+        metavar="FILE",
+        help="The broker's server.properties, for the forecast of its start: node id, log.dirs and what a load of logs depends on.",
+        panel=EVIDENCE,
+    ),
+]
 CleanupPolicy = Annotated[
     str | None,
     Option(
@@ -66,10 +75,11 @@ TopicProperties = Annotated[
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """The evidence options, under the names of the command-line options, and the settings from the user: by topic property, and
-    the pairs of --config. assumes_defaults: unset properties have Kafka's defaults."""
+    the pairs of --config. server: the content of server_properties where it is read already. assumes_defaults: unset properties have Kafka's defaults."""
 
     metadata: str | None = None
     server_properties: str | None = None
+    server: Mapping[str, str] | None = None
     options: Mapping[str, object] | None = None
     config: Mapping[str, str] | None = None
     assumes_defaults: bool = False
@@ -92,16 +102,19 @@ def topic_settings(
 
 
 def load_settings(
-    targets: Sequence[Target], metadata: str | None, finder: "MetadataFinder"
+    targets: Sequence[Target],
+    metadata: str | None,
+    finder: "MetadataFinder",
+    server: "Mapping[str, str] | None" = None,
 ) -> "dict[str, TopicSettings]":
-    """The settings of partitions by path, where the metadata log configures what a broker's load depends on; mostly it does not."""
+    """The settings of partitions by path, where the metadata log or server.properties configures what a broker's load depends on; mostly it does not."""
     from kseg.recovery.policy import LOAD_PROPERTIES
 
     images = [finder.image_for(log_dir) for log_dir in log_dirs_of(targets)]
     configs = [configs for image in images if image is not None for configs in image.configs.values()]
-    if all(LOAD_PROPERTIES.isdisjoint(each) for each in configs):
+    if all(LOAD_PROPERTIES.isdisjoint(each) for each in (*configs, server or {})):
         return {}
-    return topic_settings(targets, Asked(metadata=metadata, assumes_defaults=True), finder)[0]
+    return topic_settings(targets, Asked(metadata=metadata, server=server, assumes_defaults=True), finder)[0]
 
 
 def server_pairs(server_properties: str | None) -> "Mapping[str, str] | None":
@@ -114,14 +127,17 @@ def server_pairs(server_properties: str | None) -> "Mapping[str, str] | None":
 
 
 def finder_for(
-    targets: Sequence[Target], metadata: str | None, server: Mapping[str, str] | None = None
+    targets: Sequence[Target],
+    metadata: str | None,
+    server: Mapping[str, str] | None = None,
+    left_out: Sequence[str] = (),
 ) -> "MetadataFinder":
-    """The finder of the metadata log of each target's log dir."""
+    """The finder of the metadata log of each target's log dir. left_out: log dirs that the node does not have any more."""
     from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 
     places = [(server or {}).get(name, "") for name in ("metadata.log.dir", "log.dirs", "log.dir")]
     named = [place.strip() for text in places for place in text.split(",") if place.strip()]
-    return MetadataFinder(log_dirs_of(targets), metadata, named)
+    return MetadataFinder(log_dirs_of(targets), metadata, named, left_out)
 
 
 def log_dir_of(target: PartitionTarget) -> str:
@@ -269,7 +285,7 @@ class _Settings:
         self._targets = _partitions(targets)
         self._layers = asked.layers
         self._assumes_defaults = asked.assumes_defaults
-        self._server = server_pairs(asked.server_properties)
+        self._server = server_pairs(asked.server_properties) if asked.server is None else asked.server
         self._finder = finder or finder_for(targets, asked.metadata, self._server)
         self._images: dict[str, MetadataImage] = {}
         self._known: dict[tuple[str, str | None, str], TopicSettings] = {}

@@ -11,11 +11,14 @@ from kseg.cli.topic_evidence import (
     finder_for,
     identities_after_cut,
     load_settings,
+    log_dirs_of,
     replicas_missing,
+    server_pairs,
     topic_identities,
 )
 from kseg.jobs.events import Event
 from kseg.recovery.broker_start.forecast import StartForecast
+from kseg.recovery.broker_start.node_properties import NodeProperties
 from kseg.recovery.broker_start.start_check import VerifyForStart
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import PartitionState
@@ -53,12 +56,14 @@ class VerifyWithLoads(VerifyForStart):
 class Verification:
     """One run of `verify` over its targets: the metadata log is read before, and the forecast of a broker's start follows.
 
-    metadata: the metadata log that the user named. refusals: what each log dir's node fails on in it, once it was read.
+    metadata: the metadata log that the user named. server_properties: the node's file; raises UsageError and UnreadableInput for one that cannot be used. refusals: what each log dir's node fails on in it, once it was read.
     """
 
-    def __init__(self, metadata: str | None) -> None:
+    def __init__(self, metadata: str | None, server_properties: str | None = None) -> None:
         self._metadata = metadata
-        self._forecast = StartForecast(identities_after_cut)
+        self._server = server_pairs(server_properties)
+        self.properties = None if self._server is None else NodeProperties.of(self._server)
+        self._forecast = StartForecast(identities_after_cut, self.properties)
         self.refusals: Mapping[str, Refusals] = {}
 
     def look(
@@ -66,7 +71,7 @@ class Verification:
     ) -> "tuple[VerifyOptions, tuple[Finding, ...]]":
         """The options with the content of the metadata log about the targets, and the findings about that log. finder: of these targets, if
         there is one already."""
-        finder = finder or finder_for(targets, self._metadata)
+        finder = finder or self.finder(targets)
         identities, findings = topic_identities(targets, self._metadata, finder)
         missing = tuple(chain.from_iterable(replicas_missing(targets, finder).values()))
         self._forecast.add_metadata(identities, [finding.path for finding in missing])
@@ -75,8 +80,13 @@ class Verification:
             if log_dir in self.refusals:
                 refused = self.refusals[log_dir]
                 self._forecast.add_refused(log_dir, refused.thrown(), refused.contradiction())
-        topics = load_settings(targets, self._metadata, finder)
+        topics = load_settings(targets, self._metadata, finder, self._server)
         return replace(options, identities=identities, topics=topics), (*findings, *missing)
+
+    def finder(self, targets: Sequence[Target]) -> "MetadataFinder":
+        """The finder of the metadata logs of the targets."""
+        left_out = () if self.properties is None else self.properties.leaves_out(log_dirs_of(targets))
+        return finder_for(targets, self._metadata, self._server, left_out)
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """The events of the work, followed by a `broker-start` row for each node."""

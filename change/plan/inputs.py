@@ -21,16 +21,16 @@ class Listing:
     odd_logs: tuple[str, ...] = ()
 
 
-def inputs_of(directory: str) -> tuple[FileIdentity, ...]:
+def inputs_of(directory: str, *, follow_links: bool = False) -> tuple[FileIdentity, ...]:
     """The regular files of a directory, as of `listing_of`."""
-    return listing_of(directory).files
+    return listing_of(directory, follow_links=follow_links).files
 
 
-def listing_of(directory: str) -> Listing:
+def listing_of(directory: str, *, follow_links: bool = False) -> Listing:
     """What is in a directory. Call it before the files are read, so that a change during the reading is noticed.
 
-    A broker follows links, a rename replaces them: a plan that left linked files out would take them for lost.
-    Raises UnreadableInput when the directory cannot be listed, Refused where one of Kafka's files is a link."""
+    A broker follows links, a rename replaces them: a plan that left linked files out would take them for lost. follow_links: list what they lead to,
+    for a load that is only simulated. Raises UnreadableInput when the directory cannot be listed, Refused where one of Kafka's files is a link otherwise."""
     found, names, odd_logs = [], [], []
     try:
         with places.scandir(directory) as entries:
@@ -40,6 +40,9 @@ def listing_of(directory: str) -> Listing:
                 if stat.S_ISREG(status.st_mode):
                     found.append(identity(entry.name, status))
                 elif stat.S_ISLNK(status.st_mode) and _leads_to_file(entry) and _is_kafkas(entry.name):
+                    if follow_links:
+                        found.append(identity(entry.name, entry.stat()))
+                        continue
                     raise Refused(
                         f"{entry.path} is a link to a file elsewhere; kseg changes only directories that "
                         "contain the files themselves"

@@ -12,7 +12,7 @@ from kseg.cli.options import (
     Verbose,
 )
 from kseg.cli.read_only_paths import refuse_read_only
-from kseg.cli.topic_evidence import MetadataPath
+from kseg.cli.topic_evidence import MetadataPath, NodesProperties
 
 EXAMPLES = (
     ("What is wrong here, and what do I type", "kseg doctor /var/lib/kafka"),
@@ -28,6 +28,7 @@ def command(
     paths: Paths,
     depth: Depth,
     metadata: MetadataPath = None,
+    server_properties: NodesProperties = None,
     json: Json = False,
     html: Html = None,
     common: CommonOptions,
@@ -50,12 +51,13 @@ def command(
     from kseg.cli.run import clock_ms, notice, over_targets, workers
     from kseg.cli.shared_targets import Sharing
     from kseg.cli.text.doctor import DoctorReport
-    from kseg.cli.verify_work import VerifyWithLoads
+    from kseg.cli.verify_work import Verification, VerifyWithLoads
     from kseg.segment.partition.targets import Expansion
 
     options = depth.options(clock_ms() if now is None else now, drop_cache, html is not None)
     cluster = on.cluster(light=True)
-    request = common.request(paths, cluster, {"--metadata": metadata})
+    evidence = {"--metadata": metadata, "--server-properties": server_properties}
+    request = common.request(paths, cluster, evidence)
     style = Style(
         command="doctor",
         json=json,
@@ -69,7 +71,10 @@ def command(
         errors_settle=True,
         advice=lambda _: "",  # the steps contain it
     )
-    examination = Examination(request, metadata, workers(cluster, common.jobs, notice(style)), options.now_ms)
+    verification = Verification(metadata, server_properties)
+    examination = Examination(
+        request, metadata, verification, workers(cluster, common.jobs, notice(style)), options.now_ms
+    )
     return over_targets(
         VerifyWithLoads(),
         options,

@@ -11,7 +11,7 @@ from kseg.cli.options import (
     Paths,
     Verbose,
 )
-from kseg.cli.topic_evidence import MetadataPath
+from kseg.cli.topic_evidence import MetadataPath, NodesProperties
 
 EXAMPLES = (
     ("Is this data directory sound?", "kseg verify /var/lib/kafka"),
@@ -27,6 +27,7 @@ def command(
     paths: Paths,
     depth: Depth,
     metadata: MetadataPath = None,
+    server_properties: NodesProperties = None,
     json: Json = False,
     html: Html = None,
     common: CommonOptions,
@@ -50,6 +51,7 @@ def command(
     from kseg.cli.verify_work import Verification, VerifyWithLoads
     from kseg.segment.partition.targets import Expansion
 
+    evidence = {"--metadata": metadata, "--server-properties": server_properties}
     options = depth.options(clock_ms() if now is None else now, drop_cache, html is not None)
     style = Style(
         command="verify",
@@ -61,13 +63,13 @@ def command(
         page=page_for(html, "verify", options.now_ms),
         words=lambda _: (),  # printed at the end of the report
     )
-    verification = Verification(metadata)
+    verification = Verification(metadata, server_properties)
     return over_targets(
         VerifyWithLoads(),
         options,
         style,
         expand=Expansion.VERIFY,
-        request=common.request(paths, on.cluster(light=True), {"--metadata": metadata}),
+        request=common.request(paths, on.cluster(light=True), evidence),
         jobs=common.jobs,
         sharing=Sharing.LARGE,
         look=verification.look,

@@ -22,7 +22,7 @@ from kseg.cli.doctor.next_step import NextStep
 from kseg.cli.doctor.next_steps import next_steps
 from kseg.cli.doctor.situation import OtherNode, Situation
 from kseg.cli.request import Request
-from kseg.cli.topic_evidence import Asked, finder_for, log_dir_of, topic_settings
+from kseg.cli.topic_evidence import Asked, log_dir_of, topic_settings
 from kseg.cli.verify_work import Verification
 from kseg.inspection.disk_leftovers import Leftover, LeftoverKind, leftovers
 from kseg.inspection.log_dir_host import LogDirHost, log_dir_host
@@ -33,7 +33,7 @@ from kseg.segment.diagnosis import MissingReplica
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.names import PartitionState, parse_partition_directory
+from kseg.segment.partition.names import METADATA_DIRECTORY, PartitionState, parse_partition_directory
 from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
@@ -62,14 +62,16 @@ class _Damage:
 
 
 class Examination:
-    """One run of `doctor`. request: the options of the run. over: the executor of targets. now_ms: the time of the run."""
+    """One run of `doctor`. request: the options of the run. verification: of its targets. over: the executor of targets. now_ms: the time of the run."""
 
-    def __init__(self, request: Request, metadata: str | None, over: Over, now_ms: int) -> None:
+    def __init__(
+        self, request: Request, metadata: str | None, verification: Verification, over: Over, now_ms: int
+    ) -> None:
         self._request = request
         self._metadata = metadata
         self._over = over
         self._now_ms = now_ms
-        self._verification = Verification(metadata)
+        self._verification = verification
         self._targets: Sequence[Target] = ()
         self._finder: MetadataFinder | None = None
         self._options: VerifyOptions | None = None
@@ -83,7 +85,7 @@ class Examination:
         """The results before verification: the rows of the data directories and their nodes."""
         self._targets = targets
         self._situation.topics = _topics(targets)
-        self._finder = finder_for(targets, self._metadata)
+        self._finder = self._verification.finder(targets)
         self._options, findings = self._verification.look(targets, options, self._finder)
         return self._options, [*self._hosts(), *findings]
 
@@ -105,6 +107,24 @@ class Examination:
             yield Row(_step_row(number, step))
 
     # --- before the verification
+
+    def _note_properties(self) -> None:
+        file, properties = self._request.also.get("--server-properties"), self._verification.properties
+        if file is None or properties is None or self._finder is None:
+            return
+        from kseg.cli.doctor.properties_steps import PropertiesOfNode, unformatted_log_dirs
+
+        log_dirs = tuple(host.path for host in self._situation.hosts)
+        with_log = [path for path in log_dirs if places.isdir(os.path.join(path, METADATA_DIRECTORY))]
+        ids = {self._finder.node_of(path).node_id for path in log_dirs} - {None}
+        self._situation.properties = PropertiesOfNode(
+            str(file),
+            properties,
+            next(iter(ids)) if len(ids) == 1 else None,
+            with_log[0] if len(with_log) == 1 else None,
+            log_dirs,
+        )
+        self._situation.unformatted_log_dirs = unformatted_log_dirs(properties, log_dirs)
 
     def _hosts(self) -> Iterator[Row]:
         nodes: dict[str, Row] = {}
@@ -131,6 +151,7 @@ class Examination:
         self._situation.lacks_metadata_log = not nodes and lacks_metadata_log(
             [host.path for host in self._situation.hosts]
         )
+        self._note_properties()
         yield from nodes.values()
 
     def _host_row(self, host: LogDirHost) -> dict[str, object]:

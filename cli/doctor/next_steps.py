@@ -75,7 +75,12 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
             situation.request,
             situation.cluster_id,
             "--no-initial-controllers" if situation.has_dynamic_quorum else "",
+            situation.unformatted_log_dirs,
         )
+    if situation.properties is not None:
+        from kseg.cli.doctor.properties_steps import properties_steps
+
+        yield from properties_steps(situation.properties, situation.request)
     mending = list(_mend_files(situation))
     if any(host.is_running for host in situation.hosts) and any(
         step.needs_stopped_broker for step in mending

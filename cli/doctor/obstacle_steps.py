@@ -62,9 +62,15 @@ def move_obstacles(in_the_way: dict[str, str], move: Callable[[str], str]) -> It
 
 
 def no_data_directories(
-    files: Sequence[str], empty: Sequence[str], request: Request, cluster_id: str | None, flags: str
+    files: Sequence[str],
+    empty: Sequence[str],
+    request: Request,
+    cluster_id: str | None,
+    flags: str,
+    unformatted: Sequence[str] = (),
 ) -> Iterator[NextStep]:
-    """files, empty: paths that were given beside data directories. flags: of the format of one, for the quorum."""
+    """files, empty: paths that were given beside data directories. flags: of the format of one, for the quorum. unformatted: directories in log.dirs that do
+    not exist or are empty."""
     left = tuple(path for path in request.paths if path not in files)
     for path in files:
         yield NextStep(
@@ -72,9 +78,9 @@ def no_data_directories(
             "directory back that was meant, and look at the rest.",
             command_line("doctor", {}, Request(left)),
         )
-    for path in empty:
+    for path in dict.fromkeys((*empty, *unformatted)):
         yield NextStep(
-            f"{shown_path(path)} is empty: a broker does not start with it in log.dirs before it is formatted (or a disk has not been mounted there: look first). "
+            f"{shown_path(path)} is {'empty' if places.lexists(path) else 'missing'}: a broker does not start with it in log.dirs before it is formatted (or a disk has not been mounted there: look first). "
             "This leaves the other directories as they are.",
             format_command(cluster_id, "server.properties", "--ignore-formatted", flags),
         )

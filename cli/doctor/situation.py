@@ -18,6 +18,7 @@ from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
+    from kseg.cli.doctor.properties_steps import PropertiesOfNode
     from kseg.internal_topics.groups.group_rows import OffsetOfGroup
     from kseg.internal_topics.metadata.refused_configs import RefusedConfig
     from kseg.internal_topics.metadata.refused_features import RefusedFeature
@@ -55,7 +56,8 @@ class Situation:
     refused_features, refused_configs: in the metadata log, on which a 4.3.1 node fails.
     gapped_metadata_logs: directories of those that a repair makes worse, so `advice` leaves them out. lacks_metadata_log: it is in
     none of the directories. undo_bytes: kept for `undo`. unloadable: partitions that a
-    broker fails to load before and after a repair.
+    broker fails to load before and after a repair. properties: server.properties, if it was given; unformatted_log_dirs: directories that it names and that do
+    not exist or are empty.
     """
 
     request: Request
@@ -84,6 +86,8 @@ class Situation:
     lacks_metadata_log: bool = False
     has_unreadable: bool = False
     is_half_done: bool = False
+    properties: "PropertiesOfNode | None" = None
+    unformatted_log_dirs: list[str] = field(default_factory=list)
     leftovers: list[Leftover] = field(default_factory=list)
     undo_bytes: int = 0
     other_nodes: list[OtherNode] = field(default_factory=list)

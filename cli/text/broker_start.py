@@ -17,6 +17,7 @@ _WORTH_SAYING_S = 10.0
 def broker_start_words(values: Values) -> Iterator[str]:
     """The row `broker-start`: whether it starts, then what happens to partitions, one sentence per fact."""
     yield _verdict(values)
+    yield from map(visible, _directories(values))
     if values["once_writable"] is not None:
         where = listed([*map(shown_path, values["read_only"])], _SHOWN)
         yield f"  {where} {'is' if len(values['read_only']) == 1 else 'are'} mounted read-only; once a broker can write there:"
@@ -44,6 +45,16 @@ def broker_start_words(values: Values) -> Iterator[str]:
         yield f"  it scans {size_words(values['bytes_to_scan'])} of {counted(values['logs_to_scan'], 'log')} first{_time(values)}"
     elif values["estimated_s_slow"] >= _WORTH_SAYING_S:
         yield f"  it loads {counted(values['partitions'], 'log')} first{_time(values)}"
+
+
+def _directories(values: Values) -> Iterator[str]:
+    """Those that log.dirs has and that were not checked, and the other way round."""
+    left_out = values["log_dirs_left_out"]
+    if left_out:
+        verb = "is" if len(left_out) == 1 else "are"
+        yield f"  {_listed(left_out)} {verb} not in log.dirs: it takes no log from there"
+    if values["log_dirs_unchecked"]:
+        yield f"  log.dirs also has {_listed(values['log_dirs_unchecked'])}, whose logs were not checked"
 
 
 def _verdict(values: Values) -> str:

@@ -33,12 +33,17 @@ class MetadataFinder:
     """Finds and reads metadata logs, each once.
 
     given: log dirs that the user named. explicit: the path of --metadata. more: further directories that may contain a metadata
-    log. Raises UsageError for an explicit path without one, UnreadableInput for one that cannot be read.
+    log. left_out: those that the node does not have any more: what they hold is missing. Raises UsageError for an explicit path without one, UnreadableInput for one that cannot be read.
     """
 
     def __init__(
-        self, given: Sequence[str] = (), explicit: str | None = None, more: Sequence[str] = ()
+        self,
+        given: Sequence[str] = (),
+        explicit: str | None = None,
+        more: Sequence[str] = (),
+        left_out: Sequence[str] = (),
     ) -> None:
+        self._left_out = {places.realpath(path) for path in left_out}
         self._given = [*given, *more]
         self._images: dict[str, MetadataImage] = {}
         self._by_log_dir: dict[str, MetadataImage | None] = {}
@@ -89,7 +94,7 @@ class MetadataFinder:
     def others_of(self, log_dir: str) -> list[str]:
         """The other log dirs of the same node, as far as they are given or found. A log dir with the same directory id is a copy. One that was
         given and whose meta.properties is lost is taken for one of the node: what it has is not missing."""
-        node, seen = self.placed_node_of(log_dir), {places.realpath(log_dir)}
+        node, seen = self.placed_node_of(log_dir), {places.realpath(log_dir), *self._left_out}
         found = []
         directory_ids = {node.directory_id} - {None}
         for other in chain.from_iterable(self._by_distance(log_dir)):

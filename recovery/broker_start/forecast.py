@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.broker_start.loaded_directory import LoadedDirectory
 from kseg.recovery.broker_start.log_dir_start import Thrown, is_empty_directory, unformatted
+from kseg.recovery.broker_start.node_properties import NodeProperties
 from kseg.recovery.broker_start.node_start import node_start
 from kseg.recovery.broker_start.partition_start import PartitionStart
 from kseg.recovery.broker_start.start_check import TargetStart
@@ -23,9 +24,13 @@ WHOLE, CUT, UNKNOWN = "whole", "cut", "unknown"
 
 
 class StartForecast:
-    """Collects the rows of all targets. Of a partition that loads unchanged only the name is kept."""
+    """Collects the rows of all targets. Of a partition that loads unchanged only the name is kept. properties: of one node, from its
+    server.properties."""
 
-    def __init__(self, identities_after_cut: IdentitiesAfterCut) -> None:
+    def __init__(
+        self, identities_after_cut: IdentitiesAfterCut, properties: NodeProperties | None = None
+    ) -> None:
+        self.properties = properties
         self._directories: dict[str, LoadedDirectory] = {}
         self._certain: frozenset[str] = frozenset()
         self._gapped: frozenset[str] = frozenset()
@@ -69,8 +74,25 @@ class StartForecast:
             yield event
         for path, other in self._twice:
             self._add_link(path, other)
-        for node in _nodes([each for each in self._directories.values() if _has_something_to_say(each)]):
-            yield Row(node_start(node, self._metadata(node)).as_row())
+        nodes = _nodes([each for each in self._directories.values() if _has_something_to_say(each)])
+        configured = self._configured(nodes)
+        for node in nodes:
+            properties = self.properties if node is configured else None
+            yield Row(node_start(node, self._metadata(node), properties).as_row())
+
+    def _configured(self, nodes: Sequence[Sequence[LoadedDirectory]]) -> Sequence[LoadedDirectory] | None:
+        """The node that the properties are of."""
+        if self.properties is None:
+            return None
+        known = [node for node in nodes if any(each.start is not None for each in node)]
+        wanted = self.properties.node_id
+        own = [
+            node
+            for node in known
+            if any(each.start is not None and each.start.node_id == wanted for each in node)
+        ]
+        found = own or known
+        return found[0] if len(found) == 1 else None
 
     def _metadata(self, node: Sequence[LoadedDirectory]) -> str:
         """What is known of the metadata log when logs are loaded. Records what it says of the partitions once it is truncated."""

@@ -29,7 +29,7 @@ class LoadedDirectory:
 
     live: those that are served from it: names of directories, with the partition that a broker takes each for. noteworthy: those that a load changes. missing: those that the metadata log
     places here and that do not exist. obstructed: those whose name is taken by a file. refused: what a broker ends with because of features and topic
-    configurations in the metadata log that it does not allow. contradiction: likewise, because of the record at this offset of the log.
+    configurations in the metadata log that it does not allow. is_checked: whether its partitions are known. contradiction: likewise, because of the record at this offset of the log.
     """
 
     path: str
@@ -39,6 +39,7 @@ class LoadedDirectory:
     missing: list[str] = field(default_factory=list)
     obstructed: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
+    is_checked: bool = True
     refused: list[Thrown] = field(default_factory=list)
     contradiction: tuple[int, Thrown] | None = None
     partitions: int = 0
@@ -75,6 +76,12 @@ class LoadedDirectory:
             + self.batches_to_scan * SECONDS_A_BATCH_SLOW
             + self.partitions * SECONDS_A_LOG_SLOW
         )
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it is a data directory in log.dirs of whose partitions nothing is known."""
+        start = self.start
+        return not self.is_checked and start is not None and start.is_directory and start.has_identity
 
     @property
     def is_loaded(self) -> bool:

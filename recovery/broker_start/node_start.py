@@ -19,9 +19,11 @@ from dataclasses import replace
 
 from kseg.recovery.broker_start.loaded_directory import SCAN_BYTES_PER_S, LoadedDirectory
 from kseg.recovery.broker_start.log_dir_start import RUNTIME, LogDirStart, Thrown
+from kseg.recovery.broker_start.node_properties import NodeProperties
 from kseg.recovery.broker_start.partition_start import Loading
 from kseg.recovery.loading.kafka_exceptions import FILE_SYSTEM, ILLEGAL_STATE, IO, KAFKA, STORAGE
 from kseg.segment.partition.names import METADATA_DIRECTORY
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 STARTS = "starts"
@@ -37,8 +39,9 @@ class NodeStart:
     thrown: what ends the start; None when the broker starts. is_loaded: whether it gets as far as loading logs. offline: data
     directories that it continues without, and why. unserved: partitions that it loads and does not serve. outcome: None if only
     partitions were checked, which do not tell. metadata: the basis for stray and missing partitions: the metadata log as it is
-    (`whole`), as the broker truncates it (`cut`), or nothing (`unknown`). once_writable: the same if nothing were mounted read-only;
-    None if nothing is.
+    (`whole`), as the broker truncates it (`cut`), or nothing (`unknown`). left_out: data directories that log.dirs does not name; left_behind: the
+    partitions in them that a broker makes anew. once_writable: the
+    same if nothing were mounted read-only; None if nothing is.
     """
 
     directories: tuple[LoadedDirectory, ...]
@@ -48,6 +51,8 @@ class NodeStart:
     offline: tuple[tuple[str, Thrown], ...] = ()
     unserved: tuple[str, ...] = ()
     metadata: str = "unknown"
+    left_out: tuple[str, ...] = ()
+    left_behind: tuple[str, ...] = ()
     once_writable: "NodeStart | None" = None
 
     def as_row(self) -> dict[str, object]:
@@ -62,6 +67,8 @@ class NodeStart:
             "node_id": next((start.node_id for start in starts if start.node_id is not None), None),
             "cluster_id": next((start.cluster_id for start in starts if start.cluster_id is not None), None),
             "log_dirs": [start.path for start in starts],
+            "log_dirs_left_out": [*self.left_out],
+            "log_dirs_unchecked": [each.path for each in self.directories if each.is_unknown],
             "log_dirs_unclean": [start.path for start in starts if start.is_directory and not start.is_clean],
             "outcome": self.outcome,
             "exception": None if thrown is None else thrown.exception,
@@ -86,7 +93,7 @@ class NodeStart:
             ],
             "partitions_future": [name for each in loaded for name in each.named(Loading.FUTURE)],
             "partitions_promoted": [name for each in loaded for name in each.named(Loading.PROMOTED)],
-            "partitions_missing": [name for each in loaded for name in each.missing],
+            "partitions_missing": [*(name for each in loaded for name in each.missing), *self.left_behind],
             "partitions_unread": [path for each in self.directories for path in each.unread],
             "logs_to_scan": sum(each.logs_to_scan for each in loaded),
             "bytes_to_scan": sum(each.bytes_to_scan for each in loaded),
@@ -145,21 +152,39 @@ def _failed(directory: LoadedDirectory) -> Iterator[dict[str, object]]:
         }
 
 
-def node_start(directories: Sequence[LoadedDirectory], metadata: str) -> NodeStart:
-    """What a broker does with these data directories, all of one node, in the order of log.dirs. metadata: see `NodeStart`."""
+def node_start(
+    directories: Sequence[LoadedDirectory], metadata: str, properties: NodeProperties | None = None
+) -> NodeStart:
+    """What a broker does with these data directories, all of one node, in the order of log.dirs. metadata: see `NodeStart`. properties: of the
+    node, None if unknown."""
     dirs = tuple(directories)
-    start = replace(_node_start(dirs), metadata=metadata)
+    if properties is None:
+        return _of_taken(dirs, metadata, properties)
+    dirs = tuple(properties.taken(directories))
+    left_out = properties.leaves_out([each.path for each in directories])
+    start = replace(_of_taken(dirs, metadata, properties), left_out=tuple(left_out))
+    if not start.is_loaded or metadata == "unknown":
+        return start
+    there = {name for each in dirs for name in (*each.live.values(), *each.missing)}
+    behind = {name for each in directories if each.path in left_out for name in each.live.values()} - there
+    return replace(start, left_behind=tuple(sorted(behind)))
+
+
+def _of_taken(
+    dirs: tuple[LoadedDirectory, ...], metadata: str, properties: NodeProperties | None
+) -> NodeStart:
+    start = replace(_node_start(dirs, properties), metadata=metadata)
     if not any(each.start is not None and each.start.is_read_only for each in dirs):
         return start
     writable = tuple(
         each if each.start is None else replace(each, start=replace(each.start, is_read_only=False))
         for each in dirs
     )
-    return replace(start, once_writable=node_start(writable, metadata))
+    return replace(start, once_writable=_of_taken(writable, metadata, properties))
 
 
-def _node_start(dirs: tuple[LoadedDirectory, ...]) -> NodeStart:
-    prevented = next(_before_loading(dirs), None)
+def _node_start(dirs: tuple[LoadedDirectory, ...], properties: NodeProperties | None) -> NodeStart:
+    prevented = next(_before_loading(dirs, properties), None)
     if prevented is not None:
         return NodeStart(directories=dirs, outcome=DOES_NOT_START, thrown=prevented, is_loaded=False)
     offline = tuple(
@@ -184,10 +209,10 @@ def _node_start(dirs: tuple[LoadedDirectory, ...]) -> NodeStart:
 # --- before a log is loaded
 
 
-def _before_loading(dirs: Sequence[LoadedDirectory]) -> Iterator[Thrown]:
+def _before_loading(dirs: Sequence[LoadedDirectory], properties: NodeProperties | None) -> Iterator[Thrown]:
     starts = [each.start for each in dirs if each.start is not None]
     if starts:
-        yield from _identities(starts)
+        yield from _identities(starts, properties)
     for each in dirs:
         metadata_log = each.metadata_log
         if metadata_log is not None and metadata_log.exception is not None:
@@ -215,24 +240,33 @@ def _not_writable(start: LogDirStart) -> Iterator[Thrown]:
         yield Thrown(FILE_SYSTEM, f"{os.path.join(start.path, name)}: {_READ_ONLY}")
 
 
-def _identities(starts: Sequence[LogDirStart]) -> Iterator[Thrown]:
+def _identities(starts: Sequence[LogDirStart], properties: NodeProperties | None) -> Iterator[Thrown]:
     """Kafka: MetaPropertiesEnsemble.verify and KafkaRaftServer.initializeLogDirs, which process the directories in the order of
     their paths."""
     by_path = sorted(starts, key=lambda start: start.path)
     readable = [start for start in by_path if start.has_identity and not start.identity_problem]
     with_log = [start for start in starts if start.metadata_log]
+    metadata_dir = with_log[0].path if with_log else ""
+    if properties is not None and any(properties.is_metadata_log_dir(start.path) for start in starts):
+        metadata_dir = properties.metadata_log_dir
     if not readable:
         yield Thrown(RUNTIME, "No readable meta.properties files found.")
         return
-    yield from _contradictions(readable, with_log)
-    for start in with_log[:1]:
-        if start.identity_problem:
+    node_id = None if properties is None else properties.node_id
+    yield from _contradictions(readable, with_log, node_id)
+    is_elsewhere = {start.path: start.path != metadata_dir for start in with_log}
+    if properties is not None:
+        real = places.realpath(metadata_dir)
+        is_elsewhere = {start.path: places.realpath(start.path) != real for start in with_log}
+    for start in with_log:
+        if start.identity_problem and not is_elsewhere[start.path]:
             message = f"Encountered I/O error in metadata log directory {start.path}. Cannot continue."
             yield Thrown(RUNTIME, message)
-    for start in with_log[1:]:
+    for start in with_log:
         place = os.path.join(start.path, METADATA_DIRECTORY)
-        message = f"Found unexpected metadata location in data directory `{place}` (the configured metadata directory is {with_log[0].path})."
-        yield Thrown(KAFKA, message)
+        message = f"Found unexpected metadata location in data directory `{place}` (the configured metadata directory is {metadata_dir})."
+        if is_elsewhere[start.path]:
+            yield Thrown(KAFKA, message)
     for start in by_path:
         if not start.has_identity:
             hint = "(have you run `kafka-storage.sh` to format the directory?)"
@@ -244,8 +278,12 @@ def _identities(starts: Sequence[LogDirStart]) -> Iterator[Thrown]:
             yield Thrown(RUNTIME, f"Error: cluster ID not found in {start.path}")
 
 
-def _contradictions(readable: Sequence[LogDirStart], with_log: Sequence[LogDirStart]) -> Iterator[Thrown]:
-    own = next((start.node_id for start in (*with_log, *readable) if start.node_id is not None), None)
+def _contradictions(
+    readable: Sequence[LogDirStart], with_log: Sequence[LogDirStart], node_id: int | None
+) -> Iterator[Thrown]:
+    own = node_id
+    if own is None:
+        own = next((start.node_id for start in (*with_log, *readable) if start.node_id is not None), None)
     cluster: str | None = None
     paths: dict[str, str] = {}
     for start in readable:

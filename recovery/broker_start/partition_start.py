@@ -21,7 +21,7 @@ from kseg.recovery.loading.kafka_exceptions import (
 )
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.totals import CheckedPartition
-from kseg.segment.errors import Refused, UnreadableInput, cannot_read
+from kseg.segment.errors import UnreadableInput, cannot_read
 from kseg.segment.kernel import bad_pages
 from kseg.segment.partition.directory import list_partition, own_partition_name
 from kseg.segment.partition.log_dir_state import LogDirState
@@ -325,9 +325,8 @@ def _load(
     if fault is not None:
         return _failed(name, INTERNAL_ERROR, f"{_FAULT} ({fault} cannot be read)")
     try:
-        repair = load_as_broker(path, inputs_of(path), broker_state, settings, folders=_folders(path))
-    except Refused:  # files that are links: a broker follows them, an image of the directory cannot
-        return None
+        inputs = inputs_of(path, follow_links=True)  # as a broker does
+        repair = load_as_broker(path, inputs, broker_state, settings, folders=_folders(path))
     except UnreadableInput as error:
         return _failed(name, IO, str(error))
     if repair.load_failure is not None:

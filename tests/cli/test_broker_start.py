@@ -58,6 +58,43 @@ def test_a_load_follows_the_settings_of_the_topic(made: Make, capfd: pytest.Capt
     assert (cut["partition"], cut["log_end_offset"]) == ("metro-none-0", 0)
 
 
+def test_a_log_behind_a_link_is_loaded(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+    """Observed with 4.3.1 (tests/kafka/test_broker_start.py)."""
+    (data,) = made("logs_behind_links_unclean")
+    (row,) = starts(capfd, data)
+    for log in (data / "metro-none-0").glob("*.log"):
+        if log.is_symlink():
+            log.readlink().rename(log)
+    (whole,) = starts(capfd, data)
+    assert (row["outcome"], row["partitions"]) == ("starts", 12)
+    assert (row["bytes_to_scan"], row["logs_to_scan"]) == (whole["bytes_to_scan"], whole["logs_to_scan"])
+
+
+def test_with_server_properties(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Observed with 4.3.1 (tests/kafka/test_server_properties.py)."""
+    data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
+    file = tmp_path / "server.properties"
+    file.write_text(f"node.id=2\nlog.dirs={data}\n")
+    (line,) = forecast_lines(capfd, "--server-properties", file, data)
+    assert "does not start: RuntimeException: Stored node id 1 doesn't match previous node id 2" in line
+    file.write_text(f"node.id=1\nlog.dirs={data} , {tmp_path}/missing\n")
+    (line,) = forecast_lines(capfd, "--server-properties", file, data)
+    assert f"No `meta.properties` found in {tmp_path}/missing" in line
+    file.write_text("node.id=1\nlog.dirs=/data/of/the/original\n")  # it is a copy
+    assert starts(capfd, "--server-properties", file, data)[0]["outcome"] == "starts"
+    other = copy_tree(data, tmp_path / "node" / "other")
+    text = (other / "meta.properties").read_text().replace("directory.id=", "directory.id=A")
+    (other / "meta.properties").write_text(text)
+    shutil.rmtree(other / "__cluster_metadata-0")
+    file.write_text(f"node.id=1\nlog.dirs={data},{other}\n")
+    assert starts(capfd, "--server-properties", file, data)[0]["log_dirs_unchecked"] == [str(other)]
+    lines = forecast_lines(capfd, "--server-properties", file, data)
+    assert f"  log.dirs also has {other}, whose logs were not checked" in lines
+    assert run(["verify", "--server-properties", str(tmp_path / "none"), str(data)]) == 3
+
+
 def test_a_topic_configuration_of_an_older_version(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
     """Observed with 4.3.1 (tests/kafka/test_broker_start.py)."""
     (data,) = made("topic_config_of_old")

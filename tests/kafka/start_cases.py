@@ -54,6 +54,16 @@ def unclean(data: Path) -> None:
 case(unclean_from_the_start)
 
 
+@case
+def logs_behind_links_unclean(data: Path) -> None:
+    """Moved to another disk by hand, to make room."""
+    (data / MARKER).unlink()
+    for log in sorted((data / "metro-none-0").glob("*.log"))[:2]:
+        elsewhere = data.parent / f"moved-{log.name}"
+        log.rename(elsewhere)
+        log.symlink_to(elsewhere)
+
+
 # --- files of the data directory
 
 _with_content("meta.properties", b"", "empty")

@@ -1,0 +1,107 @@
+"""The steps where server.properties and the data directories contradict each other. Each edits the file, and keeps it beside as FILE.before.
+
+Observed with 4.3.1 (tests/kafka/test_server_properties.py): a node does not start with another node id, with a directory in log.dirs that is missing or not formatted,
+with one that is there in two spellings, or with the metadata log elsewhere; it starts without a directory that log.dirs does not name, and makes what is
+assigned to it anew.
+"""
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from kseg.cli.doctor.next_step import NextStep
+from kseg.cli.next_command import command_line
+from kseg.cli.request import Request
+from kseg.recovery.broker_start.log_dir_start import is_empty_directory
+from kseg.recovery.broker_start.node_properties import NodeProperties
+from kseg.segment.counted import listed
+from kseg.segment.storage import places
+from kseg.segment.terminal import shell_quoted, shown_path
+from kseg.segment.values import dataclass
+
+_LISTED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PropertiesOfNode:
+    """file: server.properties, and its content. stored_id: the node id in the data directories; metadata_log_dir: the one with the metadata log; None if
+    unknown. log_dirs: those that were checked."""
+
+    file: str
+    properties: NodeProperties
+    stored_id: int | None
+    metadata_log_dir: str | None
+    log_dirs: tuple[str, ...]
+
+    def wanted(self) -> list[str]:
+        """What log.dirs should have: each directory once, and those that were checked."""
+        found: dict[str, str] = {}
+        for path in (*self.properties.log_dirs, *self.log_dirs):
+            found.setdefault(places.realpath(path), path)
+        return list(found.values())
+
+    def unchecked(self) -> list[str]:
+        known = {places.realpath(path) for path in self.log_dirs}
+        return [
+            path
+            for path in self.wanted()
+            if places.realpath(path) not in known and places.isdir(path) and not is_empty_directory(path)
+        ]
+
+
+def properties_steps(node: PropertiesOfNode, request: Request) -> Iterator[NextStep]:
+    """None where nothing contradicts, or where the directories are not those of the file, as in a copy."""
+    properties, file = node.properties, shown_path(node.file)
+    if None not in (node.stored_id, properties.node_id) and node.stored_id != properties.node_id:
+        yield NextStep(
+            f"{file} is of node {properties.node_id}, and the data directories are of node {node.stored_id}: a broker does not start. Take the file of node "
+            f"{node.stored_id}, or, if the id was changed by mistake, set it right.",
+            _edited(rf"s/^((node|broker)\.id)\s*=.*/\1={node.stored_id}/", node.file),
+        )
+    left_out = properties.leaves_out(node.log_dirs)
+    is_copy = bool(node.log_dirs) and len(node.wanted()) == len(node.log_dirs) + len(
+        {places.realpath(path) for path in properties.log_dirs}
+    )
+    if is_copy:
+        return
+    wanted = node.wanted()
+    if left_out:
+        yield NextStep(
+            f"log.dirs does not have {listed([*map(shown_path, left_out[: _LISTED + 1])], _LISTED, number=len(left_out))}: a broker takes no log from there, and makes anew, empty, what "
+            "is assigned to the directories that it has. Add what belongs to it.",
+            _with_log_dirs(wanted, node.file),
+        )
+    elif len(wanted) < len(properties.log_dirs):
+        yield NextStep(
+            "log.dirs has one directory in two spellings, which a broker takes for a copy: it does not start.",
+            _with_log_dirs(wanted, node.file),
+        )
+    place = node.metadata_log_dir
+    if place is not None and not properties.is_metadata_log_dir(place):
+        yield NextStep(
+            f"The metadata log is in {shown_path(place)}, and {file} has it in {shown_path(properties.metadata_log_dir)} (metadata.log.dir, else the first of log.dirs): "
+            "a broker does not start.",
+            f"printf '\\nmetadata.log.dir=%s\\n' {shell_quoted(place)} >> {shell_quoted(node.file)}",
+        )
+    if node.unchecked():
+        paths = tuple(dict.fromkeys((*request.paths, *node.unchecked())))
+        yield NextStep(
+            "log.dirs has more directories than were examined; look at all of them.",
+            command_line("doctor", {}, Request(paths, also=request.also)),
+            is_due=False,
+        )
+
+
+def unformatted_log_dirs(properties: NodeProperties, log_dirs: Sequence[str]) -> list[str]:
+    """Directories of log.dirs that do not exist or are empty; none if none of the examined ones is in log.dirs."""
+    known = {places.realpath(path) for path in log_dirs}
+    if known.isdisjoint(map(places.realpath, properties.log_dirs)):
+        return []
+    return [path for path in properties.log_dirs if not places.lexists(path) or is_empty_directory(path)]
+
+
+def _with_log_dirs(log_dirs: Sequence[str], file: str) -> str:
+    return _edited(rf"s#^log\.dirs?\s*=.*#log.dirs={','.join(log_dirs)}#", file)
+
+
+def _edited(script: str, file: str) -> str:
+    return f"sed -i.before -E {shlex.quote(script)} {shell_quoted(file)}"
