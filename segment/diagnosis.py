@@ -84,7 +84,7 @@ class AlteredLeaderEpoch:
 @dataclass(frozen=True, slots=True)
 class MissingReplica:
     """A partition that the metadata log places in a log directory and that is not there. set_aside: a directory beside it with a log of the
-    same topic id, which was renamed as stray."""
+    same topic id, which was renamed: as stray, or by hand."""
 
     topic: str
     partition: int

@@ -14,12 +14,14 @@ Rows of other commands are passed on as those commands print them. Findings of 4
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kseg.cli.doctor.metadata_log_steps import lacks_metadata_log
 from kseg.cli.doctor.next_step import NextStep
 from kseg.cli.doctor.next_steps import next_steps
+from kseg.cli.doctor.obstacle_steps import linked_files
 from kseg.cli.doctor.situation import OtherNode, Situation
 from kseg.cli.request import Request
 from kseg.cli.topic_evidence import Asked, log_dir_of, topic_settings
@@ -212,6 +214,9 @@ class Examination:
             elif isinstance(event, Finding) and event.id == "transaction-end-lost":
                 ends_lost[event.path] += 1
         for path, damage in self._damage.items():
+            if path in failures:
+                with suppress(OSError):
+                    self._situation.linked_files += linked_files(path)
             self._note_ends(damage.target, repairs.get(path))
             if _stays_unloadable(damage, repairs.get(path)):
                 self._situation.unloadable.append(path)

@@ -37,7 +37,7 @@ from kseg.cli.doctor.disk_steps import make_room, make_writable
 from kseg.cli.doctor.metadata_log_steps import copied_log, find_metadata_log, gap_steps, snapshot_steps
 from kseg.cli.doctor.new_metadata_log_steps import new_log_steps
 from kseg.cli.doctor.next_step import NextStep
-from kseg.cli.doctor.obstacle_steps import move_obstacles, no_data_directories
+from kseg.cli.doctor.obstacle_steps import copy_linked_files, move_obstacles, no_data_directories
 from kseg.cli.doctor.situation import OtherNode, Situation
 from kseg.cli.next_command import command_line
 from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
@@ -45,7 +45,7 @@ from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR
 from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.names import NAME_BY_ROLE, Role
+from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role, parse_partition_directory
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.storage import places
@@ -125,6 +125,7 @@ def _mend_files(situation: Situation) -> Iterator[NextStep]:
     yield from _keep_one(situation)
     if advice.split()[1:2] in (["recover"], ["retain"]):
         yield from make_room(situation)
+    yield from copy_linked_files(situation.linked_files)
     if advice.startswith("kseg recover"):
         yield from _repair(situation, advice)
     elif advice:
@@ -230,8 +231,14 @@ def _put_back(situation: Situation) -> Iterator[NextStep]:
     """No repair brings back what is in no file here."""
     strays = list(situation.set_aside.items())
     for path, stray in strays[: shown_of(len(strays), _LISTED)]:
+        is_stray = parse_partition_directory(os.path.basename(stray)).state is PartitionState.STRAY
+        what = (
+            "was set aside as stray"
+            if is_stray
+            else f"is in {shown_path(os.path.basename(stray))} by its topic id"
+        )
         yield NextStep(
-            f"{shown_path(os.path.basename(path))} was set aside as stray, and the metadata log places it here: give it its name back, else a broker makes it "
+            f"{shown_path(os.path.basename(path))} {what}, and the metadata log places it here: give it its name back, else a broker makes it "
             "anew, empty.",
             f"mv -T {shell_quoted(stray)} {shell_quoted(path)}",
         )
@@ -250,15 +257,17 @@ def _put_back(situation: Situation) -> Iterator[NextStep]:
 
 def _give_ids(situation: Situation) -> Iterator[NextStep]:
     """Whether a directory is of the topic that has its name now, or of one that was deleted, no file says."""
-    shown = shown_of(len(situation.wrong_ids), _LISTED)
-    for path, topic_id in list(situation.wrong_ids.items())[:shown]:
+    known = situation.set_aside.values()  # of which topic they are: they get their names back
+    wrong_ids = {path: topic_id for path, topic_id in situation.wrong_ids.items() if path not in known}
+    shown = shown_of(len(wrong_ids), _LISTED)
+    for path, topic_id in list(wrong_ids.items())[:shown]:
         yield NextStep(
             f"A broker does not serve {shown_path(os.path.basename(path))}, because its topic id is not that of the topic. If it is this topic's nevertheless (and not "
             "that of a deleted one, or of another cluster), give it the id; `kseg undo` takes it back.",
             f"kseg recover --apply --topic-id {topic_id} {shell_quoted(path)}",
         )
-    if len(situation.wrong_ids) > shown:
-        more = counted(len(situation.wrong_ids) - shown, "more partition")
+    if len(wrong_ids) > shown:
+        more = counted(len(wrong_ids) - shown, "more partition")
         yield NextStep(
             f"The same for {more}: the line for each.",
             command_line("verify", {"--verbose": True}, situation.request),
@@ -316,14 +325,19 @@ def _repair(situation: Situation, advice: str) -> Iterator[NextStep]:
         )
     yield NextStep("See what a repair would do; nothing is changed.", advice)
     how = "Or repair in place, if the disk still takes writes" if situation.has_unreadable else "Repair"
+    given: dict[str, object] = {"--apply": True}
+    if situation.has_linked_directories:
+        how += " (with --follow-links also where directories that are links lead to)"
+        given["--follow-links"] = True
     if not situation.values_needed:
         yield NextStep(
-            f"{how}; `kseg undo` takes it back.", advice.replace("kseg recover", "kseg recover --apply", 1)
+            f"{how}; `kseg undo` takes it back.",
+            advice.replace("kseg recover", " ".join(["kseg recover", *given]), 1),
         )
     for repair in situation.values_needed.values():
         paths = situation.request.paths if len(situation.hosts) == 1 else repair.together
-        given = {"--apply": True, **{name: OPTION_VALUES[name] for name in repair.needed}}
+        wanted = {**given, **{name: OPTION_VALUES[name] for name in repair.needed}}
         yield NextStep(
             f"{how} with {_SOURCES_OF_VALUES}; `kseg undo` takes it back.",
-            command_line("recover", given, replace(situation.request, paths=paths)),
+            command_line("recover", wanted, replace(situation.request, paths=paths)),
         )

@@ -16,7 +16,7 @@ from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.directory import partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, SEGMENT_ROLES, Role, parse_file_name
 from kseg.segment.storage import places
-from kseg.segment.terminal import shown_path
+from kseg.segment.terminal import shell_quoted, shown_path
 
 _SHOWN = 5
 _BOOTSTRAP = NAME_BY_ROLE[Role.BOOTSTRAP_SNAPSHOT]
@@ -58,6 +58,30 @@ def move_obstacles(in_the_way: dict[str, str], move: Callable[[str], str]) -> It
             command_line(
                 "list", {"--verbose": True}, Request(tuple(dict.fromkeys(map(os.path.dirname, more))))
             ),
+        )
+
+
+def linked_files(partition: str) -> Iterator[str]:
+    """Kafka's files in a partition directory that are links to files elsewhere; none is changed there."""
+    for name in sorted(places.listdir(partition)):
+        path = os.path.join(partition, name)
+        if places.islink(path) and places.isfile(path) and parse_file_name(name).role is not Role.UNKNOWN:
+            yield path
+
+
+def copy_linked_files(linked: Sequence[str]) -> Iterator[NextStep]:
+    """linked: those of partitions that are to be repaired."""
+    shown = shown_of(len(linked), _SHOWN)
+    for path in linked[:shown]:
+        target = places.realpath(path)
+        yield NextStep(
+            f"{shown_path(path)} is a link to {shown_path(target)}, and `kseg recover` changes only directories that contain the files themselves: put a copy in its place.",
+            f"cp --remove-destination --preserve=all {shell_quoted(target)} {shell_quoted(path)}",
+        )
+    if len(linked) > shown:
+        yield NextStep(
+            f"There are {counted(len(linked) - shown, 'more link')} of this kind.",
+            f"find {' '.join(map(shell_quoted, dict.fromkeys(map(os.path.dirname, linked[shown:]))))} -type l",
         )
 
 

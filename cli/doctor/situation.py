@@ -56,7 +56,7 @@ class Situation:
     refused_features, refused_configs: in the metadata log, on which a 4.3.1 node fails.
     gapped_metadata_logs: directories of those that a repair makes worse, so `advice` leaves them out. lacks_metadata_log: it is in
     none of the directories. undo_bytes: kept for `undo`. unloadable: partitions that a
-    broker fails to load before and after a repair. properties: server.properties, if it was given; unformatted_log_dirs: directories that it names and that do
+    broker fails to load before and after a repair. has_linked_directories: which `recover` changes only with an option. linked_files: files of partitions to be repaired that are links. properties: server.properties, if it was given; unformatted_log_dirs: directories that it names and that do
     not exist or are empty.
     """
 
@@ -86,12 +86,14 @@ class Situation:
     lacks_metadata_log: bool = False
     has_unreadable: bool = False
     is_half_done: bool = False
+    has_linked_directories: bool = False
     properties: "PropertiesOfNode | None" = None
     unformatted_log_dirs: list[str] = field(default_factory=list)
     leftovers: list[Leftover] = field(default_factory=list)
     undo_bytes: int = 0
     other_nodes: list[OtherNode] = field(default_factory=list)
     unloadable: list[str] = field(default_factory=list)
+    linked_files: list[str] = field(default_factory=list)
     hanging: "list[HangingTransaction]" = field(default_factory=list)
     stranded: "list[OffsetOfGroup]" = field(default_factory=list)
 
@@ -101,6 +103,7 @@ class Situation:
             return
         self.has_unreadable |= finding.id == "unreadable"
         self.is_half_done |= finding.id == "half-done-journal"
+        self.has_linked_directories |= finding.id == "linked-directory"
         if finding.id == "bad-directory-name":
             self.foreign.append(finding.path)
             return

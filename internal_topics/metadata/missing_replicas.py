@@ -56,7 +56,11 @@ def missing_replicas(
     for expected in missing:
         if not any(_is_kept(other, names, expected) for other, names in elsewhere):
             there = present.get(_name(expected), {})
-            yield _finding(log_dir, expected, node.node_id, image, there, state())
+            own = _set_aside(log_dir, there, expected)
+            if own is None and PartitionState.LIVE not in there:
+                alone = sum(each.topic_id == expected.topic_id for each in missing) == 1
+                own = _renamed(log_dir, present, expected, image, is_alone=alone)
+            yield _finding(log_dir, expected, node.node_id, image, there, state(), own)
 
 
 def _name(expected: ExpectedPartition) -> str:
@@ -131,7 +135,9 @@ def _finding(
     image: MetadataImage,
     there: dict[PartitionState, list[str]],
     around: LogDirState,
+    own: str | None,
 ) -> Finding:
+    """own: the directory that has its log under another name, None for none."""
     name, noted = _name(expected), _noted_offset(expected, around)
     is_noted_nowhere = noted is None and all(around.checkpoints.get(role) for role in _NOTED_IN)
     partition = image.topics[expected.topic_id].partitions[expected.partition]
@@ -165,11 +171,38 @@ def _finding(
     for state, entries in there.items():
         if state is not PartitionState.LIVE:
             message += "".join(f"; {entry} was set aside" for entry in entries)
+    if own is not None and os.path.basename(own) not in there.get(PartitionState.STRAY, ()):
+        message += f"; {os.path.basename(own)} has its topic id"
+    missing = MissingReplica(expected.topic, expected.partition, expected.topic_id, noted, own)
+    return Finding(kind, path, message, numbers=missing.numbers(), diagnosis=missing)
+
+
+def _set_aside(
+    log_dir: str, there: dict[PartitionState, list[str]], expected: ExpectedPartition
+) -> str | None:
+    """The stray directory that has the log of a replica, by its topic id."""
     strays = (os.path.join(log_dir, entry) for entry in there.get(PartitionState.STRAY, ()))
     own = (path for path in strays if _has_segment(path) and topic_id_of(path)[1] == expected.topic_id)
-    set_aside = next(own, None)
-    missing = MissingReplica(expected.topic, expected.partition, expected.topic_id, noted, set_aside)
-    return Finding(kind, path, message, numbers=missing.numbers(), diagnosis=missing)
+    return next(own, None)
+
+
+def _renamed(
+    log_dir: str, present: _Names, expected: ExpectedPartition, image: MetadataImage, *, is_alone: bool
+) -> str | None:
+    """The directory of the topic's id under a name that no partition of the topic has: of the same number, or, where this is the only replica of
+    the topic that is missing here, of any."""
+    topic = image.topics[expected.topic_id]
+    own_names = {f"{topic.name}-{number}" for number in topic.partitions}
+    others = {
+        os.path.join(log_dir, entry): name
+        for name, by_state in present.items()
+        if name not in own_names
+        for entry in by_state.get(PartitionState.LIVE, ())
+    }
+    found = [path for path in others if topic_id_of(path)[1] == expected.topic_id and _has_segment(path)]
+    same = [path for path in found if others[path].rpartition("-")[2] == str(expected.partition)]
+    chosen = same or (found if is_alone else [])
+    return chosen[0] if len(chosen) == 1 else None
 
 
 def _noted_offset(expected: ExpectedPartition, around: LogDirState) -> int | None:

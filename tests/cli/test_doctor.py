@@ -358,3 +358,15 @@ def test_directories_that_no_broker_starts_with_are_moved_out(
         subprocess.run(shlex.split(command), check=True)
     assert (tmp_path / f"{data.name}-a copy" / "kept").read_text() == "kept"
     assert run(["doctor", "--json", target]) == 0
+
+
+def test_a_directory_with_the_name_of_another_topic_gets_its_own_back(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Not the topic id of that topic, which would have its records served as those of the other one."""
+    data = Path(shutil.copytree(capture_small / "data", tmp_path / "node" / "data"))
+    (data / "gates-append-0").rename(tmp_path / "gates-append-0")
+    (data / "fares-0").rename(data / "gates-append-0")
+    found = commands(doctor(capfd, data, status=1))
+    assert f"mv -T {data}/gates-append-0 {data}/fares-0" in found
+    assert not any("--topic-id" in command for command in found)

@@ -119,6 +119,22 @@ def test_a_future_log_takes_its_place(data: Path) -> None:
     assert isinstance(finding.diagnosis, MissingReplica) and finding.diagnosis.set_aside is None
 
 
+@pytest.mark.parametrize(
+    ("renamed", "is_recognised"),
+    [("fares.old-0", True), ("fares-3", True), ("gates-append-0", True), ("fares-0.bak", False)],
+)
+def test_a_directory_that_was_renamed_by_hand_has_its_log(
+    data: Path, renamed: str, is_recognised: bool
+) -> None:
+    """By its topic id, also in the place of another topic's; the last name is no partition's."""
+    if (data / renamed).exists():
+        shutil.rmtree(data / renamed)
+    (data / "fares-0").rename(data / renamed)
+    finding = next(each for each in found_in(data)["replica-missing"] if each.path.endswith("fares-0"))
+    assert isinstance(finding.diagnosis, MissingReplica)
+    assert finding.diagnosis.set_aside == (str(data / renamed) if is_recognised else None)
+
+
 def test_a_directory_with_a_wrong_id_is_there(data: Path, say: Say) -> None:
     """Another finding reports that it becomes stray."""
     set_id(data / "fares-0", topic_id(9))

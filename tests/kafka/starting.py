@@ -92,6 +92,7 @@ def observed(root: Path, log_dirs: Sequence[Path], settle_s: float = SETTLE_S, *
         for path in sorted(log_dir.glob("*/[0-9]*.log*"))
         if _LOG_NAME.fullmatch(path.name) and path.exists() and not _is_dropped(path)
     }
+    torn = {_segment(path): whole for path, size in sizes.items() if (whole := _whole_bytes(path)) < size}
     # one that is swapped in gets an index by that
     no_index = [
         path
@@ -112,10 +113,17 @@ def observed(root: Path, log_dirs: Sequence[Path], settle_s: float = SETTLE_S, *
     finally:
         if broker.is_running():
             broker.crash()
-    return _read(broker.log_text(), sizes, no_index, lives)
+    return _read(broker.log_text(), sizes, no_index, lives, torn)
 
 
-def _read(log: str, sizes: Mapping[Path, int], no_index: Sequence[Path], lives: bool) -> Observed:
+def _read(
+    log: str,
+    sizes: Mapping[Path, int],
+    no_index: Sequence[Path],
+    lives: bool,
+    torn: Mapping[Segment, int],
+) -> Observed:
+    """torn: the length of the whole batches of segments that end within one, of whose truncation nothing is logged."""
     offline = {one or other for one, other in _OFFLINE.findall(log)}
     outcome = "starts-with-offline-log-dirs" if offline else "starts"
     seen = Observed(outcome if lives else "does-not-start", log, offline=offline)
@@ -135,7 +143,7 @@ def _read(log: str, sizes: Mapping[Path, int], no_index: Sequence[Path], lives: 
     ]
     scanned += [_segment(Path(path)) for path in _INSANE_INDEX.findall(log)]
     scanned += [(place, name, int(base)) for name, place, base in _SCANNED.findall(log)]
-    cut = {_segment(Path(path)): int(position) for path, position in _CUT.findall(log)}
+    cut = {**torn, **{_segment(Path(path)): int(position) for path, position in _CUT.findall(log)}}
     size_of: dict[Segment, list[int]] = {}
     for path, size in sizes.items():
         size_of.setdefault(_segment(path), []).append(size)
@@ -167,6 +175,18 @@ def _written_bytes(log: Path) -> int:
     while length := int.from_bytes(data[end + 8 : end + 12], "big"):
         end += 12 + length
     return size_bytes if any(data[end:]) else end
+
+
+def _whole_bytes(log: Path) -> int:
+    """Up to a batch that is not there in full."""
+    path = log if log.exists() else log.with_name(f"{log.name}.swap")
+    data, end = path.read_bytes(), 0
+    while end + 12 <= len(data):
+        length = int.from_bytes(data[end + 8 : end + 12], "big", signed=True)
+        if length < 0 or end + 12 + length > len(data):
+            break
+        end += 12 + length
+    return end
 
 
 def _segment(log: Path) -> Segment:

@@ -49,17 +49,40 @@ def set_aside_by_mistake(data: Path) -> None:
     (data / "metro-gzip-0").mkdir()
 
 
+def renamed_by_hand(data: Path) -> None:
+    (data / "metro-gzip-0").rename(data / "metro-gzip.old-0")
+    (data / "fares-0").rename(data / "fares-3")
+
+
+def damaged_behind_a_link(data: Path) -> None:
+    log = min((data / "metro-none-0").glob("*.log"))
+    bad_crc(log)
+    elsewhere = data.parent / "elsewhere.log"
+    log.rename(elsewhere)
+    log.symlink_to(elsewhere)
+
+
+def damaged_in_a_linked_directory(data: Path) -> None:
+    bad_crc(min((data / "metro-none-0").glob("*.log")))
+    (data / "metro-none-0").rename(data.parent / "elsewhere")
+    (data / "metro-none-0").symlink_to(data.parent / "elsewhere")
+
+
 WITHOUT_METADATA_LOG = ("metadata_log_gone", "metadata_cut_without_snapshot")  # test_new_metadata_log.py
 DISEASES: dict[str, Disease] = {
     **{name: case for name, case in CASES.items() if name not in WITHOUT_METADATA_LOG},
     "set-aside-by-mistake": set_aside_by_mistake,
     "node-of-another": node_of_another,
     "flipped-and-torn": flipped_and_torn,
+    "renamed-by-hand": renamed_by_hand,
+    "damaged-behind-a-link": damaged_behind_a_link,
+    "damaged-in-a-linked-directory": damaged_in_a_linked_directory,
 }
 LOOKS = ("kseg list ", "kseg dump ", "kseg verify ")
 EMPTIED = {"metro-gzip-0"}  # a broker renames an empty directory as stray and creates the partition again
 IN_THE_GATE = (
     "set-aside-by-mistake",
+    "renamed-by-hand",
     "partition_emptied_and_no_meta_properties",
     "node-of-another",
     "flipped-and-torn",
@@ -101,7 +124,14 @@ def follow(log_dirs: list[Path], root: Path, values: dict[str, str]) -> tuple[li
                 own = {"UUID": IDENTITY["directory.id"]} if "/second " in step else {}
                 step = shlex.join((values | own).get(word, word) for word in shlex.split(step))
             done = subprocess.run(
-                step, shell=True, cwd=root, env=environment, capture_output=True, text=True, check=False
+                step,
+                shell=True,
+                cwd=root,
+                env=environment,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
             )
             typed.append(step)
             assert done.returncode in (0, 1), (typed, done.stderr, done.stdout)
