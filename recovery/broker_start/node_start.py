@@ -353,16 +353,17 @@ def _takes_offline(directory: LoadedDirectory) -> Iterator[Thrown]:
             message = f"Failed to load {start.path} during broker startup: {start.identity_problem}"
             yield Thrown(IO, message)
         yield from start.offline
+    for _, partition in directory.of(Loading.FAILS):
+        if partition.takes_directory_offline:
+            yield Thrown(partition.exception or "", partition.message or "")
+    if start is not None:
         if directory.live:
-            yield from start.watermarks
+            yield from start.watermarks  # read once logs are loaded
         if start.is_full:
             yield Thrown(IO, f"No space left on device: {start.path}")
     for name in directory.obstructed:
         message = f"Error while creating log for {name} in dir {directory.path}: a file has that name"
         yield Thrown(STORAGE, message)
-    for _, partition in directory.of(Loading.FAILS):
-        if partition.takes_directory_offline:
-            yield Thrown(partition.exception or "", partition.message or "")
 
 
 def _without_directories(

@@ -70,6 +70,14 @@ def test_a_log_behind_a_link_is_loaded(made: Make, capfd: pytest.CaptureFixture[
     assert (row["bytes_to_scan"], row["logs_to_scan"]) == (whole["bytes_to_scan"], whole["logs_to_scan"])
 
 
+def test_the_first_of_two_faults_is_named(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+    """Observed with 4.3.1 (tests/kafka/test_broker_start.py)."""
+    (data,) = made("epochs_and_high_watermarks_of_zeros")
+    (row,) = starts(capfd, data)
+    assert (row["outcome"], row["exception"]) == ("does-not-start", "IOException")
+    assert "leader-epoch-checkpoint" in row["message"]
+
+
 def test_with_server_properties(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

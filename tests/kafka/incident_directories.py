@@ -100,7 +100,7 @@ def strike(incident: Incident) -> None:
     for _ in range(rng.choice((1, 1, 1, 2, 2, 3))):
         happening = rng.choice(HAPPENINGS)
         incident.done.append(happening.__name__)
-        with suppress(FileNotFoundError):  # a link that leads nowhere
+        with suppress(OSError):  # a link, perhaps one that leads nowhere
             happening(incident)
 
 

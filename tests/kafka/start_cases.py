@@ -64,6 +64,13 @@ def logs_behind_links_unclean(data: Path) -> None:
         log.symlink_to(elsewhere)
 
 
+@case
+def epochs_and_high_watermarks_of_zeros(data: Path) -> None:
+    """The load takes the data directory offline before the high watermarks are read."""
+    for path in (data / "metro-none-0" / "leader-epoch-checkpoint", data / "replication-offset-checkpoint"):
+        path.write_bytes(bytes(path.stat().st_size))
+
+
 # --- files of the data directory
 
 _with_content("meta.properties", b"", "empty")
