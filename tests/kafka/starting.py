@@ -90,7 +90,7 @@ def observed(root: Path, log_dirs: Sequence[Path], settle_s: float = SETTLE_S, *
         if log_dir.is_dir()
         # a log that is swapped in replaces the one there
         for path in sorted(log_dir.glob("*/[0-9]*.log*"))
-        if _LOG_NAME.fullmatch(path.name) and path.exists() and not _is_dropped(path)
+        if _LOG_NAME.fullmatch(path.name) and path.is_file() and not _is_dropped(path)
     }
     torn = {_segment(path): whole for path, size in sizes.items() if (whole := _whole_bytes(path)) < size}
     # one that is swapped in gets an index by that
