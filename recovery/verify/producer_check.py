@@ -245,6 +245,9 @@ class ProducerReplay:
         if found is None:
             return "the log has no batch of it" if self.is_exact else ""
         if self.is_exact:
+            # a broker before 2.4 had the time of the newest batch, also behind a marker
+            if entry.timestamp_ms == self.state.batch_timestamp_ms(entry.producer_id):
+                found = found._replace(timestamp_ms=entry.timestamp_ms)
             return _exact_difference(entry, found)
         if entry.producer_epoch == found.producer_epoch and 0 <= entry.last_offset < found.last_offset:
             return f"the snapshot has it up to offset {entry.last_offset}, the log up to {found.last_offset}"

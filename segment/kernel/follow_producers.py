@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     COORDINATOR_EPOCH,
     IS_OPEN,  # 1 while a transaction waits for its marker; 2 when none of its batches was seen
     FIRST_OFFSET,  # of that transaction
-) = range(8)
-WIDTH = 8
+    BATCH_TIMESTAMP,  # of the remembered batch; TIMESTAMP may be that of a marker after it
+) = range(9)
+WIDTH = 9
 
 # columns of the queue of open transactions. O_IS_OPEN: 0 when it has ended. O_SINCE: the maximum timestamp of its first batch
 (O_FIRST, O_PRODUCER, O_SINCE, O_IS_OPEN) = range(4)
@@ -153,7 +154,7 @@ def follow(
         len(opened) < 4 * open_room
         or len(markers) < 5 * most
         or len(cells) < C.BATCH_WIDTH * capacity
-        or len(slots) < 8 * room
+        or len(slots) < 9 * room
         or stop > capacity
         or head < 0
         or tail > open_room
@@ -211,6 +212,7 @@ def follow(
                         slots[room + slot] = -1
                         slots[2 * room + slot] = -1
                         slots[3 * room + slot] = 0
+                        slots[8 * room + slot] = -1
                     timestamp = (
                         cells[C.MAX_TIMESTAMP * capacity + row]
                         if attributes & C.TIMESTAMP_TYPE_BIT
@@ -252,6 +254,7 @@ def follow(
                     slots[2 * room + slot] = last
                     slots[3 * room + slot] = last - base
                     slots[4 * room + slot] = cells[C.MAX_TIMESTAMP * capacity + row]
+                    slots[8 * room + slot] = cells[C.MAX_TIMESTAMP * capacity + row]
             state[0] = last
         row = row + 1
     state[1] = head

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
 """Transactions from batch headers: opened by data, ended by markers, recorded as rows of a table.
 
-The state of each producer is a slot of int64 columns, the first eight as in `follow_producers`; the others hold the range of the open
+The state of each producer is a slot of int64 columns, the first nine as in `follow_producers`; the others hold the range of the open
 transaction's data in the log so far, and the last marker. A marker as brokers write it (one uncompressed record, 78 bytes with its
 batch) is read in place. Rare cases are left to the caller, one row at a time: a new producer, an impossible header, any other
 control batch.
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     MARKER_OFFSET,  # of the last marker, -1 before the first
     MARKER_EPOCH,
     MARKER_TIMESTAMP,
-) = range(8, 15)
-TRANSACTION_WIDTH = 15
+) = range(9, 16)
+TRANSACTION_WIDTH = 16
 
 # columns of the table of transactions that ended
 (E_PRODUCER, E_EPOCH, E_FIRST, E_LAST, E_TIMESTAMP, E_MARKER, E_IS_ABORT) = range(7)
@@ -68,7 +68,7 @@ def follow_transactions(
     if (
         len(ended) < 7 * most
         or len(cells) < C.BATCH_WIDTH * capacity
-        or len(slots) < 15 * room
+        or len(slots) < 16 * room
         or stop > capacity
     ):
         raise ValueError("the tables are too small")
@@ -107,18 +107,18 @@ def follow_transactions(
             p = p + 61
             if not buffer_access.is_end_marker(source, p):
                 break
-            if slots[8 * room + slot] >= 0:
+            if slots[9 * room + slot] >= 0:
                 if done >= most:
                     break
                 ended[done] = producer
-                ended[most + done] = slots[10 * room + slot]
-                ended[2 * most + done] = slots[8 * room + slot]
-                ended[3 * most + done] = slots[9 * room + slot]
-                ended[4 * most + done] = slots[11 * room + slot]
+                ended[most + done] = slots[11 * room + slot]
+                ended[2 * most + done] = slots[9 * room + slot]
+                ended[3 * most + done] = slots[10 * room + slot]
+                ended[4 * most + done] = slots[12 * room + slot]
                 ended[5 * most + done] = base
                 ended[6 * most + done] = 1 - buffer_access.int_at(source, p + 5)
                 done = done + 1
-                slots[8 * room + slot] = -1
+                slots[9 * room + slot] = -1
             epoch = cells[C.PRODUCER_EPOCH * capacity + row]
             if epoch != slots[slot]:
                 slots[slot] = epoch
@@ -134,9 +134,9 @@ def follow_transactions(
             slots[5 * room + slot] = buffer_access.int_at(source, p + 12)
             slots[6 * room + slot] = 0
             slots[7 * room + slot] = -1
-            slots[12 * room + slot] = base
-            slots[13 * room + slot] = epoch
-            slots[14 * room + slot] = timestamp
+            slots[13 * room + slot] = base
+            slots[14 * room + slot] = epoch
+            slots[15 * room + slot] = timestamp
         else:
             sequence = cells[C.BASE_SEQUENCE * capacity + row]
             if sequence < -1:
@@ -153,11 +153,11 @@ def follow_transactions(
                     slots[6 * room + slot] = 1
                     slots[7 * room + slot] = base
                 if cells[C.COUNT * capacity + row] != 0:
-                    if slots[8 * room + slot] < 0:
-                        slots[8 * room + slot] = base
-                    slots[9 * room + slot] = last
-                    slots[10 * room + slot] = cells[C.PRODUCER_EPOCH * capacity + row]
-                    slots[11 * room + slot] = cells[C.MAX_TIMESTAMP * capacity + row]
+                    if slots[9 * room + slot] < 0:
+                        slots[9 * room + slot] = base
+                    slots[10 * room + slot] = last
+                    slots[11 * room + slot] = cells[C.PRODUCER_EPOCH * capacity + row]
+                    slots[12 * room + slot] = cells[C.MAX_TIMESTAMP * capacity + row]
         state[0] = last
         row = row + 1
     state[1] = done

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel.follow_producers import (
+    BATCH_TIMESTAMP,
     COORDINATOR_EPOCH,
     EPOCH,
     FIRST_OFFSET,
@@ -227,6 +228,10 @@ class ProducerState:
         """The state of one producer; None when it is unknown."""
         return self._entry(producer_id) if producer_id in self._producers.slot_of else None
 
+    def batch_timestamp_ms(self, producer_id: int) -> int:
+        """The maximum timestamp of the newest batch of a producer that is known, -1 when none is remembered."""
+        return self._producers.get(self._producers.slot_of[producer_id], BATCH_TIMESTAMP)
+
     @property
     def open_transactions(self) -> tuple[OpenTransaction, ...]:
         """By first offset."""
@@ -263,6 +268,7 @@ class ProducerState:
         known.set(slot, LAST_OFFSET, batch.last_offset)
         known.set(slot, OFFSET_DELTA, L.as_int32(batch.last_offset_delta))
         known.set(slot, TIMESTAMP, batch.max_timestamp_ms)
+        known.set(slot, BATCH_TIMESTAMP, batch.max_timestamp_ms)
         first_offset = known.transaction_first_offset(slot)
         if first_offset is None:
             if batch.is_transactional:
@@ -324,6 +330,7 @@ class ProducerState:
             known.set(slot, LAST_SEQUENCE, entry.last_sequence)
             known.set(slot, LAST_OFFSET, entry.last_offset)
             known.set(slot, OFFSET_DELTA, entry.offset_delta)
+            known.set(slot, BATCH_TIMESTAMP, entry.timestamp_ms)
         if first_offset is not None:
             self._open.add(first_offset, entry.producer_id)
 

@@ -11,6 +11,7 @@ from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import follow_producers as P
 from kseg.segment.kernel.follow_producers import (
+    BATCH_TIMESTAMP,
     COORDINATOR_EPOCH,
     EPOCH,
     FIRST_OFFSET,
@@ -77,6 +78,7 @@ class ProducerTable:
         self.set(slot, LAST_SEQUENCE, L.NO_SEQUENCE)
         self.set(slot, LAST_OFFSET, NO_OFFSET)
         self.set(slot, OFFSET_DELTA, 0)
+        self.set(slot, BATCH_TIMESTAMP, L.NO_TIMESTAMP)
 
     def enter_epoch(self, slot: int, epoch: int) -> None:
         """Change the epoch, which discards the remembered batch."""

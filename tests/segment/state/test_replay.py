@@ -139,7 +139,7 @@ def followed_rows(
 ) -> Any:
     """Everything that `follow` says and leaves about the rows from `first` on, while producers 0 and 1 (7 and 8) are known; rows
     that need a closer look are passed over."""
-    slots, state = array("q", bytes(8 * 8 * 4)), array("q", [-7, 0, 0, 0])
+    slots, state = array("q", bytes(8 * 9 * 4)), array("q", [-7, 0, 0, 0])
     opened, markers = array("q", bytes(8 * 4 * open_room)), array("q", bytes(8 * 5 * most))
     stops, row = [], first
     while row < table.count:

@@ -234,8 +234,8 @@ def test_both_speeds_agree(table: Columns, first: int, data: bytes, most: int) -
     first = min(first, table.count)
 
     def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> Any:
-        slots, state = array("q", bytes(8 * 15 * 4)), array("q", [-7, 0])
-        for at in range(8 * 4, 15 * 4):
+        slots, state = array("q", bytes(8 * 16 * 4)), array("q", [-7, 0])
+        for at in range(9 * 4, 16 * 4):
             slots[at] = -1
         ended = array("q", bytes(8 * 7 * max(1, most)))
         stopped = kernel["follow_transactions"].follow_transactions(
@@ -262,7 +262,7 @@ def test_both_speeds_agree_on_markers(log: list[NewBatch]) -> None:
     for _, table in _tables(data, 64):
 
         def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any], table: Columns = table) -> Any:
-            slots, state, ended = array("q", [-1] * 15 * 4), array("q", [-7, 0]), array("q", bytes(8 * 7 * 3))
+            slots, state, ended = array("q", [-1] * 16 * 4), array("q", [-7, 0]), array("q", bytes(8 * 7 * 3))
             for at in range(4):
                 slots[6 * 4 + at] = 0
             row, stops = 0, []
