@@ -313,7 +313,7 @@ class PartitionCheck:
         if self._wants_side_files:
             self.replay.state.end_offset = last.end_offset
             yield from self._snapshots.without_segment(self.facts[0].base_offset, last, self.replay)
-            yield from self._snapshots.missing(self.replay, self._log_dir_state)
+            yield from self._snapshots.missing(self.replay, self._log_dir_state, last.end_offset)
             if self._epochs is not None:
                 end_offset = last.end_offset if not last.damage else L.INT64_MAX
                 yield from self._epochs.end_of_log(end_offset, self._last_epoch(last))

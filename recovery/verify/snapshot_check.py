@@ -11,6 +11,7 @@ from kseg.segment.files import Reader
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory
 from kseg.segment.partition.log_dir_state import LogDirState
+from kseg.segment.partition.names import Role
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot
 
 
@@ -70,11 +71,19 @@ class SnapshotCheck:
                 message = f"offset {offset} is neither the base offset of a segment nor the log end offset"
                 yield Finding("snapshot-leftover", entry.path, message, first_offset=offset)
 
-    def missing(self, replay: ProducerReplay, log_dir_state: LogDirState | None) -> Iterator[Finding]:
-        """Without any snapshot a clean start takes no look at the log (UnifiedLog.rebuildProducerState)."""
+    def missing(
+        self, replay: ProducerReplay, log_dir_state: LogDirState | None, end_offset: int
+    ) -> Iterator[Finding]:
+        """Without any snapshot a clean start takes no look at the log (UnifiedLog.rebuildProducerState). A broker that stops writes none where
+        all records were deleted: its newest offset is that of the log start (ProducerStateManager.takeSnapshot)."""
         producers = replay.state.snapshot()
         if not producers or self._directory.snapshots:
             return
+        name = self._directory.name
+        if log_dir_state is not None and name is not None:
+            start = log_dir_state.offset(Role.LOG_START_OFFSETS, name.topic, name.partition)
+            if start is not None and start >= end_offset:
+                return
         opened = len(replay.state.open_transactions)
         has_open = f", {opened} of them with an open transaction" if opened else ""
         known = f"{len(producers)} producer{'s' if len(producers) > 1 else ''}{has_open}"

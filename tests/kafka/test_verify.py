@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from tests.kafka.broker import Broker, delete_records
+from tests.kafka.conftest import require_kafka
 from tests.support.verify_helpers import judge
 
 if TYPE_CHECKING:
@@ -27,3 +34,21 @@ def test_a_copy_of_a_running_broker_is_unclean_and_sound(everything: Written, le
     assert "unclean-shutdown" in verdict.ids()
     if level != "quick":
         assert {"index-preallocated", "open-transaction"} <= verdict.ids()
+
+
+@pytest.mark.evidence("snapshot-missing")
+def test_a_partition_whose_records_are_all_deleted(tmp_path: Path) -> None:
+    """A broker that stops writes no producer snapshot at the log start; with a record left it does."""
+    require_kafka()
+    with Broker(tmp_path / "broker") as broker:
+        broker.create_topic("fares", 2)
+        producer = broker.producer(enable_idempotence=True)
+        for number in range(10):
+            producer.produce("fares", b"%d" % number, partition=number % 2)
+        producer.flush()
+        for partition, offset in enumerate((5, 4)):
+            delete_records(broker.bootstrap, "fares", partition, offset)
+    assert [len([*(broker.data / f"fares-{number}").glob("*.snapshot")]) for number in (0, 1)] == [0, 1]
+    assert judge(broker.data).ids("error", "warning") == set()
+    (broker.data / "fares-1" / f"{5:020d}.snapshot").unlink()
+    assert judge(broker.data).output("error", "warning") == {("snapshot-missing", "fares-1")}
