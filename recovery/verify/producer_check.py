@@ -60,6 +60,7 @@ class ProducerReplay:
         self.is_exact = is_exact
         self.aborted: list[AbortedTxn] = []
         self.markers: dict[int, tuple[int, bool]] = {}
+        self._last_marker: dict[int, int] = {}
         self._is_excused = False
         self._view = memoryview(b"")
         self._path = ""
@@ -78,7 +79,7 @@ class ProducerReplay:
         while True:
             row, markers = self.state.follow_transactions(self._view, table, row, stop)
             for offset, producer_id, is_abort, first_offset, last_stable_offset in markers:
-                self.markers[offset] = producer_id, is_abort == 1
+                self._note_marker(offset, producer_id, is_abort == 1)
                 if is_abort and first_offset >= 0:
                     self.aborted.append(AbortedTxn(0, producer_id, first_offset, offset, last_stable_offset))
             if row >= stop:
@@ -113,9 +114,13 @@ class ProducerReplay:
                 )
                 return
             if marker is not None:
-                self.markers[batch.base_offset] = batch.producer_id, marker.is_abort
+                self._note_marker(batch.base_offset, batch.producer_id, marker.is_abort)
         for event in self.state.apply(batch, marker):
             yield from self._event(batch, event)
+
+    def _note_marker(self, offset: int, producer_id: int, is_abort: bool) -> None:
+        self.markers[offset] = producer_id, is_abort
+        self._last_marker[producer_id] = offset
 
     def _marker(self, table: Columns, row: int) -> EndTransactionMarker | None:
         """The marker in a control batch; None when it was emptied by the cleaner."""
@@ -223,6 +228,21 @@ class ProducerReplay:
                 )
                 yield self._mismatch(path, offset, entry.producer_id, wrong)
 
+    def _as_once_written(
+        self, entry: ProducerSnapshotEntry, found: ProducerSnapshotEntry
+    ) -> ProducerSnapshotEntry:
+        """What the replay found as the broker that wrote `entry` had it: behind a marker, one before 2.4 kept the time of the newest batch, and
+        one before 1.0 took the marker for the last batch, but for its sequence."""
+        if entry == found:
+            return found
+        if entry.timestamp_ms == self.state.batch_timestamp_ms(entry.producer_id):
+            return found._replace(timestamp_ms=entry.timestamp_ms)
+        marker = self._last_marker.get(entry.producer_id, -1)
+        if entry.last_offset == marker > found.last_offset:
+            sequence = found.last_sequence if found.has_batch else entry.last_sequence
+            return found._replace(last_sequence=sequence, last_offset=marker, offset_delta=0)
+        return found
+
     @staticmethod
     def _mismatch(path: str, offset: int, producer_id: int, wrong: str) -> Finding:
         message = f"producer {producer_id} at offset {offset}: {wrong}"
@@ -245,10 +265,7 @@ class ProducerReplay:
         if found is None:
             return "the log has no batch of it" if self.is_exact else ""
         if self.is_exact:
-            # a broker before 2.4 had the time of the newest batch, also behind a marker
-            if entry.timestamp_ms == self.state.batch_timestamp_ms(entry.producer_id):
-                found = found._replace(timestamp_ms=entry.timestamp_ms)
-            return _exact_difference(entry, found)
+            return _exact_difference(entry, self._as_once_written(entry, found))
         if entry.producer_epoch == found.producer_epoch and 0 <= entry.last_offset < found.last_offset:
             return f"the snapshot has it up to offset {entry.last_offset}, the log up to {found.last_offset}"
         if entry.last_offset == found.last_offset >= 0 and entry.producer_epoch == found.producer_epoch:

@@ -1,7 +1,8 @@
-"""Producer snapshots as brokers before 2.4 wrote them: `timestamp_ms` is that of the producer's newest batch, whatever marker came after it.
+"""Producer snapshots as older brokers wrote them behind a marker. Before 2.4 `timestamp_ms` is that of the producer's newest batch, before 1.0
+`last_offset` is that of the marker.
 
-The entries are those that a real 2.1.1 broker left for such a log at a clean stop and when it rolled, with other times; a 2.4.1 broker has the
-time of the marker.
+The entries are those that real brokers left for such a log at a clean stop and when they rolled, with other times: 2.1.1 and 1.1.1, and 0.11.0.3. A
+2.4.1 broker has the time of the marker and the offset of the batch.
 """
 
 from __future__ import annotations
@@ -63,4 +64,20 @@ def test_no_batch_of_the_epoch_of_a_marker(tmp_path: Path, timestamp_ms: int, fo
     """A marker of a new epoch, as of a fenced producer, leaves no batch; without one the time of such a broker is -1."""
     fenced = ENDED._replace(producer_epoch=1, last_sequence=-1, last_offset=-1, offset_delta=0)
     directory = partition(tmp_path / "tx-0", timestamp_ms, data(0) + marker(100, epoch=1), fenced)
+    assert warnings(directory) == found
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({}, set()),
+        ({"last_offset": 98}, {"snapshot-mismatch"}),
+        ({"offset_delta": 99}, {"snapshot-mismatch"}),
+        ({"last_sequence": 98}, {"snapshot-mismatch"}),
+        ({"coordinator_epoch": 7}, {"snapshot-mismatch"}),
+    ],
+)
+def test_a_marker_as_the_last_batch(tmp_path: Path, change: dict[str, int], found: set[str]) -> None:
+    entry = ENDED._replace(last_offset=100, offset_delta=0)._replace(**change)
+    directory = partition(tmp_path / "tx-0", MARKER_MS, data(0) + marker(100), entry)
     assert warnings(directory) == found
