@@ -1,7 +1,9 @@
 """A short check of a log's end: whether a clean-shutdown marker can be true.
 
 A broker trusts the marker and then reads no log. This checks the end of the last segment of each partition: the marker
-is false when that segment lacks an index, has preallocated ones, or does not end with a complete batch.
+is false when that segment lacks an index, has preallocated ones, or does not end with a complete batch. The metadata log
+says nothing of it: a node recovers that from its first offset whatever the marker says (KafkaMetadataLog), and 4.4 leaves its indexes
+preallocated when it stops.
 """
 
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ from kseg.segment.sidecar.index import OffsetIndex
 
 def marker_contradictions(path: str, name: PartitionName | None) -> Iterator[str]:
     """What in a partition directory contradicts a clean-shutdown marker, as a clause."""
-    if name is None or name.state is not PartitionState.LIVE:
+    if name is None or name.state is not PartitionState.LIVE or name.is_metadata_log:
         return
     last, had_times = plain_last_segment(path), True
     if last is None:

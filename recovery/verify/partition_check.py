@@ -261,7 +261,7 @@ class PartitionCheck:
             consumers.append(self._epochs)
         self.replay.begin(segment.log.path, view)
         consumers.append(self.replay)
-        is_running = is_last and self._log_dir_state is not None and not self._log_dir_state.is_clean
+        is_running = is_last and self._may_be_in_use()
         for entry in (segment.offset_index, segment.time_index):
             if entry is None:
                 continue
@@ -327,6 +327,13 @@ class PartitionCheck:
                     self._directory.name, self._log_dir_state, self.facts[0].base_offset, last
                 )
                 yield from partition_files.log_start(self._directory, self._log_dir_state)
+
+    def _may_be_in_use(self) -> bool:
+        """Whether the indexes of the last segment may be as those of a running broker. Those of the metadata log may be after a clean stop, too."""
+        if self._log_dir_state is None:
+            return False
+        name = self._directory.name
+        return not self._log_dir_state.is_clean or (name is not None and name.is_metadata_log)
 
     @staticmethod
     def _last_epoch(last: SegmentFacts) -> int:

@@ -22,6 +22,7 @@ from tests.kafka.start_directories import (
     METADATA,
     SUFFIX,
     Case,
+    metadata_log_unclosed,
     registered,
     second,
     unclean_from_the_start,
@@ -52,6 +53,7 @@ def unclean(data: Path) -> None:
 
 
 case(unclean_from_the_start)
+case(metadata_log_unclosed)
 
 
 @case

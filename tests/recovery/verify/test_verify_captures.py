@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kafka.start_directories import metadata_log_unclosed
 from tests.support.trees import copy_tree
 from tests.support.verify_helpers import judge
 
@@ -88,6 +89,16 @@ def test_a_crashed_directory_is_unclean_and_nothing_else(capture_small: Path, tm
 
     (directory / ".kafka_cleanshutdown").touch()
     assert judge(directory).output("error") == {("false-clean-shutdown", ".kafka_cleanshutdown")}
+
+
+@pytest.mark.evidence("false-marker")
+def test_a_clean_stop_of_kafka_4_4(capture_small: Path, tmp_path: Path) -> None:
+    """Its indexes of the metadata log stay preallocated: 4.4.0 closes that log as after a failure. The next start reads it in any case."""
+    directory = copy_tree(capture_small / "data", tmp_path / "data")
+    metadata_log_unclosed(directory)
+    verdict = judge(directory)
+    assert verdict.output("error", "warning") == set()
+    assert "index-preallocated" in verdict.ids()
 
 
 def test_the_metadata_log_needs_a_snapshot_at_its_start(capture_small: Path, tmp_path: Path) -> None:
