@@ -204,7 +204,7 @@ class LogText:
                 for at in self.batch_filter.take_records(chunk):
                     yield from self._records(table, chunk, at, at + 1)
                 if chunk.problem is not None:
-                    yield from self._problem(table, chunk.problem)
+                    yield from self._problem(table, chunk, chunk.problem)
             if self.batch_filter.exhausted:
                 return
 
@@ -216,13 +216,14 @@ class LogText:
         else:
             yield from self._records(table, chunk, 0, chunk.records.count)
         if chunk.problem is not None:
-            yield from self._problem(table, chunk.problem)
+            yield from self._problem(table, chunk, chunk.problem)
 
-    def _problem(self, table: Columns, problem: "Problem") -> Iterator[Event]:
+    def _problem(self, table: Columns, chunk: "Chunk", problem: "Problem") -> Iterator[Event]:
         """Kafka's tool looks at nothing in a message of an old format of which it prints nothing: its line is empty."""
-        row = problem.row
+        row, count = problem.row, chunk.records.count
         is_message = table.at(C.MAGIC, row) < L.MAGIC_V2 and not table.at(C.ATTRIBUTES, row) & L.CODEC_MASK
-        if is_message and self._flags & (T.SKIP_METADATA | T.CONTENTS) == T.SKIP_METADATA:
+        has_line = count and chunk.records.at(C.R_BATCH, count - 1) == row
+        if is_message and not has_line and self._flags & (T.SKIP_METADATA | T.CONTENTS) == T.SKIP_METADATA:
             yield from self._batches(table, row)
             yield from self._block.append(b"\n")
         yield undecodable(self.path, table, problem)

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import os
 import random
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from fixtures.healthy import T0
 from kseg.cli.main import run
+from kseg.segment.encoding.batch import encode_batch
+from kseg.segment.model import NewBatch, Record
 from tests.kafka.disk_directories import disk_case
 from tests.kafka.dump_cases import LOG_FLAGS, compare, damaged_copies, dumpable, flags_for, our_text
 from tests.kafka.edge_directories import edge_case
@@ -134,3 +138,21 @@ def test_files_of_random_directories(
 def test_directories_that_were_dumped_differently(oracle: Oracle, tmp_path: Path, seed: int) -> None:
     """An empty line for a message whose fields exceed it, if nothing of it is printed; messages of a set whose append time is -2."""
     assert_same_text(oracle, seed, tmp_path, is_exact=True)
+
+
+@pytest.mark.parametrize("key_length", [-1, -718078464, 0, 3, 90])
+@pytest.mark.parametrize("value_length", [-1, 4, 268435456])
+def test_messages_whose_fields_exceed_them(
+    oracle: Oracle, tmp_path: Path, key_length: int, value_length: int
+) -> None:
+    """One line for the message, empty where nothing of it is shown."""
+    key = b"key"[: max(0, key_length)]
+    fields = struct.pack(">i", key_length) + key + struct.pack(">i", value_length) + b"value"
+    message = struct.pack(">IBB", 0, 0, 0) + fields
+    after = encode_batch(NewBatch(records=(Record(6, T0, None, b"after"),), leader_epoch=0))
+    log = tmp_path / f"{0:020d}.log"
+    log.write_bytes(struct.pack(">qi", 5, len(message)) + message + after)
+    for flags, options in LOG_FLAGS:
+        answer = oracle.dump([*flags, "--files", log])
+        ours = our_text(log, options)
+        assert ours == answer.stdout if answer.exception is None else ours.startswith(answer.stdout), flags
