@@ -144,7 +144,7 @@ def _member(
     try:
         while not inflate.eof:
             if position >= len(data):
-                raise CodecError("the gzip stream ends too early")
+                raise _behind_the_content("the gzip stream ends too early", b"".join(parts))
             piece = data[position : position + piece_bytes]
             # one byte more than allowed shows that the limit is passed
             part = inflate.decompress(piece, room - size_bytes + 1)
@@ -165,7 +165,7 @@ def _member(
 
 
 def _behind_the_content(sentence: str, content: bytes) -> CodecError:
-    """A fault of the trailer, which Java reads when all of the content has been taken."""
+    """A fault that Java meets when all of the content has been taken: of the trailer, or the end of the input."""
     error = CodecError(sentence)
     error.content = content
     return error

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import struct
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -248,6 +249,22 @@ def _snappy_of_negative_length(directory: Path) -> None:
     log.write_bytes(encode_message(1, 0, T0, 2, None, packed) + log.read_bytes())
 
 
+def _gzip_that_ends_behind_a_fault(directory: Path) -> None:
+    """A broker meets the size of the second message before the end of the stream."""
+    log = directory / f"{0:020d}.log"
+    deflate = zlib.compressobj(wbits=31)
+    inner = encode_message(1, 0, T0, 0, None, b"value") + struct.pack(">qi", 1, 9) + bytes(9)
+    packed = deflate.compress(inner) + deflate.flush(zlib.Z_SYNC_FLUSH)
+    log.write_bytes(encode_message(1, 0, T0, 1, None, packed) + log.read_bytes())
+
+
+def _gzip_that_ends(directory: Path) -> None:
+    log = directory / f"{0:020d}.log"
+    deflate = zlib.compressobj(wbits=31)
+    packed = deflate.compress(encode_message(1, 0, T0, 0, None, b"value")) + deflate.flush(zlib.Z_SYNC_FLUSH)
+    log.write_bytes(encode_message(1, 0, T0, 1, None, packed) + log.read_bytes())
+
+
 @pytest.mark.parametrize(
     ("make", "around"),
     [
@@ -258,6 +275,8 @@ def _snappy_of_negative_length(directory: Path) -> None:
         (_marked_and_replaced, BrokerState(log_start_offset=50)),
         (_producer_of_long_ago, BrokerState(is_clean=True)),
         (_snappy_of_negative_length, BrokerState(is_clean=True)),
+        (_gzip_that_ends_behind_a_fault, BrokerState(is_clean=True)),
+        (_gzip_that_ends, BrokerState(is_clean=True)),
     ],
 )
 def test_states_that_were_loaded_differently(
