@@ -18,8 +18,15 @@ from contextlib import suppress
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from kseg.cli.doctor.doctor_rows import (
+    bootstrap_server,
+    damage_row,
+    host_row,
+    leftovers_row,
+    node_row,
+    step_row,
+)
 from kseg.cli.doctor.metadata_log_steps import lacks_metadata_log
-from kseg.cli.doctor.next_step import NextStep
 from kseg.cli.doctor.next_steps import next_steps
 from kseg.cli.doctor.obstacle_steps import linked_files
 from kseg.cli.doctor.situation import OtherNode, Situation
@@ -27,8 +34,7 @@ from kseg.cli.request import Request
 from kseg.cli.topic_evidence import Asked, log_dir_of, topic_settings
 from kseg.cli.verify_work import Verification
 from kseg.inspection.disk_leftovers import Leftover, LeftoverKind, leftovers
-from kseg.inspection.log_dir_host import LogDirHost, log_dir_host
-from kseg.internal_topics.metadata.cluster_names import metadata_version_name
+from kseg.inspection.log_dir_host import log_dir_host
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.broker_start.log_dir_start import is_empty_directory
 from kseg.segment.diagnosis import MissingReplica
@@ -50,9 +56,6 @@ if TYPE_CHECKING:
 
 # the events of work over targets, wherever it runs
 Over = Callable[..., Iterator[Event]]
-
-_EXAMPLES = 3
-_LOCAL_HOSTS = ("", "0.0.0.0", "::")
 
 
 @dataclass(slots=True)
@@ -106,7 +109,7 @@ class Examination:
         yield from self._stranded_offsets()
         yield from self._left_over()
         for number, step in enumerate(next_steps(self._situation), 1):
-            yield Row(_step_row(number, step))
+            yield Row(step_row(number, step))
 
     # --- before the verification
 
@@ -135,9 +138,9 @@ class Examination:
                 continue
             host = log_dir_host(log_dir)
             self._situation.hosts.append(host)
-            yield Row(self._host_row(host))
             assert self._finder is not None
             own = self._finder.node_of(log_dir)
+            yield Row(host_row(host, own))
             self._situation.cluster_id = self._situation.cluster_id or own.cluster_id
             image = self._finder.image_for(log_dir)
             if image is not None:
@@ -149,33 +152,12 @@ class Examination:
                 by_metadata = self._finder.node_told_by_metadata(log_dir)
                 if node_id is not None and by_metadata is not None and node_id != by_metadata:
                     self._situation.other_nodes.append(OtherNode(log_dir, node_id, by_metadata))
-                nodes.setdefault(image.path, Row(_node_row(image, node_id)))
+                nodes.setdefault(image.path, Row(node_row(image, node_id)))
         self._situation.lacks_metadata_log = not nodes and lacks_metadata_log(
             [host.path for host in self._situation.hosts]
         )
         self._note_properties()
         yield from nodes.values()
-
-    def _host_row(self, host: LogDirHost) -> dict[str, object]:
-        assert self._finder is not None
-        node, mount = self._finder.node_of(host.path), host.mount
-        return {
-            "type": "log_dir",
-            "log_dir": host.path,
-            "node_id": node.node_id,
-            "cluster_id": node.cluster_id,
-            "directory_id": node.directory_id,
-            "broker_running": host.is_running,
-            "broker_process_id": host.broker_process_id or None,
-            "clean_shutdown": host.is_clean,
-            "mount_point": None if mount is None else mount.point,
-            "filesystem": None if mount is None else mount.type,
-            "mount_options": None if mount is None else list(mount.options),
-            "read_only": host.is_read_only,
-            "total_bytes": host.total_bytes,
-            "free_bytes": host.free_bytes,
-            "free_inodes": host.free_inodes,
-        }
 
     def _note_node(self, image: "MetadataImage", node_id: int | None) -> None:
         self._situation.node_id = node_id
@@ -220,7 +202,7 @@ class Examination:
             self._note_ends(damage.target, repairs.get(path))
             if _stays_unloadable(damage, repairs.get(path)):
                 self._situation.unloadable.append(path)
-            yield Row(_damage_row(damage, repairs.get(path), failures.get(path), ends_lost[path]))
+            yield Row(damage_row(path, damage.errors, repairs.get(path), failures.get(path), ends_lost[path]))
 
     def _note_ends(self, target: PartitionTarget, repair: "RecoverResult | None") -> None:
         name = own_partition_name(target.path)
@@ -329,7 +311,7 @@ class Examination:
             for kind, found in by_kind.items():
                 self._situation.leftovers += found
                 held_bytes = sum(each.size_bytes for each in found)
-                yield Row(_leftovers_row(target.path, kind.value, [each.path for each in found], held_bytes))
+                yield Row(leftovers_row(target.path, kind.value, [each.path for each in found], held_bytes))
             try:
                 runs = runs_below(target.path)
             except KsegError:  # verify reports what is wrong with a journal
@@ -337,21 +319,8 @@ class Examination:
             if runs:
                 kept_bytes = sum(run.held_bytes() for run in runs)
                 self._situation.undo_bytes += kept_bytes
-                places = [journal.location.directory for run in runs for journal in run.journals]
-                yield Row(_leftovers_row(target.path, "kept for undo", places, kept_bytes))
-
-
-def bootstrap_server(image: "MetadataImage", node_id: int | None) -> str | None:
-    """HOST:PORT of a broker that clients can reach, preferably of this node; None when no broker is registered. For a listener on
-    all addresses it is this machine."""
-    brokers = sorted(
-        image.brokers.values(), key=lambda broker: (broker.id != node_id, broker.is_fenced, broker.id)
-    )
-    for broker in brokers:
-        for listener in sorted(broker.listeners, key=lambda each: each.security_protocol):
-            host = "localhost" if listener.host in _LOCAL_HOSTS else listener.host
-            return f"[{host}]:{listener.port}" if ":" in host else f"{host}:{listener.port}"
-    return None
+                kept = [journal.location.directory for run in runs for journal in run.journals]
+                yield Row(leftovers_row(target.path, "kept for undo", kept, kept_bytes))
 
 
 def _topics(targets: Sequence[Target]) -> dict[str, int]:
@@ -370,20 +339,6 @@ def _log_dir(target: Target) -> str | None:
     return log_dir_of(target) if isinstance(target, PartitionTarget) else None
 
 
-def _node_row(image: "MetadataImage", node_id: int | None) -> dict[str, object]:
-    return {
-        "type": "node",
-        "node_id": node_id,
-        "cluster_id": image.cluster_id,
-        "metadata_version": metadata_version_name(image.features.get("metadata.version")),
-        "metadata_offset": image.end_offset - 1 if image.end_offset else None,
-        "metadata_timestamp": None if image.timestamp_ms < 0 else image.timestamp_ms,
-        "metadata_log": image.path,
-        "certain": image.is_certain,
-        "bootstrap_server": bootstrap_server(image, node_id),
-    }
-
-
 def _stays_unloadable(damage: _Damage, repair: "RecoverResult | None") -> bool:
     """Whether a broker fails to load a log, and policy salvage, which keeps every batch with a valid checksum, does not change that."""
     from kseg.recovery.repair.remaining_damage import HARMFUL
@@ -392,34 +347,3 @@ def _stays_unloadable(damage: _Damage, repair: "RecoverResult | None") -> bool:
         return False
     is_metadata_log = parse_partition_directory(repair.partition).is_metadata_log
     return bool(repair.costs["kafka"].get("dies_of")) and not is_metadata_log
-
-
-def _damage_row(
-    damage: _Damage, repair: "RecoverResult | None", reason: str | None, ends_lost: int
-) -> dict[str, object]:
-    return {
-        "type": "damage",
-        "partition": os.path.basename(places.abspath(damage.target.path)),
-        "path": damage.target.path,
-        "errors": sum(damage.errors.values()),
-        "findings": damage.errors,
-        "costs": None if repair is None else repair.costs,
-        "doubt": None if repair is None else repair.doubt,
-        "transaction_ends_lost": ends_lost,
-        "reason": reason,
-    }
-
-
-def _leftovers_row(log_dir: str, kind: str, paths: Sequence[str], held_bytes: int) -> dict[str, object]:
-    return {
-        "type": "leftovers",
-        "log_dir": log_dir,
-        "kind": kind,
-        "count": len(paths),
-        "bytes": held_bytes,
-        "examples": list(paths[:_EXAMPLES]),
-    }
-
-
-def _step_row(number: int, step: NextStep) -> dict[str, object]:
-    return {"type": "step", "number": number, "why": step.why, "command": step.command, "due": step.is_due}

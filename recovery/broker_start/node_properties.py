@@ -23,7 +23,8 @@ _DEFAULT_LOG_DIR = "/tmp/kafka-logs"
 
 @dataclass(frozen=True, slots=True)
 class NodeProperties:
-    """node_id: None if it is not set. log_dirs: as they are written, each once. metadata_log_dir: the one for the metadata log."""
+    """node_id: None if it is not set. log_dirs: as they are written, each once. metadata_log_dir: the one for the metadata log; empty if
+    log.dirs names none."""
 
     node_id: int | None
     log_dirs: tuple[str, ...]
@@ -35,10 +36,12 @@ class NodeProperties:
         named = (pairs.get("log.dirs") or pairs.get("log.dir") or _DEFAULT_LOG_DIR).split(",")
         log_dirs = tuple(dict.fromkeys(path for each in named if (path := each.strip())))
         node_id = parse_integer((pairs.get("node.id") or pairs.get("broker.id") or "").strip(), INT_BITS)
-        return cls(node_id, log_dirs, (pairs.get("metadata.log.dir") or "").strip() or log_dirs[0])
+        named_for_metadata = (pairs.get("metadata.log.dir") or "").strip()
+        return cls(node_id, log_dirs, named_for_metadata or next(iter(log_dirs), ""))
 
     def is_metadata_log_dir(self, path: str) -> bool:
-        return places.realpath(path) == places.realpath(self.metadata_log_dir)
+        own = self.metadata_log_dir
+        return bool(own) and places.realpath(path) == places.realpath(own)
 
     def leaves_out(self, paths: Sequence[str]) -> list[str]:
         """Those of these data directories that log.dirs does not name, if it names any of them."""

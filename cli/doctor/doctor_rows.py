@@ -1,0 +1,101 @@
+"""The rows of `kseg doctor` that no other command prints (docs/json.md)."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kseg.cli.doctor.next_step import NextStep
+from kseg.inspection.log_dir_host import LogDirHost
+from kseg.internal_topics.metadata.cluster_names import metadata_version_name
+from kseg.segment.storage import places
+
+if TYPE_CHECKING:
+    from kseg.internal_topics.metadata.metadata_image import MetadataImage, Node
+    from kseg.recovery.repair.rows import RecoverResult
+
+_EXAMPLES = 3
+_LOCAL_HOSTS = ("", "0.0.0.0", "::")
+
+
+def host_row(host: LogDirHost, node: "Node") -> dict[str, object]:
+    """The machine's side of a data directory, and the node that it belongs to."""
+    mount = host.mount
+    return {
+        "type": "log_dir",
+        "log_dir": host.path,
+        "node_id": node.node_id,
+        "cluster_id": node.cluster_id,
+        "directory_id": node.directory_id,
+        "broker_running": host.is_running,
+        "broker_process_id": host.broker_process_id or None,
+        "clean_shutdown": host.is_clean,
+        "mount_point": None if mount is None else mount.point,
+        "filesystem": None if mount is None else mount.type,
+        "mount_options": None if mount is None else list(mount.options),
+        "read_only": host.is_read_only,
+        "total_bytes": host.total_bytes,
+        "free_bytes": host.free_bytes,
+        "free_inodes": host.free_inodes,
+    }
+
+
+def node_row(image: "MetadataImage", node_id: int | None) -> dict[str, object]:
+    """What the metadata log says about the cluster and this node."""
+    return {
+        "type": "node",
+        "node_id": node_id,
+        "cluster_id": image.cluster_id,
+        "metadata_version": metadata_version_name(image.features.get("metadata.version")),
+        "metadata_offset": image.end_offset - 1 if image.end_offset else None,
+        "metadata_timestamp": None if image.timestamp_ms < 0 else image.timestamp_ms,
+        "metadata_log": image.path,
+        "certain": image.is_certain,
+        "bootstrap_server": bootstrap_server(image, node_id),
+    }
+
+
+def bootstrap_server(image: "MetadataImage", node_id: int | None) -> str | None:
+    """HOST:PORT of a broker that clients can reach, preferably of this node; None when no broker is registered. For a listener on
+    all addresses it is this machine."""
+    brokers = sorted(
+        image.brokers.values(), key=lambda broker: (broker.id != node_id, broker.is_fenced, broker.id)
+    )
+    for broker in brokers:
+        for listener in sorted(broker.listeners, key=lambda each: each.security_protocol):
+            host = "localhost" if listener.host in _LOCAL_HOSTS else listener.host
+            return f"[{host}]:{listener.port}" if ":" in host else f"{host}:{listener.port}"
+    return None
+
+
+def damage_row(
+    path: str, errors: Mapping[str, int], repair: "RecoverResult | None", reason: str | None, ends_lost: int
+) -> dict[str, object]:
+    """A damaged partition with the cost of its repair. errors: how many of each kind. reason: why there is no plan."""
+    return {
+        "type": "damage",
+        "partition": os.path.basename(places.abspath(path)),
+        "path": path,
+        "errors": sum(errors.values()),
+        "findings": errors,
+        "costs": None if repair is None else repair.costs,
+        "doubt": None if repair is None else repair.doubt,
+        "transaction_ends_lost": ends_lost,
+        "reason": reason,
+    }
+
+
+def leftovers_row(log_dir: str, kind: str, paths: Sequence[str], held_bytes: int) -> dict[str, object]:
+    """Files of a data directory that take room and are not needed, or only for `undo`."""
+    return {
+        "type": "leftovers",
+        "log_dir": log_dir,
+        "kind": kind,
+        "count": len(paths),
+        "bytes": held_bytes,
+        "examples": list(paths[:_EXAMPLES]),
+    }
+
+
+def step_row(number: int, step: NextStep) -> dict[str, object]:
+    """A step that the operator takes next."""
+    return {"type": "step", "number": number, "why": step.why, "command": step.command, "due": step.is_due}
