@@ -1,8 +1,8 @@
 """The interface of the recovery policies: the values that `recover` and its policies exchange.
 
-input     which of the two policies; the settings of a broker and what it would know about the partition
+input     which of the two policies; the broker settings, and what a broker would know about the partition
 output    the repaired directory, its costs, and the reasons; both policies return the same value, so that
-          the command can say what either would cost and carry out the requested one
+          the command can report the cost of either and carry out the requested one
 """
 
 from collections.abc import Mapping
@@ -76,7 +76,7 @@ class BrokerState:
     log_dir: str | None = None
 
     def safe_point(self, end_offset: int) -> int:
-        """The recovery point of the next load of a log that ends at this offset: the log end after a clean shutdown, otherwise only what
+        """The recovery point at the next load of a log that ends at this offset: the log end after a clean shutdown, otherwise only what
         was known to be on disk."""
         return end_offset if self.is_clean else min(self.recovery_point, end_offset)
 
@@ -85,10 +85,10 @@ class BrokerState:
 class Removed:
     """Bytes that leave a log.
 
-    file: the original name; position, length: in it. first_offset, last_offset: of the offsets that are lost with them as far as
+    file: the original name; position, length: in that file. first_offset, last_offset: of the offsets that are lost with them as far as
     known (both None: none, or unknown). cause: id of the finding. batches: how many valid batches are among them (a broker
-    discards those; salvage does so only when another batch has the same offsets). records: that a consumer would have received
-    and that no other bytes contain, by the headers (control records do not count); None when unknown.
+    discards those; salvage does so only when another batch has the same offsets). records: how many of them a consumer would have
+    received and no other bytes contain, by the headers (control records do not count); None when unknown.
     """
 
     file: str
@@ -104,7 +104,7 @@ class Removed:
 @dataclass(frozen=True, slots=True)
 class LoadFailure:
     """A broker's load of this directory fails with an exception. kafka_exception: simple name of the Java class. sentence: the reason.
-    logged: the class that the broker's log names, which is another one where it wraps an exception; empty if unknown."""
+    logged: the class that the broker's log names, which differs where the broker wraps the exception; empty if unknown."""
 
     kafka_exception: str
     sentence: str
@@ -115,15 +115,15 @@ class LoadFailure:
 class Repair:
     """The result of a policy.
 
-    image: the files as they would be. why: a reason for every name that differs from the original. findings: what is wrong, in
+    image: the resulting files. why: a reason for every name that differs from the original. findings: what is wrong, in
     the order met. removed: bytes that leave the logs, in offset order. last_stable_offset: with the log end as high watermark.
-    recovery_point: below it the next load may skip. doubt: why the partition would still be unsound afterwards (a broker's load
+    recovery_point: the next load may skip everything below it. doubt: why the partition would still be unsound afterwards (a broker's load
     would fail on it, records cannot be read); empty when it would be sound. misplaced: why a broker would not serve it from here
     although its log is sound; empty when it would. left: what the policy leaves damaged because a broker does not look at it;
-    empty when nothing. is_in_order: every byte of the logs was checked, all of it valid batches whose offsets increase and whose
+    empty when nothing. is_in_order: every byte of the logs was checked and belongs to a valid batch, offsets increase, and
     leader epochs never decrease. unread: batches of its logs that consumers do not receive in full. kept: ranges of the offsets
     that stay, in order, if known. bytes_scanned: of the logs of the segments that policy kafka recovers. is_read: whether the load
-    looks for the batch of a first unstable offset, which no broker can in a data directory that is offline. load_failure: set when
+    looks up the batch of a first unstable offset, which fails in every data directory that is offline. load_failure: set when
     policy kafka has no result because the broker would throw; then image is the directory as found and the offsets are 0.
     """
 

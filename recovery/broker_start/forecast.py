@@ -95,7 +95,7 @@ class StartForecast:
         return found[0] if len(found) == 1 else None
 
     def _metadata(self, node: Sequence[LoadedDirectory]) -> str:
-        """What is known of the metadata log when logs are loaded. Records what it says of the partitions once it is truncated."""
+        """What is known of the metadata log at log loading. Stores what the truncated metadata log says of the partitions."""
         asked = [each for each in node if each.start is not None and each.is_loaded]
         if all(each.path in self._certain or not each.partitions for each in asked):
             return WHOLE
@@ -124,7 +124,7 @@ class StartForecast:
             self._directory(path).start = start
 
     def _add_link(self, path: str, other: str) -> None:
-        """A directory that a link in another data directory leads to was checked once, and a broker loads it twice."""
+        """Repeat the result of a directory for a link to it in another data directory: `verify` checks it once, a broker loads it twice."""
         here, there = self._directory_around(path), self._directory_around(other)
         partition = there.live.get(os.path.basename(other))
         if partition is not None and places.realpath(path) == places.realpath(other):
@@ -140,7 +140,7 @@ class StartForecast:
 
 
 def _has_something_to_say(directory: LoadedDirectory) -> bool:
-    """For partitions without a known data directory, only those that a load changes are reported."""
+    """Partitions without a known data directory: only those that a load changes are reported."""
     return directory.start is not None or bool(directory.noteworthy or directory.bytes_to_scan)
 
 

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 def directory_of_a_file(
     directory: "PartitionDirectory", opened: "Sequence[SegmentFiles]"
 ) -> tuple[str, str] | None:
-    """(exception, message) of a load that meets a directory in the place of a file (observed with 4.3.1); None if it meets none. In the
-    place of a log a broker passes over it. opened: the segments whose indexes the load opens."""
+    """(exception, message) of a load that finds a directory in the place of a file (observed with 4.3.1), else None. A broker ignores a
+    directory in the place of a log. opened: the segments whose indexes the load opens."""
     mapped = {segment.base_offset for segment in opened}
     bases = {segment.base_offset for segment in directory.segments}
     for entry in directory.entries:
         role, offset = entry.name.role, entry.name.base_offset
-        # the listing has found a problem with every directory
+        # the listing has already reported every directory
         if entry.problem is None or not entry.name.is_live or not places.isdir(entry.path):
             continue
         is_opened = (
@@ -41,10 +41,10 @@ def directory_of_a_file(
 
 
 def faulting_index(opened: "Sequence[SegmentFiles]") -> str | None:
-    """The first index that cannot be read where a broker that loads the partition touches it; None if there is none.
+    """The first unreadable index among those that a loading broker touches; None if there is none.
 
     A broker maps an index on first use and reads its last slot (OffsetIndex.<init>, TimeIndex.<init>). It does so for every
-    segment that it recovers, and always for the last one. Java reports the fault as an InternalError.
+    segment that it recovers, and always for the last one. Java reports the page fault as an InternalError.
     """
     for segment in opened:
         for entry, slot_bytes in (
@@ -59,7 +59,7 @@ def faulting_index(opened: "Sequence[SegmentFiles]") -> str | None:
 
 
 def _is_unreadable(path: str, position: int, count: int) -> bool:
-    """Whether touching these mapped bytes is a fault: a page is mapped as a whole or not at all."""
+    """Whether touching these mapped bytes faults: a page is mapped completely or not at all."""
     start = position // unreadable.PAGE_BYTES * unreadable.PAGE_BYTES
     stop = position + count + -(position + count) % unreadable.PAGE_BYTES
     try:

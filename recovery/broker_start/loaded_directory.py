@@ -1,4 +1,4 @@
-"""The partitions of one data directory in the forecast of a start: what is loaded of them, and how long that takes."""
+"""The partitions of one data directory in the start forecast: which logs a broker loads, and how long that takes."""
 
 from collections.abc import Iterator
 from dataclasses import field, replace
@@ -9,10 +9,10 @@ from kseg.segment.partition.names import METADATA_DIRECTORY, PartitionState, par
 from kseg.segment.partition.topic_identity import TopicIdentity
 from kseg.segment.values import dataclass
 
-# The time of a broker's log loading (4.3.1, two recovery threads per data directory): per log, whether it is recovered or not, and per
-# byte and batch that recovery reads. The first of each pair: an idle machine with the logs in the page cache; the second: a busy machine
-# with a rotating disk. Eleven measured starts, from 4 logs of 512 MiB to 2,000 of 16 KiB, batches of 170 bytes to 64 KiB, warm and cold,
-# took a time between the two sums.
+# Duration of a broker's log loading (4.3.1, two recovery threads per data directory): per log, recovered or not, and per byte and batch
+# that recovery reads. The first of each pair holds for an idle machine with the logs in the page cache, the second for a busy machine
+# with a rotating disk. Eleven measured starts, from 4 logs of 512 MiB to 2,000 of 16 KiB, with batches of 170 bytes to 64 KiB, warm and
+# cold, took a time between the two sums.
 SCAN_BYTES_PER_S, SCAN_BYTES_PER_S_SLOW = 1_900_000_000, 150_000_000
 SECONDS_A_BATCH, SECONDS_A_BATCH_SLOW = 1.4e-6, 4.5e-6
 SECONDS_A_LOG, SECONDS_A_LOG_SLOW = 0.005, 0.030
@@ -61,7 +61,7 @@ class LoadedDirectory:
 
     @property
     def load_s(self) -> float:
-        """The least time that loading its logs takes."""
+        """The least time that loading the logs of this directory takes."""
         return (
             self.bytes_to_scan / SCAN_BYTES_PER_S
             + self.batches_to_scan * SECONDS_A_BATCH
@@ -85,16 +85,16 @@ class LoadedDirectory:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether a broker that loads logs loads those of this directory."""
+        """Whether a broker loads the logs of this directory."""
         return self.start is None or not self.start.identity_problem
 
     @property
     def identified(self) -> list[str]:
-        """The directories of which the metadata log has something to say: live ones, and replicas that move."""
+        """The directories for which the metadata log has a verdict: live ones, and replicas that move."""
         return [*self.live, *(name for name, _ in self.of(Loading.FUTURE, Loading.PROMOTED))]
 
     def identify(self, directory_name: str, identity: TopicIdentity) -> None:
-        """What the metadata log says about one of these. Only the node as a whole can tell."""
+        """The verdict of the metadata log on one of these. Only the node as a whole has it."""
         known = dict(self.noteworthy).get(directory_name)
         if identity.becomes_stray:
             outcome = Loading.BECOMES_STRAY
@@ -115,7 +115,7 @@ class LoadedDirectory:
 
     @property
     def metadata_log(self) -> PartitionStart | None:
-        """What a load does with the metadata log, if that is more than to recover it."""
+        """What a load does with the metadata log, if it does more than recover it."""
         return next((start for name, start in self.noteworthy if name == METADATA_DIRECTORY), None)
 
 

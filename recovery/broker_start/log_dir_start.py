@@ -8,8 +8,8 @@ In the order in which a broker checks them (Kafka: KafkaRaftServer.initializeLog
 3. The offset checkpoints. A file that is not a CheckpointFile takes the directory offline; a number that cannot be parsed raises another
    exception, and recovery points and log starts count as 0. High watermarks are read when the first partition of the directory is served.
 
-On a file system that is mounted read-only a broker cannot open the metadata log, nor create a checkpoint that is missing: either ends
-the process. Else the directory goes offline (observed with 4.3.1).
+On a file system that is mounted read-only a broker can neither open the metadata log nor create a missing checkpoint: either ends
+the process. Otherwise the directory goes offline (observed with 4.3.1).
 """
 
 import os
@@ -56,7 +56,7 @@ READ_BEFORE_LOADING = (Role.RECOVERY_POINTS, Role.LOG_START_OFFSETS)  # as empty
 
 @dataclass(frozen=True, slots=True)
 class Thrown:
-    """exception: the simple name of the Java class. message: as the broker logs it, if the sentence is Kafka's own."""
+    """exception: the simple name of the Java class. message: as the broker logs it, if the wording is Kafka's own."""
 
     exception: str
     message: str
@@ -64,15 +64,16 @@ class Thrown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirStart:
-    """What the files of one data directory do to the start.
+    """How the files of one data directory affect the start.
 
     path: as shown to the user. identity_problem: why meta.properties cannot be used; empty when it can, or is missing (then has_identity is
-    False). from_zookeeper: whether the last broker here kept its metadata in ZooKeeper. metadata_log: whether it is in this directory. prevents: what ends the process before a log is loaded; bad_names: what ends it
-    while logs are loaded; unloadable: likewise, in directories that are marked for deletion. is_directory: False if a file has its name. swallowed: data directories inside it that are named like partitions;
-    they are loaded as empty partitions and become stray. removed: directories that were marked for deletion. offline: what takes the
-    directory offline. watermarks: likewise, but only if the directory serves a partition. unserved: why no partition in it is served.
-    is_full: whether there is no room even for an index page; the free space itself would differ between runs. is_read_only: whether the file
-    system is mounted so. unmade: the checkpoint files that are missing, in the order in which a broker creates them.
+    False). from_zookeeper: whether the last broker here kept its metadata in ZooKeeper. metadata_log: whether it is in this directory.
+    prevents: what ends the process before it loads a log; bad_names: what ends it during log loading; unloadable: likewise, in directories
+    that are marked for deletion. is_directory: False if a file has its name. swallowed: data directories inside it that are named like
+    partitions; a broker loads them as empty partitions, which become stray. removed: directories that were marked for deletion. offline:
+    what takes the directory offline. watermarks: likewise, but only if the directory serves a partition. unserved: why it serves no
+    partition. is_full: whether there is no room even for an index page (the free space itself would differ between runs). is_read_only:
+    whether the file
     """
 
     path: str
@@ -116,12 +117,12 @@ class LogDirStart:
 
 
 def file_in_place(path: str) -> LogDirStart:
-    """The result for a plain file with the name of a data directory."""
+    """The result for a regular file with the name of a data directory."""
     return LogDirStart(path=path, is_directory=False, identity_problem="Not a directory")
 
 
 def is_empty_directory(path: str) -> bool:
-    """Whether a directory has nothing in it but what a new file system has."""
+    """Whether a directory contains only what a new file system contains."""
     try:
         return not {*places.listdir(path)} - {"lost+found"}
     except OSError:
@@ -134,9 +135,9 @@ def unformatted(path: str) -> LogDirStart:
 
 
 def log_dir_start(directory: LogDirectory, errors: Sequence[Finding]) -> LogDirStart | None:
-    """What a data directory does to a broker's start; None for a plain collection of partitions.
+    """How a data directory affects a broker's start; None for a plain collection of partitions.
 
-    errors: what a check has found wrong with its files.
+    errors: the errors that the check reported for its files.
     """
     if not any(is_of_log_directory(entry.name.name) for entry in directory.entries):
         return None
@@ -239,8 +240,8 @@ def checkpoint_fault(log_dir: str, role: Role) -> Thrown | None:
 
 
 def _exception_of(data: bytes) -> str:
-    """Most faults are an IOException that Kafka wraps; the numbers of an entry, and a negative number of entries, are met without a try
-    block."""
+    """Most of these are an IOException, which Kafka wraps. Kafka parses the numbers of an entry, and a negative number of entries, outside
+    the try block."""
     try:
         lines = read_lines(data)
     except FormatError:

@@ -1,9 +1,9 @@
 """What the start of a KRaft node requires of the metadata log beyond its batches: quorum-state, and the snapshot to start from.
 
-The node replays its own metadata log before it loads any other log, and any fault there is fatal: a batch of an unknown magic, an unreadable quorum-state,
-a newest snapshot with a damaged batch (older ones are not tried), or a log that begins after its snapshots end the
-process (Kafka: FileQuorumStateStore, RecordsSnapshotReader, KafkaRaftLog), a damaged batch before the quorum-state. A log that ends below the newest snapshot, for example after
-a truncation, is emptied and continues at the end of the snapshot.
+The node replays its own metadata log before it loads any other log, and any fault there is fatal; it meets a damaged batch before it reads
+quorum-state. A batch of an unknown magic, an unreadable quorum-state, a newest snapshot with a damaged batch (older ones are not tried), or
+a log that begins after the end of its snapshots ends the process (Kafka: FileQuorumStateStore, RecordsSnapshotReader, KafkaRaftLog). A log
+that ends below the newest snapshot, for example after a truncation, is emptied and continues at the end of the snapshot.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ UNCHECKED_IO = "UncheckedIOException"
 def with_quorum_files(
     start: PartitionStart, directory: PartitionDirectory, errors: Sequence[Finding]
 ) -> PartitionStart:
-    """The start of the metadata log, with the files beside it taken into account. errors: of all of them."""
+    """The start of the metadata log, including the files beside it. errors: those of the log and of these files."""
     if start.exception is not None:
         return start
     snapshot = newest_snapshot(directory)
@@ -40,7 +40,7 @@ def with_quorum_files(
     end = -1 if snapshot is None else snapshot.name.base_offset or 0
     read = range(end, start.log_end_offset or 0)
     for error in errors:
-        # a load takes the batch for one of magic 2, whose checksum does not cover that byte
+        # a load takes it for a batch of magic 2, whose checksum does not cover that byte
         if error.id == "bad-magic" and error.first_offset in read and of_snapshot is None:
             return _failed(start, CORRUPT, f"Invalid magic found in record: {error.message}")
     of_quorum = _quorum_fault(start, directory)

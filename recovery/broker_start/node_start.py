@@ -36,7 +36,7 @@ _READ_ONLY = "Read-only file system"
 class NodeStart:
     """One node.
 
-    thrown: what ends the start; None when the broker starts. is_loaded: whether it gets as far as loading logs. offline: data
+    thrown: what ends the start; None when the broker starts. is_loaded: whether the start reaches log loading. offline: data
     directories that it continues without, and why. unserved: partitions that it loads and does not serve. outcome: None if only
     partitions were checked, which do not tell. metadata: the basis for stray and missing partitions: the metadata log as it is
     (`whole`), as the broker truncates it (`cut`), or nothing (`unknown`). left_out: data directories that log.dirs does not name; left_behind: the
@@ -131,7 +131,7 @@ def _removed(directory: LoadedDirectory) -> Sequence[str]:
 
 
 def _replaced(directory: LoadedDirectory, loaded: Sequence[LoadedDirectory]) -> Iterator[str]:
-    """Live partitions of a directory to whose place a replica in another one is promoted; they are deleted (Kafka:
+    """Live partitions of a directory that a replica in another directory replaces; a broker deletes them (Kafka:
     LogManager.replaceCurrentWithFutureLog)."""
     promoted = {
         start.partition
@@ -369,7 +369,7 @@ def _takes_offline(directory: LoadedDirectory) -> Iterator[Thrown]:
 def _without_directories(
     dirs: Sequence[LoadedDirectory], offline: Sequence[tuple[str, Thrown]]
 ) -> Thrown | None:
-    """What ends a broker that has lost data directories it cannot run without."""
+    """The exception with which a broker ends that cannot run without the data directories it has lost."""
     lost = dict(offline)
     starts = [each.start for each in dirs if each.start is not None]
     with_log = next((start for start in starts if start.metadata_log), None)

@@ -40,10 +40,10 @@ INTERNAL_ERROR = "InternalError"
 _FAULT = "a fault occurred in a recent unsafe memory access operation in compiled Java code"
 
 # A load that ends with one of these takes the data directory offline; any other exception ends the process
-# (Kafka: LogManager.loadLogs). What is thrown as KafkaStorageException is logged as the exception behind it.
+# (Kafka: LogManager.loadLogs). The broker logs the cause of a KafkaStorageException instead of the exception itself.
 _TAKES_DIRECTORY_OFFLINE = frozenset((NO_SUCH_FILE, FILE_NOT_FOUND, FILE_SYSTEM, IO, MALFORMED_INPUT))
 
-# Findings that are ordinary for a running or crashed broker, or that a load does not look at: the log is loaded unchanged.
+# Findings that are ordinary for a running or crashed broker, or that a load ignores: the log is loaded unchanged.
 _IGNORED_BY_LOAD = frozenset(
     (
         *(
@@ -82,9 +82,9 @@ _BY_STATE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStart:
-    """partition: `topic-partition`. log_start_offset, log_end_offset: once it is loaded; None where the load fails, and for a
-    partition that is deleted. bytes_to_scan, batches_to_scan: in the segments that are recovered. bytes_lost, records_lost:
-    removed from the log (None: the number of records is unknown). exception, message: what the load fails with; exception is
+    """partition: `topic-partition`. log_start_offset, log_end_offset: after the load; None when the load fails or the partition is
+    deleted. bytes_to_scan, batches_to_scan: in the segments that are recovered. bytes_lost, records_lost: removed from the
+    log (None: the number of records is unknown). exception, message: those of the failed load; exception is
     the simple name of the Java class."""
 
     partition: str
@@ -122,8 +122,8 @@ class PartitionStart:
 def _unchanged_start(
     checked: CheckedPartition, kinds: set[str], options: VerifyOptions
 ) -> PartitionStart | None:
-    """The start of a live partition that is loaded as it is, or recovered without a loss, as nearly all are; None for all others,
-    and if the outcome is unknown."""
+    """The start of a live partition that is loaded unchanged, or recovered without a loss, as nearly all are. None for all others, and
+    if the outcome is unknown."""
     directory, around = checked.directory, checked.log_dir_state
     first_offset, end_offset = checked.first_offset, checked.end_offset
     name = directory.name
@@ -152,8 +152,8 @@ def _unchanged_start(
 def partition_start(
     checked: CheckedPartition, kinds: set[str], options: VerifyOptions
 ) -> PartitionStart | None:
-    """What a broker does with a partition that was just checked. None if that is unknown: its data directory is not known, its
-    name is not a partition's, or it is a log of Kafka 0.7.
+    """What a broker does with a partition that was just checked. None if that is unknown: the data directory is unknown, the
+    name is not that of a partition, or the log is of Kafka 0.7.
 
     kinds: the ids of the findings about it.
     """
@@ -184,7 +184,7 @@ def partition_start(
 
 
 def _set_outcome(checked: CheckedPartition, name: PartitionName, options: VerifyOptions) -> Loading | None:
-    """The outcome that does not depend on the load; None where it does."""
+    """The outcome where it does not depend on the load; otherwise None."""
     if _becomes_stray(checked, options):
         return Loading.BECOMES_STRAY
     if options.identity_of(checked.directory.path).is_promoted:
@@ -251,7 +251,7 @@ def _first_to_recover(segments: "Sequence[SegmentFiles]", noted: _Checkpointed) 
 
 
 def _opened(segments: "Sequence[SegmentFiles]", noted: _Checkpointed) -> "Sequence[SegmentFiles]":
-    """Those whose indexes a load opens: what is recovered, and always the last one."""
+    """The segments whose indexes a load opens: those that it recovers, and always the last one."""
     first = len(segments) - 1 if noted.is_clean else _first_to_recover(segments, noted)
     return segments[max(0, first) :]
 
@@ -264,8 +264,8 @@ def _simulated_load(
     outcome: Loading | None,
     offline: str | None,
 ) -> PartitionStart | None:
-    """offline: the data directory if it is offline by then. A log in it can be loaded, but neither be read nor renamed (Kafka:
-    LocalLog.maybeHandleIOException), and what is thrown then is not caught."""
+    """offline: the data directory if it is already offline. Its logs can be loaded, but neither read nor renamed (Kafka:
+    LocalLog.maybeHandleIOException), and the broker does not catch the resulting exception."""
     from kseg.recovery.broker_start.load_obstacles import directory_of_a_file
 
     directory = checked.directory
@@ -295,7 +295,7 @@ def _simulated_load(
 
 
 def marked_start(path: str, around: LogDirState, now_ms: int) -> PartitionStart | None:
-    """How the load of a directory that is marked for deletion fails: a broker loads it before it removes it. None when it does not fail."""
+    """How the load of a directory that is marked for deletion fails (a broker loads it before it removes it); None when it succeeds."""
     name = own_partition_name(path)
     if name is None:
         return None
@@ -308,7 +308,7 @@ def marked_start(path: str, around: LogDirState, now_ms: int) -> PartitionStart 
 def _load(
     path: str, name: PartitionName, noted: _Checkpointed, settings: "LoadSettings"
 ) -> "Repair | PartitionStart | None":
-    """The simulated load, or how it fails. None where that is unknown."""
+    """The simulated load, or its failure. None when the outcome is unknown."""
     # most runs find nothing that affects a load
     from kseg.change.plan.inputs import inputs_of
     from kseg.recovery.broker_start.load_obstacles import faulting_index

@@ -1,9 +1,9 @@
 """What ends the start of a KRaft node that reads a damaged snapshot of its metadata log (observed with 4.3.1).
 
-1. A node reads batch after batch, and fails on the first one that is complete and not valid (Kafka: RecordsIterator, DefaultRecordBatch).
-2. A batch that breaks off is the end of the snapshot (ByteBufferLogInputStream.nextBatch). If only the footer is lost with it, the
-   node starts. If records are, it fails on the first one of the log that refers to them.
-3. Without any complete batch it misses the header (RecordsSnapshotReader.lastContainedLogTimestamp), or even a size (firstBatchSize).
+1. A node reads batch after batch, and fails on the first complete batch that is invalid (Kafka: RecordsIterator, DefaultRecordBatch).
+2. A partial batch ends the snapshot (ByteBufferLogInputStream.nextBatch). If it contained only the footer, the node starts. If it
+   contained records, the node fails on the first record of the log that refers to one of them.
+3. Without any complete batch the header is missing (RecordsSnapshotReader.lastContainedLogTimestamp), or even a size (firstBatchSize).
 """
 
 from kseg.recovery.loading.kafka_exceptions import CORRUPT, ILLEGAL_STATE, NO_SUCH_ELEMENT, NULL_POINTER
@@ -25,7 +25,7 @@ class SnapshotFault:
 
 
 def snapshot_fault(path: str) -> SnapshotFault | None:
-    """Why no node starts with this snapshot; None if one does."""
+    """Why no node starts with this snapshot; None if nodes start."""
     try:
         with MappedFile(path) as file:
             return _fault(file.view)

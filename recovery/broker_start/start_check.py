@@ -1,4 +1,4 @@
-"""`verify` that also determines how a broker would start, from what was just checked, so that nothing is read twice.
+"""`verify` that also determines how a broker would start. It uses what `verify` has just checked and reads nothing twice.
 
 The `verified` row of each target gets a field `start`: for a partition what log loading does with it (`PartitionStart`), for a
 data directory what prevents a start (`LogDirStart`), null if unknown. `node_start` combines the rows of all targets.
@@ -83,7 +83,7 @@ def _start(
 
 
 def _with_marked(start: LogDirStart, options: VerifyOptions) -> LogDirStart:
-    """With what a broker meets when it loads the directories that are marked for deletion."""
+    """Add the failures that a broker meets when it loads the directories marked for deletion."""
     around = read_log_dir_state(start.path)
     paths = (os.path.join(start.path, name) for name in start.removed)
     failed = [each for path in paths if (each := marked_start(path, around, options.now_ms)) is not None]

@@ -1,1 +1,1 @@
-"""`recover` for Kafka 0.7: what its broker does, and what can be kept although offsets are byte positions."""
+"""`recover` for Kafka 0.7, where an offset is a byte position: what its broker does on a start, and which messages can be kept."""

@@ -12,7 +12,7 @@ CRC_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class ValidBytes:
-    """Valid entries that follow each other. first_end, last_start: where the first ends and the last begins."""
+    """Consecutive valid entries. first_end: end of the first one; last_start: start of the last one (byte positions)."""
 
     position: int
     end_position: int
@@ -23,8 +23,8 @@ class ValidBytes:
 
 @dataclass(frozen=True, slots=True)
 class DamagedBytes:
-    """Bytes that hold no valid entry. kind: id of the finding of the first of them. entries: valid ones that are counted as
-    damaged, because no filler fits into the damaged bytes alone."""
+    """Bytes without a valid entry. kind: id of the first finding about them. entries: number of valid entries that are counted as
+    damaged because no filler fits into the damaged bytes alone."""
 
     kind: str
     position: int
@@ -36,7 +36,7 @@ class DamagedBytes:
         return self.end_position - self.position
 
     def offsets(self, base_offset: int) -> tuple[int | None, int | None]:
-        """(first, last) offset lost with it; none for zeros at the end, where nothing was ever written."""
+        """(first, last) offset lost with it; None for zeros at the end, which were never written."""
         if self.kind == "zero-tail":
             return None, None
         return base_offset + self.position, base_offset + self.end_position - 1
@@ -44,7 +44,7 @@ class DamagedBytes:
 
 @dataclass(frozen=True, slots=True)
 class WrongMagicEntry:
-    """One entry whose magic byte is wrong, while its checksum matches with `magic`, which it does not cover."""
+    """An entry with a wrong magic byte. Its checksum, which does not cover that byte, matches once the byte is `magic`."""
 
     position: int
     end_position: int
@@ -55,7 +55,7 @@ Run = ValidBytes | DamagedBytes | WrongMagicEntry
 
 
 def runs(file: MappedFile, limit: int | None = None, start: int = 0) -> Iterator[Run]:
-    """All of a file from `start` (an entry boundary) on, in order. Adjacent entries of a kind form one run, except altered entries.
+    """All runs of a file from `start` (an entry boundary) on, in order. Adjacent entries of a kind form one run, except altered entries.
 
     limit: no entry may end after it; bytes there count as damage (another file begins at that offset).
     """
@@ -88,7 +88,7 @@ def _run_of(view: memoryview, item: Entry07 | Damage07, bound: int) -> Run:
 
 
 def _true_magic(entry: memoryview) -> int | None:
-    """The magic with which an entry matches its checksum."""
+    """The magic with which the checksum of an entry matches."""
     for magic, header_bytes in HEADER_BYTES.items():
         if len(entry) >= header_bytes:
             stored = int.from_bytes(entry[header_bytes - CRC_BYTES : header_bytes], "big")

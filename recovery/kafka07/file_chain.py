@@ -27,8 +27,8 @@ class Link:
 
 
 def chain_of(directory: str, inputs: tuple[FileIdentity, ...]) -> tuple[Link, ...]:
-    """The `.kafka` files in use among `inputs`, by offset. The directory tells which file follows, as the inputs may be one file
-    of it. Raises UnreadableInput."""
+    """The `.kafka` files in use among `inputs`, by offset. `inputs` may be a single file, so the directory determines which file
+    follows it. Raises UnreadableInput."""
     bases = sorted(
         name.base_offset
         for _, name in partition_files(directory)

@@ -4,8 +4,8 @@
                     rest of the length goes into the comment of the stream. Consumers skip it
                     (0.7: ByteBufferMessageSet continues when a set has no message).
                     Large ranges get several, so that each fits into the fetch size of any consumer.
-9 to 29 bytes       an uncompressed message, as no gzip stream is that short. Consumers receive its payload: zeros.
-fewer               nothing fits: the smallest entry has 9 bytes.
+9 to 29 bytes       an uncompressed message, since a gzip stream is longer. Consumers receive its payload: zeros.
+fewer               impossible: the smallest entry has 9 bytes.
 """
 
 from kseg.segment import layout as L

@@ -21,7 +21,7 @@ from kseg.segment.kafka07.messages07 import End07, valid_prefix
 def load_as_broker07(
     directory: str, links: tuple[Link, ...], image: DirectoryImage, *, is_clean: bool
 ) -> Repair:
-    """links: at least one. image: the directory as found. Raises UnreadableInput."""
+    """links: at least one file. image: the directory as found. Raises UnreadableInput."""
     gap = next((link for link in links if not link.joins), None)
     if gap is not None:
         sentence = f"{gap.name} ends at {gap.end_offset}, but the next file starts at {gap.next_base}"

@@ -1,20 +1,20 @@
 """Policy `salvage` for 0.7: keep every valid message, and keep it where it is.
 
-In 0.7 an offset is a byte position, so bytes cannot be removed from the middle: each later message would get
-another offset, and the files would no longer join, which stops a broker. Damage is therefore repaired by its place:
+In 0.7 an offset is a byte position, so bytes cannot be removed from the middle: every later message would change
+its offset, and the files would no longer join, which stops a broker. The repair depends on where the damage is:
 
 1. A message whose magic byte alone is wrong gets the right one when its checksum then matches: the CRC does not cover magic.
 2. Damage at the end of the last file is cut off, as a broker does.
 3. Any other damage is overwritten with valid, empty entries of the same length (`filler`), so that broker and consumers
-   continue after it. Where fewer than 9 bytes are damaged, the previous valid message (or, at the start of a file, the
-   next one) is overwritten as well, as nothing fits into less; where fewer than 30 are, consumers receive one message of
-   zeros, as no empty set is that small. The finding says both.
+   continue after it. Where fewer than 9 bytes are damaged, no entry fits, so the previous valid message (or, at the start of a
+   file, the next one) is overwritten as well. Where fewer than 30 bytes are damaged, no empty set fits, and consumers receive one
+   message of zeros. The finding reports both.
 4. A file that ends before the next one starts is filled up to there; one that extends beyond is filled after its last
    message that ends before. The offsets beyond belong to the next file.
-5. At most 32 MiB are filled in one directory. Damage beyond that is left as it is and reported: consumers can be
-   moved past it by hand; where files do not join, a broker refuses the directory.
+5. At most 32 MiB are filled in one directory. Damage beyond that is left as it is and reported: an operator can move consumers
+   past it; where files do not join, a broker refuses the directory.
 
-What was overwritten or cut off goes to the quarantine with the original file.
+What is overwritten or truncated goes to the quarantine with the original file.
 """
 
 import os
@@ -39,7 +39,7 @@ MAX_FILLED_BYTES = 32 * 1024 * 1024
 
 @dataclass(slots=True)
 class _RepairedDirectory:
-    """What the files of a directory add up to."""
+    """The totals over the files of a directory."""
 
     directory: str
     image: DirectoryImage
@@ -72,7 +72,7 @@ def salvage07(directory: str, links: tuple[Link, ...], image: DirectoryImage) ->
 
 
 def _repaired(repaired: _RepairedDirectory, link: Link, file: MappedFile) -> int:
-    """Puts the file as it should be into the image; gives its size."""
+    """Put the repaired file into the image; return its size in bytes."""
     view = file.view
     wanted = None if link.next_base is None else link.next_base - link.base_offset
     found = _widened(_of_length(runs(file, wanted), len(view), wanted), cuts_tail=wanted is None)
@@ -102,14 +102,14 @@ def _repaired(repaired: _RepairedDirectory, link: Link, file: MappedFile) -> int
 
 
 def _of_length(found: Iterable[Run], size_bytes: int, wanted: int | None) -> Iterator[Run]:
-    """The runs cut or drawn out to the length that the chain wants (None: as it is)."""
+    """The runs, truncated or extended to the length that the chain requires (None: unchanged)."""
     end, kind = 0, "ancient-gap"
     for run in found:
         if wanted is not None and isinstance(run, DamagedBytes):
             run = replace(run, end_position=min(run.end_position, wanted))
             if run.length <= 0:
                 continue
-            if run.end_position == size_bytes:  # drawn out with what is missing after it
+            if run.end_position == size_bytes:  # extended by the bytes that are missing after it
                 kind = run.kind
                 continue
         yield run
@@ -119,7 +119,7 @@ def _of_length(found: Iterable[Run], size_bytes: int, wanted: int | None) -> Ite
 
 
 def _widened(found: Iterable[Run], *, cuts_tail: bool) -> list[Run]:
-    """Damage that is too small for any entry takes a valid neighbour with it; cuts_tail: not so at the end."""
+    """Extend damage that is too small for any entry by a valid neighbour. cuts_tail: do not extend damage at the end."""
     waiting = list(found)
     done: list[Run] = []
     for number, run in enumerate(waiting):
@@ -142,7 +142,7 @@ def _widened(found: Iterable[Run], *, cuts_tail: bool) -> list[Run]:
 
 
 def _tidy(done: list[Run]) -> None:
-    """Drops entries that were all taken at the end of `done`, and joins the damage around them."""
+    """Drop the entries at the end of `done` that the filler replaces, and join the damage around them."""
     before, run = (done[-2] if len(done) > 1 else None), done[-1]
     if isinstance(run, ValidBytes) and not run.entries:
         done.pop()
@@ -201,7 +201,7 @@ def _restored(
 def _finding(
     repaired: _RepairedDirectory, link: Link, run: DamagedBytes, message: str, present: int | None = None
 ) -> Finding:
-    """present: how many of the bytes are in the file, None for all."""
+    """present: the number of these bytes that are in the file, None for all."""
     path = os.path.join(repaired.directory, link.name)
     first, last = link.base_offset + run.position, link.base_offset + run.end_position - 1
     return Finding(

@@ -1,8 +1,8 @@
 """How a broker walks a `.log` to find an offset: by headers alone, without checksums.
 
 The walk is that of FileLogInputStream (fact sheet §2.4), from any position that an index entry names, valid or not. It ends
-silently where less than a header or less than a batch is left, and throws on a size field below the minimum. Three
-questions are asked of the batches on the way (FileRecords, AbstractRecords):
+silently where less than a header or less than a batch is left, and throws on a size field below the minimum. Callers
+ask three questions about the batches on the way (FileRecords, AbstractRecords):
 
     search      the first batch that starts at the target; otherwise, at the first one after it, the previous one if that
                 reaches the target; at the end, the last one if that does
@@ -105,13 +105,13 @@ class LogWalk:
         return largest, offset
 
     def with_headers(self, position: int, end: int | None = None) -> Iterator[Columns]:
-        """`tables`, for callers that read every header."""
+        """Like `tables`, for callers that read every header."""
         for table in self.tables(position, end):
             self._look_into(_walked(table, 0))
             yield table
 
     def base_offset(self, table: Columns, row: int) -> int:
-        """The first offset; for a wrapper of an old format only its inner messages contain it (and reading them may throw)."""
+        """The first offset. For a wrapper of an old format only its inner messages contain it, and reading them may throw."""
         if not _is_wrapper(table, row):
             return table.at(C.BASE_OFFSET, row)
         position = table.at(C.POSITION, row)
@@ -119,7 +119,7 @@ class LogWalk:
         return first_offset(message, f"the message at position {position} of {self.name}")
 
     def _first_at_or_after(self, table: Columns, target: int) -> int:
-        """The first row whose first offset is not below `target`, or the row count. Asks row by row."""
+        """The first row whose first offset is not below `target`, or the row count. Determines the first offset of one row at a time."""
         bases = table.column(C.BASE_OFFSET)
         if min(table.column(C.MAGIC)) >= L.MAGIC_V2:
             if max(bases) < target:

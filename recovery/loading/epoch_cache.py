@@ -40,7 +40,7 @@ class LoadedEpochs:
 
     @property
     def latest_epoch(self) -> int:
-        """-1 if there is none."""
+        """The latest epoch; -1 if there is none."""
         latest = self._history.latest
         return -1 if latest is None else latest.epoch
 
@@ -75,7 +75,7 @@ class LoadedEpochs:
 
 
 def _exception_of(data: bytes) -> str:
-    """What Kafka throws for a checkpoint that cannot be read: mostly an IOException, which it wraps. A negative
+    """The exception that Kafka throws for an unreadable checkpoint: mostly an IOException, which it wraps. A negative
     number of entries and an entry with an invalid number throw other exceptions."""
     try:
         lines = read_lines(data)

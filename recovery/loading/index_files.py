@@ -27,7 +27,7 @@ I = TypeVar("I", OffsetIndex, TimeIndex)
 
 @lru_cache(maxsize=4)
 def _zeros(count: int) -> bytes:
-    """The content of an index before its first entry. These megabytes are never written, so one shared object per size is enough."""
+    """The content of an index before its first entry. kseg never writes these megabytes, so one shared object per size is enough."""
     return bytes(count)
 
 
@@ -178,7 +178,7 @@ class TimeIndexFile(IndexFile[TimeIndex]):
         super().__init__(load_state, name, base_offset, max_bytes, TimeIndex, L.TIME_INDEX_ENTRY)
 
     def append_at_close(self, entry: TimeIndexEntry) -> None:
-        """Append the largest timestamp if it is greater than that of the last entry. An entry that cannot be appended is left out (Kafka:
+        """Append the largest timestamp if it is greater than that of the last entry. If the append fails, the entry is left out (Kafka:
         LogSegment.close swallows the exception)."""
         last = self.reader.last_entry
         if entry.timestamp_ms <= last.timestamp_ms or not self.has_room:
@@ -201,7 +201,7 @@ class TxnIndexFile:
         self._appended = bytearray()
 
     def is_sane(self) -> bool:
-        """The check of every load; False means that the segment must be recovered. Raises BrokerException for an unknown version."""
+        """The sanity check of every load; False means that the segment must be recovered. Raises BrokerException for an unknown version."""
         if not self._is_open:
             return True
         for slot, entry in enumerate(TxnIndex(self._load_state.view(self.name), self.base_offset)):

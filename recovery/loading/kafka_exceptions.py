@@ -27,8 +27,8 @@ MALFORMED_INPUT = "MalformedInputException"
 
 
 class BrokerException(Exception):
-    """A broker throws here. kafka_exception: simple name of the Java class. sentence: the reason, in kseg's words. logged: the class that the
-    broker's log names, which is another one where it wraps an exception."""
+    """A broker throws here. kafka_exception: simple name of the Java class. sentence: the reason, in kseg's words. logged: the class that
+    the broker's log names, which differs where the broker wraps the exception."""
 
     def __init__(self, kafka_exception: str, sentence: str, logged: str | None = None) -> None:
         super().__init__(kafka_exception, sentence)
@@ -38,6 +38,6 @@ class BrokerException(Exception):
 
 
 def unreadable_file(kafka_exception: str, name: str, error: FormatError) -> BrokerException:
-    """What a broker throws for a small file that it cannot read."""
+    """The exception that a broker throws for a small file that it cannot read."""
     logged = MALFORMED_INPUT if isinstance(error, NotUtf8) else None
     return BrokerException(kafka_exception, f"{name} cannot be read: {error}", logged)

@@ -62,7 +62,7 @@ class LoadState:
         return os.path.basename(places.abspath(self.directory))
 
     def path(self, name: str) -> str:
-        """Path of a file as shown to the user; without a name, of the directory."""
+        """Path of a file as shown to the user; without a name, that of the directory."""
         return os.path.join(self.directory, name) if name else self.directory
 
     def view(self, name: str) -> memoryview:

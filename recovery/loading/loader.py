@@ -1,7 +1,7 @@
 """Policy `kafka`: a broker's load of one partition directory, then a clean shutdown (fact sheet §6; Kafka: LogLoader).
 
-The load is simulated on an image of the directory, with the broker's own objects in its own order, because the result depends on them: on
-which snapshot is loaded when, on an index that is trusted, on a file that is created only on first use. The steps:
+The load is simulated on an image of the directory, with the broker's own objects in its own order, because the result depends on details:
+which snapshot is loaded when, whether an index is trusted, whether a file is created only on first use. The steps:
 
 1. Read the leader epochs, list the producer snapshots.
 2. Complete interrupted cleanings, splits and deletions (`swap_files`).
@@ -14,8 +14,8 @@ which snapshot is loaded when, on an index that is trusted, on a file that is cr
 7. Delete stray snapshots; rebuild the producer state to the log end.
 8. Close the log: trim indexes to their entries.
 
-3 and 4 start again whenever a segment overflows, which is split (`overflow`). An exception that a broker does not catch ends the load: the
-result is then the directory as it was found, and the exception.
+Steps 3 and 4 start again whenever a segment overflows, which is split (`overflow`). An exception that a broker does not catch ends the
+load: the result is then the directory as found, and the exception.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -56,8 +56,8 @@ def load_as_broker(
     rebuild: bool = False,
     folders: Collection[str] = (),
 ) -> Repair:
-    """What a broker's load of `directory` and a clean shutdown leave. inputs: its files (`plan.inputs.inputs_of`). folders: its directories; one
-    in the place of an index exists for a broker, until it opens it.
+    """The directory after a broker's load and a clean shutdown. inputs: its files (`plan.inputs.inputs_of`). folders: its subdirectories;
+    one in the place of an index counts as an existing index until the broker opens it.
 
     rebuild: as if all side files were missing and the shutdown had not been clean, with recovery point 0. If the load would
     throw, `load_failure` of the result says so. Raises UnreadableInput when a file cannot be read.

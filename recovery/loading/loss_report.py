@@ -1,6 +1,6 @@
 """Findings and a list of removed byte ranges for all that a load truncates; a broker itself only logs a warning.
 
-A broker truncates a segment at its first damage, so the bytes that it cuts off are scanned once more, to
+A broker truncates a segment at its first damage. The truncated bytes are scanned once more, to
 count the valid batches among them.
 """
 
@@ -32,7 +32,7 @@ def report_truncation(
 ) -> str:
     """Record the cost of truncating the log `name` at `position`, and the reason.
 
-    next_offset: after the last batch before the cut, None when there is none. cause: None when the bytes themselves show it.
+    next_offset: after the last batch before the cut, None when there is none. cause: None when the truncated bytes themselves show it.
     Returns the id of the finding that caused the truncation.
     """
     batches, lowest, highest, damage, records = _scan_removed(
@@ -59,7 +59,7 @@ def report_truncation(
 def report_removed_log(
     load_state: LoadState, name: str, base_offset: int, cause: str, *, is_replaced: bool = False
 ) -> None:
-    """Record the removal of the whole log `name`. is_replaced: other files contain its offsets."""
+    """Record the removal of the whole log `name`. is_replaced: other files have its offsets."""
     source = load_state.source(name)
     if source is None or not source.length:
         return
@@ -104,7 +104,7 @@ def _scan_removed(
 
 def _batches_in(scanner: Scanner, damage: Damage) -> Iterator[tuple[int, int]]:
     """(first, last offset) of valid batches that the resync search skipped because their offsets are below the expected one. Each
-    is followed by another batch or ends the damage; batches inside a record's value are neither."""
+    is followed by another batch or ends the damage, which no batch inside a record value does."""
     stop = damage.position + damage.length
     found = [
         (table.at(C.POSITION, 0), table.at(C.SIZE, 0), first_of(table, 0), table.at(C.LAST_OFFSET, 0))

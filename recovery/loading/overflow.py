@@ -3,9 +3,9 @@
 1. Only a segment whose last batch overflows may be split.
 2. From the start: a new segment is named after the first offset of the next batch and takes batches while their last
    offsets fit. Checksums are not checked; bytes that cannot be walked over end the load.
-3. The new segments are indexed as by appends, and replace the old one: renamed to `.swap` from the last to
-   the first, the old one deleted if the log has it, then renamed to their final names. An existing file of that name is
-   replaced; others, like a transaction index, are kept.
+3. The new segments are indexed as by appends, and replace the old one: they are renamed to `.swap` from the last to
+   the first, the old one is deleted if the log has it, then they get their final names. An existing file of that name is
+   replaced; other files, such as a transaction index, are kept.
 """
 
 from kseg.change.plan.content import Span

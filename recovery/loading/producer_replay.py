@@ -56,8 +56,8 @@ def rows_of_producers(table: Columns, stop: int) -> list[int]:
 
 
 def rows_to_read(view: "ReadableBuffer", table: Columns, stop: int) -> Iterator[int]:
-    """The rows whose marker has to be read: all except plain transaction markers as brokers write them, in which nothing can be
-    wrong. view: the bytes of the file."""
+    """The rows whose marker has to be read: all except transaction markers that look exactly as brokers write them, which cannot be
+    invalid. view: the bytes of the file."""
     row = next_control(view, table.cells, table.capacity, 0, stop)
     while row < stop:
         yield row

@@ -5,7 +5,7 @@ A broker creates a new state manager for every segment that it recovers, and one
 1. A clean start without any snapshot: nothing is replayed; empty snapshots are written at the bases of the last two segments and at the
    offset.
 2. Otherwise snapshots above the offset, and at or below the log start, are deleted. Unless the state is there already, the newest one is
-   loaded (what cannot be read is deleted, the next older one tried), without producers that have expired.
+   loaded, without expired producers (an unreadable one is deleted, and the next older one tried).
 3. The segments from there to the offset are replayed, together (see `producer_replay`), each from the batch that the offset index leads to.
    At the bases of the last two segments a snapshot is taken on the way.
 4. A snapshot is taken at the offset.
@@ -172,7 +172,5 @@ class LoadedProducers:
         self.state = ProducerState.load(replay.merged(), end_offset, are_replayed=True)
         in_entries = {one.first_offset for one in self.state.open_transactions}
         self.lost = in_entries - still_open
-        for first_offset in (
-            still_open - in_entries
-        ):  # of an entry that another one of the same producer followed
+        for first_offset in still_open - in_entries:  # entries that a later one of the same producer replaced
             self.state.keep_open(first_offset, owners[first_offset])

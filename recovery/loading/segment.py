@@ -21,7 +21,7 @@ from kseg.segment.sidecar.index_writer import can_index_offset
 
 
 class LogRange(NamedTuple):
-    """Bytes of a `.log` that a read returns. base_offset: of their first batch."""
+    """Bytes of a `.log` that a read returns. base_offset: that of the first batch in them."""
 
     position: int
     end: int
@@ -40,8 +40,8 @@ class OrderedRange(NamedTuple):
 class LoadedSegment:
     """One segment. suffix: of all its files (".swap", ".cleaned" or none).
 
-    checked_bytes: this many bytes of the log are known to be batches with valid checksums. ordered_range: set when all of the log
-    is such batches, offsets increase and leader epochs never decrease; None when that is false or unknown.
+    checked_bytes: this many bytes of the log are known to be batches with valid checksums. ordered_range: set when the whole log
+    consists of such batches, offsets increase and leader epochs never decrease; None when that is false or unknown.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class LoadedSegment:
         self.time_index.close()
 
     def delete(self, why: str) -> None:
-        """Remove its files. A broker renames them to `.deleted` first, over what has that name, and deletes that."""
+        """Remove its files. A broker first renames them to `.deleted`, replacing files of that name, and deletes those."""
         for role in (Role.LOG, Role.OFFSET_INDEX, Role.TIME_INDEX, Role.TXN_INDEX):
             name = numbered(self.base_offset, SUFFIX_BY_ROLE[role])
             for each in (name, name + L.DELETED_SUFFIX):
@@ -184,7 +184,7 @@ class LoadedSegments:
         return len(self._bases)
 
     def __iter__(self) -> Iterator[LoadedSegment]:
-        """From the oldest to the newest, in a snapshot of the current segments."""
+        """The segments from the oldest to the newest, as a copy of the current list."""
         return iter([self._by_base[base] for base in self._bases])
 
     @property
@@ -221,17 +221,17 @@ class LoadedSegments:
         return self._by_base[self._bases[-1]]
 
     def floor(self, offset: int) -> LoadedSegment | None:
-        """The one with the largest base offset that is not above `offset`."""
+        """The segment with the largest base offset that is not above `offset`."""
         at = bisect.bisect_right(self._bases, offset)
         return self._by_base[self._bases[at - 1]] if at else None
 
     def above(self, base_offset: int) -> LoadedSegment | None:
-        """The one with the smallest base offset above."""
+        """The segment with the smallest base offset above `offset`."""
         at = bisect.bisect_right(self._bases, base_offset)
         return self._by_base[self._bases[at]] if at < len(self._bases) else None
 
     def between(self, from_offset: int, to_offset: int) -> list[LoadedSegment]:
-        """From the one that can hold `from_offset` (else the first) to the last one that begins below `to_offset`."""
+        """The segments from the one that can hold `from_offset` (else the first) to the last one that begins below `to_offset`."""
         if from_offset >= to_offset:
             return []
         first = max(0, bisect.bisect_right(self._bases, from_offset) - 1)

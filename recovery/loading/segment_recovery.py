@@ -140,7 +140,8 @@ class _Recovery:
         return unread >= good
 
     def _note_order(self, table: Columns, stop: int) -> None:
-        """Record whether offsets increase: a broker does not notice decreases between index entries, but comparing the policies needs it."""
+        """Record whether offsets increase. A broker does not notice decreases between index entries; the comparison of the policies
+        does."""
         if self._first is None:
             epoch = table.at(C.LEADER_EPOCH, 0) if table.at(C.MAGIC, 0) >= L.MAGIC_V2 else L.NO_LEADER_EPOCH
             self._first = table.at(C.BASE_OFFSET, 0), epoch
@@ -175,7 +176,7 @@ class _Recovery:
         return good, good, markers, None
 
     def _note_epochs(self, table: Columns, stop: int) -> tuple[int, BrokerException] | None:
-        """The row whose epoch cannot be noted, and what a broker throws there."""
+        """The row whose epoch cannot be recorded, and the exception that the broker throws there."""
         epochs = table.column(C.LEADER_EPOCH)[:stop]
         latest = self._epochs.latest_epoch
         if not stop or max(epochs) <= latest:
@@ -237,8 +238,8 @@ class _Recovery:
         return removed
 
     def _raise_if_unreadable(self) -> None:
-        """Raises BrokerException where a broker does not find the next batch invalid, but cannot read it: first its length and magic byte,
-        then all of it (Kafka: FileLogInputStream, FileChannelRecordBatch.loadBatchWithSize)."""
+        """Raises BrokerException where the next batch is not invalid but unreadable for a broker: it reads length and magic byte first,
+        then the whole batch (Kafka: FileLogInputStream, FileChannelRecordBatch.loadBatchWithSize)."""
         start = self._valid_bytes
         stop = start + L.HEADER_TO_MAGIC
         if not self._scanner.unreadable(start, stop):

@@ -15,9 +15,9 @@ entry (that is how a broker reads it) and is kept.
 An unreadable file is rewritten from the partitions; none of its content is trusted. The same applies to one that is empty or missing after
 a clean shutdown, which writes all of them: a broker assumes 0 everywhere. Log start offsets can be derived from traces in the partitions
 (`segment.partition.log_start_trace`); recovery points were at the log ends, since everything was synced; high watermarks come from the
-other replicas. With an unreadable one a broker (4.3.1) loads the logs with offset 0 for all of them, takes the data directory offline all
-the same, and stops when it has no other. Entries of partitions without a directory are dropped when their file is written anyway, as a
-broker writes only what it has loaded; they alone are no reason to write it. The metadata log has no entries.
+other replicas. With an unreadable file a broker (4.3.1) loads the logs with offset 0 for all partitions, but still takes the data
+directory offline, and stops when it has no other. Entries of partitions without a directory are dropped when their file is written
+anyway, as a broker writes only what it has loaded; they are no reason to write the file. The metadata log has no entries.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

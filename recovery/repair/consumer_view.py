@@ -1,8 +1,9 @@
 """What consumers get from a planned partition directory: the reader that the price of policy kafka assumes.
 
-The price is what even the most persistent consumer does not get: one that reads from the log start, takes one record at a time, and
-seeks to the first and to the last offset of every batch that it did not receive. The rules are those of the broker and the Java consumer of 4.3 (LocalLog.read,
-LogSegment.translateOffset, CompletedFetch.nextFetchedRecord); real ones are compared in `tests/kafka/test_price_by_consumers.py`:
+The price counts what even the most persistent consumer does not get: one that reads from the log start, takes one record at a time, and
+seeks to the first and to the last offset of every batch that it did not receive. The rules are those of the broker and the Java consumer
+of 4.3 (LocalLog.read, LogSegment.translateOffset, CompletedFetch.nextFetchedRecord); `tests/kafka/test_price_by_consumers.py` compares real
+ones:
 
     a fetch    begins in the segment with the largest base offset that is not above its offset, at the batch that the headers
                name (`loading.broker_walk`), and else in the next segment; it gives the bytes to the end of the segment
@@ -11,8 +12,8 @@ LogSegment.translateOffset, CompletedFetch.nextFetchedRecord); real ones are com
     skipping   records below the fetch position are silently skipped; the next fetch begins after the last batch
     the end    a fetch at or above the log end returns nothing; what an earlier fetch reaches there is returned
 
-A record that is returned with a different offset than it had is not lost: a reader gets it. `verify.unread_batch` determines how much a
-consumer gets of a batch whose records contradict its header; here a walk ends at one that causes an exception.
+A record that is returned with an offset other than its own is not lost: a reader gets it. `verify.unread_batch` determines how much a
+consumer gets of a batch whose records contradict its header; here a walk ends at a batch that causes an exception.
 """
 
 import bisect
@@ -47,7 +48,7 @@ class LogName:
 
 
 def log_names(names: Iterable[str]) -> list[LogName]:
-    """The live logs among the files of a partition, by base offset."""
+    """The `.log` files in use among the files of a partition, by base offset."""
     found = []
     for name in names:
         parsed = parse_file_name(name)
@@ -59,9 +60,9 @@ def log_names(names: Iterable[str]) -> list[LogName]:
 class ConsumerView:
     """A consumer of the partition `image`, of which the broker serves log_start … log_end − 1. Use as a context manager.
 
-    logs: those that the broker has. identical: base offset → the first offset after the segment, of the segments known to be read
-    completely, which are not opened. stops: batches in which a reader gets an exception. given: base offset in the log → the
-    first offset that was returned, by the content of the batch.
+    logs: those that the broker has. identical: base offset → the first offset after the segment, for segments that a consumer is known
+    to read completely; they are not opened. stops: batches in which a reader gets an exception. given: by batch content, base offset in the
+    log → the first offset that was returned.
     """
 
     def __init__(
@@ -148,14 +149,14 @@ class ConsumerView:
 
 
 def _end_of_records(table: Columns, row: int) -> int:
-    """The offset after the last record of a batch, at least: within a fetch the header's last offset does not count."""
+    """A lower bound of the offset after the last record of a batch: within a fetch the header's last offset does not count."""
     if table.at(C.MAGIC, row) < L.MAGIC_V2:
         return table.at(C.LAST_OFFSET, row) + 1
     return table.at(C.BASE_OFFSET, row) + max(0, table.at(C.COUNT, row))
 
 
 class _Segment:
-    """is_broken: the last walk ended with a consumer's exception."""
+    """is_broken: the last walk ended with an exception in the consumer."""
 
     def __init__(self, log: LogName, view: memoryview, index: OffsetIndex) -> None:
         self.index = index

@@ -1,6 +1,6 @@
 """The files of a data directory after its partitions were repaired: checkpoints, leftovers, the clean-shutdown marker.
 
-The order ensures that a broker that opens the directory at any moment does nothing worse than run recovery:
+The order ensures that a broker that opens the directory at any moment does, in the worst case, an unnecessary recovery:
 
 1. Remove the marker first (`opening_plan`), before any partition changes: a broker trusts it and checks nothing.
 2. Repair the partitions; sync every file of those that are to be marked clean.

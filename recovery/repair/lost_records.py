@@ -1,7 +1,7 @@
 """What each policy loses, counted in records and offsets that consumers no longer get.
 
-1. The reference is what salvage keeps: the batches of its image, and valid ones that it removes because no log can hold them. Neither
-   policy has what is damaged.
+1. The reference is what salvage keeps: the batches of its image, and valid batches that it removes because no log can hold them. Damaged
+   records are lost with either policy.
 2. Policy kafka loses those that a consumer of the broker's log does not receive (`consumer_view`): because they were truncated, because no
    fetch finds them, or because retention deletes their segment (`retention_after_load`).
 3. Damage whose headers do not have the record count is counted by its offsets if every offset of the log is a record: no gaps, no
@@ -38,8 +38,8 @@ _LOST_TAIL = "lost-tail"
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """ranges: of offsets, in order; they may overlap. records: None when unknown. is_bounded: whether all that is lost is in the ranges,
-    so that there are at most as many records as offsets."""
+    """ranges: lost offsets, in order; they may overlap. records: None when unknown. is_bounded: whether the ranges cover everything that is
+    lost, so that there are at most as many records as offsets."""
 
     ranges: tuple[Range, ...] = ()
     records: int | None = 0
@@ -102,7 +102,7 @@ def lost_by_each(
 
 
 def _without_unread(entry: Removed, unread: Sequence[UnreadBatch]) -> Removed:
-    """Drop offsets that are missing beyond the log end, except records of a batch whose header claims a lower last offset."""
+    """Drop offsets that are missing beyond the log end, but keep records of a batch whose header claims a lower last offset."""
     if entry.cause != _LOST_TAIL or entry.first_offset is None or entry.last_offset is None:
         return entry
     held = [
@@ -125,7 +125,7 @@ def _ranges(removed: Iterable[Removed]) -> Iterator[Range]:
 
 
 def _counted(directory: str, salvaged: Repair, found: Mapping[str, int], is_compacted: bool) -> list[Removed]:
-    """What salvage removes, with record counts added where its entries leave them open. found: names and sizes of the original files."""
+    """What salvage removes, with record counts filled in where the entries lack them. found: names and sizes of the original files."""
     counted: list[Removed] = []
     bases = sorted(log.base_offset for log in log_names(found))
     removed = [_with_gap(entry, bases, found) for entry in salvaged.removed]
@@ -147,8 +147,8 @@ def _counted(directory: str, salvaged: Repair, found: Mapping[str, int], is_comp
 
 
 def _with_gap(entry: Removed, bases: Sequence[int], found: Mapping[str, int]) -> Removed:
-    """Damage at the end of a closed segment, extended to the base offset of the next one: more may be missing than the batch of
-    which a part is left."""
+    """Damage at the end of a closed segment, extended to the base offset of the next one: more than the partially preserved batch may be
+    missing."""
     if entry.batches or entry.last_offset is None or entry.position + entry.length != found.get(entry.file):
         return entry
     at = bisect.bisect_right(bases, entry.last_offset)
@@ -181,7 +181,7 @@ def _is_full(table: Columns, row: int) -> bool:
 
 
 def _covers(ranges: Sequence[Range], first: int, last: int) -> bool:
-    """Whether sorted ranges cover all of first … last."""
+    """Whether the sorted ranges cover every offset of first … last."""
     for low, high in ranges:
         if low <= first <= high:
             first = high + 1
@@ -200,7 +200,7 @@ class _Batch:
 
 
 class _Comparison:
-    """unread_by_salvage: batches that stay with salvage and are not returned in full, set by `missing`."""
+    """unread_by_salvage: batches that salvage keeps and a consumer does not receive in full, set by `missing`."""
 
     def __init__(self, directory: str, salvaged: Repair, loaded: Repair, deleted: frozenset[str]) -> None:
         self._directory = directory
@@ -250,7 +250,7 @@ class _Comparison:
             yield batch if unread is None else replace(batch, records=unread.records)
 
     def _identical(self) -> dict[int, int]:
-        """Segments whose bytes are the same under both policies, and which a broker serves and a consumer reads completely."""
+        """Segments with the same bytes under both policies that a broker serves and a consumer reads completely."""
         images = self._loaded.image, self._salvaged.image
         if self._start != self._salvaged.log_start_offset or not self._served:
             return {}

@@ -61,7 +61,7 @@ class RequestedIdentity:
 class IdentityRepair:
     """content: of the new file, None if not enough is known. finding: what is wrong with the old one. doubt: why the data
     directory still has none, empty when it has one. needed: the options whose values only the user knows. together: the data directories
-    to name with them: this one, and those that tell the other values."""
+    that the user has to name together: this one, and those that provide the other values."""
 
     finding: Finding
     content: bytes | None = None

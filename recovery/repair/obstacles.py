@@ -1,4 +1,4 @@
-"""Directories, pipes and the like with the name of a file that a broker or a repair must create, or of a log."""
+"""Directories, pipes and other special files that have the name of a log, or of a file that a broker or a repair must create."""
 
 import os
 from dataclasses import replace
@@ -14,8 +14,8 @@ _NOT_KAFKAS = (Role.UNKNOWN, Role.KSEG_JOURNAL)
 
 
 def obstacles(directory: str) -> list[str]:
-    """Names in a partition that are Kafka's, of what is not a regular file. Raises UnreadableInput; so does a log that is one of them: what it
-    should have is missing, and a repair of the rest would remove its indexes."""
+    """Names of Kafka files in a partition that are not regular files. Raises UnreadableInput, also for a log among them: its content is
+    missing, and a repair of the rest would remove its indexes."""
     try:
         with places.scandir(directory) as entries:
             names = [entry.name for entry in entries if not entry.is_file()]

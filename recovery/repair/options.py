@@ -12,9 +12,9 @@ from kseg.segment.values import dataclass
 class RecoverOptions(ChangeOptions):
     """One run of `recover`.
 
-    is_clean, recovery_point, log_start_offset: None reads the data directory. marked: data directories that count as marked
+    is_clean, recovery_point, log_start_offset: None takes the value of the data directory. marked: data directories that count as marked
     although this run, or a killed one before it, removed their marker. is_nested: the copies of several data directories each go
-    into a directory of their name below `output`. rebuild: all side files are rebuilt. topic_id: for a missing
+    into a directory of their name below `output`. rebuild: rebuild all side files. topic_id: for a missing
     partition.metadata. identity: for a lost meta.properties.
     """
 

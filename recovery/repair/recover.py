@@ -208,7 +208,7 @@ def _costs(
     options: RecoverOptions,
 ) -> tuple[Repair, dict[str, rows.Row]]:
     """The result of policy salvage, and the cost of either policy. Salvage reads every byte: if it reports nothing, no broker
-    loses anything. A broker that loads cleanly reads next to nothing, so a clean load proves nothing."""
+    loses anything. A clean load alone proves nothing, since a broker that loads after a clean shutdown reads next to nothing."""
     if options.policy is Policy.SALVAGE:
         doubts = [f for f in repair.findings if f.severity != INFO and f.id not in _IGNORED_BY_LOAD]
         needs_nothing = plan.is_empty and not doubts
@@ -257,8 +257,8 @@ def _remaining(
     broker_state: BrokerState,
     options: RecoverOptions,
 ) -> Sequence[Finding]:
-    """What remains to be reported once the plan is carried out, by policy salvage. That policy changes every file with an error
-    that it can repair, so only the other files have to be checked."""
+    """What policy salvage would report once the plan is carried out. The plan changes every file with an error
+    that salvage can repair, so only the other files have to be checked."""
     if plan.is_empty:
         return salvaged.findings
     if recovery_target.is_kafka07 or (options.policy is Policy.SALVAGE and not _has_error_left(repair, plan)):
@@ -274,7 +274,7 @@ def _remaining(
             options.settings,
             recovery_target.partition if recovery_target.base_offset is None else None,
         )
-    except Refused:  # no room to check: report what is wrong now as what may still be wrong afterwards
+    except Refused:  # no room to check: report what is wrong now, as it may still be wrong afterwards
         return salvaged.findings
 
 

@@ -1,7 +1,7 @@
 """Harmful damage that a repair does not fix: it becomes a doubt about the partition, which is then not reported as valid.
 
-A batch with a right checksum is kept (`recovery.salvage.salvage`), even when a broker's load fails on it or no consumer
-gets past it. kseg cannot fix such a batch; a directory with one is not marked clean.
+A batch with a valid checksum is kept (`recovery.salvage.salvage`), even when a broker's load fails on it or no consumer
+gets past it. kseg cannot fix such a batch, and does not mark a directory that has one as cleanly shut down.
 
 Policy kafka leaves all damage that a broker's load does not read, whether or not the load changes something else. The
 first run reports it, and so does every later one. It does not affect a clean-shutdown marker: under one, a broker
@@ -31,7 +31,7 @@ HARMFUL = {
 
 _GAPS = ("offset-gap", "segment-gap")
 
-# Known only from a checkpoint of the data directory if nothing in the partition is changed: an index or a snapshot that
+# Detected only through a checkpoint of the data directory when nothing in the partition changes; otherwise an index or a snapshot that
 # extends further is rebuilt.
 _BY_CHECKPOINT = ("lost-tail",)
 

@@ -35,7 +35,7 @@ def time_limit(topic: TopicSettings, partition: PartitionName | None, now_ms: in
     if setting is None or "delete" not in topic.policies or not setting.value.isdecimal():
         return None
     if partition is not None and partition.topic == "__cluster_metadata":
-        return None  # which the log manager does not manage
+        return None  # the metadata log, which the log manager does not manage
     return TimeLimit(now_ms, int(setting.value))
 
 
@@ -82,7 +82,7 @@ def _is_live_log(name: str) -> bool:
 
 
 def _last_timestamp(entries: bytes) -> int:
-    """Timestamp of the last complete slot, used or not."""
+    """Timestamp of the last complete slot, whether it was written or only preallocated."""
     slots = len(entries) // L.TIME_INDEX_ENTRY
     if not slots:
         return L.NO_TIMESTAMP

@@ -44,7 +44,7 @@ from kseg.segment.unreadable import findings_of
 
 Values = dict[str, Any]
 
-# the events of a work over targets, wherever it is done
+# the events of a work function over many targets, whether it runs locally or elsewhere
 Over = Callable[[Work[Any, Any], Sequence[Any], object], Iterator[Event]]
 
 
@@ -63,7 +63,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
         super().__init__(options)
         self._over = over
         self._registered = registered
-        # by data directory that was named as a whole: what the metadata log places there and is missing
+        # by data directory that was named as a whole: the replicas that the metadata log places there and that are missing
         self.missing: Mapping[str, Sequence[Finding]] = {}
         self._outcomes: dict[str, list[PartitionOutcome]] = {}
         self._looked_at: dict[
@@ -86,7 +86,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
                 if self._markers[log_dir] is not None or self.options.mark_clean:
                     self._look_ahead(log_dir, targets)
             else:
-                with suppress(UnreadableInput):  # named in the error when it is in the way
+                with suppress(UnreadableInput):  # if something is in the way, the error names it
                     opening = opening_of(log_dir)
                     self._markers[log_dir] = self._markers[log_dir] if opening is None else opening.marker
 
@@ -126,7 +126,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
 
         outcomes = [outcome for each in directories for outcome in self._of_segments.get(each, ())]
         marker = self._markers[log_dir]
-        assert marker is not None  # without them there is no opening journal
+        assert marker is not None  # without a marker there is no opening journal
         for directory in directories:
             sync_files(directory)
         plan = own_files.marking_plan(log_dir, outcomes, marker)
@@ -177,7 +177,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
             target for target in targets if isinstance(target, PartitionTarget) and target.log_dir == log_dir
         ]
         for target in inside:  # an unfinished change of this command would block the plan
-            with suppress(UnreadableInput):  # as its plan tells, and the others go on
+            with suppress(UnreadableInput):  # its own plan reports it, and the other targets continue
                 complete_or_refuse(target.path, self.command, self.options)
         changing, doubtful, outcomes = list[RecoverResult](), [], []
         for event in self._over(recover, inside, planned):

@@ -50,7 +50,7 @@ def with_topic_id(
 
     It is written when `topic_id` is given, or when it is missing or unreadable and the metadata log has the content. Otherwise
     the repair gets the finding that it is missing or unreadable (with the id that other partitions of the topic have). In either
-    case it gets the finding that a broker does not serve the directory, unless the id settles that.
+    case it gets the finding that a broker does not serve the directory, unless the id resolves that.
 
     log_dir: the data directory around it, None when unknown. identity: what the metadata log says. Raises UsageError for a value
     that is not a topic id, Refused for one that contradicts the partition or the data directory, UnreadableInput.

@@ -1,8 +1,8 @@
-"""What is in the directory and what is wrong with it: the pass of `verify`, after leftovers are resolved.
+"""Determine what is in the directory and what is wrong with it: the pass of `verify`, after leftovers are resolved.
 
-One pass over the mapped logs checks bytes, order, indexes, transaction indexes, snapshots and epochs; salvage only
-listens (`valid_runs`). So a directory that needs no repair costs as much as verifying it, and what salvage leaves is
-what verify accepts.
+One pass over the mapped logs checks bytes, order, indexes, transaction indexes, snapshots and epochs; salvage adds only a consumer
+(`valid_runs`) to it. So a directory that needs no repair costs as much as verifying it, and verify accepts what
+salvage leaves.
 """
 
 import os
@@ -32,18 +32,19 @@ from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.state.producer import ProducerState
 from kseg.segment.values import dataclass
 
-# What a broker trims when it recovers the log.
+# Findings about bytes that a broker truncates when it recovers the log.
 _TRIMMED = ("index-preallocated", PREALLOCATED)
-# Bytes of a file cannot be read, at whatever place.
+# Findings about bytes of a file that cannot be read.
 UNREADABLE_BYTES = "unreadable"
-# Position in the batch of the field that the finding is about.
+# By finding: position in the batch of the field that it is about.
 _ALTERED = {"altered-base-offset": 0, "altered-leader-epoch": L.ENTRY_OVERHEAD}
 
 
 @dataclass(slots=True)
 class Assessment:
-    """partition: the inventory. logs, collectors: of every `.log`, by base offset. facts: of the segments among them.
-    epochs: the leader-epoch checkpoint, None when there is none to trust. producers: at the log end. unread: batches that consumers do not get whole. findings: those to be shown, in the order met. finding_ids: ids of all findings by path."""
+    """partition: the inventory. logs, collectors: of every `.log`, by base offset. facts: about the segments among them. epochs: the
+    leader-epoch checkpoint, None if there is none or it is not trusted. producers: at the log end. unread: batches not returned in full.
+    findings: to be shown, in order. finding_ids: by path."""
 
     partition: PartitionDirectory
     log_dir_state: LogDirState | None
@@ -65,8 +66,8 @@ class Assessment:
 
     @property
     def has_unfiled_producers(self) -> bool:
-        """Whether the log has producers but no snapshot at all, so no stop was clean. A broker that finds a clean shutdown takes
-        that for there being no producers, and hands out open transactions (Kafka: UnifiedLog.rebuildProducerState)."""
+        """Whether the log has producers but no snapshot at all, so there was no clean shutdown. After a clean shutdown, a broker concludes
+        from that that there are no producers, and returns records of open transactions (Kafka: UnifiedLog.rebuildProducerState)."""
         return not self.partition.snapshots and bool(self.producers.snapshot())
 
     @property
@@ -89,7 +90,7 @@ def assess(
     settings: LoadSettings,
     reader: Reader = DISK,
 ) -> Assessment:
-    """files: as found, by the names that they would have. reader: opens them. Raises UnreadableInput when a log cannot
+    """files: as found, under their names once leftovers are resolved. reader: opens them. Raises UnreadableInput when a log cannot
     be read."""
     partition = partition_of(directory, _entries(directory, files))
     assessment = Assessment(partition, _log_dir_state(partition, broker_state))
@@ -129,7 +130,7 @@ def _run_checks(assessment: Assessment, settings: LoadSettings, reader: Reader) 
             shown.append(event)
     assessment.facts, assessment.producers, assessment.epochs = check.facts, check.replay.state, check.epochs
     assessment.unread = check.unread
-    for path in check.unreadable_paths:  # told once the target is done, with all others of it
+    for path in check.unreadable_paths:  # reported once the target is done, with all others of it
         assessment.finding_ids.setdefault(path, set()).add(UNREADABLE_BYTES)
     assessment.findings = [*shown, *totals.overflow()]
 
@@ -144,14 +145,14 @@ def _check_events(
 ) -> Iterator[Event]:
     yield from check.events()
     for entry in assessment.partition.orphans:
-        if entry.name.role is Role.LOG:  # a second spelling of a number, or none at all
+        if entry.name.role is Role.LOG:  # a number with leading zeros, or no number at all
             with reader.open(entry.path) as file:
                 context = HeaderContext(entry.path, _base(entry), is_last=False)
                 yield from SegmentCheck(file, context, options, totals, [collector_of[entry.path]]).events()
 
 
 def rated_findings(assessment: Assessment) -> Iterator[Finding]:
-    """The findings of the assessment with what salvage makes of them; to be asked when the fixes are final."""
+    """The findings of the assessment, with the outcome that salvage decided; call it once the fixes are final."""
     collector_of = {collector.log.path: collector for collector in assessment.collectors}
     for finding in (
         *assessment.findings,
@@ -161,7 +162,7 @@ def rated_findings(assessment: Assessment) -> Iterator[Finding]:
 
 
 def _rated(finding: Finding, collector_of: Mapping[str, ValidRunCollector]) -> Finding:
-    """Add to damage how certain the batch after it is, and to an altered header that it gets corrected."""
+    """Add the confidence in the batch after it to damage, and the correction to an altered header."""
     collector = collector_of.get(finding.path)
     if collector is None or finding.position is None:
         return finding

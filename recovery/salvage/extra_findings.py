@@ -1,4 +1,4 @@
-"""Findings that salvage adds to those of the assessment: what was decided, and what the operator must know about it."""
+"""Findings that salvage adds to those of the assessment: what it decided, and what the operator must know about that."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -63,7 +63,7 @@ def overlap_findings(logs: Logs, superseded: Sequence[Superseded]) -> Iterator[F
 def transaction_findings(
     path: str, cut: Iterable[tuple[OpenTransaction, tuple[int, int]]]
 ) -> Iterator[Finding]:
-    """Transactions that were open where offsets are lost, each once."""
+    """Transactions that were open at offsets that are lost, one finding each."""
     reported = set()
     for opened, (first, last) in cut:
         if (opened.producer_id, opened.first_offset) in reported:
@@ -75,7 +75,7 @@ def transaction_findings(
 
 
 def without_repetition(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Each finding once: replaying what is kept repeats findings of the assessment."""
+    """Drop repeated findings: replaying what is kept repeats findings of the assessment."""
     seen = set()
     for finding in findings:
         mark = finding.id, finding.path, finding.position, finding.first_offset, finding.message

@@ -1,16 +1,16 @@
 """Run salvage on its own result until the result no longer changes.
 
-The neighbours of a batch settle a doubt, and a repair changes the neighbours: a batch that was put where it belongs may
-prove the next one wrong, a truncated side file is no evidence any more. So a second salvage could continue where the
-first one ended. That happens here, before anything is changed:
+Adjacent batches resolve a doubt, and a repair changes which batches are adjacent: a batch that was moved to its place may prove the next
+one wrong, and a truncated side file is no evidence any more. So a second salvage could continue where the first one ended. To avoid
+that, the plan is completed before anything changes on disk:
 
 1. The planned directory is read as if it existed (`image_reader`), with the broker state that the repair will leave.
-2. The same steps assess it. When they would change nothing the plan is final.
-3. Otherwise both plans are merged: contents are traced back to the original files, and so are removed bytes and findings.
+2. The same steps assess it. If they would change nothing, the plan is final.
+3. Otherwise both plans are merged: contents, removed bytes and findings are traced back to the original files.
 
-That terminates: a round removes bytes, or corrects a header by what the previous round put next to it. Where it would not
-terminate, or there is no space to assemble large files, the plan of the last round is the answer. Where a round only trims
-an index or adds files that were missing, there is nothing new to assess.
+This terminates: a round removes bytes, or corrects a header because of a batch that the previous round put next to it. If it does not
+terminate, or there is no space to assemble large files, the plan of the last round is used. A round that only trims an index or adds
+missing files leaves nothing new to assess.
 """
 
 import os
@@ -61,10 +61,10 @@ def findings_afterwards(
     settings: LoadSettings,
     name: PartitionName | None = None,
 ) -> tuple[Finding, ...]:
-    """The findings of salvage for the directory after `repair`, by either policy. inputs: its files as found. name: of the partition, where
-    all of these files are its own: most partitions are ordinary after a load, which the quick check sees in a fraction of the time.
+    """The findings of salvage for the directory after `repair`, by either policy. inputs: its files as found. name: of the partition, if
+    it owns all of these files; most partitions are ordinary after a load, and the quick check recognises that in a fraction of the time.
 
-    Raises UnreadableInput, and Refused when there is no room to put a large file together."""
+    Raises UnreadableInput, and Refused when there is no room to assemble a large file."""
     afterwards = _afterwards(broker_state, repair)
     if name is not None:
         reader = ImageReader(directory, repair.image)
@@ -114,7 +114,7 @@ def _afterwards(broker_state: BrokerState, repair: Repair) -> BrokerState:
 
 
 class _Joined:
-    """Two rounds as one repair. previous: planned for the files of `working_image`; later: for what that leaves."""
+    """Merge two rounds into one repair. previous: planned for the files of `working_image`; later: planned for the result of that."""
 
     def __init__(self, working_image: WorkingImage, previous: Repair, later: Repair) -> None:
         self._working_image = working_image
@@ -160,8 +160,8 @@ class _Joined:
     # --- what goes
 
     def _still_removed(self) -> Iterator[Removed]:
-        """What went before; offsets that are held again are not lost. Of valid batches that went, the first round has compared the
-        records: a header that reaches over their offsets does not hold them."""
+        """What the previous round removed, without the offsets that are kept after all. For valid batches, the first round has compared
+        records: a batch does not keep the offsets that only its header covers."""
         for removed in self._previous.removed:
             first, last, records = removed.first_offset, removed.last_offset, removed.records
             is_counted = removed.batches and removed.records
@@ -184,7 +184,7 @@ class _Joined:
                 offsets, batches, records = (None, None), 0, 0
 
     def _origins(self, name: str, position: int, length: int) -> Iterator[Span]:
-        """The spans of these bytes of a planned file in the original files; a corrected header stands for the
+        """The spans of these bytes of a planned file in the original files; a corrected header maps to the
         bytes that it replaces."""
         pieces = content_of(_as_found(self._previous.image.content(name)))
         for piece in _slice(pieces, position, length):
@@ -214,7 +214,7 @@ class _Joined:
             return replace(finding, path=path)
         message = finding.message
         if (spans[0].name, position) != (name, finding.position):
-            message = f"in the repaired {name}, {message}"  # which names a position there
+            message = f"in the repaired {name}, {message}"  # the message names a position in that file
         return replace(finding, path=path, position=position, message=message)
 
 

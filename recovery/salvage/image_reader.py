@@ -2,7 +2,7 @@
 
     an original file, or its beginning          the file itself, mapped
     new bytes, small files                      assembled in memory
-    a large file of several pieces              assembled in an anonymous file, as long as it is open
+    a large file of several pieces              assembled in an anonymous file while it is open
 
 Each open file needs at most one anonymous file.
 """
@@ -58,7 +58,7 @@ class ImageFile:
 
 class ImageReader(Reader):
     """Opens the files of `image`, which was planned for the files of `directory` as found. Raises Refused when there
-    is no room to put a large file together."""
+    is no room to assemble a large file."""
 
     def __init__(self, directory: str, image: DirectoryImage) -> None:
         self._directory = directory

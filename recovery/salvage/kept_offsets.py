@@ -1,10 +1,10 @@
-"""Which offsets stay, and how many records go with batches that were superseded.
+"""Determine which offsets stay in the log, and how many records are lost with superseded batches.
 
-The header of a batch may reach over offsets of which it has no record: the cleaner leaves such batches behind, and so does a
-wrong last offset under a right checksum. Such a batch does not hold what another one, which overlaps it and goes, has at those
-offsets. So where batches have gone because others reach over their offsets, the records of those others count, not their headers;
-everywhere else a valid_run holds all of its range. Two more hold all of theirs: a batch of the same offsets as one that goes, which is
-what a cleaning leaves of it, and a batch of a later leader, as the replicas have cut off what an earlier one had there.
+The header of a batch may cover offsets for which it has no record: the cleaner leaves such batches behind, and so does a wrong last
+offset with a valid checksum. Such a batch does not preserve the records that a removed, overlapping batch has at those offsets. So where
+batches were removed because others cover their offsets, the records of the kept batches count, not their headers; everywhere else a
+valid run keeps its whole range. Two kinds of batches keep their whole range nevertheless: a batch with the same offsets as a removed
+one, which is its cleaned version, and a batch of a later leader, since the replicas truncated what an earlier leader had there.
 """
 
 from bisect import bisect_left, bisect_right
@@ -24,7 +24,7 @@ Range = tuple[int, int]
 
 
 class KeptOffsets:
-    """The ranges of offsets that stay, in order: given as such, neighbours are joined."""
+    """Ranges of offsets that stay, in order. The constructor takes them in order and joins adjacent ones."""
 
     def __init__(self, ranges: Iterable[Range]) -> None:
         self.ranges: list[Range] = []
@@ -53,7 +53,7 @@ class KeptOffsets:
 
 
 def kept_offsets(logs: Logs, stays: Iterable[ValidRun], superseded: Sequence[Superseded]) -> KeptOffsets:
-    """stays: what is laid down, by offset."""
+    """stays: the valid runs that are kept, by offset."""
     gone = [entry.valid_run for entry in superseded if entry.rule not in (COPY, EPOCH)]
     contested, same = (
         KeptOffsets(_joined(gone)),
@@ -80,7 +80,7 @@ def records_lost(logs: Logs, valid_run: ValidRun, kept: KeptOffsets) -> int | No
 
 
 def _joined(valid_runs: Iterable[ValidRun]) -> Iterator[Range]:
-    """The ranges of valid_runs that may overlap, in order."""
+    """The ranges of valid runs, which may overlap, joined and in order."""
     begin, reach = 0, -1
     for first, last in sorted((valid_run.first_offset, valid_run.last_offset) for valid_run in valid_runs):
         if first > reach >= begin:
@@ -99,7 +99,7 @@ def _batch_ranges(logs: Logs, valid_run: ValidRun) -> Iterator[Range]:
 def _ranges(
     logs: Logs, valid_run: ValidRun, contested: KeptOffsets, same: AbstractSet[Range]
 ) -> Iterator[Range]:
-    """Of one valid_run that stays. same: ranges of batches that go."""
+    """The ranges of one valid run that stays. same: ranges of batches that are removed."""
     begin = valid_run.first_offset
     for table in logs.tables(valid_run) if contested.touches(begin, valid_run.last_offset) else ():
         for row in range(table.count):

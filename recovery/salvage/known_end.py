@@ -1,8 +1,8 @@
-"""How far a log once reached, by the files beside it.
+"""Determine how far a log once reached, according to the files beside it.
 
-An entry of an index is trusted unless the log contradicts it. One that names an offset after the log end was altered when a
-valid batch is at its position, or when a record of the log is not older than its timestamp: a time index gets an entry for a greater
-timestamp alone (Kafka: LogSegment.append, TimeIndex.maybeAppend). Snapshots and checkpoints name no more than an offset.
+An index entry is trusted unless the log contradicts it. An entry with an offset beyond the log end was altered if a valid batch
+is at its position, or if a record of the log is not older than its timestamp: a time index gets an entry only for a greater
+timestamp (Kafka: LogSegment.append, TimeIndex.maybeAppend). Snapshots and checkpoints provide only an offset.
 """
 
 from kseg.recovery.salvage.assessment import Assessment
@@ -17,14 +17,14 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogEndEvidence:
-    """An offset that side files prove the log once reached. by: those files, in words."""
+    """An offset that side files prove the log once reached. by: these files, as text."""
 
     last_offset: int
     by: str
 
 
 def known_end(assessment: Assessment, reader: Reader) -> int | None:
-    """The greatest believable offset that any side file names."""
+    """The greatest plausible offset in any side file."""
     if not assessment.partition.segments:
         return None
     lasts = known_batch_ends(assessment.partition, assessment.log_dir_state, reader)
@@ -58,7 +58,7 @@ def _reach(assessment: Assessment) -> int:
 
 
 def _is_contradicted(known: KnownBatchEnd, collector: ValidRunCollector, logs: Logs) -> bool:
-    """collector: of the last log."""
+    """collector: that of the last log."""
     position, timestamp_ms = known.position, known.timestamp_ms
     if position is not None:
         return any(found.position <= position < found.end_position for found in collector.valid_runs)

@@ -10,8 +10,8 @@ As a broker does (fact sheet §6.2, steps 1 to 5; policy kafka simulates it in `
 Where a broker would lose valid batches, salvage decides differently:
 
 4. A complete replacement that is damaged is dropped in favour of the segments that it was to replace, if they still exist.
-   So is one whose batches are not among theirs: a cleaner removes records from batches, it never creates new ones.
-5. A replacement for a range without any live log is used, complete or not: it is all there is.
+   So is a replacement with batches that these segments do not have: a cleaner removes records from batches, it never creates new ones.
+5. A replacement for a range without any live log is used, complete or not: nothing else has these records.
 6. Before a file is removed, batches that damage destroyed in a live log are restored from it (`sources`).
 
 `.deleted` files are kept, whether or not the partition needs a repair, and even when records were restored from them: a
@@ -34,14 +34,14 @@ from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.values import dataclass
 
-# This many batches of each file of a replacement are compared with those that it would replace.
+# This many batches of each file of a replacement are compared with the segments that it would replace.
 _MAX_COMPARED = 4096
 _KRAFT_SNAPSHOT_DELETED = L.CHECKPOINT_SUFFIX + L.DELETED_SUFFIX
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a log set aside holds: first_offset … last_offset in valid batches (None when there are none)."""
+    """The content of a log that is set aside: first_offset … last_offset of its valid batches (None when there are none)."""
 
     size_bytes: int
     is_damaged: bool
@@ -52,8 +52,8 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class LeftoverLog:
-    """A log that is none of the partition's any more. name: as found. is_replaced: other files took its place. is_kept: it is left
-    where it is; others leave the directory."""
+    """A log that no longer belongs to the partition. name: as found. is_replaced: other files took its place. is_kept: the file stays;
+    all others leave the directory."""
 
     name: str
     contents: Contents
@@ -63,7 +63,7 @@ class LeftoverLog:
 
 
 class Leftovers:
-    """Resolves them in a working image; `findings` and `logs` have the results."""
+    """Resolves leftovers in a working image; `findings` and `logs` hold the results."""
 
     def __init__(self, working_image: WorkingImage) -> None:
         self._working_image = working_image
@@ -141,7 +141,7 @@ class Leftovers:
             )
 
     def _is_foreign(self, swaps: Iterable[str], live: Iterable[str]) -> bool:
-        """Whether the batches of a replacement are mostly others than those of the live logs at their offsets, or
+        """Whether the batches of a replacement mostly differ from those of the live logs at their offsets, or lie
         below its name."""
         claims, like, unlike = list[tuple[int, int, int]](), 0, 0
         for name in swaps:
@@ -165,11 +165,11 @@ class Leftovers:
             if at >= 0 and claim == held[at]:
                 like += 1
             elif 0 <= at < len(held) - 1 or (at >= 0 and held[at][1] >= claim[0]):
-                unlike += 1  # between batches that are still there, or over one
+                unlike += 1  # between batches that still exist, or across one of them
         return unlike > like
 
     def _batches(self, name: str) -> Iterator[tuple[int, int, int]]:
-        """First offset, last offset, leader epoch of the valid batches of magic 2."""
+        """First offset, last offset and leader epoch of each valid batch of magic 2."""
         with self._working_image.reader.open(self._working_image.path(name)) as file:
             for block in Scanner.over(file, parse_file_name(name).base_offset or 0).blocks():
                 if isinstance(block, Damage):
@@ -277,7 +277,7 @@ def leftover_findings(
 
 
 def _range(logs: list[FileName], contents: dict[str, Contents]) -> tuple[int, int]:
-    """From the smallest base offset to the offset after the last one; at least the offset of the name where nothing is valid."""
+    """From the smallest base offset to the offset after the last one; at least the offset of the name if no batch is valid."""
     bases = [name.base_offset or 0 for name in logs]
     last_offsets = (contents[name.name].last_offset for name in logs)
     return min(bases), max((*bases, *(last for last in last_offsets if last is not None))) + 1

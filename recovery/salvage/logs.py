@@ -1,8 +1,8 @@
-"""The original logs of a partition, and what of them is valid.
+"""The original logs of a partition, and their valid parts.
 
 A *valid run* is a sequence of valid batches that follow one another in one file with increasing offsets. Salvage moves
-valid runs, not batches: a valid segment is one of them, and each damage or break in the order starts
-another one. Where single batches are needed, they are read again, headers only.
+valid runs, not batches: a valid segment is a single run, and each damage or break in the order starts a new one.
+Where single batches are needed, their headers are read again.
 
 A correction of a header field outside the CRC is a `HeaderFix`, by the position of its batch. Readers of
 a valid run see the batches as repaired; writers of it replace the first 17 bytes:
@@ -40,7 +40,7 @@ class HeaderFix:
     magic: int | None = None
 
     def over(self, previous: "HeaderFix | None") -> "HeaderFix":
-        """Both together."""
+        """Both corrections combined."""
         if previous is None:
             return self
         return HeaderFix(
@@ -52,7 +52,7 @@ class HeaderFix:
 
 @dataclass(frozen=True, slots=True)
 class FoundLog:
-    """One `.log`. name: as found on disk. called: its name when leftovers are settled. base_offset: from that name.
+    """One `.log`. name: as found on disk. called: its name once leftovers are resolved. base_offset: from that name.
     fixes: by position of the batch; filled while the log is checked."""
 
     name: str
@@ -65,9 +65,9 @@ class FoundLog:
 
 @dataclass(frozen=True, slots=True)
 class ValidRun:
-    """log: number of the found log. position, length: bytes in it. first_offset: of a compressed set of magic 0 or 1
+    """log: number of the found log. position, length: bytes in it. first_offset: for a compressed set of magic 0 or 1
     its only known offset, the last. first_epoch, last_epoch: leader epochs of its first and last batch. is_believed:
-    its place in the file speaks for it; False after damage where the offsets do not continue from before."""
+    False for a run after damage whose offsets do not continue from before it."""
 
     log: int
     position: int
@@ -84,7 +84,7 @@ class ValidRun:
         return self.position + self.length
 
     def joined(self, after: "ValidRun") -> "ValidRun":
-        """The two as one, `after` directly following this one in the file."""
+        """The two runs as one; `after` directly follows this one in the file."""
         return replace(
             self,
             length=self.length + after.length,
@@ -95,7 +95,7 @@ class ValidRun:
 
 
 def valid_run_of(log: int, table: Columns, first: int, stop: int) -> ValidRun:
-    """The rows first … stop - 1 of a table of batches that are one after another."""
+    """A valid run of the consecutive batches in rows first … stop - 1 of a table."""
     position = table.at(C.POSITION, first)
     length = table.at(C.POSITION, stop - 1) + table.at(C.SIZE, stop - 1) - position
     low, last = first_of(table, first), table.at(C.LAST_OFFSET, stop - 1)
@@ -106,8 +106,8 @@ def valid_run_of(log: int, table: Columns, first: int, stop: int) -> ValidRun:
 class Logs:
     """All found logs of a partition, by number; a context manager. Few are mapped at a time.
 
-    After them come sources: leftover logs of which batches are taken into the place of damage. They have numbers, too, but are
-    no logs of the partition (`len` does not count them).
+    Sources come after them: leftover logs whose batches replace damage. They have numbers, too, but are not logs of the
+    partition (`len` does not count them).
     """
 
     def __init__(self, logs: Sequence[FoundLog], reader: Reader = DISK) -> None:
@@ -136,7 +136,7 @@ class Logs:
 
     def view(self, number: int) -> memoryview:
         """The bytes of a log. Raises UnreadableInput."""
-        return memoryview(self.file(number).view)  # a walk continues when the file was let go meanwhile
+        return memoryview(self.file(number).view)  # a walk continues even after the file was unmapped
 
     def file(self, number: int) -> OpenFile:
         """An open log; it may be closed once other logs have been opened. Raises UnreadableInput."""
@@ -150,7 +150,7 @@ class Logs:
         return file
 
     def tables(self, valid_run: ValidRun) -> Iterator[Columns]:
-        """The batches of a valid run as repaired, a table at a time (each valid until the next is asked for)."""
+        """The batches of a valid run as repaired, a table at a time (each table is valid until the next one is requested)."""
         view = self.view(valid_run.log)
         table = Columns(C.BATCH_WIDTH, min(BATCHES_PER_TABLE, valid_run.batches))
         state = memoryview(array("q", [valid_run.position, 0]))
@@ -163,7 +163,7 @@ class Logs:
             yield table
 
     def first_offset(self, number: int, table: Columns, row: int) -> int:
-        """The true first offset of a batch: of a compressed set of an old format only its messages know it."""
+        """The true first offset of a batch: only the inner messages of a compressed set of an old format contain it."""
         if table.at(C.MAGIC, row) < L.MAGIC_V2 and table.at(C.COUNT, row) < 0:
             for chunk in Decoder(self.view(number), capacity=16).chunks(table, row, row + 1):
                 if chunk.records.count:
@@ -172,7 +172,8 @@ class Logs:
         return table.at(C.BASE_OFFSET, row)
 
     def begin_of_batch(self, valid_runs: Iterable[ValidRun], offset: int, end_offset: int) -> int:
-        """The base offset of the batch in these valid runs, which are in order, that holds an offset or follows it; `end_offset` if there is none."""
+        """The base offset of the batch that contains an offset or follows it, in valid runs that are in order; `end_offset` if there is
+        none."""
         for valid_run in valid_runs:
             if valid_run.last_offset >= offset:
                 for table in self.tables(valid_run):
@@ -182,12 +183,12 @@ class Logs:
         return end_offset
 
     def true_first_offset(self, valid_run: ValidRun) -> int:
-        """`first_offset` of the first batch of a valid run. Looks into it only when its header does not say."""
+        """`first_offset` of the first batch of a valid run. Opens the run only when its header does not contain it."""
         table = next(self.tables(replace(valid_run, batches=1)))
         return self.first_offset(valid_run.log, table, 0)
 
     def pieces(self, valid_run: ValidRun) -> Iterator[Piece]:
-        """The pieces of a file that holds the valid run."""
+        """The pieces of a file with the content of the valid run."""
         log = self._logs[valid_run.log]
         position = valid_run.position
         for at in self._fixes_in(valid_run.log, position, valid_run.end_position):
@@ -197,7 +198,7 @@ class Logs:
         yield Span(log.name, position, valid_run.end_position - position)
 
     def is_untouched(self, number: int, valid_runs: Sequence[ValidRun]) -> bool:
-        """Whether these valid runs, laid down in order, are the log as it is."""
+        """Whether these valid runs, written in order, equal the log as it is."""
         position = 0
         for valid_run in valid_runs:
             if valid_run.log != number or valid_run.position != position:
@@ -206,7 +207,7 @@ class Logs:
         return position == self._logs[number].size_bytes and not self._logs[number].fixes
 
     def is_in_own_segment(self, number: int, first_offset: int, last_offset: int) -> bool:
-        """Whether offsets are in the range that the names give to a segment."""
+        """Whether the offsets are in the range that the file names assign to a segment."""
         base = self._logs[number].base_offset
         following = self._logs[number + 1].base_offset if number + 1 < self._own else L.INT64_MAX
         return base <= first_offset and last_offset < max(following, base + 1)

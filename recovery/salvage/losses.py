@@ -1,12 +1,12 @@
 """What is lost, as ranges: bytes that leave a log, and the offsets that are lost with them.
 
-Which offsets a damaged range had is computed once, where it is found (`segment.scanning.lost_offsets`); here the ones
-that exist elsewhere are subtracted. At the end of the log the last lost offset may be open; side files may then have
-a higher one. Valid batches that no log can hold count for the offsets between their neighbours that no damage there has taken, and
-several of them between the same neighbours share one range, which is reported with the first.
+The offsets of a damaged range are computed once, where it is found (`segment.scanning.lost_offsets`); this module subtracts
+those that exist elsewhere. At the end of the log the last lost offset may be unknown; side files may then have a higher
+one. Valid batches that no log can hold count for the offsets between their neighbours that no damage there accounts for; several
+of them between the same neighbours share one range, which is reported with the first.
 
-A log that ends between two batches, while side files have later ones, was never written to its end: a range
-of offsets is lost, and no bytes (`lost-tail`).
+A log that ends between two batches, while side files have later ones, lost its end before it was written to disk: a range
+of offsets is lost, but no bytes (`lost-tail`).
 """
 
 from bisect import bisect_left
@@ -100,7 +100,7 @@ class Losses:
         )
 
     def _of_damage(self, number: int, loss: Loss) -> tuple[Range | None, int | None]:
-        """The loss that the finding names, less the offsets that exist elsewhere."""
+        """The loss of a finding, without the offsets that exist elsewhere."""
         first, last, records = loss.first_offset, loss.last_offset, loss.records
         if first is None:
             return None, 0
@@ -134,7 +134,7 @@ class Losses:
         return None if remaining is None else self._kept.without(*remaining)
 
     def _taken_by_damage(self, number: int) -> dict[int, KeptOffsets]:
-        """By gap between valid runs of a log, the offsets that the damage there stands for."""
+        """The offsets that damage accounts for, by gap between valid runs of a log."""
         if number not in self._taken:
             ranges: dict[int, list[Range]] = {}
             for loss in self._collectors[number].losses:

@@ -1,19 +1,19 @@
-"""Decide whether a batch was altered, moved or copied, by the whole log where its neighbours in the file cannot tell.
+"""Decide from the whole log whether a batch was altered, moved or copied, where its neighbours in the file cannot tell.
 
 A base offset that contradicts its neighbours may have been altered, or the batch may be in the wrong place with the
-right offsets. Damage may contain complete batches too: an interrupted batch, bytes that were written twice. Each such
-doubtful batch is compared with all batches without doubts:
+right offsets. Damage may contain complete batches, too: a batch inside a partially written one, bytes that were written twice. Each
+doubtful batch is compared with all undoubted batches:
 
 1. A byte-equal batch has the claimed offsets: it is a copy, and copies are resolved like any others.
-2. No batch has one of the claimed offsets, not even a damaged one of which the header is left, and they are inside the log (or join its
-   end, or side files have them): it was moved, and belongs where its header says. Unless it fills the gap between its neighbours exactly with
-   one bit changed, or right after damage, which may reach into its header, and no gap exactly as it is: then
-3. it was altered. Where its value is certain, because it joins the batches around it without a gap (those of which damage has left
-   the header included; or is one bit away from an offset that is far from all that the log ever had), it gets that value. Otherwise it competes for the
-   offsets that it claims when the log has them, or it is removed: no valid batch gets an offset that is a guess.
+2. No batch has one of the claimed offsets, not even a damaged one whose header is readable, and they are inside the log (or join its
+   end, or side files have them): it was moved, and belongs where its header says. Exception: with one bit changed it fills the gap between
+   its neighbours exactly, or it follows damage, which may extend into its header, and as it is it fills no gap exactly. Then
+3. it was altered. If its value is certain, because with it the batch joins adjacent batches without a gap (including damaged ones with a
+   readable header), or is one bit away from an offset that is far from all others of the log, it gets that value. Otherwise it competes
+   for the offsets that it claims if the log has them, or it is removed: no valid batch gets a guessed offset.
 
-Doubtful batches whose claims are uncontested count as neighbours of one another: of two batches that changed places each
-fills the gap that the other seems to have.
+Doubtful batches whose claims are uncontested count as neighbours of one another: of two batches that changed places, each
+fills the gap that the other one leaves.
 
 Then the leader epochs are checked in the resulting order (`salvaged_epochs`).
 """
@@ -36,8 +36,8 @@ from kseg.segment.sidecar.leader_epochs import EpochHistory
 def resolved_order(
     logs: Logs, collectors: Sequence[ValidRunCollector], known_end: int | None, epochs: EpochHistory | None
 ) -> MergeResult:
-    """All that stays, in order, with every doubt settled: fixes that are none are dropped, what goes is a loss of its
-    watch. known_end: the largest offset that side files have. epochs: the leader-epoch checkpoint."""
+    """All that stays, in order, with every doubt resolved: fixes that are not needed are dropped, and removed batches are added to the
+    losses of their collector. known_end: the largest offset that side files have. epochs: the leader-epoch checkpoint."""
     for collector in collectors:
         doubt_outliers(logs, collector)
     plain = [
@@ -61,8 +61,8 @@ def resolved_order(
 def _accepted_after_damage(
     logs: Logs, collectors: Sequence[ValidRunCollector], order: MergeResult, known_end: int | None
 ) -> Iterator[ValidRun]:
-    """The valid runs after damage that do not continue from before: believed inside the log, where the file holds nothing
-    else (then it is in the wrong place), and where trusted ones continue from them. Others may be part of record values, and are removed."""
+    """Accept a valid run after damage if it is inside the log, if the file contains nothing else (then the file is in the wrong place), or
+    if trusted runs continue from it. Remove all others: they may be part of record values."""
     low = logs[0].base_offset if len(logs) else 0
     high = max(order.last_offset + 1, known_end or 0)
     for collector in collectors:
@@ -81,7 +81,7 @@ def _accepted_after_damage(
 
 
 def _leading_on(collector: ValidRunCollector) -> set[int]:
-    """Positions of the valid runs that believed ones continue from: no more offsets are missing in between than the damage
+    """Positions of the valid runs that believed ones continue from: between the two, no more offsets are missing than the damage
     there has bytes."""
     found, after = set[int](), None
     for valid_run in reversed(collector.valid_runs):
@@ -105,14 +105,14 @@ class _Doubts:
         self._known_end = known_end
         self._start = 0
         self._uncontested_claims: list[ValidRun] = []
-        # of which headers have told the offsets
+        # damage whose offsets are known from headers
         damage = [loss for each in collectors for loss in each.losses if not loss.batches and loss.records]
         self._damage = sorted(
             (loss for loss in damage if loss.last_offset is not None), key=lambda loss: loss.last_offset or 0
         )
 
     def resolved(self, doubtful: Sequence[DoubtfulBatch]) -> Iterator[ValidRun]:
-        """Those that stay, as valid runs of one batch."""
+        """The batches that stay, each as a valid run of one batch."""
         claims = [doubt.claimed for doubt in doubtful]
         self._start = self._start_of(claims)
         self._uncontested_claims = self._uncontested(claims)
@@ -136,7 +136,7 @@ class _Doubts:
                 self._collectors[claimed.log].losses.append(loss)
 
     def _kept_inside_damage(self, doubt: DoubtfulBatch) -> Iterator[ValidRun]:
-        """A batch inside of damage, where it stays: at its own offsets, or in the hole around it that it fills."""
+        """A batch inside damage, if it stays: at its own offsets, or in the gap around it that it fills."""
         claimed, collector = doubt.claimed, self._collectors[doubt.claimed.log]
         if 0 <= claimed.first_offset <= claimed.last_offset < L.INT64_MAX and self._has_own_offsets(doubt):
             collector.rescue(claimed)
@@ -151,8 +151,8 @@ class _Doubts:
             yield moved
 
     def _value_in_hole(self, collector: ValidRunCollector, doubt: DoubtfulBatch) -> int | None:
-        """The offset of a batch that ends the damage, and has as many offsets as are missing there. What a record holds
-        never ends where its batch does, except in the old formats."""
+        """The offset of a batch that ends the damage and has exactly as many offsets as are missing there. Except in the old formats, a
+        batch inside a record value never ends where the enclosing batch does."""
         claimed, valid_runs = doubt.claimed, collector.valid_runs
         at = bisect_left(valid_runs, claimed.position, key=lambda valid_run: valid_run.position)
         if doubt.is_wrapper or at == len(valid_runs) or valid_runs[at].position != claimed.end_position:
@@ -201,7 +201,7 @@ class _Doubts:
         return before, next((loss for loss in damage if loss.position == claimed.end_position), None)
 
     def _is_of_damage(self, claimed: ValidRun) -> bool:
-        """Whether the headers of damaged bytes elsewhere have one of the claimed offsets, and they are not of this batch."""
+        """Whether headers in damaged bytes elsewhere have one of the claimed offsets; headers of this batch do not count."""
         at = bisect_left(self._damage, claimed.first_offset, key=lambda loss: loss.last_offset or 0)
         loss = self._damage[at] if at < len(self._damage) else None
         if loss is None or loss.first_offset is None or claimed.last_offset < loss.first_offset:
@@ -213,12 +213,12 @@ class _Doubts:
         return checksum not in bytes(self._logs.view(loss.log)[loss.position : loss.position + loss.length])
 
     def _is_above_start(self, claim: ValidRun) -> bool:
-        """Whether the offsets are the log's at its beginning: not below its names and batches, nor below what claims to
-        lie right before these."""
+        """Whether the offsets can be at the beginning of the log: not below its names and batches, nor below batches that claim the
+        offsets directly before these."""
         return claim.first_offset >= min(self._logs[0].base_offset, self._start)
 
     def _start_of(self, claims: Sequence[ValidRun]) -> int:
-        """Where the log begins with the claims that lead up to its first batch without a gap."""
+        """The log start, extended by claims that lead up to its first batch without a gap."""
         kept = self._order.kept
         start = kept[0].first_offset if kept else self._logs[0].base_offset
         for claim in sorted(claims, key=lambda claim: claim.last_offset, reverse=True):
@@ -227,8 +227,8 @@ class _Doubts:
         return start
 
     def _is_rival(self, doubt: DoubtfulBatch) -> bool:
-        """Whether the batch may be right and another wrong (rule 3): it claims offsets of the log, and not one bit
-        makes the difference."""
+        """Whether the batch may be right and another one wrong (rule 3): it claims offsets of the log, and differs from the corrected value
+        in more than one bit."""
         kept, claimed = self._order.kept, doubt.claimed
         is_inside = bool(kept) and kept[0].first_offset <= claimed.first_offset <= kept[-1].last_offset
         return is_inside and doubt.corrected is not None and not doubt.is_one_bit
@@ -239,13 +239,14 @@ class _Doubts:
         return valid_run.last_offset < after
 
     def _fills_a_hole(self, valid_run: ValidRun) -> bool:
-        """Whether its offsets touch those of both neighbours."""
+        """Whether its offsets are adjacent to those of both neighbours."""
         before, after = self._doubtful_neighbours(valid_run, valid_run)
         return before + 1 == valid_run.first_offset and after in (valid_run.last_offset + 1, L.INT64_MAX)
 
     def _is_certain(self, doubt: DoubtfulBatch) -> bool:
-        """Whether it fills, as corrected, the hole between two batches: none misses an offset then, and none is too
-        many. After the last one of all there is no second neighbour; there one bit or a side file must confirm it as well. Where no log of this partition can have had the claimed offset, the one bit is enough."""
+        """Whether the corrected batch fills the gap between two batches exactly. After the last batch of all there is no second neighbour;
+        there one flipped bit or a side file must confirm the value as well. If no log of this partition can have had the claimed offset,
+        the one bit is enough."""
         valid_run = doubt.corrected
         assert valid_run is not None
         if doubt.is_of_a_run:
@@ -287,7 +288,7 @@ class _Doubts:
         return self._body(holder) == self._body(claimed)
 
     def _is_altered_copy(self, claimed: ValidRun) -> bool:
-        """Whether a batch that stays is the same but for one bit of its offset."""
+        """Whether a batch that stays differs only in one bit of its offset."""
         width = claimed.last_offset - claimed.first_offset
         return any(
             self._has_copy(moved_to(claimed, value))
@@ -300,7 +301,7 @@ class _Doubts:
         return view[valid_run.position + L.HEADER_TO_MAGIC : valid_run.end_position]
 
     def _neighbours(self, valid_run: ValidRun) -> tuple[int, int, ValidRun | None]:
-        """Of the batches without doubts: the last offset below the valid run's first one, and the first batch that does
+        """Among undoubted batches: the last offset below the first one of the valid run, and the first batch that does
         not end below it (its first offset, and itself as a valid run)."""
         kept = self._order.kept
         at = bisect_left(kept, valid_run.first_offset, key=lambda found: found.last_offset)
@@ -323,7 +324,7 @@ def _is_near(claim: ValidRun, end: int) -> bool:
 
 
 def _copy_key(claim: ValidRun) -> tuple[int, int, int]:
-    """What copies of one batch have in common."""
+    """The properties that all copies of a batch share."""
     return claim.first_offset, claim.last_offset, claim.length
 
 

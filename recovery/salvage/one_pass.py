@@ -11,7 +11,7 @@ from kseg.segment.state.producer import last_stable_offset
 def salvage_once(
     working_image: WorkingImage, broker_state: BrokerState, settings: LoadSettings, *, rebuild: bool
 ) -> Repair:
-    """The steps 1 to 6, once."""
+    """Steps 1 to 6 of `salvage`, once."""
     leftovers = Leftovers(working_image)
     may_stay = leftovers.are_marks_only and not rebuild
     if not may_stay:
@@ -24,7 +24,7 @@ def salvage_once(
             return _unchanged(working_image, assessment, broker_state)
         leftovers.resolve()
     assessment.forget_leftovers()
-    from kseg.recovery.salvage.planner import Planner  # most partitions need none
+    from kseg.recovery.salvage.planner import Planner  # most partitions do not need it
 
     with Logs(assessment.logs, working_image.reader) as logs:
         return Planner(working_image, leftovers, assessment, logs, broker_state, settings, rebuild).repair()
@@ -48,7 +48,7 @@ def _last_stable_offset(
     working_image: WorkingImage, assessment: Assessment, log_start_offset: int, end_offset: int
 ) -> int:
     valid_runs = [each for collector in assessment.collectors for each in collector.valid_runs]
-    with Logs(assessment.logs, working_image.reader) as logs:  # opens one only where something is undecided
+    with Logs(assessment.logs, working_image.reader) as logs:  # opens a log only where something is undecided
         return last_stable_offset(
             assessment.producers.first_unstable_offset,
             log_start_offset,

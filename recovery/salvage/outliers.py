@@ -3,12 +3,12 @@
 The pass over a file compares a batch with its two neighbours. Where damage removed a neighbour, and where several
 batches in a row were altered, that is not enough:
 
-1. A *run*: offsets jump by more than any log omits, while the file, the next segment, or nothing at all continues
-   from before the jump. The batches after the jump are doubtful, when they are few. The true offset of each is one
-   bit away from its claim (right after the previous one, where nothing follows), or together they fill the gap
-   exactly; what follows from that is certain.
-2. A batch that ends a valid run above where the file continues, or far above everything before the damaged end, is
-   doubtful when the order holds without it.
+1. A *run*: offsets jump by more than a log can skip, while the file, the next segment, or nothing at all continues
+   from before the jump. The batches after the jump are doubtful if they are few. Their values are certain if the true offset of
+   each is one bit away from its claim (directly after the previous batch, if nothing follows), or if together they fill the gap
+   exactly.
+2. A batch that ends a valid run above the offsets with which the file continues, or far above everything before the damaged end, is
+   doubtful if the order is correct without it.
 """
 
 from collections import deque
@@ -21,15 +21,15 @@ from kseg.recovery.verify.header_plausibility import altered_base_offset
 from kseg.segment import header_tables as C
 from kseg.segment.scanning.offset_fit import fit_offset, flipped_bit, one_bit_away
 
-# An end is believed when no more offsets than these are missing before it.
+# The end of a valid run is believed when no more offsets than these are missing before it.
 BELIEVABLE_GAP = 1 << 24
-# This many batches in a row may have been altered; where more agree with one another they are right.
+# At most this many consecutive batches may have been altered; a longer sequence whose offsets fit together is right.
 MAX_IN_A_RUN = 16
 _WHY = "the log continues far below that"
 
 
 def doubt_outliers(logs: Logs, collector: ValidRunCollector) -> None:
-    """Take batches that end valid runs too high out of them, and doubt them."""
+    """Remove batches with offsets that are too high from the ends of valid runs, and mark them doubtful."""
     last_damage = max((loss.position for loss in collector.losses), default=-1)
     number = 0
     while number < len(collector.valid_runs):
@@ -40,7 +40,7 @@ def doubt_outliers(logs: Logs, collector: ValidRunCollector) -> None:
             not number and not is_named and any(s.first_offset <= before for s in collector.valid_runs[:2])
         )
         if is_misnamed:
-            before = -1  # the name does not tell which offset is first
+            before = -1  # the name does not contain the first offset
         if valid_run.last_offset - before > BELIEVABLE_GAP and _doubt_run(logs, collector, number, before):
             continue
         after = collector.valid_runs[number + 1] if number + 1 < len(collector.valid_runs) else None
@@ -64,7 +64,7 @@ def doubt_outliers(logs: Logs, collector: ValidRunCollector) -> None:
 
 
 def _doubt_run(logs: Logs, collector: ValidRunCollector, number: int, before: int) -> bool:
-    """Doubt the batches after a jump in a valid run; whether there were any."""
+    """Mark the batches after a jump in a valid run as doubtful; return whether there were any."""
     valid_run = collector.valid_runs[number]
     rest, run = _parted(logs, valid_run, before)
     if not run:
@@ -145,7 +145,7 @@ def _outlier(
 
 
 def moved_to(batch: ValidRun, first: int) -> ValidRun:
-    """A batch with other offsets."""
+    """The same batch at other offsets."""
     return replace(batch, first_offset=first, last_offset=batch.last_offset - batch.first_offset + first)
 
 

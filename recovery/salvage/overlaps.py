@@ -7,10 +7,10 @@
        b. different leader epochs    the higher epoch: what a later leader wrote is what the replicas agreed on
        c. equal epochs               the copy in the segment whose offset range it belongs to, else one that is in order
                                      with its neighbours, else the first
-       and before all these, one that does not follow damage, then one that is not a copy of the previous batch with
-       another offset, then one whose epoch is possible there: later batches, where they belong, have no lower epoch,
+       These rules come first: a batch that does not follow damage wins, then one that is not a copy of the previous batch with
+       another offset, then one whose epoch is possible there: no later batch in its place has a lower epoch,
        and the leader-epoch checkpoint does not contradict it
-   In that order, each batch is kept that overlaps none that is kept already. A batch that loses only against one that
+   In that order, each batch is kept that overlaps none that is kept already. A batch that loses only to one that
    is removed itself is kept too.
 
 `Superseded` records which batches are removed, and why.
@@ -32,7 +32,7 @@ from kseg.segment.values import dataclass
 COPY, EPOCH, OWN_SEGMENT, FIRST = "equal-copy", "leader-epoch", "own-segment", "first-copy"
 BELIEVED, ORIGINAL, POSSIBLE = "in-its-place", "no-altered-copy", "possible-epoch"
 IN_ORDER = "in-order"
-# So many batches that hang together are settled at once; more only where nothing is as a broker writes it.
+# At most this many overlapping batches are resolved together; more occur only in logs that no broker writes.
 MAX_RESOLVED = 20_000
 
 
@@ -60,7 +60,7 @@ class OverlappingBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """Consecutive batches of one log that are removed because others have their offsets. rule: which one decided. kept_log:
+    """Consecutive batches of one log that are removed because others have their offsets. rule: the one that decided. kept_log:
     number of the log with the kept copy."""
 
     valid_run: ValidRun
@@ -103,8 +103,8 @@ def _follows(before: ValidRun, after: ValidRun) -> bool:
 
 
 def in_order(logs: Logs, valid_runs: Sequence[ValidRun], epochs: EpochHistory | None) -> MergeResult:
-    """Which of these valid runs are kept, and which are superseded. epochs: the leader-epoch checkpoint, None when there is none to
-    trust."""
+    """Determine which of these valid runs are kept and which are superseded. epochs: the leader-epoch checkpoint, None if there is none or
+    it is not trusted."""
     result = MergeResult()
     by_offset = sorted(valid_runs, key=lambda found: (found.first_offset, found.log, found.position))
     possible = _Epochs(logs, by_offset, epochs)
@@ -240,7 +240,7 @@ class _Merge:
             if not stream.is_open():
                 continue
             limit = self._waiting[0][0] if self._waiting else L.INT64_MAX
-            if stream.head <= self._result.last_offset:  # only after a settlement that was cut short
+            if stream.head <= self._result.last_offset:  # only after a group was resolved in part
                 candidate = stream.pop()
                 self._result.supersede(candidate.valid_run, FIRST, self._result.kept[-1].log)
             elif (below := stream.pop_below(limit)) is not None:
@@ -294,7 +294,7 @@ class _Merge:
                 self._result.supersede(candidate.valid_run, COPY, original.log)
 
     def _body(self, candidate: OverlappingBatch) -> memoryview:
-        """All that the key of a copy does not say."""
+        """Everything that the key of a copy leaves out."""
         view = self._logs.view(candidate.log)
         return view[candidate.position + L.HEADER_TO_MAGIC : candidate.position + candidate.size_bytes]
 
@@ -308,8 +308,8 @@ class _Merge:
         return *is_against, -candidate.leader_epoch, *is_elsewhere, candidate.log, candidate.position
 
     def _is_altered_copy(self, candidate: OverlappingBatch) -> bool:
-        """Whether the batch in front of it in the file is the same under another offset: a producer with an id never
-        writes one twice."""
+        """Whether the batch before it in the file is the same with another offset: a producer with an id never writes
+        a batch twice."""
         start = candidate.position - candidate.size_bytes
         if start < 0 or candidate.producer_id < 0:
             return False

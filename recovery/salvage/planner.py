@@ -24,7 +24,7 @@ from kseg.segment.state.producer import last_stable_offset
 
 
 class Planner:
-    """The steps 3 to 6 of salvage for one partition; `repair` once."""
+    """Steps 3 to 6 of `salvage` for one partition. Call `repair` once."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Planner:
     # --- logs
 
     def _emptied(self, order: MergeResult) -> list[int]:
-        """Logs without a batch whose names still hold: empty ones, and those in which all is damaged."""
+        """Logs without a valid batch whose names stay valid: empty ones, and those with nothing but damage."""
         gone = {valid_run.log for valid_run in order.kept} | {
             superseded.valid_run.log for superseded in order.superseded
         }
@@ -116,7 +116,7 @@ class Planner:
         ]
 
     def _put_logs(self, segments: tuple[PlannedSegment, ...]) -> frozenset[int]:
-        """Put the logs into the draft; the numbers of the segments whose log is not as it was."""
+        """Put the logs into the draft; return the numbers of the segments whose log changed."""
         names = {segment_file_name(segment.base_offset, L.LOG_SUFFIX) for segment in segments}
         for log in self._assessment.logs:
             if log.called not in names:
@@ -141,7 +141,7 @@ class Planner:
         return self._logs.is_untouched(segment.origin, segment.valid_runs)
 
     def _reason(self, segment: PlannedSegment, name: str) -> str:
-        """Why a log is another one, in words."""
+        """Why a log differs from the original, as text."""
         reasons = []
         logs = {self._logs.target_log(valid_run.log) for valid_run in segment.valid_runs}
         if segment.origin is None:
@@ -178,7 +178,7 @@ class Planner:
     def _losses(
         self, order: MergeResult, kept: KeptOffsets, end_offset: int
     ) -> tuple[tuple[Removed, ...], Finding | None]:
-        """What goes, and what is to be said of a log that was never written to its end."""
+        """What is removed, and the findings about a log whose end was never written."""
         assessment = self._assessment
         evidence = end_evidence(assessment, self._working_image.reader, self._logs, end_offset)
         losses = Losses(self._logs, assessment.collectors, kept, evidence)

@@ -1,12 +1,12 @@
 """Side files of salvaged logs, as a broker's unclean load from recovery point 0 writes them.
 
-One pass over the headers of all planned segments, in order (`rebuild`), which keeps only what is needed:
+One pass over the headers of all planned segments, in order (`rebuild`), keeps only what is needed:
 
     indexes             `SegmentIndexes`, with the positions that the batches will have
     transaction index   the aborted transactions of the replay; an empty file only where one existed
     snapshots           at each base offset above the first and at the log end. A broker reads each of them back before
                         it recovers the next segment, and drops expired producers then (Kafka: LogLoader.recoverSegment,
-                        ProducerStateManager.truncateAndReload); one that is written after a gap was read back before
+                        ProducerStateManager.truncateAndReload); one written after a gap has been read back already
     leader epochs       a batch of magic 2 whose epoch is above the latest adds an entry
 
 The replay starts from the newest readable snapshot at or below the first base offset, as the load does.
@@ -34,7 +34,7 @@ from kseg.segment.sidecar.txn_index import AbortedTxn, encode_txn_index
 from kseg.segment.state.producer import OpenTransaction, ProducerState
 from kseg.segment.values import dataclass
 
-# This many transactions with a possibly lost marker are reported individually.
+# At most this many transactions with a possibly lost marker are reported individually.
 MAX_CUT = 100
 
 Range = tuple[int, int]
@@ -47,8 +47,8 @@ def file_of(segment: PlannedSegment, role: Role) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be rebuilt. indexes: numbers of segments. snapshots_above: those of greater offsets (None: no such
-    rule); snapshots: these as well. epochs: the history of leader epochs."""
+    """What is to be rebuilt. indexes: numbers of segments. snapshots_above: rebuild the snapshots of greater offsets (None: no such
+    rule); snapshots: rebuild these as well. epochs: the history of leader epochs."""
 
     indexes: frozenset[int] = frozenset()
     snapshots_above: int | None = None
@@ -58,9 +58,9 @@ class Wanted:
 
 @dataclass(slots=True)
 class Rebuilt:
-    """files: contents by name. aborted: of each segment. findings: what the batches have to say when they are
-    replayed. epochs: their history, with the base offset of the last batch of each in `epoch_ends`. producers: at the log end. cut:
-    transactions that were open where offsets are lost, with these."""
+    """files: contents by name. aborted: transactions of each segment. findings: those of the replay. epochs: the history of leader epochs,
+    with the base offset of the last batch of each epoch in `epoch_ends`. producers: at the log end. cut: transactions that were open at
+    offsets that are lost, with these offsets."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     aborted: list[tuple[AbortedTxn, ...]] = field(default_factory=list)
@@ -80,8 +80,8 @@ def rebuild(
     log_start_offset: int,
     lost: Sequence[Range],
 ) -> Rebuilt:
-    """The pass. start: the producers at the first base offset. log_start_offset: snapshots at or below it are not
-    kept by a load. lost: ranges of offsets that are lost, in order."""
+    """Run the pass. start: the producers at the first base offset. log_start_offset: a load does not keep snapshots at or below
+    it. lost: ranges of offsets that are lost, in order."""
     return _Rebuild(logs, start, wanted, settings, log_start_offset, lost).run(segments)
 
 
@@ -143,7 +143,7 @@ class _Rebuild:
             self._result.files[file_of(segment, Role.TXN_INDEX)] = encode_txn_index(aborted)
 
     def _note_cut(self, offset: int) -> None:
-        """Which transactions are open at the offsets that were lost before `offset`."""
+        """Determine which transactions are open at the offsets lost before `offset`."""
         while self._lost and self._lost[0][0] <= offset:
             lost = self._lost.popleft()
             if len(self._result.cut) < MAX_CUT:
@@ -201,7 +201,7 @@ def _fill(indexes: SegmentIndexes, table: Columns) -> None:
         refused = indexes.add_rows(table, row, table.count)
         if refused is None:
             return
-        row = refused[0] + 1  # an index that is full stays as it is
+        row = refused[0] + 1  # a full index stays as it is
 
 
 def missing_aborted(aborted: Sequence[AbortedTxn], entries: Iterable[AbortedTxn]) -> bool:

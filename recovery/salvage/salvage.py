@@ -4,22 +4,22 @@ A broker truncates a log at the first byte that it cannot read. Salvage does not
 
 1. Complete interrupted cleanings and splits as a broker does, unless that would lose complete batches
    (`leftovers`). Keep files that are marked for deletion.
-2. One pass checks everything as `verify` does, and records what of each log is valid: runs of batches, damage, header
-   fields outside the CRC that adjacent batches prove wrong (`assessment`, `valid_runs`). Where nothing is wrong that is all.
+2. One pass checks everything as `verify` does, and records the valid parts of each log: runs of batches, damage, header
+   fields outside the CRC that adjacent batches prove wrong (`assessment`, `valid_runs`). If nothing is wrong, salvage ends here.
 3. Of duplicate offsets keep one copy, by stated rules; offsets strictly increase (`overlaps`). Batches whose base offset
    contradicts adjacent batches are corrected, moved where they belong, or removed (`misplaced_batches`).
 4. What is kept becomes segments: mostly the original files, truncated or with holes closed; renamed, merged or split where
    their offsets require it (`segment_layout`). Contents are spans of the original files. Only a corrected header field
    is rewritten: the CRC does not cover base offset, leader epoch and magic, so the batch stays valid.
-5. Rebuild side files of logs that changed, and where they are wrong or missing, in one pass over the headers
-   (`rebuilt_side_files`); true entries are kept, even those that a rebuild would write differently. Snapshots after a change
+5. Rebuild side files of logs that changed, and those that are wrong or missing, in one pass over the headers
+   (`rebuilt_side_files`); correct entries are kept, even those that a rebuild would write differently. Snapshots after a change
    are rebuilt, those beyond the log end removed.
 6. Account for everything that is removed: bytes kept + bytes removed = bytes found (`losses`).
 7. Assess the planned result in the same way, until nothing changes any more (`fixpoint`): a corrected or moved batch
    may be evidence about another one.
 
-A batch with a right checksum is kept even when it does harm: a data batch outside the open transaction of its producer
-(its marker was lost) makes a broker's load fail, a header that contradicts its records stops consumers. That is reported,
+A batch with a valid checksum is kept even when it does harm: a data batch outside the open transaction of its producer
+(its marker was lost) makes a broker's load fail, a header that contradicts its records stops consumers. That is reported
 with the position, and left to the operator. Transactions whose marker may be among the lost bytes are reported.
 """
 
@@ -37,7 +37,7 @@ def salvage(
     *,
     rebuild: bool = False,
 ) -> Repair:
-    """What salvage makes of the partition in `directory`, whose files are `inputs` (others are not checked).
+    """The result of salvage for the partition in `directory`, whose files are `inputs` (others are not checked).
 
     rebuild: all side files are rebuilt. Raises UnreadableInput when a log cannot be read.
     """
@@ -45,6 +45,6 @@ def salvage(
     repair = salvage_once(working_image, broker_state, settings, rebuild=rebuild)
     if repair.image == working_image.found:
         return repair
-    from kseg.recovery.salvage.fixpoint import salvaged_to_fixpoint  # most partitions need none
+    from kseg.recovery.salvage.fixpoint import salvaged_to_fixpoint  # most partitions do not need it
 
     return salvaged_to_fixpoint(repair, working_image, broker_state, settings)

@@ -1,7 +1,7 @@
 """Check leader epochs again in the salvaged order.
 
-While the files were read, a leader epoch was compared with the adjacent batches in the file. Where batches are moved or
-copies removed, others are adjacent in the end. Only where an altered epoch was found:
+While the files were read, leader epochs were compared between adjacent batches of a file. After batches are moved or
+copies removed, other batches are adjacent. Only where an altered epoch was found:
 
 1. Drop every correction: each batch has the epoch of its header again.
 2. Let the chain of `verify` check the batches once more in their new order, as if they were one segment.
@@ -24,8 +24,8 @@ from kseg.segment.sidecar.leader_epochs import EpochHistory
 
 
 def correct_epochs(logs: Logs, kept: Sequence[ValidRun], epochs: EpochHistory | None) -> None:
-    """Leave in the fixes of `logs` the leader epochs that are altered in the order `kept`, and no others. epochs: the
-    leader-epoch checkpoint, None when there is none to trust."""
+    """Set the fixes of `logs` to the leader epochs that are altered in the order `kept`, and no others. epochs: the
+    leader-epoch checkpoint, None if there is none or it is not trusted."""
     if not _forget(logs):
         return
     if kept:
@@ -45,7 +45,7 @@ def _forget(logs: Logs) -> bool:
 
 
 def _altered(logs: Logs, kept: Sequence[ValidRun], chain: Chain) -> Iterator[tuple[int, int]]:
-    """(first offset, true epoch) of each batch whose epoch is altered; of several that fit, that of the batch before."""
+    """(first offset, true epoch) of each batch with an altered epoch; if several epochs fit, that of the batch before."""
     for valid_run in kept:
         for table in logs.tables(valid_run):
             yield from _corrections(chain, chain.feed(table))

@@ -4,14 +4,14 @@
    of one log form a group; a group belongs to the range that contains its first offset.
 2. In a range, everything from the first to the last group of its own log becomes one file, including what is in
    between: moved or swapped batches are put where their offsets belong.
-3. A group before or after that which is all that is left of its log is a file of its own: a segment in the wrong place,
-   or one whose beginning is in another segment. A mere part of a log goes into the adjacent file.
+3. A group before or after that which is all that is left of its log becomes a file of its own: a segment in the wrong place,
+   or one whose beginning is in another segment. A group that is only part of a log goes into the adjacent file.
 4. A file keeps the base offset of its name when that is between the end of the previous file and its first batch;
    otherwise it is named after its first batch, as a broker names a new segment. No two files have one name.
 5. An offset that is too far from the base offset (2^31 - 1), or more bytes than a broker can open (2 GiB), starts a new
    file at that batch, as a broker's split does.
-6. A log without any kept batch is truncated to 0 bytes when it had only damage (a broker does the same, and the offsets
-   below its base offset remain used); it is removed when other files have its offsets.
+6. A log without any kept batch is truncated to 0 bytes if it contained only damage (a broker does the same, and the offsets
+   below its base offset remain used); it is removed if other files have its offsets.
 """
 
 from bisect import bisect_right
@@ -28,7 +28,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PlannedSegment:
-    """One file to be. origin: number of the found log whose name and times it takes on, None for a split's."""
+    """A planned file. origin: number of the found log whose name and times it takes over, None for a part of a split."""
 
     base_offset: int
     valid_runs: tuple[ValidRun, ...]
@@ -36,7 +36,7 @@ class PlannedSegment:
 
     @property
     def end_offset(self) -> int:
-        """A batch may declare a last offset below 0: no batch can come after it, but snapshots are named by an offset."""
+        """The next offset. A batch may declare a last offset below 0; no batch can come after it, but snapshots are named by an offset."""
         return max(0, self.valid_runs[-1].last_offset + 1) if self.valid_runs else self.base_offset
 
     @property
@@ -54,7 +54,7 @@ class _UnnamedFile:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Consecutive valid runs of one log, those that are taken from sources into its damage included."""
+    """Consecutive valid runs of one log, including those that sources contribute in place of its damage."""
 
     log: int
     valid_runs: tuple[ValidRun, ...]
@@ -63,20 +63,20 @@ class _Group:
 def arrange(
     logs: Logs, kept: Sequence[ValidRun], emptied: Iterable[int], max_bytes: int = L.MAX_SEGMENT_BYTES
 ) -> tuple[PlannedSegment, ...]:
-    """kept: in order of their offsets. emptied: logs of which nothing stays and whose name still holds."""
+    """kept: in order of their offsets. emptied: logs without a kept batch whose names stay valid."""
     unnamed_files = [*_unnamed_files(logs, kept)]
     unnamed_files += [_UnnamedFile(number, ()) for number in emptied]
     unnamed_files.sort(
         key=lambda working_image: (_first(logs, working_image), bool(working_image.valid_runs))
     )
     segments: list[PlannedSegment] = []
-    end, least = 0, 0  # of the offsets before; the least base offset that is free
+    end, least = 0, 0  # the end of the previous offsets; the least base offset that is free
     for working_image in unnamed_files:
         named = logs[working_image.origin].base_offset
         first = logs.true_first_offset(working_image.valid_runs[0]) if working_image.valid_runs else named
         if not working_image.valid_runs and (named < end or named < least):
             continue
-        # where the inner offsets of an old wrapper reach below what is before it, its file begins after that
+        # if inner offsets of an old wrapper overlap what precedes it, its file begins after that
         base = named if max(end, least) <= named <= first else max(first, end)
         origin = working_image.origin
         if segments and segments[-1].base_offset == base and segments[-1].origin is not None:
@@ -133,7 +133,7 @@ def _in_range(owner: int, groups: list["_Group"], groups_of: dict[int, int]) -> 
 
 
 def _split(logs: Logs, segment: PlannedSegment, max_bytes: int) -> Iterator[PlannedSegment]:
-    """The segment, or several when a broker could not hold it as one."""
+    """The segment, or several if a broker could not hold it as one."""
     base, origin = segment.base_offset, segment.origin
     size, parts, is_new = 0, list[ValidRun](), False
     for valid_run in segment.valid_runs:
@@ -160,8 +160,8 @@ def _split(logs: Logs, segment: PlannedSegment, max_bytes: int) -> Iterator[Plan
 def _cut(
     logs: Logs, valid_run: ValidRun, free_bytes: int, reach: int, takes_one: bool
 ) -> tuple[ValidRun | None, ValidRun | None]:
-    """The beginning of a valid run that has room and ends at or below `reach`, and the rest. takes_one: the first batch
-    belongs to the beginning whatever its size."""
+    """Split a valid run into the beginning that has room and ends at or below `reach`, and the rest. takes_one: the beginning gets the
+    first batch whatever its size."""
     batches = 0
     last, epoch = valid_run.first_offset - 1, L.NO_LEADER_EPOCH
     for table in logs.tables(valid_run):

@@ -1,14 +1,14 @@
-"""Which side files are rebuilt, and which are removed.
+"""Decide which side files are rebuilt and which are removed.
 
-    indexes, transaction index   rebuilt for a log that changed; when wrong, missing, not all readable, or preallocated as after a crash
+    indexes, transaction index   rebuilt for a log that changed; if wrong, missing, partly unreadable, or preallocated as after a crash
                                  (a broker that starts after a clean shutdown would take the zeros for entries)
-    snapshots                    rebuilt at the base offsets and the end after a change, and when wrong. Removed beyond
-                                 the log end, when unreadable, and after a change where no segment starts
-    leader epochs                rebuilt when wrong, missing, or in conflict with the kept logs; entries beyond the log end
+    snapshots                    rebuilt at the base offsets and the log end after a change, and if wrong. Removed beyond
+                                 the log end, if unreadable, and after a change if no segment starts there
+    leader epochs                rebuilt if wrong, missing, or in conflict with the kept logs; entries beyond the log end
                                  are removed
-    all of a missing log         removed
+    side files of a missing log  removed
 
-Everything else is kept. `rebuild` writes all of them, as a load does that finds none.
+Everything else is kept. With the option `rebuild` all are written, as by a load that finds none.
 """
 
 from collections.abc import Iterator, Mapping
@@ -82,8 +82,8 @@ _BAD_SNAPSHOT = ("snapshot-corrupt", "snapshot-mismatch", "unreadable-file")
 
 
 class SideFilePlan:
-    """Settles the side files in a draft. producers: at the log end; findings: what the replay says; cut: transactions
-    that were open where offsets are lost, with these."""
+    """Plans the side files in a draft. producers: at the log end; findings: those of the replay; cut: transactions
+    that were open at offsets that are lost, with these offsets."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class SideFilePlan:
         self._put_epochs(wanted, made, end_offset)
 
     def _is_reordered(self) -> bool:
-        """Whether whole logs are removed, so the assessment replayed more than what is kept."""
+        """Whether whole logs are removed, so that the assessment replayed more than is kept."""
         return len(self._segments) != len(self._assessment.logs)
 
     # --- what is wanted
@@ -155,7 +155,7 @@ class SideFilePlan:
         )
 
     def _flawed(self) -> Iterator[tuple[int, frozenset[Role]]]:
-        """The numbers of segments of which indexes are rebuilt, and which ones."""
+        """The indexes to rebuild, by number of the segment."""
         for number, segment in enumerate(self._segments):
             if number in self._changed or self._rebuild:
                 yield number, frozenset(INDEX_ROLES)
@@ -173,7 +173,7 @@ class SideFilePlan:
                 yield number, frozenset(roles)
 
     def _with_all_time_indexes(self, flawed: dict[int, frozenset[Role]]) -> dict[int, frozenset[Role]]:
-        """A log of magic 0 needs no time indexes, but if one segment gets or has one, all segments need theirs."""
+        """A log of magic 0 needs no time indexes, but if one segment gets or has one, all segments need one."""
         lacking = {
             number
             for number, segment in enumerate(self._segments)
@@ -185,8 +185,8 @@ class SideFilePlan:
         return dict(sorted({**flawed, **more}.items()))
 
     def _is_left_by_a_crash(self) -> bool:
-        """Whether a crash, and no clean shutdown, left the snapshot at the end: the active segment's index has room for more entries, or may have where it
-        cannot be read; or there is none."""
+        """Whether the snapshot at the log end comes from a crash and not from a clean shutdown: the index of the active segment has room
+        for more entries, or may have if it is unreadable, or there is no index."""
         path = self._working_image.path(file_of(self._segments[-1], Role.OFFSET_INDEX))
         kinds = (_PREALLOCATED,) if self._broker_state.is_clean else (_PREALLOCATED, UNREADABLE_BYTES)
         return self._assessment.has_finding(path, *kinds) or self._assessment.has_unfiled_producers
@@ -215,7 +215,7 @@ class SideFilePlan:
         return self._assessment.has_finding(self._working_image.directory, "leader-epoch-file-missing")
 
     def _start(self) -> ProducerState:
-        """The producers that a load begins with: of the newest readable snapshot at or below the first segment."""
+        """The producers with which a load begins: those of the newest readable snapshot at or below the first segment."""
         if not self._segments:
             return ProducerState()
         first = self._segments[0].base_offset
@@ -237,7 +237,7 @@ class SideFilePlan:
     # --- what is written, what goes
 
     def _remove_orphans(self) -> None:
-        """Indexes whose log is not there, or under a name that is not the log's."""
+        """Indexes whose log does not exist, or whose name does not match that of the log."""
         bases = {segment.base_offset for segment in self._segments}
         for name in list(self._working_image.image):
             parsed = parse_file_name(name)
@@ -265,7 +265,7 @@ class SideFilePlan:
     def _put_txn_index(self, name: str, files: dict[str, bytes], why: str) -> None:
         data = files[name]
         if data or (name in self._working_image.image and not self._rebuild):
-            self._working_image.put(name, data, why)  # what a broker finds it empties, and does not remove
+            self._working_image.put(name, data, why)  # a broker empties an existing one
         elif name in self._working_image.image:
             self._working_image.remove(name, "its log has no aborted transaction")
 
@@ -351,7 +351,7 @@ class SideFilePlan:
 
 def _agrees(filed: EpochHistory, found: EpochHistory, ends: Mapping[int, int]) -> bool:
     """Whether a checkpoint agrees with the batches on every leader epoch; it may begin later than they do. The findings about it
-    do not tell: they compare it with the log as it was.
+    do not answer that: they compare it with the log as found.
 
     ends: the base offset of the last batch of each epoch.
     """

@@ -1,14 +1,14 @@
 """Restore lost records from leftover files: batches of a leftover replace damaged ones.
 
 An intact `.deleted`, `.cleaned` or `.swap` may have what damage destroyed in a live log. Its batches are copied
-unchanged, with their offsets, but nothing that was deleted on purpose comes back:
+unchanged, with their offsets. These rules prevent that anything returns that was deleted on purpose:
 
-1. Only into damage: the lost offsets must be known from both ends, and be at or above the log start.
+1. Only damage is replaced: the lost offsets must be known at both ends, and be at or above the log start.
    What retention deleted is below it, and what a cleaning removed is not damaged.
-2. The batch must be the lost one: it has the base offset and the checksum of the damaged header. Where the
-   header is unreadable, all batches that fill the hole must together have as many records as the headers there declare.
-   Where no header is readable, only a log without traces of cleaning takes batches of a `.deleted` file: in the others
-   they may have been compacted away. A `.cleaned` or `.swap` file has nothing that its source log did not have.
+2. The batch must be the lost one: it has the base offset and the checksum of the damaged header. If the
+   header is unreadable, all batches that fill the gap must together have as many records as the readable headers there declare.
+   If no header is readable, batches of a `.deleted` file are used only for a log without traces of cleaning: in other logs
+   they may have been compacted away. A `.cleaned` or `.swap` file contains only what its source log contained.
 3. They must fit: valid, offsets increasing within the hole, leader epochs between those of the batches around it.
 """
 
@@ -35,7 +35,7 @@ RESTORED = "lost-records-restored"
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Batches of a leftover that take the place of damage. valid_run: in the leftover; loss: the damage."""
+    """Batches of a leftover that replace damage. valid_run: in the leftover; loss: the damage."""
 
     valid_run: ValidRun
     loss: Loss
@@ -50,8 +50,8 @@ class _Candidate:
 
 
 class Sources:
-    """Looks for lost batches in logs that were set aside. kept: what stays of the live logs, in the order of offsets.
-    facts: of the live logs, by path."""
+    """Searches for lost batches in logs that were set aside. kept: what stays of the live logs, in the order of offsets.
+    facts: about the live logs, by path."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class Sources:
         return not is_original or (facts is not None and not facts.cleaned and not facts.gaps)
 
     def _has_their_headers(self, loss: Loss, candidates: Sequence[_Candidate]) -> bool:
-        """Whether the damage begins with the base offset and the checksum of each of them, where it should be."""
+        """Whether the damage has the base offset and the checksum of each of these batches at the expected positions."""
         view, position = self._logs.view(loss.log), loss.position
         for candidate in candidates:
             head = view[position : min(position + L.BATCH_HEADER, loss.position + loss.length)]

@@ -15,7 +15,7 @@ def unchanged_repair(
     settings: LoadSettings,
     reader: Reader = DISK,
 ) -> Repair | None:
-    """The repair of a partition that needs none; None where the full salvage has to decide.
+    """The repair of a partition that needs none; None if the full salvage has to decide.
 
     name: of the partition in `directory`. found: all its files, and the image of the repair. reader: opens them.
     """

@@ -1,25 +1,25 @@
 """Collect the valid runs of one log during the assessment: runs of batches, damage, and header fields to correct.
 
-A consumer of the pass that `verify` makes (`verify.segment_check`): findings come first, then the rows they are about.
-A table without findings costs one comparison. After the first finding, the kernel looks for breaks in
+A consumer in the pass of `verify` (`verify.segment_check`): findings come first, then the rows that they concern.
+A table without findings costs one comparison. After the first finding, the kernel also checks for breaks in
 the order.
 
     altered leader epoch, wrong magic                   a `HeaderFix`; the rows come with the probable value
-    altered base offset                                 likewise when there is a probable one; the batch is *doubtful*:
-                                                        whether it was altered, moved or copied is decided at the end
+    altered base offset                                 likewise if there is a probable value; the batch is *doubtful*:
+                                                        the end of the pass decides whether it was altered, moved or copied
     offsets below 0, a last offset below the first      the batch is removed: no log can hold it
     offsets that do not increase                        a new valid run
 
-The first batch after damage is rated. Its checksum alone (32 bits) stopped the search, and it
-may still be part of a record value that looks like a batch. The evidence for it:
+The first batch after damage is rated. So far only its checksum (32 bits) supports it, and it may still be
+part of a record value that looks like a batch. The evidence for it:
 
     checksum    magic, length and checksum are right                                always
     length      its length leads to another valid batch, or to the end of the file
     offset      it is above what came before the damage and below the next segment, and the next batch is higher
     epoch       its leader epoch is not below that before the damage, nor above that of the next batch
 
-Confidence is high with all four, medium when one is missing, low otherwise. When its offset does not continue from
-before, it and the later batches are not trusted yet; the whole log decides (`misplaced_batches`).
+Confidence is high with all four, medium with three, low otherwise. If its offset does not continue from
+before the damage, it and the later batches are not trusted yet; the whole log decides (`misplaced_batches`).
 """
 
 from array import array
@@ -52,15 +52,15 @@ _ORDER = frozenset(
         "bad-magic",
     )
 )
-# This many valid runs are asked at most where the offsets were before damage.
+# At most this many valid runs are searched for the offset before damage.
 _LOOK_BACK = 64
 CHECKSUM, LENGTH, OFFSET, EPOCH = "checksum", "length", "offset", "epoch"
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Bytes that are removed from a log. cause: id of the finding. batches: valid ones among them. first_offset,
-    last_offset, records: that are lost with the damage, from its finding."""
+    """Bytes that are removed from a log. cause: id of the finding. batches: number of valid ones among them. first_offset,
+    last_offset, records: lost with the damage, according to its finding."""
 
     log: int
     position: int
@@ -74,10 +74,11 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class DoubtfulBatch:
-    """A batch whose base offset contradicts its neighbours in the file. claimed: as its header has it. corrected: as
-    it fits between them, None when several values would. is_one_bit: the two differ in one bit. is_inside: it is inside a damaged range. is_wrapper: a compressed set of an old format, so how many offsets it holds is not known.
-    is_of_a_run: one of a few far from all others (`outliers`), whose corrected values go together. is_above_both: above
-    where the file goes on, and that is below what came before as well; it stays, unless it is an altered copy."""
+    """A batch whose base offset contradicts its neighbours in the file. claimed: with the offsets of its header. corrected: with the
+    offsets that fit between them, None if several fit. is_one_bit: the two differ in one bit. is_inside: it is inside a damaged range.
+    is_wrapper: a compressed set of an old format, whose number of offsets is unknown. is_of_a_run: one of a few far from all others
+    (`outliers`), which are corrected together. is_above_both: above the previous and the next batch, whose offsets are out of order as
+    well; it stays, unless it is an altered copy."""
 
     claimed: ValidRun
     corrected: ValidRun | None = None
@@ -90,7 +91,7 @@ class DoubtfulBatch:
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """Why the first batch after damage is trusted. evidence: what supports it."""
+    """Why the first batch after damage is trusted. evidence: the checks that it passed."""
 
     evidence: tuple[str, ...]
 
@@ -117,7 +118,7 @@ class ValidRunCollector:
         self.next_base = next_base
         self._is_suspicious = False
         self._claims: dict[int, AlteredBaseOffset] = {}
-        self._checkpointed: list[int] = []  # positions of batches that are to be taken alone
+        self._checkpointed: list[int] = []  # positions of batches that get a valid run of their own
         self._is_cut = False
         self._is_unproven = False
         self._unknown_epochs: list[int] = []
@@ -128,7 +129,7 @@ class ValidRunCollector:
     # --- what is said
 
     def note(self, finding: Finding) -> None:
-        """A finding about this log; before the rows it is about are taken, unless the next segment reported it."""
+        """Take a finding about this log, before the rows that it concerns, unless the next segment reported it."""
         if isinstance(finding.diagnosis, InvalidBytes):
             self._note_damage(finding, finding.diagnosis)
         elif finding.id in _ORDER:
@@ -200,7 +201,7 @@ class ValidRunCollector:
         self._take_ordered(table, begin, stop)
 
     def _take_single(self, table: Columns, row: int) -> None:
-        """A batch about whose header something was found: it may have to be moved alone."""
+        """A batch with a finding about its header: it may have to be moved alone."""
         self._is_cut = True
         valid_run = valid_run_of(self._number, table, row, row + 1)
         claim = self._claims.pop(valid_run.position, None)
@@ -216,7 +217,7 @@ class ValidRunCollector:
         self._is_cut = True
 
     def _take_ordered(self, table: Columns, first: int, stop: int) -> None:
-        """Rows that all have offsets, cut where they do not increase."""
+        """Add rows that all have offsets, split where these do not increase."""
         state, row = self._state, first
         state[S.SEEN_LAST] = -L.INT64_MAX - 1
         while row < stop:
@@ -235,8 +236,8 @@ class ValidRunCollector:
         self._extend(table, first, stop)
 
     def _extend(self, table: Columns, first: int, stop: int) -> None:
-        """Rows whose offsets increase, one after another in the file."""
-        while first < stop and first_of(table, first) < 0:  # rising up from below 0
+        """Add rows that follow one another in the file with increasing offsets."""
+        while first < stop and first_of(table, first) < 0:  # increasing from below 0
             self._leave_out(table, first, "offset-not-monotonic")
             first += 1
         if first >= stop:
@@ -273,7 +274,7 @@ class ValidRunCollector:
                 self.doubtful.append(DoubtfulBatch(valid_run, is_inside=True, is_wrapper=is_wrapper))
 
     def rescue(self, valid_run: ValidRun) -> None:
-        """Keep a batch inside of damage: the damage is what is around it."""
+        """Keep a batch inside damage: the damage shrinks to the bytes around it."""
         at = next(
             number
             for number, loss in enumerate(self.losses)
@@ -288,7 +289,7 @@ class ValidRunCollector:
         self.losses[at : at + 1] = [part for part in (front, back) if part.length]
 
     def _learn_epochs(self, table: Columns, stop: int) -> None:
-        """Take over the epochs that the assessment chose: where several fit, that of the preceding batch."""
+        """Adopt the epochs that the assessment chose: if several fit, that of the preceding batch."""
         for row in self._rows_at(table, self._unknown_epochs, 0, stop):
             self._fix(table.at(C.POSITION, row), HeaderFix(leader_epoch=table.at(C.LEADER_EPOCH, row)))
         self._unknown_epochs.clear()
@@ -305,7 +306,7 @@ class ValidRunCollector:
     # --- after damage
 
     def _goes_on(self, offset: int) -> bool:
-        """Whether an offset is believable here: above what was believed before, or of this segment. The last valid run
+        """Whether an offset is plausible here: above the last plausible offset, or within this segment. The last valid run
         may end with an altered batch, so it is enough to be above the one before that."""
         believed = [found.last_offset + 1 for found in self.valid_runs[-_LOOK_BACK:] if found.is_believed]
         lows = believed[-2:] if len(believed) > 1 else [self.log.base_offset, *believed]

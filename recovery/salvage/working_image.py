@@ -1,6 +1,6 @@
-"""The directory while it is planned: an image, the reason for each change, and the existing bytes.
+"""The directory during planning: an image, the reason for each change, and the existing bytes.
 
-A file that would be rewritten with the bytes it has is kept, so that salvage of its own result changes nothing.
+A file that would be rewritten with its own bytes is kept, so that salvage of its own result changes nothing.
 """
 
 import os
@@ -25,7 +25,7 @@ class WorkingImage:
         self._why: dict[str, str] = {}
         self._renamed: dict[
             str, str
-        ] = {}  # the name as found: an empty file has no bytes that could identify it
+        ] = {}  # by name as found: an empty file has no bytes that could identify it
 
     def path(self, name: str) -> str:
         """Path of the found file that supplies a file's bytes; the path it will have when it is rebuilt."""
@@ -36,16 +36,16 @@ class WorkingImage:
         return os.path.join(self.directory, source)
 
     def path_of(self, found: str) -> str:
-        """Of a file as found, whatever becomes of it."""
+        """Path of a file as found, whatever becomes of it."""
         return os.path.join(self.directory, found)
 
     def sources(self) -> dict[str, FileIdentity]:
-        """The file as found that each file is, by the name that it would have; before anything else is planned than
-        to rename and remove."""
+        """The found file behind each planned name; valid while nothing but renames and removals is
+        planned."""
         return {name: self.identities[self._renamed.get(name, name)] for name in self.image}
 
     def read(self, name: str) -> bytes:
-        """A side file as it would be before anything is written. Raises UnreadableInput."""
+        """A side file as planned, before any content is written. Raises UnreadableInput."""
         return b"" if not self.image.content(name) else self.reader.read_small(self.path(name))
 
     def put(self, name: str, data: bytes, why: str) -> None:
@@ -70,7 +70,7 @@ class WorkingImage:
             return bytes(file.view[: len(data)]) == data and not file.unreadable(0, len(data))
 
     def put_log(self, name: str, pieces: Iterable[Piece], like: str | None, why: str) -> None:
-        """Make or replace a log."""
+        """Create or replace a log."""
         content = content_of(pieces)
         if name in self.image and self.image.content(name) == content:
             return
