@@ -2,7 +2,7 @@
 
 `Chain` collects tables of batches, runs the kernel over them, and inspects a row only where the kernel stops. Rows are
 released (`table`, rows 0 … `ready`) when no later batch can change the verdict on them, so up to two rows wait
-for the next table. The rules are those of `header_plausibility`.
+for the next table. `header_plausibility` has the rules.
 """
 
 from array import array
@@ -24,7 +24,7 @@ from kseg.segment.scanning import offset_fit as F
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.offset_order import is_misnamed
 
-# Beyond this the segment is no longer a log, and comparing each pair would waste time.
+# With more altered headers than this the file is not a log any more, and comparing each pair would waste time.
 MAX_SUSPECTS = 10_000
 
 
@@ -37,7 +37,7 @@ class Chain:
         self._offsets = OffsetComparison(self.rows)
         self._epochs = EpochComparison(self.rows)
         self._checked_rows = 0
-        self._lost_to: int | None = None  # the last offset of damage right after the rows
+        self._lost_to: int | None = None  # the last offset of the damage directly after the rows
         self._suspects = 0
         self._state = memoryview(array("q", bytes(8 * S.SEEN_WIDTH)))
         self._state[S.SEEN_LAST] = self.rows.before_last
@@ -54,7 +54,7 @@ class Chain:
         return self._state[S.SEEN_EPOCH]
 
     def last_batch(self) -> PreviousBatch | None:
-        """After `close`, before `carry`: what the next segment must know of this one's last batch."""
+        """What the next segment needs to know about the last batch of this one. Valid between `close` and `carry`."""
         row = self.table.count - 1
         if row < 0 or self.rows.epoch_at(row) == L.NO_LEADER_EPOCH:
             return None
@@ -65,24 +65,24 @@ class Chain:
         )
 
     def feed(self, block: Columns) -> Iterator[Finding]:
-        """Take in a block of valid batches."""
+        """Add a block of valid batches."""
         self.rows.add(block)
         self._check_rows(self.table.count - 1)
         self.ready = max(0, self.table.count - CARRIED_ROWS)
         return self._take_findings()
 
     def carry(self) -> None:
-        """Drop the ready rows, which the caller has handled; keep the others for the next block."""
+        """Drop the ready rows, which the caller has processed; keep the others for the next block."""
         self.rows.drop(self.ready)
         self._checked_rows -= self.ready
         self.ready = 0
-        if self._lost_to is not None:  # the headers of the damage tell which offsets it had
+        if self._lost_to is not None:  # the headers in the damage contain its offsets
             self.rows.before_last = max(self.rows.before_last, self._lost_to)
             self._state[S.SEEN_LAST] = self.rows.before_last
             self._lost_to = None
 
     def close(self) -> Iterator[Finding]:
-        """No batch follows the ones fed. All are ready."""
+        """No batch follows those that were added. All rows are ready."""
         self._check_rows(self.table.count, self.rows.limit, is_end=True)
         if self.table.count:
             self._offsets.check_end()
@@ -90,7 +90,7 @@ class Chain:
         return self._take_findings()
 
     def close_before(self, damage: Damage | None) -> Iterator[Finding]:
-        """Damage follows the batches fed (None: unknown batches). All are ready."""
+        """Damage follows the batches that were added (None: unknown batches). All rows are ready."""
         table, following = self.table, None if damage is None else damage.first_behind
         self._check_rows(table.count, following)
         row = table.count - 1
@@ -98,7 +98,7 @@ class Chain:
             lower = self.rows.last_before(row)
             found = N.first_of(table, row)
             fit = F.fit_offset(found, N.width_of(table, row), lower, following)
-            # else it may have been moved here
+            # otherwise it may have been moved here
             is_altered = (
                 table.at(C.LAST_OFFSET, row) >= self.rows.limit
                 or F.flipped_bit(found, fit.value, 64) is not None
@@ -119,10 +119,10 @@ class Chain:
     # --- the assessment
 
     def _check_rows(self, stop: int, upper: int | None = None, *, is_end: bool = False) -> None:
-        """upper: the offset that follows the last of the rows, None when unknown. is_end: no batch follows in the segment."""
+        """Check the rows. upper: the offset that follows the last of them, None if unknown. is_end: no batch follows in the segment."""
         table, state = self.table, self._state
         if self.rows.is_start and not self._checked_rows and table.count:
-            # name and side files are then another log's
+            # name and side files then belong to another log
             firsts = [N.first_of(table, row) for row in range(min(3, table.count))]
             self.rows.is_misnamed = is_misnamed(firsts, self.rows.context.base_offset) or (
                 len(firsts) == 1 and firsts[0] < self.rows.context.base_offset

@@ -1,4 +1,4 @@
-"""Which of two batches of a segment has an altered leader epoch, or whether epochs decrease (`header_plausibility`, 5)."""
+"""Decide which of two batches of a segment has an altered leader epoch, or whether epochs decrease (`header_plausibility`, rule 5)."""
 
 from kseg.recovery.verify import header_plausibility as N
 from kseg.recovery.verify.chain_rows import ChainRows
@@ -8,13 +8,14 @@ from kseg.segment.scanning import offset_fit as F
 
 
 class EpochComparison:
-    """Compares the leader epochs of rows, and corrects them in the table."""
+    """Compares the leader epochs of rows, and corrects altered ones in the table."""
 
     def __init__(self, rows: ChainRows) -> None:
         self._rows = rows
 
     def check(self, row: int, is_last: bool) -> None:
-        """The batch in `row` has another leader epoch than the one before it: find the altered one, or report a decrease. is_last: of the rows."""
+        """Called if the epoch of `row` differs from the previous one: find the altered one, or report a decrease. is_last: it is the last
+        row."""
         found, before = self._rows.epoch_at(row), self._rows.epoch_before(row)
         after = None if is_last else self._rows.epoch_at(row + 1)
         if after == L.NO_LEADER_EPOCH:
@@ -48,7 +49,7 @@ class EpochComparison:
 
     @staticmethod
     def _without_sign(found: int, before: int, after: int | None) -> F.Fit:
-        """A negative epoch is wrong whatever its neighbours have."""
+        """Report a negative epoch, which is wrong whatever the adjacent batches have."""
         positive = found & L.INT32_MAX
         fits = positive >= before and (after is None or after < 0 or positive <= after)
         return F.Fit(F.CERTAIN, positive if fits or before < 0 else before)
@@ -73,7 +74,7 @@ class EpochComparison:
         return previous, current
 
     def _rise(self, row: int, found: int, before: int, after: int | None) -> None:
-        """An epoch of one batch only: believed unless the leader-epoch checkpoint knows better."""
+        """Check an epoch that only one batch has. It is accepted unless the leader-epoch checkpoint contradicts it."""
         epochs = self._rows.context.evidence.epochs
         if epochs is not None and epochs.entries:
             self._contradicts_checkpoint(row, found, before, after)
@@ -87,7 +88,7 @@ class EpochComparison:
             self._correct_epoch(row, before, f"the previous batch has epoch {before}")
 
     def _contradicts_checkpoint(self, row: int, found: int, lower: int, upper: int | None) -> None:
-        """Correct an epoch that the checkpoint lacks, where the checkpoint has one that fits for the batch's offset."""
+        """Correct an epoch that the checkpoint does not have, if it has one that fits the offset of the batch."""
         epochs = self._rows.context.evidence.epochs
         filed = None if epochs is None else epochs.epoch_for_offset(N.first_of(self._rows.table, row))
         if epochs is None or filed is None or any(entry.epoch == found for entry in epochs.entries):

@@ -1,4 +1,5 @@
-"""Which of two batches of a segment has an altered base offset, or whether they are out of order (`header_plausibility`, 1 to 4 and 6)."""
+"""Decide which of two batches of a segment has an altered base offset, or whether they are out of order (`header_plausibility`, 1 to 4 and
+6)."""
 
 from kseg.recovery.verify import header_plausibility as N
 from kseg.recovery.verify.chain_rows import ChainRows
@@ -9,14 +10,14 @@ from kseg.segment.scanning import offset_fit as F
 
 
 class OffsetComparison:
-    """Compares the offsets of rows, and corrects them in the table."""
+    """Compares the offsets of rows, and corrects altered ones in the table."""
 
     def __init__(self, rows: ChainRows) -> None:
         self._rows = rows
 
     def check(self, row: int, upper: int | None, is_end: bool) -> None:
-        """The batch in `row` does not start above the end of the one before it: find the altered one, or report the pair. upper: the offset that
-        follows the last of the rows, None when unknown. is_end: no batch follows in the segment."""
+        """Called if `row` does not start above the end of the previous batch: find the altered one, or report the pair. upper: the offset
+        that follows the last of the rows, None if unknown. is_end: no batch follows in the segment."""
         table = self._rows.table
         first, before = N.first_of(table, row), self._rows.last_before(row)
         if self._rows.is_misnamed and not row and self._rows.is_start:
@@ -29,7 +30,7 @@ class OffsetComparison:
             lower = self._rows.last_before(row - 1)
             is_misnamed = row == 1 and self._rows.is_start and N.first_of(table, 0) <= lower
             if is_misnamed:
-                lower = -1  # the name does not tell the first offset
+                lower = -1  # the name does not contain the first offset
             previous = F.fit_offset(N.first_of(table, row - 1), N.width_of(table, row - 1), lower, first)
             fills_hole = first == lower + 1 and table.at(C.LAST_OFFSET, row) + 1 == N.first_of(table, row - 1)
             if N.is_copy(table, row) or fills_hole:
@@ -48,14 +49,14 @@ class OffsetComparison:
             self._out_of_order(row)
 
     def _following(self, row: int, upper: int | None) -> int | None:
-        """The offset below which the batch must end, unless all around it is beyond the segment's bound as well."""
+        """The offset below which the batch must end, unless all adjacent batches are beyond the bound of the segment as well."""
         if row + 1 >= self._rows.table.count:
             return upper
         behind = N.first_of(self._rows.table, row + 1)
         return behind if self._rows.last_before(row) >= self._rows.limit else min(behind, self._rows.limit)
 
     def _by_segment(self, previous: F.Fit, current: F.Fit, row: int) -> tuple[F.Fit, F.Fit]:
-        """Where only one of the two has offsets that the segment can hold, the other one is altered."""
+        """If the segment can hold the offsets of only one of the two, the other one is altered."""
         if not row or self._rows.is_misnamed:
             return previous, current
         is_held = [self._rows.table.at(C.LAST_OFFSET, at) < self._rows.limit for at in (row - 1, row)]
@@ -66,8 +67,8 @@ class OffsetComparison:
         return previous, current
 
     def _by_gap(self, previous: F.Fit, current: F.Fit, row: int, following: int) -> tuple[F.Fit, F.Fit]:
-        """Where both may be altered there are legal gaps, and a tight fit is no evidence. The altered one has left its
-        context: where more room is than needed, a batch is likelier missing."""
+        """Handle a pair of which both may be altered: gaps are legal there, so a tight fit is no evidence. The altered batch is the one
+        whose offset is out of context; where there is more room than needed, a batch is more likely missing."""
         if (
             not previous.strength
             or not current.strength
@@ -82,7 +83,7 @@ class OffsetComparison:
         return (previous, F.Fit(0)) if spare_before > spare_here else (F.Fit(0), current)
 
     def _by_index(self, fit: F.Fit, row: int, lower: int, upper: int | None) -> F.Fit:
-        """Weigh a hypothesis against the offset index, if that has an entry for the batch."""
+        """Check a hypothesis against the offset index, if it has an entry for the batch."""
         table = self._rows.table
         last = self._rows.context.indexed(table.at(C.POSITION, row)) if fit.strength else None
         if last is None or self._rows.is_misnamed or table.at(C.MAGIC, row) < L.MAGIC_V2:
@@ -95,13 +96,13 @@ class OffsetComparison:
         return F.Fit(F.CERTAIN, first) if is_possible and is_one_bit else fit
 
     def _open(self, following: int | None) -> int | None:
-        """The bound above the last batch of a log is far away: nothing is known to follow."""
+        """Whether the bound above the last batch of a log is far away, so that nothing is known to follow."""
         if self._rows.context.next_base is None and following == self._rows.limit:
             return None
         return following
 
     def correct(self, row: int, probable: int | None, why: str) -> None:
-        """Report an altered base offset, and read the batch as if it had the probable one."""
+        """Report an altered base offset, and continue as if the batch had the probable one."""
         self._rows.found.append(
             N.altered_offset(self._rows.context.path, self._rows.table, row, probable, why)
         )
@@ -123,12 +124,12 @@ class OffsetComparison:
         )
 
     def check_end(self) -> None:
-        """Verdicts on the last batch that need the end of the segment."""
+        """Verdicts on the last batch, which need the end of the segment."""
         table, row = self._rows.table, self._rows.table.count - 1
         first, last, width = N.first_of(table, row), table.at(C.LAST_OFFSET, row), N.width_of(table, row)
         lower = self._rows.last_before(row)
         if last >= self._rows.limit:
-            # only the next segment is a neighbour to fit before; the reach of an index entry is far away
+            # only the next segment bounds it as an adjacent batch would; the bound of an index entry is far away
             bound = self._rows.limit if self._rows.limit == self._rows.context.next_base else None
             fit = F.fit_offset(first, width, lower, bound)
             if self._by_side_files(row, lower):
@@ -145,7 +146,7 @@ class OffsetComparison:
             self._check_last(row, first, lower)
 
     def _check_last(self, row: int, first: int, lower: int) -> None:
-        """The last batch of the log: side files may know where it ends; else a gap before it is checked."""
+        """Check the last batch of the log against side files, which may know where the log ends; otherwise check a gap before it."""
         table, probable = self._rows.table, lower + 1
         if (
             self._by_side_files(row, lower)
@@ -157,7 +158,7 @@ class OffsetComparison:
             self.correct(row, probable, f"the previous offset is {lower} and no offset is missing")
 
     def _by_side_files(self, row: int, lower: int) -> bool:
-        """Whether side files know a batch that ends where the log's last one would with one bit flipped back. Where no offset is
+        """Whether side files know a batch that ends where the last one of the log would with one bit flipped back. If no offset is
         missing before it, a single index entry is more likely to be altered than the batch."""
         evidence, width = self._rows.context.evidence, N.width_of(self._rows.table, row)
         last_offset = self._rows.table.at(C.LAST_OFFSET, row)
@@ -176,7 +177,7 @@ class OffsetComparison:
         return True
 
     def _is_gap_by_flip(self, row: int) -> bool:
-        """Whether the only gap in all of the segment is the one before its last batch."""
+        """Whether the gap before the last batch is the only one in the segment."""
         if not self._rows.is_gapless or not row:
             return False
         table = self._rows.table

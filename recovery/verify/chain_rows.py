@@ -1,6 +1,6 @@
-"""The batches of a segment that `chain` compares at a time, and what is known of the ones before them.
+"""The window of batches that `chain` compares, and what is known of the batches before it.
 
-A batch is compared with the one before it and the one after it, so up to two rows wait for the next table.
+A batch is compared with the batches before and after it, so up to two rows wait for the next table.
 """
 
 from kseg.recovery.verify.header_plausibility import HeaderContext
@@ -14,9 +14,9 @@ CARRIED_ROWS = 2
 
 class ChainRows:
     """table: the batches. limit: the offset below which the segment must end. is_start: row 0 is the first batch of the segment.
-    is_misnamed: the name of the segment does not fit its batches. is_gapless: nothing that the owner has taken so far had a gap or a
-    trace of cleaning; it says so. found: findings that nobody has taken yet. before_last, before_epoch: the last offset and the leader
-    epoch before row 0."""
+    is_misnamed: the name of the segment does not match its batches. is_gapless: the caller has seen no gap and no trace of cleaning
+    so far; the caller sets it. found: findings that the caller has not taken yet. before_last, before_epoch: the last offset and the
+    leader epoch before row 0."""
 
     def __init__(self, context: HeaderContext) -> None:
         self.context = context
@@ -67,12 +67,12 @@ class ChainRows:
         return self.table.at(C.LAST_OFFSET, row - 1) if row else self.before_last
 
     def epoch_at(self, row: int) -> int:
-        """The leader epoch of a batch, −1 for one without."""
+        """The leader epoch of a batch, −1 if its format has none."""
         table = self.table
         return table.at(C.LEADER_EPOCH, row) if table.at(C.MAGIC, row) >= L.MAGIC_V2 else L.NO_LEADER_EPOCH
 
     def epoch_before(self, row: int) -> int:
-        """The leader epoch known before `row`; batches without one say nothing."""
+        """The leader epoch known before `row`, ignoring batches without one."""
         for before in range(row - 1, -1, -1):
             if self.epoch_at(before) != L.NO_LEADER_EPOCH:
                 return self.epoch_at(before)
@@ -88,7 +88,7 @@ class ChainRows:
         last: int | None,
         numbers: dict[str, int | str | bool | None] | None = None,
     ) -> None:
-        """Note a finding about this segment."""
+        """Add a finding about this segment."""
         self.found.append(
             Finding(kind, self.context.path, message, position, length, first, last, numbers or {})
         )

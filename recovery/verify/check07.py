@@ -24,7 +24,7 @@ _PROGRESS_BYTES = 16 * 1024 * 1024
 def check_partition07(
     directory: PartitionDirectory, options: VerifyOptions, totals: Totals
 ) -> Iterator[Event]:
-    """All `.kafka` files of a directory, and whether each begins where the one before ends."""
+    """Check all `.kafka` files of a directory, and whether each begins where the previous one ends."""
     from kseg.recovery.verify.small_files import readable
 
     expected: int | None = None

@@ -1,4 +1,4 @@
-"""A short check of a log's end: whether a clean-shutdown marker can be true.
+"""Quick check of the end of a log: can a clean-shutdown marker be true?
 
 A broker trusts the marker and then reads no log. This checks the end of the last segment of each partition: the marker
 is false when that segment lacks an index, has preallocated ones, or does not end with a complete batch. The metadata log
@@ -33,7 +33,7 @@ def marker_contradictions(path: str, name: PartitionName | None) -> Iterator[str
 
 
 def _contradiction(segment: SegmentFiles, had_times: bool) -> str:
-    """What a clean shutdown would not have left behind, in words; empty when there is nothing. had_times: some segment has a time index."""
+    """What a clean shutdown would not have left behind, as text; empty if nothing. had_times: some segment has a time index."""
     if segment.offset_index is None:
         return "has no index for its last segment"
     if segment.time_index is None and had_times:
@@ -61,6 +61,6 @@ def _contradiction(segment: SegmentFiles, had_times: bool) -> str:
 
 
 def _is_preallocated(file: MappedFile, width: int) -> bool:
-    """Whether the last of several slots was never used."""
+    """Whether the last slot, if there are several, was never used."""
     has_zeros = file.size_bytes >= 2 * width and not any(file.view[file.size_bytes - width :])
     return has_zeros and not file.unreadable()

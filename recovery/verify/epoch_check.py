@@ -1,8 +1,8 @@
 """Check the leader-epoch checkpoint against the batches (fact sheet §5.5).
 
-The file is a step function from offsets to epochs; a run of batches of one epoch agrees with it when its first and
-its last batch do. It may start later than the log (recovery rebuilds it from the recovered segments only, an append
-of an old format clears it), so offsets below its first entry are not checked; it must not reach beyond the log end.
+The file is a step function from offsets to epochs. Batches of one epoch agree with it when the first and the last of them do.
+It may start later than the log (recovery rebuilds it from the recovered segments only, an append of an old format
+clears it), so offsets below its first entry are not checked; it must not extend beyond the log end.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ class EpochCheck:
         self._entries = tuple(entries)
         self._history = EpochHistory(entries)
         self._epoch = L.NO_LEADER_EPOCH
-        self._reported_epoch = L.NO_LEADER_EPOCH  # one finding a run is enough
+        self._reported_epoch = L.NO_LEADER_EPOCH  # one finding per run of batches is enough
         self._last: int | None = None
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
@@ -62,7 +62,7 @@ class EpochCheck:
         return iter(())
 
     def end_of_log(self, end_offset: int, last_epoch: int) -> Iterator[Finding]:
-        """Findings that need the whole log. last_epoch: of its last batch."""
+        """Findings that need the whole log. last_epoch: that of the last batch."""
         yield from self._end_run()
         if not self._entries and last_epoch >= 0:
             message = f"the checkpoint has no entry, but the last batch has epoch {last_epoch}; a broker then knows no leader epoch of the log"

@@ -62,7 +62,7 @@ def verify_file(target: FileTarget, options: VerifyOptions, totals: Totals) -> I
 
 
 def log_file(path: str, name: FileName, options: VerifyOptions, totals: Totals) -> Iterator[Event]:
-    """A `.log` without its surroundings."""
+    """Verify a `.log` without the files beside it."""
     base = name.base_offset or 0
     with MappedFile(path, options.drop_cache) as file, ExitStack() as stack:
         blocks = Scanner.blocks
@@ -98,7 +98,7 @@ def _index(path: str, name: FileName, options: VerifyOptions, totals: Totals) ->
 
 
 def _sanity(path: str, name: FileName, view: memoryview, base: int) -> Iterator[Finding]:
-    """Check an index without its log: a broker's own sanity check is all that can be asked."""
+    """Check an index without its log: only a broker's own sanity check is possible."""
     if name.role is Role.TXN_INDEX or len(view) % names_check.SLOT_BYTES[name.role]:
         return
     index = OffsetIndex(view, base) if name.role is Role.OFFSET_INDEX else TimeIndex(view, base)
@@ -111,7 +111,7 @@ def _sanity(path: str, name: FileName, view: memoryview, base: int) -> Iterator[
 def _beside_log(
     index: MappedFile, name: FileName, log_path: str, options: VerifyOptions, totals: Totals
 ) -> Iterator[Event]:
-    """Check an index beside its log. Only the index is reported and counted; the log is another target."""
+    """Check an index against the log beside it. Only the index is reported and counted; the log is another target."""
     path, view, base = index.path, index.view, name.base_offset or 0
     with MappedFile(log_path, options.drop_cache) as log:
         context = IndexContext(path, base, unreadable=index.unreadable)

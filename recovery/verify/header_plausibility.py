@@ -3,13 +3,13 @@
 The batches of a log cover increasing, disjoint offset ranges, and leader epochs never decrease. One altered field breaks
 that between two batches, and either of them can be the corrupt one. For a pair (previous, current) that breaks it:
 
-1. Suppose `previous` is altered: would a batch of its width fit between its own predecessor and `current`?
+1. Suppose `previous` is altered: would a batch with its number of offsets fit between the one before it and `current`?
 2. Suppose `current` is altered: would it fit between `previous` and its successor (or the base offset of the next segment)?
-3. The tighter the fit, the stronger the hypothesis: a gap of exactly the width of the batch; a value that touches an
+3. The tighter the fit, the stronger the hypothesis: a gap of exactly this number of offsets; a value that touches an
    adjacent batch and differs in one bit; one that differs in one bit; any gap that is wide enough. Legal gaps exist, so
    width alone decides nothing there. When both are equally strong, or neither fits, the pair is reported as out of order.
    An offset index entry for one of the two decides: it confirms the batch, or has the original value.
-4. A batch that is a copy of the previous one, or exactly fills the gap before the previous one, was duplicated or moved.
+4. A batch that is a copy of the previous one was duplicated; one that exactly fills the gap before the previous one was moved.
 5. Leader epochs likewise: without the altered one the epochs around it do not decrease; the leader-epoch checkpoint
    decides what the order cannot (an increase for a single batch that the checkpoint does not have).
 6. The last batch of the log has no successor: a gap before it counts only when one flipped bit closes it and side
@@ -30,15 +30,15 @@ from kseg.segment.scanning.offset_fit import Fit, flipped_bit, one_bit_away
 from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.values import dataclass
 
-# Without any other witness, an epoch that rises by more than this for the last batch alone is not believed.
+# Without other evidence, an epoch that only the last batch has is not accepted if it rises by more than this.
 BELIEVABLE_EPOCH_RISE = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class SideFileEvidence:
     """Evidence from side files about the last segment. last_offsets: offsets at which a batch ends according to indexes,
-    snapshots and checkpoints. confirmed: those that more than one of them has. epochs: the leader-epoch checkpoint, None
-    when there is none to trust."""
+    snapshots and checkpoints. confirmed: those that at least two of these files have. epochs: the leader-epoch checkpoint, None
+    if there is none or it is not trusted."""
 
     last_offsets: frozenset[int] = frozenset()
     confirmed: frozenset[int] = frozenset()
@@ -55,7 +55,7 @@ def no_index(_position: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class PreviousBatch:
-    """The last batch of the segment before, as far as leader epochs go. epoch_before: of the batch before it."""
+    """The leader epoch of the last batch of the previous segment. epoch_before: that of the batch before it."""
 
     path: str
     position: int
@@ -68,8 +68,9 @@ class PreviousBatch:
 class HeaderContext:
     """What the checks of a segment must know about it.
 
-    next_base: base offset of the next segment, None for the last. previous_epoch: the leader epoch before the first
-    batch, -1 = unknown. indexed: the offset that the offset index has for a batch position. previous: the last batch of the segment before, None when it is damaged or has no epoch.
+    next_base: base offset of the next segment, None for the last. previous_epoch: the leader epoch before the first batch, -1 = unknown.
+    indexed: the offset that the offset index has for a batch position. previous: the last batch of the previous segment, None if it is
+    damaged or has no epoch.
     """
 
     path: str
@@ -83,7 +84,7 @@ class HeaderContext:
 
 
 def fit_epoch(found: int, lower: int, upper: int | None) -> Fit:
-    """How well an altered epoch `found` fits between its neighbours' (lower -1, upper None = unknown)."""
+    """How well an altered epoch `found` fits between the adjacent epochs (lower -1, upper None = unknown)."""
     if upper is not None and lower > upper:
         return Fit(F.NONE)
     fitting = [v for v in one_bit_away(found, 32) if v >= max(lower, 0) and (upper is None or v <= upper)]
@@ -98,7 +99,7 @@ def fit_epoch(found: int, lower: int, upper: int | None) -> Fit:
 
 
 def first_of(table: Columns, row: int) -> int:
-    """The first offset of a batch as far as its header has it: a legacy entry has only the last offset."""
+    """The first offset of a batch according to its header: a message of an old format has only its last offset."""
     return table.at(C.BASE_OFFSET if table.at(C.MAGIC, row) >= L.MAGIC_V2 else C.LAST_OFFSET, row)
 
 
@@ -114,7 +115,7 @@ def is_copy(table: Columns, row: int) -> bool:
 
 
 def goes_on(table: Columns, row: int) -> bool | None:
-    """Whether the batch continues the sequence of the one before it; None when they share no producer."""
+    """Whether the batch continues the sequence of the previous one; None when their producers differ."""
     for field in (C.PRODUCER_ID, C.PRODUCER_EPOCH):
         if table.at(field, row) != table.at(field, row - 1) or table.at(field, row) < 0:
             return None
@@ -125,7 +126,7 @@ def goes_on(table: Columns, row: int) -> bool | None:
 
 
 def set_offset(table: Columns, row: int, first: int) -> None:
-    """Read the batch as if it began at `first`."""
+    """Treat the batch as if it began at `first`."""
     width = width_of(table, row)
     table.cells[C.BASE_OFFSET * table.capacity + row] = L.as_int64(first)
     table.cells[C.LAST_OFFSET * table.capacity + row] = L.as_int64(first + width - 1)

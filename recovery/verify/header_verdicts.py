@@ -1,15 +1,15 @@
-"""Check the batch headers of a part of a log: what `verify` says about base offsets, leader epochs and counts.
+"""Check the batch headers of a part of a log: the findings of `verify` about base offsets, leader epochs and counts.
 
 The CRC does not cover base offset and leader epoch, so a flipped bit there leaves a valid batch with wrong values; only
 adjacent batches and side files can tell (`header_plausibility`). A part of a log is checked as `verify` checks all of it:
 
 1. The walk starts a few batches before the part and ends a few batches after it, so that its first and its last batch
-   have neighbours. Whoever reads the adjacent parts reports what is found there.
+   have neighbours. Findings about these neighbours are left to the readers of the adjacent parts.
 2. The evidence is that of `verify`: the offset index, the leader-epoch checkpoint, and for the last segment the last
    offsets that side files have.
 3. A reader of the part need not compute the checksums again (`HeaderVerdicts.spans`).
 
-What needs more than headers (indexes, producers, records) is not checked.
+Checks that need more than headers (indexes, producers, records) are left out.
 """
 
 import os
@@ -44,9 +44,9 @@ from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
-NEIGHBOURS = 4  # index entries before a part, and batches after it, that are asked
-MAX_WALKED_BYTES = 4 * 1024 * 1024  # from the beginning of a log, where no index leads
-# what it says of a batch is that its records do not have the offsets that they seem to have
+NEIGHBOURS = 4  # number of index entries before a part, and of batches after it, that are included
+MAX_WALKED_BYTES = 4 * 1024 * 1024  # from the start of a log if the index does not help
+# findings that say that the records of a batch do not have the offsets that they seem to have
 MISPLACED = frozenset(
     {"altered-base-offset", "offset-not-monotonic", "offset-below-segment", "offset-overflow"}
 )
@@ -56,7 +56,7 @@ Span = tuple[int, int]
 @dataclass(frozen=True, slots=True)
 class HeaderVerdicts:
     """findings: about batches of the part, in the order in which they were made. misplaced: positions of the batches
-    among them whose offsets are not theirs. spans: what was found valid, for `segment.scanning.prevalidated`."""
+    whose offsets, according to them, are wrong. spans: bytes found valid, for `segment.scanning.prevalidated`."""
 
     findings: tuple[Finding, ...] = ()
     misplaced: frozenset[int] = frozenset()
@@ -65,7 +65,7 @@ class HeaderVerdicts:
 
 @dataclass(frozen=True, slots=True)
 class _DirectoryEvidence:
-    """What the directory of a log knows of it."""
+    """What the directory of a log contributes to the check."""
 
     directory: PartitionDirectory
     evidence: SideFileEvidence
@@ -84,7 +84,7 @@ def check_headers(path: str, base_offset: int, start: int = 0, stop: int | None 
 
 
 def concerns(finding: Finding, bounds: Bounds) -> bool:
-    """Whether records within `bounds` may be wrong, or missing, because of a finding of `check_headers`."""
+    """Whether a finding of `check_headers` means that records within `bounds` may be wrong or missing."""
     first, last = finding.first_offset, finding.last_offset
     if first is None or last is None:
         return True
@@ -95,7 +95,7 @@ def concerns(finding: Finding, bounds: Bounds) -> bool:
 
 
 class _LogPart:
-    """part: where the walk begins, and the part from where up to before where."""
+    """part: (position where the walk begins, start of the part, end of the part, exclusive)."""
 
     def __init__(self, file: MappedFile, context: HeaderContext, part: tuple[int, int, int | None]) -> None:
         self._view, self._context = file.view, context
@@ -134,8 +134,8 @@ class _LogPart:
                 yield from chain.feed(item)
             self._carry()
         if until < size:
-            return  # the last batches are only side files
-        # a part of a segment does not know whether there are gaps before it
+            return  # the part only has side files as evidence for the last batches
+        # a walk over part of a segment does not know whether there are gaps before it
         is_gapless = not self._sums[S.SUM_GAPS] and not self._sums[S.SUM_CLEANED]
         chain.rows.is_gapless = is_gapless and self._start == 0
         yield from chain.close()
@@ -146,7 +146,7 @@ class _LogPart:
         self._chain.carry()
 
     def _note_valid(self, table: Columns) -> None:
-        """Remember valid spans only of batches that a reader from `start` on reaches."""
+        """Record valid spans, but only of batches that a reader from `start` on reaches."""
         positions = table.column(C.POSITION)
         row = bisect_left(positions, self._start)
         if row == table.count or (not self._spans and positions[row] != self._start):
@@ -166,7 +166,7 @@ def _start_before(view: memoryview, start: int, index: OffsetIndexCheck | None) 
 
 
 def _leads_to(view: memoryview, position: int, start: int) -> bool:
-    """Whether a walk over batch lengths from `position`, of a damaged index perhaps, reaches `start`."""
+    """Whether a walk over batch lengths from `position`, which may come from a damaged index, reaches `start`."""
     if position < 0:
         return False
     table = Columns(C.BATCH_WIDTH, 256)
@@ -179,7 +179,7 @@ def _leads_to(view: memoryview, position: int, start: int) -> bool:
 
 
 def _end_after(view: memoryview, position: int, count: int) -> int:
-    """The end position of the `count`th batch from `position` on; the end of the file when there are fewer."""
+    """The end position of the `count`th batch from `position` on; the end of the file if there are fewer."""
     table = Columns(C.BATCH_WIDTH, count)
     state = memoryview(array("q", [position, 0]))
     walk(view, len(view), table.cells, count, state, -1)
@@ -196,7 +196,7 @@ def _context(
     directory_evidence = _evidence_beside(path)
     segments = directory_evidence.directory.segments
     at = next((number for number, each in enumerate(segments) if each.log.path == path), None)
-    if at is None:  # a file that is not a log of its directory, read for itself
+    if at is None:  # a file outside a log directory, or not a log of its directory, is checked alone
         return HeaderContext(path, base_offset, is_last=False, evidence=directory_evidence.evidence), None
     previous = (
         _last_batch(segments[at - 1], base_offset, directory_evidence.evidence)
@@ -228,7 +228,7 @@ def _evidence_beside(path: str) -> _DirectoryEvidence:
 
 @lru_cache(maxsize=4)
 def _directory_evidence(path: str, _changed_ns: int) -> _DirectoryEvidence:
-    """Read once for all parts of a partition that a process works on; again when files came or went."""
+    """Read once per process for all parts of a partition; read again when files were added or removed."""
     directory = list_partition(path)
     if not directory.segments:
         return _DirectoryEvidence(directory, SideFileEvidence())
@@ -238,13 +238,13 @@ def _directory_evidence(path: str, _changed_ns: int) -> _DirectoryEvidence:
         try:
             epochs = EpochHistory(entries)
         except FormatError:
-            epochs = None  # a witness that contradicts itself
+            epochs = None  # a checkpoint that contradicts itself is no evidence
     log_dir_state = read_log_dir_state(os.path.dirname(path)) if directory.name is not None else None
     return _DirectoryEvidence(directory, partition_files.side_file_evidence(directory, log_dir_state, epochs))
 
 
 def _index_of(stack: ExitStack, segment: SegmentFiles) -> OffsetIndexCheck | None:
-    """The offset index of a segment, open as long as `stack` lives."""
+    """The offset index of a segment, open until `stack` closes."""
     if segment.offset_index is None:
         return None
     try:
@@ -257,7 +257,7 @@ def _index_of(stack: ExitStack, segment: SegmentFiles) -> OffsetIndexCheck | Non
 
 
 def _last_batch(segment: SegmentFiles, next_base: int, evidence: SideFileEvidence) -> PreviousBatch | None:
-    """The last batch of the segment before, as far as leader epochs go; None when nothing leads to it."""
+    """The leader epoch of the last batch of the previous segment; None if no walk leads there."""
     with ExitStack() as stack:
         try:
             file = stack.enter_context(MappedFile(segment.log.path))

@@ -26,13 +26,13 @@ from kseg.segment.terminal import shown_path
 
 META_PROPERTIES = NAME_BY_ROLE[Role.META_PROPERTIES]
 _WRITTEN_SINCE = (NAME_BY_ROLE[Role.PARTITION_METADATA], NAME_BY_ROLE[Role.LEADER_EPOCHS])
-_MAX_PARTITIONS_CHECKED = 20  # partitions whose batches are checked, and directories beside
+_MAX_PARTITIONS_CHECKED = 20  # limit on partitions whose batches are checked, and on sibling directories
 _MAGIC_POSITION = 16  # in every format
 _YOUNGER_MAGICS = (1, 2)
 
 
 def why_identity_is_missing(log_dir: str, partitions: Iterable[str]) -> str:
-    """What says that a broker that writes meta.properties has used the directory, as a clause; empty when nothing does. partitions: the
+    """The evidence that a broker that writes meta.properties has used the directory, as a clause; empty if there is none. partitions: the
     paths of its partition directories."""
     paths = list(partitions)
     if places.isdir(os.path.join(log_dir, METADATA_DIRECTORY)):
@@ -58,7 +58,7 @@ def identity_missing(log_dir: str, why: str) -> Finding:
 
 
 def _siblings(log_dir: str) -> Iterator[str]:
-    """Directories beside one that have a meta.properties: of one node as a rule."""
+    """Sibling directories with a meta.properties, which usually belong to the same node."""
     here = places.abspath(log_dir)
     parent = os.path.dirname(here)
     names: list[str] = []
@@ -71,7 +71,7 @@ def _siblings(log_dir: str) -> Iterator[str]:
 
 
 def _first_magic(partition: str) -> int | None:
-    """Of the first log of a partition that has a batch."""
+    """The magic of the first batch in the first log of a partition that has one."""
     names: list[str] = []
     with suppress(OSError):
         names = sorted(places.listdir(partition))

@@ -1,6 +1,6 @@
 """Check offset index and time index against the batches of their segment, in one pass with the batches.
 
-What every broker version agrees on (fact sheet §4.1, §4.2, §4.6), so that a violation is an error:
+Every broker version follows these rules (fact sheet §4.1, §4.2, §4.6), so a violation is an error:
 
     offset index   offsets and positions increase · a batch starts at the position · its first offset is not above
                    the entry's, and the entry's is not above the last offset before the next entry's batch
@@ -8,8 +8,8 @@ What every broker version agrees on (fact sheet §4.1, §4.2, §4.6), so that a 
                    is the entry's, and no earlier batch has a larger one
 
 Versions differ in which offset of its batch an entry has: the first (up to 1.1), the last of the whole append (2.0 to 3.9),
-the last (4.x); a time index of 1.x has the offset of the record. Those are reported once per file, as `index-entry-old-style`.
-An entry whose batch is damaged is not reported: the finding is about the batch.
+the last (4.x); a time index of 1.x has the offset of the record. Older styles are reported once per file, as `index-entry-old-style`.
+An entry whose batch is damaged is not reported; the finding about the batch is enough.
 """
 
 from array import array
@@ -33,9 +33,9 @@ _MAX_PENDING = 10_000
 
 
 def used_slots(view: memoryview, width: int, data_end: int | None = None) -> int:
-    """How many slots there are up to the last one that is not all zeros.
+    """The number of slots up to the last one that is not all zeros.
 
-    data_end: after it is a hole, as a broker preallocates 10 MiB for each index of an active segment; it is not touched."""
+    data_end: a hole in the file begins here, as a broker preallocates 10 MiB for each index of an active segment; it is not read."""
     end = len(view) - len(view) % width
     if data_end is not None:
         end = min(end, data_end)
@@ -50,9 +50,9 @@ def used_slots(view: memoryview, width: int, data_end: int | None = None) -> int
 
 @dataclass(frozen=True, slots=True)
 class IndexContext:
-    """path: of the index. may_be_preallocated: it is the active segment's and the directory was not stopped
-    cleanly, so unused slots are as they should be. may_be_incomplete: likewise, of the last time entry.
-    unreadable: what could not be read so far; zeros are there, and nothing follows from them."""
+    """path: of the index. may_be_preallocated: it belongs to the active segment and the shutdown was not clean,
+    so unused slots are legal. may_be_incomplete: likewise, the last time index entry may be missing.
+    unreadable: ranges that could not be read so far; they read as zeros, from which nothing follows."""
 
     path: str
     base_offset: int
@@ -62,7 +62,7 @@ class IndexContext:
 
 
 class _IndexCheck:
-    """What offset and time indexes share: slots, sizes, and the walk alongside the batches."""
+    """The common part of offset and time index checks: slots, sizes, and the walk alongside the batches."""
 
     WIDTH = 0
 
@@ -108,7 +108,7 @@ class _IndexCheck:
             yield code, state[S.ENTRY_SLOT] - 1
 
     def _defer(self, slot: int, context: int) -> None:
-        # whether damage explains it is known at the end only; of very many, the first ones are enough
+        # only the end of the segment shows whether damage explains it; if there are very many, the first ones are enough
         if len(self._pending) < _MAX_PENDING:
             self._pending.append((slot, context))
         else:
@@ -200,12 +200,12 @@ class OffsetIndexCheck(_IndexCheck):
         yield from self._sizes()
 
     def offset_for(self, position: int) -> int | None:
-        """The offset of the entry for the batch at `position`, by bisection; None when there is none."""
+        """The offset of the entry for the batch at `position`, by binary search; None if there is none."""
         slot = bisect_left(range(self.slots), position, key=self._position)
         return self._offset(slot) if slot < self.slots and self._position(slot) == position else None
 
     def last_positions(self, before: int, count: int) -> list[int]:
-        """Where the last batches begin, at most `count`, that are before a position and have an entry."""
+        """Positions of the last batches before a position that have an entry, at most `count`."""
         stop = bisect_left(range(self.slots), before, key=self._position)
         return [self._position(slot) for slot in range(max(0, stop - count), stop)]
 
@@ -213,7 +213,7 @@ class OffsetIndexCheck(_IndexCheck):
         return self._position(slot) >= facts.size_bytes
 
     def _run(self, first: int, last: int, facts: SegmentFacts) -> Finding:
-        """A run of entries without a batch: inserted or missing bytes shift all that follow."""
+        """Report consecutive entries without a batch once: inserted or missing bytes shift all that follow."""
         is_beyond = self._is_beyond(first, facts)
         kind = "index-entry-beyond-log" if is_beyond else "index-entry-mismatch"
         which = f"entry {first} points" if first == last else f"entries {first} to {last} point, first"
@@ -247,7 +247,7 @@ class TimeIndexCheck(_IndexCheck):
     ) -> None:
         super().__init__(context, view, totals, data_end)
         if len(view) == self.WIDTH:
-            self.slots = 1  # trimmed: an all-zero entry says timestamp 0
+            self.slots = 1  # trimmed: an all-zero entry means timestamp 0
         self._state[S.ENTRY_FORMER] = L.NO_TIMESTAMP
         self._without_timestamp = 0
 
@@ -272,7 +272,7 @@ class TimeIndexCheck(_IndexCheck):
     def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
         for slot, offset in self._unmatched(self._offset):
             if facts.damage:
-                continue  # its batch may be what was lost
+                continue  # its batch may be the one that was lost
             self._bad_slots += 1
             message = f"entry {slot} has offset {offset}, which no batch contains"
             yield self._report("time-index-offset-not-found", slot, message, offset)

@@ -1,8 +1,8 @@
-"""Verify a data directory as a whole: its own files, the names in it, and what its partitions must agree on.
+"""Verify a data directory as a whole: its own files, the names in it, and the values on which its partitions must agree.
 
-The partitions are targets of their own and are not read here. A clean-shutdown marker is checked, though: a
-broker trusts it and then reads no log, so the end of the last segment of each partition is checked. The marker is false
-when that segment lacks an index, has preallocated ones, or does not end with a complete batch.
+The partitions are targets of their own and are not read here, except for a clean-shutdown marker: a broker trusts it
+and then reads no log, so the end of the last segment of each partition is checked. The marker is false
+if that segment lacks an index, has preallocated ones, or does not end with a complete batch.
 """
 
 import os
@@ -70,7 +70,7 @@ def _files(directory: LogDirectory, options: VerifyOptions, totals: Totals) -> I
 
 
 def _lost_checkpoints(directory: LogDirectory) -> Iterator[Finding]:
-    """Report checkpoints that a clean shutdown must have written and that are gone. Unreadable ones are reported elsewhere."""
+    """Report missing checkpoints that a clean shutdown must have written. Unreadable ones are reported elsewhere."""
     log_dir_state = read_log_dir_state(directory.path)
     partitions = (child.partition for child in directory.partitions if child.partition is not None)
     lost = log_dir_state.lost_among(partitions) if log_dir_state.is_clean else ()
@@ -84,7 +84,7 @@ def _lost_checkpoints(directory: LogDirectory) -> Iterator[Finding]:
 
 
 def _orphans(directory: LogDirectory) -> Iterator[Finding]:
-    """Checkpoint entries for partitions that are not here."""
+    """Report checkpoint entries for partitions that are not here."""
     present = {
         (child.partition.topic, child.partition.partition)
         for child in directory.partitions
@@ -102,8 +102,8 @@ def _orphans(directory: LogDirectory) -> Iterator[Finding]:
 
 
 def _topic_ids(directory: LogDirectory, options: VerifyOptions) -> Iterator[Finding]:
-    """Report topic ids that two topics share, or topics with two ids. Partitions that were set aside may belong to an older topic
-    of the same name. Where the metadata log knows the right id, the check of each partition reports it."""
+    """Report topic ids that two topics share, and topics with two ids. Stray or deleted partitions may belong to an older topic
+    of the same name. If the metadata log knows the right id, the check of each partition reports it."""
     if directory.path in (options.identities or {}):
         return
     topic_of: dict[str, str] = {}

@@ -37,7 +37,7 @@ _LOG_DIR_ROLES = (
     Role.KSEG_STREAM,
     Role.BOOTSTRAP_SNAPSHOT,
 )
-_BEGUN_SUFFIX = ".jsonl"  # of a journal beside the files of a partition, where it is until .kseg is made
+_BEGUN_SUFFIX = ".jsonl"  # of a journal beside the files of a partition, where it stays until .kseg exists
 SLOT_BYTES = {
     Role.OFFSET_INDEX: L.OFFSET_INDEX_ENTRY,
     Role.TIME_INDEX: L.TIME_INDEX_ENTRY,
@@ -85,7 +85,7 @@ def file_name(entry: Entry, in_log_dir: bool, is_orphan: bool) -> Iterator[Findi
 
 
 def index_size(entry: Entry, log_bytes: int | None = None) -> Iterator[Finding]:
-    """Check an index quickly, by its length. log_bytes: of its segment; None = anything may be preallocated."""
+    """Check the length of an index against its segment. log_bytes: size of the segment; None = anything may be preallocated."""
     width = SLOT_BYTES.get(entry.name.role)
     if width is None:
         return

@@ -1,7 +1,7 @@
 """Scan the large logs of a partition with several processes: the same batches and the same damage as `Scanner.blocks` returns.
 
-Reading a mapped file costs page faults, checksums and cache misses in similar parts, so a second core for all of it
-helps: a separate process that reads and checks, and passes on only tables of headers.
+Page faults, checksums and cache misses each cost a similar share of reading a mapped file. So the other processes do all three:
+they read and check the bytes, and pass on only tables of headers.
 
 1. Cut the logs into parts of equal size, without regard to batch boundaries, and number the parts of all logs. Several processes scan
    them, this one included (`jobs.part_pool`); a process that is free takes the next part.
@@ -41,7 +41,7 @@ MIN_PART_BYTES = 2 * 1024 * 1024
 MAX_PART_BYTES = 8 * 1024 * 1024
 _PARTS = 64  # enough to share the work evenly
 
-# A piece of a part is a table with, before its cells, its capacity, its rows, and the positions where they begin and end.
+# The result of a part consists of pieces: a table preceded by its capacity, its rows, and the positions where these begin and end.
 _HEAD = 4
 _OWN_ROOM = array("q", bytes(8 * (_HEAD + C.BATCH_WIDTH * BATCHES_PER_TABLE)))
 
@@ -70,7 +70,7 @@ class ParallelScan:
             return
         target_bytes = max(MIN_PART_BYTES, min(MAX_PART_BYTES, total_bytes // _PARTS))
         counts = [max(1, round(log.size_bytes / target_bytes)) for log in logs]
-        # of each log the number of its first part, and the size of its parts
+        # for each log the number of its first part, and the size of its parts
         self._first_parts = list(accumulate(counts, initial=0))
         self._part_bytes = [
             max(1, -(-log.size_bytes // count)) for log, count in zip(logs, counts, strict=True)
@@ -172,7 +172,7 @@ class ParallelScan:
     def _examine(self, view: memoryview, table: Columns) -> None:
         """Set the column BODY of the table."""
         if self._options.level == "deep":
-            from kseg.segment.scanning.record_validation import mark_sound  # brings the codecs
+            from kseg.segment.scanning.record_validation import mark_sound  # loads the codecs
 
             mark_sound(view, table)
         elif self._options.level == "default":

@@ -3,10 +3,10 @@
 1. Names, leftovers, orphans (`names_check`); what the data directory knows (`log_dir_state`).
 2. Each segment in order with its consumers: replay, leader epochs, both indexes, the transaction index, and in the
    deep level every record. Between segments: the chain of offsets, and the snapshot named by the next base.
-3. What needs the end of the log: gaps between segments (legal once anything was compacted), the snapshot at the log
+3. Checks that need the end of the log: gaps between segments (legal once anything was compacted), the snapshot at the log
    end, stray ones, epochs, open transactions, partition.metadata, checkpoints.
 
-The quick level stops at names, sizes and the bytes of the logs.
+The quick level checks only names, sizes and the bytes of the logs.
 """
 
 import os
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
 
 
 class PartitionCheck:
-    """The assessment of one partition directory; `events` once.
+    """The assessment of one partition directory. Iterate over `events` once.
 
-    directory: its files; the path of each says where it is, so names on disk may differ. log_dir_state:
-    what the data directory says, None when it is not known. collector_of: gives a further consumer for each segment. reader:
-    opens the files. shape_taker: of the log, where its shape is asked for. facts, replay, unread, unreadable_paths (logs and indexes with bytes that cannot be read): what was found,
+    directory: its files by path; with a planned directory the names on disk may differ. log_dir_state: the files of the data directory,
+    None if it is unknown. collector_of: returns an additional consumer for each segment. reader: opens the files. shape_taker: collects the
+    shape of the log if it is requested. facts, replay, unread, unreadable_paths (logs and indexes with unreadable bytes): the results,
     complete when `events` has ended.
     """
 
@@ -88,7 +88,7 @@ class PartitionCheck:
 
     @property
     def epochs(self) -> EpochHistory | None:
-        """The leader-epoch checkpoint, once `events` has passed it; None when there is none to trust."""
+        """The leader-epoch checkpoint, once `events` has read it; None if there is none or it is not trusted."""
         return self._side_file_evidence.epochs
 
     def events(self) -> Iterator[Event]:
@@ -148,7 +148,7 @@ class PartitionCheck:
             self.replay.is_exact = False
 
     def _share_scan(self, stack: ExitStack) -> None:
-        """Start the processes that scan the logs with this one, where there may be several, until `stack` closes."""
+        """Start the processes that scan the logs together with this one, where possible, until `stack` closes."""
         options = self._options
         if options.jobs > 1 and not options.claims and self._reader is DISK:
             from kseg.recovery.verify.parallel_scan import ParallelScan, ScannedLog
@@ -223,9 +223,9 @@ class PartitionCheck:
             )
 
     def _open(self, stack: ExitStack, entry: Entry) -> Generator[Finding, None, OpenFile | None]:
-        """Open a file until `stack` closes; None when it cannot be read."""
+        """Open a file until `stack` closes; None if it cannot be read."""
         if entry.problem is not None:
-            return None  # reported with the names
+            return None  # already reported by the check of the names
         try:
             opened = stack.enter_context(self._reader.open(entry.path, self._options.drop_cache))
         except UnreadableInput as error:
@@ -233,7 +233,7 @@ class PartitionCheck:
             return None
         stack.callback(
             self._note_unreadable, entry.path, opened
-        )  # when all was looked at, before it is closed
+        )  # after all checks, before the file is closed
         return opened
 
     def _note_unreadable(self, path: str, opened: OpenFile) -> None:
@@ -344,7 +344,7 @@ class PartitionCheck:
         return partition_files.live(self._directory, Role.LEADER_EPOCHS) is None
 
     def _is_compacted(self) -> bool:
-        """Whether the cleaner has left traces: only then are gaps between segments legal. Internal topics are always cleaned."""
+        """Whether the log has traces of cleaning; only then are gaps between segments legal. Internal topics are always cleaned."""
         name = self._directory.name
         if name is not None and name.topic in INTERNAL_TOPICS:
             return True

@@ -23,7 +23,7 @@ from kseg.segment.sidecar.leader_epochs import EpochEntry, EpochHistory
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata
 from kseg.segment.values import dataclass
 
-# How many entries at the end of an index are asked where the last batch ends.
+# Number of entries at the end of an index that count as evidence of where the last batch ends.
 _ASKED_ENTRIES = 3
 _OFFSET_ENTRY, _TIME_ENTRY = struct.Struct(">ii"), struct.Struct(">qi")
 
@@ -36,7 +36,7 @@ CHECKPOINT_WORDS = {
 
 
 def live(directory: PartitionDirectory, role: Role) -> Entry | None:
-    """The file of that role that is in use."""
+    """The live file of that role."""
     found = (e for e in directory.entries if e.name.role is role and e.name.is_live and e.problem is None)
     return next(found, None)
 
@@ -68,7 +68,7 @@ def metadata_files(
     reader: Reader = DISK,
     identity: TopicIdentity = UNKNOWN_IDENTITY,
 ) -> Iterator[Finding]:
-    """partition.metadata: readable, present where a broker needs it, and of a topic that the metadata log has here."""
+    """Check partition.metadata: readable, present if a broker needs it, and of a topic that the metadata log places here."""
     entry = live(directory, Role.PARTITION_METADATA)
     if entry is None:
         finding = identity.finding if directory.segments else None
@@ -97,8 +97,8 @@ def metadata_files(
 
 @dataclass(frozen=True, slots=True)
 class KnownBatchEnd:
-    """An offset at which a batch ends. position: of that batch, by an offset index. timestamp_ms: that no record up to there exceeds,
-    by a time index. Neither: told by the name of a snapshot or by a checkpoint."""
+    """An offset at which a batch ends. position: of that batch, according to an offset index. timestamp_ms: the largest timestamp up to
+    there, according to a time index. Both None: the offset comes from the name of a snapshot or from a checkpoint."""
 
     offset: int
     position: int | None = None
@@ -111,7 +111,7 @@ def side_file_evidence(
     epochs: EpochHistory | None,
     reader: Reader = DISK,
 ) -> SideFileEvidence:
-    """Where batches of the last segment end according to what is beside it. epochs: the leader-epoch checkpoint."""
+    """Where batches of the last segment end according to the side files. epochs: the leader-epoch checkpoint."""
     times_by_offset = Counter(known.offset for known in known_batch_ends(directory, log_dir_state, reader))
     confirmed = (offset for offset, times in times_by_offset.items() if times > 1)
     return SideFileEvidence(frozenset(times_by_offset), frozenset(confirmed), epochs)
@@ -120,7 +120,7 @@ def side_file_evidence(
 def known_batch_ends(
     directory: PartitionDirectory, log_dir_state: LogDirState | None, reader: Reader = DISK
 ) -> Iterator[KnownBatchEnd]:
-    """Offsets at which a batch of the last segment ends according to what is beside it."""
+    """Offsets at which a batch of the last segment ends according to the side files."""
     segment = directory.segments[-1]
     for entry in directory.snapshots:
         if entry.name.base_offset is not None and entry.name.base_offset > segment.base_offset:
@@ -153,7 +153,8 @@ def _last_slots(reader: Reader, entry: Entry, form: struct.Struct) -> list[bytes
 def checkpoints(
     name: PartitionName, log_dir_state: LogDirState, first_base: int, last: SegmentFacts
 ) -> Iterator[Finding]:
-    """The data directory's checkpoints against the log's ends. A damaged end is not known, so nothing is beyond it.
+    """Check the checkpoints of the data directory against the ends of the log. After a damaged end the log end is unknown, so no entry is
+    beyond it.
 
     A log start below the first segment is right where older segments are tiered, and without effect elsewhere.
     """
@@ -181,7 +182,7 @@ def checkpoints(
 
 
 def log_start(directory: PartitionDirectory, log_dir_state: LogDirState) -> Iterator[Finding]:
-    """The log start checkpoint has no entry for a log whose leader epochs start as if its records had been deleted."""
+    """Report a missing log start checkpoint entry for a log whose leader epochs start as if its records had been deleted."""
     name = directory.name
     if name is None or name.state not in (PartitionState.LIVE, PartitionState.FUTURE) or name.is_metadata_log:
         return

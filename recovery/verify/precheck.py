@@ -1,9 +1,9 @@
 """The part of a verification that can run ahead, in any order and on any machine: the bytes of large logs.
 
 The pass over a partition goes from batch to batch, since the state of a producer, an epoch or an index entry depends on
-earlier batches. Checksums do not, nor does whether records can be decoded; and these take most of the time. So parts of
-the logs are checked first (`claim`), and the pass trusts the result (`segment.scanning.prevalidated`): it reads the
-headers, and everything else only of batches that the first check rejected.
+earlier batches. Checksums and the decoding of records do not depend on them, and take most of the time. So parts of
+the logs are checked first (`claim`), and the pass trusts the result (`segment.scanning.prevalidated`): it reads only
+headers, and complete batches only if the first check rejected them.
 """
 
 import os
@@ -24,7 +24,7 @@ from kseg.segment.storage import places
 
 
 def parts(target: FileTarget | PartitionTarget | LogDirTarget, part_bytes: int) -> list[Part]:
-    """The logs of a partition (or one log alone) in parts; none of what is not a log or cannot be read."""
+    """The logs of a partition (or a single log) in parts; empty for files that are not logs or cannot be read."""
     match target:
         case PartitionTarget():
             segments = list_partition(target.path).segments
@@ -40,7 +40,7 @@ def parts(target: FileTarget | PartitionTarget | LogDirTarget, part_bytes: int) 
 
 
 def claim(part: Part, options: VerifyOptions) -> ValidatedSpans:
-    """What is sound in a part. Raises UnreadableInput."""
+    """The valid spans of a part. Raises UnreadableInput."""
     base_offset = parse_file_name(os.path.basename(part.path)).base_offset or 0
     with MappedFile(part.path, options.drop_cache) as file:
         return claim_of(file, base_offset, part.start, part.stop, with_records=options.level == "deep")
@@ -49,7 +49,7 @@ def claim(part: Part, options: VerifyOptions) -> ValidatedSpans:
 def claim_of(
     file: MappedFile, base_offset: int, start: int, stop: int, *, with_records: bool
 ) -> ValidatedSpans:
-    """The spans found sound among batches that begin at or after `start` and before `stop`, up to the first batch that is not valid."""
+    """The valid spans of batches that begin at or after `start` and before `stop`, up to the first invalid batch."""
     view = file.view
     scanner = Scanner.over(file, base_offset)
     table = Columns(C.BATCH_WIDTH, min(BATCHES_PER_TABLE, rows_for(len(view))))

@@ -5,11 +5,11 @@ producer simply continues; the others are applied one by one. Checked against it
 
     sequences       gaps are reported once per segment (legal at rest: compaction, followers); repetitions are suspicious
     snapshots       at each base offset and at the log end (`compare`)
-    open ones       at the end of the log
+    transactions    those that are open at the end of the log
 
 A replay is complete only while the log is: from offset 0, or from a snapshot that could be loaded, without a gap, a
-trace of cleaning or damage. Then it is *exact*, and any difference counts. Otherwise only a difference
-that no deletion, compaction or expiration can explain counts.
+trace of cleaning or damage. Then it is *exact*, and any difference is reported. Otherwise a difference is reported only
+if no deletion, compaction or expiration can explain it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -38,7 +38,7 @@ from kseg.segment.state.replay_events import (
 )
 from kseg.segment.values import dataclass
 
-# An idle producer is forgotten after hours or days; one this young was surely not.
+# A broker expires an idle producer after hours or days; a producer that is this young cannot have expired.
 NEVER_EXPIRED_MS = 3_600_000
 
 
@@ -49,9 +49,9 @@ class _Breaks:
 
 
 class ProducerReplay:
-    """A `Consumer` that lives as long as its partition; `begin` before each segment.
+    """A `Consumer` for all segments of a partition; call `begin` before each segment.
 
-    aborted: transactions that markers of this segment ended. markers: offset → (producer id, aborted) of the markers
+    aborted: transactions that markers of this segment ended. markers: offset → (producer id, whether it aborts) of the markers
     in this segment. is_exact: see the module.
     """
 
@@ -123,7 +123,7 @@ class ProducerReplay:
         self._last_marker[producer_id] = offset
 
     def _marker(self, table: Columns, row: int) -> EndTransactionMarker | None:
-        """The marker in a control batch; None when it was emptied by the cleaner."""
+        """The marker in a control batch; None if the cleaner has emptied the batch."""
         if self._decoder is None:
             self._decoder = Decoder(self._view, 16)
         for chunk in self._decoder.chunks(table, row, row + 1):
@@ -139,7 +139,7 @@ class ProducerReplay:
                 if event.index_entry is not None:
                     self.aborted.append(event.index_entry)
             case SequenceBreak():
-                # a client of 1.1 to 2.4 began again at 0 when the broker had forgotten it
+                # clients of 1.1 to 2.4 restarted at 0 when the broker had expired the producer
                 is_repeat = event.kind == DUPLICATE and event.found != 0
                 breaks = self._repeats if is_repeat else self._gaps
                 breaks.count += 1
@@ -173,7 +173,7 @@ class ProducerReplay:
         ):
             first = breaks.first
             if first is None or (kind == "sequence-gap" and self._is_excused):
-                continue  # damage explains what is missing after it
+                continue  # damage explains the records missing after it
             times = "once" if breaks.count == 1 else f"{breaks.count} times"
             message = (
                 f"sequences {words} {times}, first of producer {first.producer_id} at offset {first.base_offset}: "
@@ -259,7 +259,7 @@ class ProducerReplay:
     def _difference(
         self, entry: ProducerSnapshotEntry, found: ProducerSnapshotEntry | None, offset: int
     ) -> str:
-        """What is wrong with a snapshot's entry, in words; empty when nothing is wrong or it is unknown."""
+        """What is wrong with an entry of a snapshot, as text; empty if nothing is wrong or it is unknown."""
         if entry.last_offset >= offset:
             return f"the snapshot has its last batch at offset {entry.last_offset}, above the snapshot's own offset"
         if found is None:
@@ -274,12 +274,12 @@ class ProducerReplay:
 
 
 def _exact_difference(entry: ProducerSnapshotEntry, found: ProducerSnapshotEntry) -> str:
-    if entry == found:  # of thousands of producers mostly all
+    if entry == found:  # usually true for all but a few of thousands of producers
         return ""
     fields = ["producer_epoch", "last_offset", "timestamp_ms", "current_txn_first_offset"]
     if entry.has_batch or found.has_batch:
         fields += ["last_sequence", "offset_delta"]
-    # a producer that was forgotten in between has lost its coordinator's epoch
+    # a producer that expired in between has lost its coordinator epoch
     if entry.coordinator_epoch >= 0:
         fields.append("coordinator_epoch")
     return _field_difference(entry, found, fields)
@@ -296,7 +296,7 @@ def _field_difference(
 
 
 def covering_row(table: Columns, first: int, stop: int, offset: int) -> int | None:
-    """The row of the batch that holds `offset`, None when none of these rows does."""
+    """The row of the batch that contains `offset`, None if none does."""
     low, high = first, stop
     while low < high:
         middle = (low + high) // 2

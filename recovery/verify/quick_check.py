@@ -1,19 +1,19 @@
 """Fast path: return the extent of the log if nothing is unusual, otherwise None, and the full check has to run.
 
-Nearly every partition is ordinary, and the full check (`partition_check`) takes longest where it finds nothing. An
-extent means that the full check would find nothing at all. The fast path calls the same kernels and gives up at the
-first unusual thing, even a legal one. It requires all of this:
+Nearly every partition is ordinary, and the full check (`partition_check`) takes longest when it finds nothing. If the fast
+path returns an extent, the full check would find nothing at all. The fast path calls the same kernels and gives up at the
+first unusual thing, even a legal one. It requires all of the following:
 
 1. Live files with names that Kafka writes, and no others: logs, both indexes of each, producer snapshots,
    leader-epoch-checkpoint, partition.metadata.
-2. Every log consists of valid batches of magic 2 from the first byte to the last. Offsets have no gap, nor between
+2. Every log consists of valid batches of magic 2 from the first byte to the last. Offsets have no gap, neither within nor between
    segments. No trace of a cleaner, no transaction marker, no broken sequence, no open transaction.
 3. Index entries have the last offsets of their batches, and no slot is unused.
-4. Snapshots, at base offsets and at the log end, equal those that a replay of the log writes; there is one where there
-   are producers.
+4. Snapshots, at base offsets and at the log end, equal those that a replay of the log writes; if there are producers, there
+   is at least one.
 5. Batches have the leader epoch that the checkpoint has for their offset.
 6. No header or body is such that a consumer may miss records of the batch (`unread_records`).
-7. The offsets that the data directory has for the partition are within the log.
+7. The offsets that the checkpoints of the data directory have for the partition are within the log.
 """
 
 import os
@@ -53,8 +53,8 @@ class LogExtent(NamedTuple):
 
 
 class KnownState(NamedTuple):
-    """What the data directory says. offsets: of the high watermark, the recovery point, …; 0 counts as missing.
-    log_start_offset: may be before the log. is_clean: the broker was stopped in order."""
+    """The values of the data directory. offsets: high watermark, recovery point, …; 0 counts as missing.
+    log_start_offset: may be below the log. is_clean: the broker was shut down cleanly."""
 
     offsets: Sequence[int]
     log_start_offset: int
@@ -63,13 +63,13 @@ class KnownState(NamedTuple):
 
 
 class _Unusual(Exception):
-    """Raised where something is unusual and the full check has to run."""
+    """Raised if something is unusual and the full check has to run."""
 
 
 def quick_extent(
     directory: str, names: Iterable[str], known: KnownState, reader: Reader = DISK
 ) -> LogExtent | None:
-    """The extent of the partition in `directory` when nothing is unusual. None: run the full check.
+    """The extent of the partition in `directory` if nothing is unusual. None: run the full check.
 
     names: of all its files. reader: opens them.
     """
@@ -142,7 +142,7 @@ class _QuickCheck:
     # --- one segment
 
     def _segment(self, base: int, *, is_last: bool) -> int:
-        """The end offset of a sound segment."""
+        """The end offset of a valid segment."""
         stem = f"{self._prefix}{base:020d}"
         sums = memoryview(array("q", bytes(8 * S.SUM_WIDTH)))
         sums[S.SUM_MAX_TIMESTAMP] = L.NO_TIMESTAMP
@@ -199,7 +199,7 @@ class _QuickCheck:
             row += 1
 
     def _follow_epochs(self, table: Columns) -> None:
-        """Each run of batches of one epoch begins and ends where the checkpoint has it."""
+        """Whether the batches of each epoch begin and end where the checkpoint says."""
         cells, capacity, count, history = table.cells, table.capacity, table.count, self._history
         row = 0
         while True:
@@ -215,7 +215,7 @@ class _QuickCheck:
     # --- between and after them
 
     def _compare(self, offset: int) -> None:
-        """The snapshot at `offset`, if there is one, with the producers after everything below it."""
+        """Check the snapshot at `offset`, if there is one, against the producers of everything below it."""
         name = self._snapshots.pop(offset, None)
         if name is not None:
             entries = () if self._producers is None else self._producers.snapshot()
@@ -256,11 +256,11 @@ class _Index:
             _require(code in (verify_records.IN_ORDER, verify_records.MORE))
 
     def end(self) -> None:
-        """Every entry belongs to a batch and has its last offset."""
+        """Whether every entry belongs to a batch and has its last offset."""
         _require(self._state[S.ENTRY_SLOT] == self._state[S.ENTRY_EXACT] == self._slots)
 
     def last_timestamp(self) -> int:
-        """Of a time index, NO_TIMESTAMP when it has no entry."""
+        """The last timestamp of a time index, NO_TIMESTAMP if it has no entry."""
         if not self._slots:
             return L.NO_TIMESTAMP
         start = len(self._view) - self._width
@@ -268,13 +268,13 @@ class _Index:
 
 
 def _is_read_whole(view: memoryview, table: Columns, *, is_end: bool) -> bool:
-    """Whether nothing about the batches of a table hints at records that a reader misses. is_end: of the log."""
+    """Whether nothing in the batches of a table indicates records that a consumer misses. is_end: of the log."""
     count = table.count
     if next_doubtful(view, 0, count, table.cells, table.capacity, 1) < count:
         return False
     if not is_end or not count or not table.at(C.ATTRIBUTES, count - 1) & L.CODEC_MASK:
         return True
-    from kseg.segment.scanning.record_validation import invalid_rows  # brings the codecs
+    from kseg.segment.scanning.record_validation import invalid_rows  # loads the codecs
 
     return not invalid_rows(view, table, (count - 1,))
 

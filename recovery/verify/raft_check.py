@@ -1,7 +1,7 @@
-"""What only the metadata log has: quorum-state, snapshots in `.checkpoint` files, and that they reach the log.
+"""Check files that only a metadata log has: quorum-state and snapshots in `.checkpoint` files, which must reach the log.
 
-A snapshot is a row of batches that begins with a control batch (SNAPSHOT_HEADER first) and ends with another
-(SNAPSHOT_FOOTER); offsets in it start at 0 (fact sheet §1.7). A log that starts above 0 needs one at or above its
+A snapshot is a sequence of batches that begins with a control batch (SNAPSHOT_HEADER first) and ends with another
+(SNAPSHOT_FOOTER); its offsets start at 0 (fact sheet §1.7). A log that starts above 0 needs a snapshot that ends at or above its
 start.
 """
 
@@ -42,7 +42,7 @@ class _Frame:
         return iter(())
 
     def _kind(self, table: Columns, row: int) -> str:
-        """The kind of a control batch's first record; empty for anything else."""
+        """The type of the first record of a control batch; empty for other batches."""
         if not table.at(C.ATTRIBUTES, row) & L.CONTROL_BIT or table.at(C.MAGIC, row) < L.MAGIC_V2:
             return ""
         for chunk in self._decoder.chunks(table, row, row + 1):
@@ -65,7 +65,7 @@ class _Frame:
 
 
 def snapshot_file(path: str, options: VerifyOptions, totals: Totals) -> Iterator[Event]:
-    """One `.checkpoint` of records. Raises UnreadableInput."""
+    """Check one `.checkpoint` with records. Raises UnreadableInput."""
     with MappedFile(path, options.drop_cache) as file:
         consumers: list[Consumer] = [_Frame(path, file.view)]
         if options.level == "deep":
@@ -74,7 +74,7 @@ def snapshot_file(path: str, options: VerifyOptions, totals: Totals) -> Iterator
 
 
 def raft_files(directory: PartitionDirectory, options: VerifyOptions, totals: Totals) -> Iterator[Event]:
-    """The files of a metadata log that other partitions do not have."""
+    """Check the files of a metadata log that other partitions do not have."""
     from kseg.recovery.verify.small_files import readable, small_file
 
     snapshots = [

@@ -1,11 +1,11 @@
 """The deep level: decode every record of every batch, decompress where needed, and compare it with its batch.
 
-1. Nearly every batch is valid, and a kernel that only checks can tell: one call for a run of uncompressed batches, one
+1. Nearly every batch is valid, and a kernel that only validates confirms that: one call for a run of uncompressed batches, one
    for each compressed batch after its decompression.
-2. A batch that is not (or a control batch, or one of magic 0 or 1) is taken apart: the decoder returns tables
+2. A batch that it rejects (or a control batch, or one of magic 0 or 1) is decoded: the decoder returns tables
    of records, and another kernel checks them and reports what is wrong where.
 
-Python is entered per run or batch, never per record.
+Python code runs per run of batches or per batch, never per record.
 """
 
 from array import array
@@ -39,7 +39,7 @@ _RULES = {
 
 
 def _look_end(table: Columns, row: int, stop: int) -> int:
-    """Where a closer look at `row` ends: after it, or after the messages of magic 0 and 1 that stand together."""
+    """The end of the rows to decode from `row` on: one row, or all adjacent messages of magic 0 and 1."""
     magics = table.column(C.MAGIC)
     after = row + 1
     if magics[row] < L.MAGIC_V2:
@@ -49,8 +49,8 @@ def _look_end(table: Columns, row: int, stop: int) -> int:
 
 
 class RecordsCheck:
-    """A `Consumer` that decodes. records: how many there were. taken_apart: rows of the last `take` that were not sound at first sight.
-    Batches whose body is known to be sound are only counted."""
+    """A `Consumer` that decodes. records: number of records so far. taken_apart: rows of the last `take` that the validating kernel
+    rejected. Batches whose body is known to be valid are only counted."""
 
     def __init__(self, path: str, view: memoryview) -> None:
         self.records = 0
@@ -141,7 +141,7 @@ class RecordsCheck:
         if is_v2 and (
             declared < 0 or declared > table.at(C.LAST_OFFSET, row) - table.at(C.BASE_OFFSET, row) + 1
         ):
-            return  # the header alone has said it
+            return  # the finding about the header is enough
         if is_v2 and begun and problem.code in _COUNT_PROBLEMS:
             message = (
                 f"the batch at position {position} declares {counted(declared, 'record')}: {problem.sentence}"

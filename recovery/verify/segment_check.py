@@ -1,4 +1,4 @@
-"""One pass over a `.log`: bytes, checksums, headers, order; and every consumer of its batches.
+"""One pass over a `.log`: checks bytes, checksums, headers and order, and passes the batches to every consumer.
 
 1. The scanner cuts the file into tables of valid batches and damage spans (`segment.scan`).
 2. The chain compares each batch with its neighbours and corrects altered headers (`chain`).
@@ -36,8 +36,8 @@ from kseg.segment.scanning.prevalidated import SkippableSpans
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.values import dataclass
 
-# A broker refuses records that are further ahead of its clock (message.timestamp.after.max.ms), so clocks that
-# disagree a little are no news.
+# A broker rejects records that are further ahead of its clock (message.timestamp.after.max.ms), so clocks that
+# differ by less are not reported.
 FUTURE_TOLERANCE_MS = 3_600_000
 MAX_SPANS = 100_000
 
@@ -56,8 +56,8 @@ class Consumer(Protocol):
 
 @dataclass(slots=True)
 class SegmentFacts:
-    """What a pass over a segment has found. first_offset, last_offset: of valid batches, None when there is none.
-    gaps: places inside it where offsets are missing. cleaned: batches that only a cleaner leaves. damage: spans of
+    """The result of a pass over a segment. first_offset, last_offset: of valid batches, None if there is none.
+    gaps: number of places inside it where offsets are missing. cleaned: number of batches that only a cleaner leaves. damage: spans of
     position and length. last_epoch: -1 = unknown."""
 
     path: str
@@ -83,7 +83,7 @@ class SegmentFacts:
 
     @property
     def has_valid_crc(self) -> bool:
-        """Whether every byte is a valid batch that fits its neighbours."""
+        """Whether every byte belongs to a valid batch that is consistent with its neighbours."""
         return not self.damage and not self.batch_findings
 
     @property
@@ -93,7 +93,7 @@ class SegmentFacts:
     def note_damage(self, position: int, length: int) -> None:
         if len(self.damage) < MAX_SPANS:
             self.damage.append((position, length))
-        else:  # of very many spans the rest counts as one
+        else:  # if there are very many spans, the remaining ones count as one
             start, _ = self.damage[-1]
             self.damage[-1] = start, position + length - start
 
@@ -115,7 +115,7 @@ class SegmentCheck:
         skippable: SkippableSpans | None = None,
         blocks: Callable[[Scanner], Iterator[Columns | Damage]] = Scanner.blocks,
     ) -> None:
-        """blocks: gives the blocks of a scanner; other processes may help it."""
+        """blocks: returns the blocks of a scanner; other processes may produce them."""
         size_bytes = len(file.view)
         self.facts = SegmentFacts(context.path, context.base_offset, size_bytes)
         self.last_batch: PreviousBatch | None = None
@@ -214,7 +214,7 @@ class SegmentCheck:
 
     def _conclusions(self) -> Iterator[Finding]:
         facts, sums, path = self.facts, self._sums, self._context.path
-        if facts.gaps and self._is_ordered:  # without order it is unknown what is missing
+        if facts.gaps and self._is_ordered:  # without order the missing offsets are unknown
             where = sums[S.SUM_GAP_OFFSET]
             yield Finding(
                 "offset-gap",

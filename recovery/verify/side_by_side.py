@@ -1,9 +1,9 @@
-"""Compare the data directories of one run: what a broker with all of them in log.dirs would refuse to start with.
+"""Compare the data directories of one run: report what stops a broker with all of them in log.dirs.
 
-Two data directories belong to one node when their meta.properties say so: the same cluster and the same node id. A path
-may as well be the place where the disks of several nodes were collected, which is not damage; several replicas of a
-partition are expected then, and the finding says whose directories these are (MetaPropertiesEnsemble.verify). Without
-meta.properties a directory is compared only with directories of the same run that have one.
+Two data directories belong to one node if their meta.properties say so: the same cluster and the same node id. A path
+may also contain the collected disks of several nodes, which is not damage; several replicas of a partition are
+expected then, and the finding names the nodes (MetaPropertiesEnsemble.verify). A directory without
+meta.properties is compared only with directories of the same run that have one.
 
     one directory.id twice      "Duplicate directory ID": one is a copy of the other, and so are their partitions
     a live partition twice      "Duplicate log directories" (LogManager.loadLog), also within one data directory, where the number of one has
@@ -35,7 +35,7 @@ def against_others(log_dir: str, others: Sequence[str], options: WithIdentities)
     """Findings between a data directory and each of the others."""
     own = _identity(log_dir)
     loaded: dict[tuple[str, PartitionState], str] | None = None
-    is_reported = False  # of several directories of another node the first will do
+    is_reported = False  # one directory of another node is enough
     for other in others:
         other_identity = _identity(other)
         path = os.path.join(log_dir, _META_PROPERTIES)
@@ -90,7 +90,7 @@ def _identity(log_dir: str) -> MetaProperties:
 
 
 def _difference(own: MetaProperties, other_identity: MetaProperties) -> str:
-    """The field in which two identities differ so that a broker refuses them; empty when there is none, or one is unknown."""
+    """The field in which two identities differ so that a broker rejects them; empty if none differs or one is unknown."""
     if (
         None not in (own.cluster_id, other_identity.cluster_id)
         and own.cluster_id != other_identity.cluster_id

@@ -1,4 +1,4 @@
-"""The small files of a data directory and of a partition: can each be read, and are its values possible?"""
+"""Check the small files of a data directory and of a partition: is each readable, and are its values possible?"""
 
 from collections.abc import Callable, Iterator
 
@@ -64,7 +64,7 @@ def clean_shutdown(path: str, totals: Totals) -> Iterator[Finding]:
 
 
 def readable(path: str, check: Iterator[Event]) -> Iterator[Event]:
-    """The events of `check`; a file that cannot be read becomes a finding, for those who continue with others."""
+    """The events of `check`; an unreadable file becomes a finding, so that the caller can continue with others."""
     try:
         yield from check
     except UnreadableInput as error:

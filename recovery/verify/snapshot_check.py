@@ -1,4 +1,4 @@
-"""The producer snapshots of a partition against the replay of its log: those of segments, the one at the log end, and all others."""
+"""Check the producer snapshots of a partition against a replay of its log: at base offsets, at the log end, and all others."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, SnapshotCorrupt
 
 
 class SnapshotCheck:
-    """The snapshots of one partition directory; what is read of them is added to the totals."""
+    """The snapshots of one partition directory; the bytes read are added to the totals."""
 
     def __init__(self, directory: PartitionDirectory, totals: Totals, reader: Reader) -> None:
         self._directory = directory
@@ -24,7 +24,7 @@ class SnapshotCheck:
         self._reader = reader
 
     def compare(self, entry: Entry, offset: int, replay: ProducerReplay) -> Iterator[Finding]:
-        """Compare the snapshot named by an offset with what the replay knows there."""
+        """Compare the snapshot at an offset with the replay up to there."""
         loaded, finding = self.load(entry)
         if finding is not None:
             yield finding
@@ -32,7 +32,7 @@ class SnapshotCheck:
             yield from replay.compare(entry.path, offset, loaded, entry.mtime_ms)
 
     def load(self, entry: Entry) -> tuple[tuple[ProducerSnapshotEntry, ...] | None, Finding | None]:
-        """The entries of a snapshot; None with the reason where it cannot be read."""
+        """The entries of a snapshot; None, and a finding with the reason, if it cannot be read."""
         try:
             data = self._reader.read_small(entry.path)
         except UnreadableInput as error:
@@ -63,7 +63,7 @@ class SnapshotCheck:
             if finding is not None:
                 yield finding
             elif offset > last.end_offset and last.damage:
-                continue  # what it stood for was lost with the damage
+                continue  # its segment was lost with the damage
             elif offset > last.end_offset or offset < log_start:
                 message = f"offset {offset} is not in the log ({log_range_words(log_start, last.end_offset)})"
                 yield Finding("snapshot-stray", entry.path, message, first_offset=offset)

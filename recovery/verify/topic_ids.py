@@ -1,4 +1,4 @@
-"""Topic ids as the partitions of a data directory have them (partition.metadata, fact sheet §1.4)."""
+"""Topic ids in the partition.metadata files of a data directory (fact sheet §1.4)."""
 
 import os
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ METADATA_FILE = NAME_BY_ROLE[Role.PARTITION_METADATA]
 
 
 def topic_id_of(partition_path: str) -> str | None:
-    """The id in a partition directory, None when there is none that can be read (the partition itself says so)."""
+    """The id in a partition directory, None if there is no readable one (the check of the partition reports that)."""
     try:
         return decode_partition_metadata(read_small(os.path.join(partition_path, METADATA_FILE))).topic_id
     except KsegError:
@@ -33,8 +33,8 @@ def topic_id_of(partition_path: str) -> str | None:
 def topic_ids(log_dir: str, topic: str | None = None) -> Iterator[tuple[PartitionName, str]]:
     """(partition, topic id) of the live partitions of a data directory that have one, by directory name.
 
-    topic: only its partitions. The directory is read once as long as it does not change: many of its partitions may
-    ask.
+    topic: return only its partitions. The directory is read once as long as it does not change, since each of its partitions may call
+    this.
     """
     try:
         changed_ns = places.stat(log_dir).st_mtime_ns
@@ -57,8 +57,8 @@ def _topic_ids(log_dir: str, changed_ns: int) -> tuple[tuple[PartitionName, str]
 
 
 def missing_metadata(directory: PartitionDirectory, meta_version: int | None) -> Finding | None:
-    """That a partition has no partition.metadata where a broker needs it; with the id that the topic's other partitions
-    have. meta_version: of the data directory's meta.properties, None when unknown."""
+    """The finding that a partition lacks the partition.metadata that a broker needs, with the id that other partitions of the topic
+    have. meta_version: of the data directory's meta.properties, None if unknown."""
     log_dir = os.path.dirname(places.abspath(directory.path))
     if not directory.segments or not _needs_topic_id(directory, log_dir, meta_version):
         return None
@@ -68,8 +68,8 @@ def missing_metadata(directory: PartitionDirectory, meta_version: int | None) ->
 
 
 def topic_id_of_siblings(name: PartitionName | None, log_dir: str | None) -> tuple[str, str | None]:
-    """The id that another partition of the topic has in the data directory: as words to end a sentence with ("" when
-    there is none), and itself."""
+    """The id that another partition of the topic has in the data directory: as text that ends a sentence ("" if
+    there is none), and the id itself."""
     if name is None or log_dir is None:
         return "", None
     for other, topic_id in topic_ids(log_dir, name.topic):
@@ -78,7 +78,7 @@ def topic_id_of_siblings(name: PartitionName | None, log_dir: str | None) -> tup
 
 
 def _needs_topic_id(directory: PartitionDirectory, log_dir: str, meta_version: int | None) -> bool:
-    """Whether other signs say that a broker with topic ids wrote here: 2.8 was the first to write the file."""
+    """Whether other evidence shows that a broker with topic ids wrote here: 2.8 was the first to write the file."""
     if directory.name is not None and directory.name.is_metadata_log:
         return False
     return meta_version == 1 or next(topic_ids(log_dir), None) is not None

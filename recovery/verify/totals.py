@@ -14,14 +14,14 @@ from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.partition.log_shape import LogShape
 from kseg.segment.values import dataclass
 
-# Of one kind about one file, this many findings are shown one by one; the rest are counted.
+# Of each kind of finding about one file, this many are shown; the rest are counted.
 SHOWN_PER_FILE = 100
 
 
 class CheckedPartition(NamedTuple):
-    """What a check has seen of a partition, for whoever asks more about it. log_dir_state: what the data directory says, None when it is
-    not known. first_offset, end_offset: of its log, the end None where there is no segment. unwritten_bytes: zeros that are preallocated
-    after its last batch. batches: of each segment, by its base offset."""
+    """Facts about a checked partition, for callers that need more than findings. log_dir_state: the files of the data directory, None if it
+    is unknown. first_offset, end_offset: of its log, the end None if there is no segment. unwritten_bytes: preallocated zeros after its
+    last batch. batches: number of batches of each segment, by its base offset."""
 
     directory: PartitionDirectory
     log_dir_state: LogDirState | None
@@ -33,10 +33,10 @@ class CheckedPartition(NamedTuple):
 
 @dataclass(slots=True)
 class Totals:
-    """sets_not_opened: compressed sets of old formats, whose records only decoding them would count. bytes_damaged,
-    bytes_padding: of `bytes_total`, the bytes of all files that were read; the rest is valid. bytes_unreadable: of the
-    damaged ones, those that could not be read. checked: the partition,
-    once it was checked; shape: of its log, where that was asked for; listed: the data directory."""
+    """sets_not_opened: compressed sets of old formats, whose records cannot be counted without decoding them. bytes_damaged,
+    bytes_padding: parts of `bytes_total`, the bytes of all files that were read; the rest is valid. bytes_unreadable: the part of
+    the damaged bytes that could not be read. checked: the partition, once it was checked; shape: of its log, if
+    requested; listed: the data directory."""
 
     files: int = 0
     batches: int = 0
@@ -63,7 +63,7 @@ class Totals:
         self.bytes_padding += min(padding, size_bytes - min(damaged, size_bytes))
 
     def admit(self, finding: Finding) -> bool:
-        """Count a finding; returns whether to show it."""
+        """Count a finding; return whether to show it."""
         key = finding.path, finding.id
         count = self._counts.get(key, 0)
         self._counts[key] = count + 1
@@ -72,7 +72,7 @@ class Totals:
         return count < SHOWN_PER_FILE
 
     def overflow(self) -> Iterator[Finding]:
-        """One finding for each kind and file of which some were not shown."""
+        """One finding for each kind and file with findings that were not shown."""
         for (path, kind), count in self._counts.items():
             if count > SHOWN_PER_FILE:
                 more = count - SHOWN_PER_FILE
@@ -83,7 +83,7 @@ class Totals:
                 yield finding
 
     def row(self, path: str, kind: str) -> Row:
-        """The row of totals of one target, which the caller sums up. kind: file, partition or log-dir."""
+        """The row of totals of one target, which the caller adds up. kind: file, partition or log-dir."""
         return Row(
             {
                 "type": "verified",

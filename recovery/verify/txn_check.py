@@ -1,11 +1,11 @@
 """Check the transaction index of a segment against its markers (fact sheet §4.3, §8.5).
 
-1. The entries alone: complete ones, a known version, increasing marker offsets, none below the segment.
-2. The marker of an entry: an ABORT of that producer is at its last offset. No batch there at all is legal, since compaction
+1. The entries alone: complete, of a known version, with increasing marker offsets, none below the segment.
+2. The marker of an entry: its last offset is that of an ABORT of the producer. No batch at all is legal there, since compaction
    removes markers; another batch is not.
-3. The first and last stable offsets of an entry equal those of the replay, when that is exact: compaction removes first
+3. The first and last stable offsets of an entry equal those of the replay if the replay is exact: compaction removes first
    batches, damage hides markers.
-4. Every aborted transaction of the replay has an entry. (The replay does not see one whose data are compacted away.)
+4. Every aborted transaction of the replay has an entry. (The replay does not see transactions whose data are compacted away.)
 """
 
 from bisect import bisect_left
@@ -46,7 +46,7 @@ class TxnIndexCheck:
         self._covered: set[int] = set()
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
-        """Record which of the wanted offsets are in a batch."""
+        """Record which of the wanted offsets belong to a batch."""
         low = bisect_left(self._wanted, table.at(C.BASE_OFFSET, first))
         high = bisect_left(self._wanted, table.at(C.LAST_OFFSET, stop - 1) + 1)
         for offset in self._wanted[low:high]:
@@ -97,7 +97,7 @@ class TxnIndexCheck:
     def _against_log(
         self, entry: AbortedTxn, expected: dict[tuple[int, int], AbortedTxn], facts: SegmentFacts
     ) -> str:
-        """What is wrong with an entry, in words; empty when nothing is."""
+        """What is wrong with an entry, as text; empty if nothing is."""
         marker = self._replay.markers.get(entry.last_offset)
         known = expected.pop((entry.producer_id, entry.last_offset), None)
         if marker is None:

@@ -1,18 +1,18 @@
-"""What a consumer gets of a batch with a right checksum whose header or body is wrong.
+"""What a consumer gets from a batch with a valid checksum whose header or body is wrong.
 
-A broker does not look at it: it hands out whole batches. The consumer stops in such a batch with an exception, or passes over
-records without a word. The rules are those of the Java consumer of 4.3 (DefaultRecordBatch, CompletedFetch), compared in
+A broker does not notice: it returns whole batches. The consumer either throws an exception in such a batch, or silently skips
+records. The rules are those of the Java consumer of 4.3 (DefaultRecordBatch, CompletedFetch), compared in
 `tests/kafka/test_price_by_consumers.py`:
 
-    count too low       the last declared record is read and then thrown away, as bytes are left over; with 0 all are passed over
-    count too high      every record is given, then comes an exception
-    count negative      nothing is given
-    control bit         a consumer passes over control batches: data in them are never given
-    codec               what cannot be decompressed is not given; of a frame that breaks off inside nobody knows how much is
-    a bad record        those before it are given
-    offsets             a record at or below the offset of the one before it is passed over
+    count too low       the last declared record is read but dropped, since bytes are left over; with a count of 0 all are skipped
+    count too high      every record is returned, followed by an exception
+    count negative      no record is returned
+    control bit         a consumer skips control batches: it never returns data in them
+    codec               a body that cannot be decompressed is not returned; of a frame that breaks off, an unknown part is
+    a bad record        the records before it are returned
+    offsets             a record at or below the offset of the previous one is skipped
 
-How many records there are is counted to the end of the body, and not believed.
+The number of records is counted to the end of the body; the declared count is not used.
 """
 
 from collections.abc import Iterator
@@ -39,8 +39,9 @@ _FRAMES = {1: b"\x1f\x8b", 2: b"\x82SNAPPY\0", 3: b"\x04\x22\x4d\x18", 4: b"\x28
 
 @dataclass(slots=True)
 class _Walk:
-    """The result of walking a batch's body to its end. records: that can be decoded. code: why it ends, of `kernel.record_walk`; None when it cannot be
-    decompressed. late: numbers of records that do not rise above those before. last_offset: the greatest. is_control: every record is a known control record."""
+    """The result of walking the body of a batch to its end. records: number that can be decoded. code: why the walk ended, from
+    `kernel.record_walk`; None if the body cannot be decompressed. late: indexes of records whose offset is not above the previous ones.
+    last_offset: the greatest. is_control: every record is a known control record."""
 
     records: int = 0
     code: int | None = R.OK
@@ -54,7 +55,7 @@ class _Walk:
 
 
 class BatchReader:
-    """Opens single batches of a log. is_deep: the records are checked besides, and reported there."""
+    """Opens single batches of a log. is_deep: another consumer checks and reports the records."""
 
     def __init__(self, path: str, view: memoryview, *, is_deep: bool) -> None:
         self._path = path
@@ -138,7 +139,7 @@ def _is_control_batch(table: Columns, row: int) -> bool:
 
 
 def _holds_data(table: Columns, row: int, walk: _Walk) -> bool:
-    """Whether the control bit of a batch is wrong: only data have sequences, and a marker's record says what it is."""
+    """Whether the control bit of a batch is wrong: only data batches have sequences, and the record of a marker has a known type."""
     has_sequence = table.at(C.PRODUCER_ID, row) >= 0 and table.at(C.BASE_SEQUENCE, row) >= 0
     return has_sequence or not walk.is_control
 
@@ -155,7 +156,7 @@ def _is_control(chunk: Chunk) -> bool:
 
 
 def _known(table: Columns, row: int, walk: _Walk) -> int | None:
-    """How many records a batch holds; None when that cannot be known."""
+    """The number of records in a batch; None if it cannot be determined."""
     if walk.is_whole:
         return walk.records
     declared = table.at(C.COUNT, row)
@@ -165,7 +166,7 @@ def _known(table: Columns, row: int, walk: _Walk) -> int | None:
 
 
 def _given(table: Columns, row: int, walk: _Walk, view: memoryview) -> int | None:
-    """How many records of a data batch a consumer gets; None when that cannot be known."""
+    """The number of records of a data batch that a consumer gets; None if it cannot be determined."""
     declared = table.at(C.COUNT, row)
     if declared <= 0:
         return 0

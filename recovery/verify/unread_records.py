@@ -1,4 +1,4 @@
-"""Batches with a right checksum of which consumers do not get every record: a `Consumer` that finds them without opening each.
+"""A `Consumer` that finds batches with a valid checksum of which consumers do not get every record, without opening each batch.
 
 The deep level decodes every batch, so only those that `records_check` did not find sound are examined here. The default level opens only
 batches whose header or first bytes are suspicious (`validate.next_doubtful`), and those followed by missing offsets. `unread_batch`
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from kseg.recovery.verify.records_check import RecordsCheck
     from kseg.recovery.verify.unread_batch import BatchReader
 
-# So many compressed batches before missing offsets are opened for nothing: then offsets are missing because the log was compacted.
+# After this many compressed batches before gaps were opened without a result, the gaps are attributed to compaction.
 _GAPS = 64
 
 
 class UnreadRecords:
-    """A `Consumer`. found: batches of which not every record is given, or whose header declares another number. next_base: of the
-    segment after this one. records: has taken the same rows before, and reported what is wrong with their records; None when
-    nobody decodes them."""
+    """A `Consumer`. found: batches of which not every record is returned, or whose header declares another number. next_base: base offset
+    of the next segment. records: has taken the same rows before, and reported what is wrong with their records; None if the records are not
+    decoded."""
 
     def __init__(
         self, path: str, view: memoryview, next_base: int | None, records: "RecordsCheck | None" = None
@@ -57,7 +57,7 @@ class UnreadRecords:
         return iter(())
 
     def _is_open_end(self, table: Columns, row: int) -> bool:
-        """Whether this is the last batch of the segment, and nothing after it tells where its offsets end."""
+        """Whether this is the last batch of the segment and nothing after it shows where its offsets end."""
         end = table.at(C.POSITION, row) + table.at(C.SIZE, row)
         is_compressed = table.at(C.MAGIC, row) == L.MAGIC_V2 and table.at(C.ATTRIBUTES, row) & L.CODEC_MASK
         is_open = self._next_base != table.at(C.LAST_OFFSET, row) + 1
@@ -65,7 +65,7 @@ class UnreadRecords:
 
     def _judge(self, table: Columns, row: int) -> Iterator[Finding]:
         if self._reader is None:
-            from kseg.recovery.verify.unread_batch import BatchReader  # most logs need none
+            from kseg.recovery.verify.unread_batch import BatchReader  # most logs do not need it
 
             self._reader = BatchReader(self._path, self._view, is_deep=self._records is not None)
         if self._reader.is_doubtful(table, row):
@@ -76,5 +76,5 @@ class UnreadRecords:
 
 
 def _is_emptied(table: Columns, row: int) -> bool:
-    """Whether the cleaner has removed all records of a batch; it leaves the codec in the header."""
+    """Whether the cleaner has removed all records of a batch; it keeps the codec in the header."""
     return table.at(C.COUNT, row) == 0 and table.at(C.SIZE, row) == L.BATCH_HEADER

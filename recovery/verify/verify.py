@@ -1,6 +1,6 @@
 """`verify`: `verify(target, VerifyOptions) -> Iterator[Event]`, read-only.
 
-Yields findings and progress, and at the end of each target one row `verified` with its totals; bytes valid + damaged +
+Yields findings and progress, and at the end of each target one row `verified` with its totals. Bytes valid + damaged +
 padding always equal the bytes read.
 """
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class Verify:
-    """`verify(target, VerifyOptions) -> Iterator[Event]`; in parts for a cluster (`jobs.log_splitting.Prevalidatable`)."""
+    """`verify(target, VerifyOptions) -> Iterator[Event]`; on a cluster in parts (`jobs.log_splitting.Prevalidatable`)."""
 
     def __call__(
         self, target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions
     ) -> Iterator[Event]:
-        """Everything there is to say about one target. Raises UnreadableInput when it cannot be read at all."""
+        """All findings about one target, and its totals. Raises UnreadableInput if it cannot be read at all."""
         if options.level not in LEVELS:
             raise UsageError(f"the level of verify must be one of {', '.join(LEVELS)}, not {options.level}")
         totals = Totals()
@@ -37,8 +37,8 @@ class Verify:
     def findings(
         self, target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions, totals: Totals
     ) -> Iterator[Event]:
-        """As `__call__`, without the row of totals, which are in `totals` afterwards."""
-        unreadable.begin()  # who calls this in a process of their own may have read other targets before
+        """Like `__call__`, without the row of totals, which are in `totals` afterwards."""
+        unreadable.begin()  # this process may have read other targets before
         for event in _work(target, options, totals):
             if not isinstance(event, Finding) or totals.admit(event):
                 yield event
@@ -59,13 +59,13 @@ class Verify:
     def parts(
         self, target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions, part_bytes: int
     ) -> "list[Part]":
-        """The logs of a partition, cut where their indexes know of batches."""
+        """The logs of a partition, split at batches that their indexes know."""
         from kseg.recovery.verify.precheck import parts
 
         return parts(target, part_bytes)
 
     def claim(self, part: "Part", options: VerifyOptions) -> "ValidatedSpans":
-        """What is sound in a part: checksums, in the deep level records too. Raises UnreadableInput."""
+        """The valid spans of a part: checksums, in the deep level records too. Raises UnreadableInput."""
         from kseg.recovery.verify.precheck import claim
 
         return claim(part, options)
