@@ -1,13 +1,13 @@
-"""Column types of decoded payloads, as plain values: readers of schemas produce them, writers of tables translate them.
+"""Column types of decoded payloads, as plain values: schema readers produce them, table writers translate them.
 
-`merged` is the type that holds values of two schemas, of two versions of one, or of the branches of a union:
+`merged` returns the type that holds the values of two schemas: two versions of one, or two branches of a union:
 
     equal types                                     that type
     int32 and int64 (the same for unsigned)         the wider one
     an integer or float, and a float or double      double
-    structs                                         a struct of all fields, those of both merged; absent ones are null
-    lists, maps                                     of merged elements
-    anything else                                   JSON: text that holds the value as `dump --json` shows it
+    structs                                         a struct of all fields, common ones merged; missing ones are null
+    lists, maps                                     list or map of the merged element types
+    anything else                                   JSON: text with the value as `dump --json` prints it
 """
 
 from dataclasses import replace
@@ -38,7 +38,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class DecimalOf:
-    """precision: at most 76, what tables hold."""
+    """precision: at most 76, the maximum of table formats."""
 
     precision: int
     scale: int
@@ -68,7 +68,7 @@ JSON_COLUMN = Scalar(JSON_TEXT)
 
 
 def merged(one: ColumnType, other: ColumnType) -> ColumnType:
-    """The type that holds values of both; see the module."""
+    """The type that holds the values of both; see the module."""
     if one == other:
         return one
     match one, other:
@@ -92,7 +92,7 @@ def merged(one: ColumnType, other: ColumnType) -> ColumnType:
 
 
 def as_plain(kind: ColumnType) -> object:
-    """A type as values of JSON."""
+    """The type as values of JSON."""
     match kind:
         case Scalar(name):
             return name
@@ -107,7 +107,7 @@ def as_plain(kind: ColumnType) -> object:
 
 
 def from_plain(plain: Any) -> ColumnType:
-    """The type that `as_plain` has made this of. Raises ValueError for what it makes of none."""
+    """The inverse of `as_plain`. Raises ValueError for anything that it does not return."""
     match plain:
         case str() if plain in SCALARS:
             return Scalar(plain)

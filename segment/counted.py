@@ -1,27 +1,27 @@
-"""Numbers of things and ranges of offsets, in words."""
+"""Counts of things and ranges of offsets, as text."""
 
 from collections.abc import Sequence
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 error`, `2 errors`, `2 batches`, `2 directories`. noun: of one."""
+    """`1 error`, `2 errors`, `2 batches`, `2 directories`. noun: in the singular."""
     return f"{number:,} {noun if number == 1 else plural(noun)}"
 
 
 def plural(noun: str) -> str:
-    """Of an English noun that is regular, or ends with one."""
+    """The plural of an English noun that is regular, or whose last word is."""
     if noun.endswith("y") and noun[-2:-1] not in tuple("aeiou"):
         return f"{noun[:-1]}ies"
     return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
 
 
 def shown_of(number: int, most: int) -> int:
-    """How many of `number` things are shown where `most` are enough: all where one would be left, since `1 more` says less in the same room."""
+    """How many of `number` things to show if `most` suffice: all if only one would be left, since `1 more` is as long as that one."""
     return number if number <= most + 1 else most
 
 
 def listed(names: Sequence[str], most: int, noun: str = "", number: int | None = None) -> str:
-    """`a, b, c and 7 more partitions`. names: at least `most` and one of them, or all. number: of all, where these are the first ones."""
+    """`a, b, c and 7 more partitions`. names: at least `most` + 1 of them, or all. number: of all, if `names` are only the first ones."""
     number = len(names) if number is None else number
     shown = shown_of(number, most)
     more = number - shown
@@ -37,5 +37,5 @@ def offsets_words(first: int, last: int) -> str:
 
 
 def log_range_words(start: int, end: int) -> str:
-    """Of a log, whose end offset is the next one to be written: `offsets 0 to 330`, `empty at offset 330`."""
+    """The offsets of a log, whose end offset is the next one to be written: `offsets 0 to 330`, `empty at offset 330`."""
     return f"empty at offset {start}" if start >= end else f"offsets {start} to {end}"

@@ -1,16 +1,16 @@
 """The two checksums of Kafka's files: CRC-32C and the CRC-32 of zlib.
 
-CRC-32C (Castagnoli) guards magic-2 batches and producer snapshots, CRC-32 guards messages of magic 0 and 1 and
+CRC-32C (Castagnoli) protects magic-2 batches and producer snapshots, CRC-32 protects messages of magic 0 and 1 and
 those of 0.7. Both functions take any contiguous buffer (bytes, bytearray, a memoryview of a read-only map) without
-copying it, and the checksum so far, so that a long range can be summed in pieces.
+copying it, and the checksum so far, so that a long range can be processed in pieces.
 
-Binding (`bench/bindings.py` measures the rivals, `docs/dependencies.md` says why):
+Binding (`bench/bindings.py` measures the alternatives, `docs/dependencies.md` explains the choice):
 
     crc32c    crc32c (SSE 4.2 or ARMv8 instructions)  →  google-crc32c  →  crcmod
     crc32     isal                                    →  zlib
 
-A name is bound when it is first asked for (`from kseg.segment.crc import crc32c` asks), straight to the library's
-own function: no wrapper costs time per call, and a run that needs one checksum does not load the other.
+A name is bound at its first use (`from kseg.segment.crc import crc32c`), directly to the function of the library:
+no wrapper adds cost per call, and a run that needs one checksum does not load the other.
 """
 
 import importlib
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     BACKEND: dict[str, str]
 
     def crc32c(data: Buffer, value: int = 0, /) -> int:
-        """CRC-32C of `data`, unsigned; `value` is the checksum of what came before it."""
+        """CRC-32C of `data`, unsigned; `value` is the checksum of the bytes before it."""
 
     def crc32(data: Buffer, value: int = 0, /) -> int:
-        """CRC-32 (zlib's polynomial) of `data`, unsigned; `value` is the checksum of what came before it."""
+        """CRC-32 (zlib's polynomial) of `data`, unsigned; `value` is the checksum of the bytes before it."""
 
 
 Checksum = Callable[..., int]
 
 
 def _extension_of(package: str, module: str) -> Any:
-    """A compiled module without running its package's `__init__`.
+    """Load a compiled module without running the `__init__` of its package.
 
-    The one of crc32c costs 35 ms of start-up (it asks for its own version number and builds a command line);
+    The `__init__` of crc32c costs 35 ms of start-up (it looks up its own version and builds a command line);
     the extension alone costs 0.5 ms.
     """
     outer = importlib.util.find_spec(package)
@@ -55,7 +55,7 @@ def _extension_of(package: str, module: str) -> Any:
 def _crc32c_package() -> tuple[str, Checksum]:
     try:
         extension = _extension_of("crc32c", "_crc32c")
-    except ImportError:  # laid out otherwise in another release: its public door
+    except ImportError:  # another release with a different layout: import the package
         extension = importlib.import_module("crc32c")
     function: Checksum = extension.crc32c
     return f"crc32c ({'hardware' if extension.hardware_based else 'software'})", function
@@ -66,7 +66,7 @@ def _google() -> tuple[str, Checksum]:
     extend: Callable[[int, bytes], int] = library.extend
 
     def crc32c(data: "Buffer", value: int = 0, /) -> int:
-        return extend(value, bytes(data))  # it refuses a memoryview, so this rival has to copy
+        return extend(value, bytes(data))  # it rejects a memoryview, so this alternative has to copy
 
     return f"google-crc32c ({library.implementation})", crc32c
 
@@ -77,16 +77,19 @@ def _crcmod() -> tuple[str, Checksum]:
     return "crcmod", function
 
 
-# CRC-32C's polynomial, bits reversed as the checksum has them.
+# CRC-32C's polynomial, with the bits reversed as in the checksum.
 _CASTAGNOLI = 0x82F63B78
 _ALL_ONES = 0xFFFFFFFF
 
 
 def crc32c_of_zeros(count: int, value: int = 0) -> int:
-    """CRC-32C of `count` zero bytes without any of them: `value` is the checksum of what came before.
+    """CRC-32C of `count` zero bytes, computed without them; `value` is the checksum of the bytes before them.
 
-    What a zero bit makes of the register is linear over GF(2), so n of them are the n-th power of a matrix."""
-    power = [_CASTAGNOLI, *(1 << bit for bit in range(31))]  # of one bit: where each bit of the register goes
+    The effect of a zero bit on the register is linear over GF(2), so that of n zero bits is the n-th power of a matrix."""
+    power = [
+        _CASTAGNOLI,
+        *(1 << bit for bit in range(31)),
+    ]  # for one bit: where each bit of the register goes
     register, bits = value ^ _ALL_ONES, 8 * count
     while bits:
         if bits & 1:
@@ -132,7 +135,7 @@ def _bind(checksum: str) -> tuple[str, Checksum]:
     return last()
 
 
-if not TYPE_CHECKING:  # a checker shall know the names above, not any name
+if not TYPE_CHECKING:  # type checkers should know only the names above
 
     def __getattr__(name: str) -> object:
         """Binds `crc32c`, `crc32` or `BACKEND` (checksum → name of the library in use) at its first use."""

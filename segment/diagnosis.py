@@ -1,7 +1,7 @@
-"""What a check has decided, as a value: for code that continues from a finding.
+"""The conclusion of a check as a value, for code that acts on a finding.
 
-A `Finding` is output: its message and its `numbers` are what people and JSON read. Code that repairs or answers by what was found reads
-`Finding.diagnosis`, and nothing else of it but the byte and offset ranges.
+A `Finding` is output: its message and its `numbers` are for people and JSON. Code that repairs damage or answers queries reads
+`Finding.diagnosis`, and of the rest only the byte and offset ranges.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ Numbers = Mapping[str, int | str | bool | None]
 
 @dataclass(frozen=True, slots=True)
 class InvalidBytes:
-    """Bytes that are not a valid batch. records: how many are lost with them, None if unknown. resumed_offset: at which reading goes
-    on, None if it does not. claimed_offset, intact_length_bytes: see `segment.scanning.damage`."""
+    """Bytes that are not a valid batch. records: how many are lost with them, None if unknown. resumed_offset: where reading
+    continues, None if it does not. claimed_offset, intact_length_bytes: see `segment.scanning.damage`."""
 
     records: int | None
     resumed_offset: int | None
@@ -32,7 +32,7 @@ class InvalidBytes:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableBytes:
-    """Bytes that the disk does not return. error: as the system calls it. errno: 0 if unknown. file_bytes: size of the file."""
+    """Bytes that the disk does not return. error: the system's message. errno: 0 if unknown. file_bytes: size of the file."""
 
     error: str
     errno: int
@@ -103,7 +103,7 @@ class MissingReplica:
 
 @dataclass(frozen=True, slots=True)
 class PartitionTwice:
-    """A partition that another directory of the same node has as well. other: that one."""
+    """A partition that exists in another directory of the same node as well. other: that directory."""
 
     other: str
 

@@ -1,14 +1,14 @@
-"""What can go wrong outside the data.
+"""Errors outside the data: the caller's mistakes and the machine's failures.
 
-Damage inside a file is never an exception: it is a `Finding`. Exceptions are for the caller's mistakes and
-the machine's failures, and each class knows the exit status of the command it ends (design, command contract):
+Damage inside a file is never an exception: it is a `Finding`. Each exception class has the exit status of the
+command that it ends (design, command contract):
 
     KsegError
     ├── UsageError          2   the request makes no sense
     ├── UnreadableInput     3   an input cannot be opened or read
-    ├── OutOfResources      3   this process may open no more files, or gets no memory or room for a local copy: that says nothing about an input
-    ├── OutOfReach          3   an object store does not answer, or refuses: neither does that
-    ├── Refused             4   we could, but must not
+    ├── OutOfResources      3   this process has no descriptors, memory or disk space left; it says nothing about an input
+    ├── OutOfReach          3   an object store does not answer, or rejects the request; it says nothing about an input either
+    ├── Refused             4   the request is possible but unsafe
     ├── CodecError          3   a compressed block cannot be decoded (callers turn it into a finding)
     └── FormatError         3   bytes do not follow their format (callers turn it into a finding)
 """
@@ -26,7 +26,7 @@ class KsegError(Exception):
 
 
 class UsageError(KsegError):
-    """The caller asked for something that has no meaning."""
+    """The request makes no sense."""
 
     exit_status = 2
 
@@ -38,21 +38,21 @@ class UnreadableInput(KsegError):
 
 
 class OutOfResources(KsegError):
-    """An input was not read because the process has used up its file descriptors, its memory or the room for local copies. Never caught
-    as damage: a repair that took it for an unreadable file would rebuild what is sound."""
+    """An input was not read because the process has used up its file descriptors, its memory or the space for local copies. Never treated
+    as damage: a repair that did so would rebuild valid files."""
 
     exit_status = 3
 
 
 class OutOfReach(KsegError):
-    """An input in an object store was not read: the network, credentials, a key for decryption, or the object itself meanwhile, were not
-    there. Never caught as damage: the object may be sound."""
+    """An input in an object store was not read: the network, credentials or a decryption key were missing, or the object was replaced
+    meanwhile. Never treated as damage: the object may be valid."""
 
     exit_status = 3
 
 
 class Refused(KsegError):
-    """The request is understood and would be unsafe: a broker is running, an output exists, …"""
+    """The request is valid but unsafe: a broker is running, an output exists, …"""
 
     exit_status = 4
 
@@ -64,10 +64,10 @@ class FormatError(KsegError):
 
 
 class CodecError(FormatError):
-    """A compressed block that cannot be decoded, or would grow beyond the caller's limit.
+    """A compressed block that cannot be decoded, or would exceed the caller's limit.
 
-    content: what Java's reader has already delivered when it meets the fault, as far as that is known. java_class: what it throws, if
-    that is no IOException.
+    content: what Java's reader has delivered before it detects the error, as far as known. java_class: the exception that it throws
+    if that is not an IOException.
     """
 
     content: bytes = b""
@@ -75,7 +75,7 @@ class CodecError(FormatError):
 
 
 def cannot_read(path: str, error: OSError) -> KsegError:
-    """What to raise when the system refuses to open, list or read `path`."""
+    """The exception to raise when the system fails to open, list or read `path`."""
     from kseg.segment.terminal import shown_path
 
     kind: type[KsegError] = UnreadableInput

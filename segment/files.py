@@ -1,9 +1,9 @@
-"""The file layer: maps every input (`opening` opens it, `probe` looks at a few places of it, `new_files` creates files, `change.apply`
-changes them).
+"""The file layer: maps every input. (`opening` opens it, `probe` reads single positions of it, `new_files` creates files, `change.apply`
+changes them.)
 
-Everything above sees buffers. Inputs are opened read-only and mapped, read in order, and on request dropped from
-the page cache afterwards, so that a scan does not evict a working broker's pages. A file that is on no disk (`segment.storage`) is a
-local copy of what is needed of it.
+All other code sees buffers. Inputs are opened read-only, mapped, read in order, and on request dropped from the page
+cache afterwards, so that a scan does not evict a running broker's pages. For a file that is not on a disk (`segment.storage`), the
+needed parts are copied to a local file.
 """
 
 import errno
@@ -24,19 +24,19 @@ from kseg.segment.storage.attached import is_anything_attached, located
 from kseg.segment.storage.local_copy import RangedCopy
 from kseg.segment.unreadable import BadArea
 
-# Up to this size reading costs less than a map with its page faults.
+# Up to this size, reading costs less than mapping and its page faults.
 SMALL_BYTES = 32 * 1024
 _POPULATED_BYTES = 32 * 1024 * 1024
 
 
 class _Map(mmap.mmap):
-    """A map that is watched as long as anybody holds it: what cannot be read in it is zeros (`bad_pages`)."""
+    """A map that is watched while it is in use: unreadable bytes in it become zeros (`bad_pages`)."""
 
     _number = -1
     _descriptor = -1
 
     def watch(self, descriptor: int, status: os.stat_result) -> bool:
-        """Whether it is watched from now on; `descriptor` stays open as long."""
+        """Watch the map; returns whether that is possible. `descriptor` must stay open while it is watched."""
         self._number = bad_pages.watch(
             self, descriptor, min(status.st_blksize, unreadable.PAGE_BYTES), *unreadable.identity_of(status)
         )
@@ -44,11 +44,11 @@ class _Map(mmap.mmap):
         return self._number >= 0
 
     def disown(self) -> None:
-        """The descriptor is somebody else's."""
+        """Give up ownership of the descriptor."""
         self._descriptor = -1
 
     def forget(self) -> None:
-        """The map is closed."""
+        """Stop watching: the map is closed."""
         if self._number >= 0:
             bad_pages.unwatch(self._number)
             self._number = -1
@@ -63,13 +63,12 @@ class _Map(mmap.mmap):
 class MappedFile:
     """A read-only map of a regular file (a small one is read); a context manager.
 
-    path: as the user named it. size_bytes, mtime_ms: of the file when it was opened. data_end: after that is nothing but a
-    hole, which reads as zeros. view: the bytes (an empty
-    view for an empty file; the map is a snapshot of the inode, a rename or unlink does not disturb it); zeros where
-    they cannot be read (`unreadable`).
-    random_access: only a few places will be looked at, so reading ahead is for nothing; of a file that is on no disk nothing is fetched until
-    somebody asks for `view`, which is everything, or says what it will look at of `sparse_view` (`need`).
-    Raises UnreadableInput when the path is missing, no regular file, or may not be read.
+    path: as given by the user. size_bytes, mtime_ms: of the file when it was opened. data_end: everything after it is a
+    hole, which reads as zeros. view: the bytes (an empty view for an empty file); zeros where they cannot be read
+    (`unreadable`). The map is a snapshot of the inode, which a rename or unlink does not affect.
+    random_access: only a few positions will be read, so disable read-ahead. For a file that is not on a disk, nothing is fetched until
+    the caller uses `view`, which fetches everything, or announces the ranges of `sparse_view` that it will read (`need`).
+    Raises UnreadableInput if the path is missing, not a regular file, or must not be read.
     """
 
     def __init__(
@@ -114,9 +113,9 @@ class MappedFile:
             self._descriptor = -1
 
     def _mapped(self, random_access: bool) -> mmap.mmap:
-        """Raises OSError, and ValueError for a file that has become shorter."""
+        """Raises OSError, and ValueError for a file that was truncated meanwhile."""
         status = self._status
-        if self._ranges is not None:  # filled while it is mapped, by this process
+        if self._ranges is not None:  # this process fills the file while it is mapped
             return mmap.mmap(self._descriptor, status.st_size, access=mmap.ACCESS_READ)
         found = _Map(self._descriptor, status.st_size, access=mmap.ACCESS_READ)
         found.madvise(mmap.MADV_RANDOM if random_access else mmap.MADV_SEQUENTIAL)
@@ -134,7 +133,7 @@ class MappedFile:
         return copy
 
     def extents(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """(position, length) of what of a range is not a hole, in order."""
+        """(position, length) of the parts of a range that are not holes, in order."""
         if self._descriptor < 0 or self.data_end == self.size_bytes <= 512 * self._status.st_blocks:
             return iter(((start, stop - start),))
         return data_extents(self._descriptor, start, stop - start)
@@ -147,7 +146,7 @@ class MappedFile:
         return self.sparse_view
 
     def need(self, start: int, stop: int) -> None:
-        """Have what is between two positions in `sparse_view`. Raises UnreadableInput."""
+        """Make the range between two positions available in `sparse_view`. Raises UnreadableInput."""
         if self._ranges is None:
             return
         try:
@@ -157,7 +156,7 @@ class MappedFile:
 
     @property
     def is_in_part(self) -> bool:
-        """Whether `sparse_view` has only what somebody needed."""
+        """Whether `sparse_view` contains only the requested ranges."""
         return self._ranges is not None
 
     @property
@@ -165,14 +164,14 @@ class MappedFile:
         return self._status.st_mtime_ns // 1_000_000
 
     def is_unchanged(self, status: os.stat_result) -> bool:
-        """Whether `status` is that of this file, and nothing was written to it since it was opened."""
+        """Whether `status` is that of this file, and the file was not written to since it was opened."""
         if is_anything_attached() and located(self.path) is not None:
-            # a copy has an inode of its own; one process sees one listing
+            # a copy has an inode of its own; a process sees one consistent listing
             return (status.st_size, status.st_mtime_ns) == (self._status.st_size, self._status.st_mtime_ns)
         return _identity(status) == _identity(self._status)
 
     def unreadable(self, start: int = 0, stop: int | None = None) -> tuple[BadArea, ...]:
-        """What could not be read so far between two positions; zeros are there."""
+        """The ranges between two positions that could not be read so far; they read as zeros."""
         return unreadable.areas(unreadable.identity_of(self._status), start, stop)
 
     def close(self) -> None:
@@ -183,12 +182,14 @@ class MappedFile:
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         if self._map is not None:
             is_watched = isinstance(self._map, _Map)
-            with suppress(BufferError):  # a consumer still holds a slice: the map lives until that is gone
+            with suppress(
+                BufferError
+            ):  # a consumer still holds a slice: the map lives until that is released
                 self._map.close()
                 if isinstance(self._map, _Map):
                     self._map.forget()
             self._map = None
-            if is_watched:  # its descriptor is the map's
+            if is_watched:  # its descriptor belongs to the map
                 self._descriptor = -1
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -202,7 +203,7 @@ class MappedFile:
 
 
 class OpenFile(Protocol):
-    """The bytes of a file as long as it is open: a `MappedFile`, or what stands in for one."""
+    """The bytes of a file while it is open: a `MappedFile`, or a substitute."""
 
     @property
     def size_bytes(self) -> int: ...
@@ -225,8 +226,8 @@ class OpenFile(Protocol):
 
 
 class Reader:
-    """By whom files are opened that may be on no disk yet: this one reads what is there, others answer for files as
-    they would be. Raises UnreadableInput."""
+    """Opens files. This implementation opens existing ones; others return planned files as if they
+    existed. Raises UnreadableInput."""
 
     def open(self, path: str, drop_cache: bool = False) -> OpenFile:
         """A `MappedFile`."""
@@ -241,7 +242,7 @@ DISK = Reader()
 
 
 def _is_whole(descriptor: int, view: mmap.mmap, status: os.stat_result) -> bool:
-    """Whether all of a map can be touched: for a process that cannot be saved from doing so. Raises OSError."""
+    """Check that all of a map can be touched, for a process that cannot handle SIGBUS. Raises OSError."""
     if bad_pages.count() and unreadable.areas(unreadable.identity_of(status)):
         return False
     for start, length in data_extents(descriptor, 0, status.st_size):
@@ -252,7 +253,7 @@ def _is_whole(descriptor: int, view: mmap.mmap, status: os.stat_result) -> bool:
             except OSError as error:
                 if error.errno != errno.EINVAL:
                     return False
-                try:  # this system does not know how
+                try:  # not supported by this system
                     if len(unreadable.pread(descriptor, size, at)) < size:
                         return False
                 except OSError:
@@ -261,7 +262,7 @@ def _is_whole(descriptor: int, view: mmap.mmap, status: os.stat_result) -> bool:
 
 
 def _copied(descriptor: int, status: os.stat_result) -> mmap.mmap:
-    """What can be read of a file, in memory. Raises OSError."""
+    """The readable content of a file, in memory. Raises OSError."""
     memory = mmap.mmap(-1, status.st_size)
     for start, length in data_extents(descriptor, 0, status.st_size):
         for at in range(start, start + length, _POPULATED_BYTES):
@@ -276,7 +277,7 @@ def _copied(descriptor: int, status: os.stat_result) -> mmap.mmap:
 
 
 def _data_end(descriptor: int, size_bytes: int) -> int:
-    """Where the hole at the end of a file begins; its end when there is none."""
+    """The position of the hole at the end of a file; the end of the file if there is none."""
     end = 0
     for start, length in data_extents(descriptor, 0, size_bytes):
         end = start + length
@@ -284,7 +285,7 @@ def _data_end(descriptor: int, size_bytes: int) -> int:
 
 
 def mapped(descriptor: int) -> mmap.mmap:
-    """A map of all of an open file that is not empty; what cannot be read in it is zeros. Raises OSError."""
+    """A map of a whole open file that is not empty; unreadable bytes become zeros. Raises OSError."""
     view = _Map(descriptor, 0, access=mmap.ACCESS_READ)
     own = os.dup(descriptor)
     if not view.watch(own, os.fstat(descriptor)):
@@ -294,16 +295,16 @@ def mapped(descriptor: int) -> mmap.mmap:
 
 
 def read_small(path: str | os.PathLike[str], limit_bytes: int = 64 * 1024 * 1024) -> bytes:
-    """The whole content of a side file (checkpoint, snapshot, metadata), at most `limit_bytes`; zeros where it cannot
-    be read.
+    """The whole content of a side file (checkpoint, snapshot, metadata), at most `limit_bytes`; unreadable bytes
+    become zeros.
 
-    Raises UnreadableInput when it cannot be read or is larger than the limit.
+    Raises UnreadableInput if it cannot be read or exceeds the limit.
     """
     name = os.fspath(path)
     descriptor = opened(name)
     try:
         status = os.fstat(descriptor)
-        # a read reserves what it is asked for; the byte more shows that the limit is passed
+        # a read allocates the requested size; one byte more shows that the limit is exceeded
         wanted = min(limit_bytes, status.st_size) + 1
         data = read_part(descriptor, status, wanted)
         while len(data) < status.st_size and (more := os.pread(descriptor, wanted - len(data), len(data))):
@@ -323,8 +324,8 @@ def _identity(status: os.stat_result) -> tuple[int, ...]:
 
 
 def is_directory(path: str | os.PathLike[str]) -> bool | None:
-    """Whether `path` is a directory, or leads to one; None when there is nothing. Raises UnreadableInput when nobody can
-    tell: os.path.isdir would say no."""
+    """Whether `path` is a directory, or a link to one; None if nothing is there. Raises UnreadableInput if that cannot be
+    determined; os.path.isdir would return False."""
     try:
         return stat.S_ISDIR(places.stat(os.fspath(path)).st_mode)
     except FileNotFoundError:

@@ -1,10 +1,10 @@
-"""The catalogue of findings: every kind of statement that kseg makes about the state of a file.
+"""The catalogue of findings: every kind of problem or fact that kseg reports about the state of a file.
 
-A finding is data, not an exception. Its kind (id, severity, sentence, hint) is declared here once; an instance adds where it was
-found and the numbers. `verify` and every planner use only these kinds, and a test keeps the manual in step with the catalogue.
+A finding is data, not an exception. Its kind (id, severity, sentence, hint) is declared here once; an instance adds the location
+and the numbers. `verify` and every planner use only these kinds, and a test keeps the manual in sync with the catalogue.
 
-Severity: `error` is damage (bytes or answers are lost or wrong), `warning` is suspicious or untidy (a broker copes, but somebody
-should look), `info` is worth knowing.
+Severity: `error` is damage (bytes or answers are lost or wrong), `warning` is suspicious or untidy (a broker copes, but an
+operator should check it), `info` is worth knowing.
 """
 
 import os
@@ -21,7 +21,7 @@ INFO = "info"
 _VERIFY = "kseg verify --deep {path}"
 _RECOVER = "kseg recover {partition}"
 _DUMP = "kseg dump {path}"
-_SAID = ""  # the message says which options settle it, and no command shows more
+_SAID = ""  # the message names the options that resolve it; no command shows more
 _DOCTOR = "kseg doctor {log_dir}"  # a broker may not start, and no repair changes that
 _LIST = "kseg list {partition}"
 _LIST_DIR = "kseg list {log_dir}"
@@ -33,7 +33,8 @@ _SNAPSHOT_SUFFIX = ".checkpoint"  # of a metadata snapshot, and of bootstrap.che
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
-    """An entry of the catalogue. `hint` is the next command to type, with `{path}`, `{partition}`, `{log_dir}`; empty where none helps."""
+    """An entry of the catalogue. `hint` is the next command to run, with `{path}`, `{partition}`, `{log_dir}`; empty if no command
+    helps."""
 
     id: str
     severity: str
@@ -195,11 +196,11 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found at one place.
+    """One finding at one location.
 
-    id: key in `CATALOGUE`. path: the file or directory as the user named it. position, length: byte range in `path`, None if the
+    id: key in `CATALOGUE`. path: the file or directory as given by the user. position, length: byte range in `path`, None if the
     finding is not about bytes. first_offset, last_offset: log offsets concerned, None if unknown. message: one sentence with the
-    particulars. numbers: the figures in the message, by name. diagnosis: what was decided, for code that uses it; not part of the output.
+    details. numbers: the figures in the message, by name. diagnosis: the conclusion, for code that uses it; not part of the output.
     """
 
     id: str

@@ -1,24 +1,24 @@
 """Tables of numbers that the kernel fills: one int64 column per field, `capacity` rows.
 
-A table is one flat `array('q')`; the column of field f is rows f·capacity … (f+1)·capacity − 1. Kernels get the
-flat memoryview and the capacity; everybody else reads whole columns or single rows through `Columns`.
+A table is one flat `array('q')`; the column of field f is cells f·capacity … (f+1)·capacity − 1. Kernels get the
+flat memoryview and the capacity; other code reads whole columns or single rows through `Columns`.
 """
 
 from array import array
 
 _ZERO = array("q", [0])
 # glibc returns freed blocks of 128 KiB and more to the system, which zeroes them again for the next table, until a larger block
-# has been freed. This one is never touched, so it takes no memory.
+# has been freed. This block is never touched, so it takes no memory.
 bytes(16 * 1024 * 1024)
 
 
 class Columns:
-    """A table of `width` int64 columns and `capacity` rows of which the first `count` are filled."""
+    """A table of `width` int64 columns and `capacity` rows, of which the first `count` are filled."""
 
     __slots__ = ("capacity", "cells", "count", "width")
 
     def __init__(self, width: int, capacity: int, cells: memoryview | None = None) -> None:
-        """cells: memory for the table, at least `width` × `capacity` numbers of 8 bytes; its own when None."""
+        """cells: memory for the table, at least `width` × `capacity` int64 numbers; None allocates it."""
         self.width = width
         self.capacity = capacity
         self.count = 0
@@ -26,7 +26,7 @@ class Columns:
 
     @property
     def raw(self) -> tuple[memoryview, int]:
-        """The table as two arguments of a kernel: its cells and its capacity."""
+        """The table as the two arguments of a kernel: its cells and its capacity."""
         return self.cells, self.capacity
 
     def column(self, field: int) -> memoryview:
@@ -56,7 +56,7 @@ class Columns:
     PRODUCER_EPOCH,
     BASE_SEQUENCE,
     VALID,  # the checksum: 1 right, 0 wrong, −1 not computed
-    BODY,  # what is known of the bytes behind the header, one of the following
+    BODY,  # what is known of the bytes after the header: 0, or one of the following
 ) = range(16)
 BATCH_WIDTH = 16
 BODY_UNKNOWN = 0
@@ -70,7 +70,7 @@ TRANSACTIONAL_BIT = 16
 CONTROL_BIT = 32
 DELETE_HORIZON_BIT = 64
 
-# --- columns of a table of records (filled by kernel.records)
+# --- columns of a table of records (filled by kernel.record_walk)
 (
     R_BATCH,  # row of the record's batch in the table of batches
     R_OFFSET,

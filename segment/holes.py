@@ -8,8 +8,8 @@ LARGE_HOLE_BYTES = 1 << 20
 
 
 def data_extents(descriptor: int, position: int, count: int) -> Iterator[tuple[int, int]]:
-    """Where the bytes of a range of an open file lie (position, length), in order; between them are holes, which read
-    as zeros. All of it where the file system does not tell."""
+    """(position, length) of the data in a range of an open file, in order; between them are holes, which read
+    as zeros. The whole range if the file system does not report holes."""
     end = position + count
     while position < end:
         try:
@@ -27,9 +27,9 @@ def data_extents(descriptor: int, position: int, count: int) -> Iterator[tuple[i
 
 
 def without_large_holes(extents: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """(start, end) of what is between the holes of a file that are worth to be left out.
+    """(start, end) of the data between those holes of a file that are large enough to skip.
 
-    extents: (position, length) of what is not a hole, in order.
+    extents: (position, length) of the data, in order.
     """
     found: list[tuple[int, int]] = []
     for start, length in extents:

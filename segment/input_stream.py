@@ -1,4 +1,4 @@
-"""What a command reads from start to end: a file, a pipe, or standard input."""
+"""An input that a command reads from start to end: a file, a pipe, or standard input."""
 
 import os
 import stat
@@ -8,7 +8,7 @@ from kseg.segment.errors import cannot_read
 
 
 class InputStream:
-    """A file, a pipe, or (as `-`) standard input, that is read from where it stands to its end. Raises UnreadableInput."""
+    """A file, a pipe, or (as `-`) standard input, read from its current position to the end. Raises UnreadableInput."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -19,7 +19,7 @@ class InputStream:
             raise cannot_read(self._path, error) from error
 
     def blocks(self, block_bytes: int = 1 << 20) -> Iterator[bytes]:
-        """What comes, in blocks as it comes."""
+        """The input in blocks, as it arrives."""
         try:
             while block := os.read(self._descriptor, block_bytes):
                 yield block
@@ -27,7 +27,7 @@ class InputStream:
             raise cannot_read(self._path, error) from error
 
     def rewind(self) -> None:
-        """Go back to where the reading began; of a regular file only."""
+        """Return to the position where the reading began; only for a regular file."""
         try:
             os.lseek(self._descriptor, self._start, os.SEEK_SET)
         except OSError as error:

@@ -1,7 +1,7 @@
-"""Encode values as JSON, with an encoder that is created once (a run can write millions of lines).
+"""Encode values as JSON, with an encoder that is created only once (a run can write millions of lines).
 
-Besides what JSON requires, the characters that Unicode counts as line separators are escaped (U+0085, U+2028, U+2029), so that readers which
-split at any of them, such as Python's `str.splitlines`, get whole lines. `segment.kernel.json_lines` does the same.
+Besides what JSON requires, it escapes the characters that Unicode counts as line separators (U+0085, U+2028, U+2029), so that readers
+that split at any of them, such as Python's `str.splitlines`, get whole lines. `segment.kernel.json_lines` does the same.
 """
 
 import json
@@ -12,7 +12,7 @@ _encode_ascii = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), check
 
 
 def json_line(values: Mapping[str, object]) -> bytes:
-    """UTF-8 with a newline. A file name that is no UTF-8 has its odd bytes as escaped lone surrogates."""
+    """UTF-8 with a newline. Bytes of a file name that are not UTF-8 are escaped as lone surrogates."""
     try:
         return compact_json(values).encode("utf-8") + b"\n"
     except UnicodeEncodeError:

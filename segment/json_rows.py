@@ -1,8 +1,8 @@
 """Batches and records as the JSON lines of the command contract (design §7; docs/json.md).
 
-Bytes: under `auto` valid UTF-8 is text and anything else base64, and `key_encoding`/`value_encoding` say which;
-the other modes are one representation for all. Null is null. Header values follow the same rule one by one, but
-have no place for an encoding: under `auto` one that is no UTF-8 becomes {"base64": …}.
+Bytes: under `auto` valid UTF-8 is text and anything else base64, and `key_encoding`/`value_encoding` name the encoding;
+the other modes use one encoding for all. Null is null. Header values follow the same rule individually, but
+have no member for an encoding: under `auto` a value that is not UTF-8 becomes {"base64": …}.
 """
 
 from base64 import b64encode
@@ -19,20 +19,21 @@ Shown = tuple[object, str | None]
 
 
 class LogRowDecoder(Protocol):
-    """Puts what the keys and values of one log mean into the rows of its records. Never raises for what a record contains."""
+    """Adds the decoded keys and values of one log to the rows of its records. Never raises because of the content of a record."""
 
     def amend(self, row: MutableMapping[str, object], record: Record) -> None:
-        """Change the row of a record; not asked for control records."""
+        """Change the row of a record; not called for control records."""
 
     def program(self) -> tuple[memoryview, bytes] | None:
-        """What `kernel.message_rows` makes the same rows by, where the bytes of headers are shown as text; None when each record is to be asked for."""
+        """The program with which `kernel.message_rows` writes the same rows, if header bytes are printed as text; None to call `amend` per
+        record."""
 
 
 class RowDecoder(Protocol):
-    """Knows for each log what decodes the rows of its records. Picklable."""
+    """Returns for each log the decoder of its rows. Picklable."""
 
     def for_log(self, path: str) -> LogRowDecoder | None:
-        """None where no row of the log would change: they are written faster then."""
+        """None if no row of the log would change, so that the fast path can write them."""
 
 
 def show_bytes(data: bytes | None, mode: str) -> Shown:
@@ -54,7 +55,7 @@ def show_bytes(data: bytes | None, mode: str) -> Shown:
         case "size":
             return len(data), "size"
         case "redacted":
-            import hashlib  # brings OpenSSL
+            import hashlib  # loads OpenSSL
 
             return f"{len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()[:16]}", "redacted"
     raise AssertionError(f"unknown bytes mode {mode}")
@@ -95,8 +96,8 @@ def batch_row(file: str, batch: Batch) -> dict[str, object]:
 def record_row(
     file: str, batch: Batch, record: Record, mode: str = "auto", decoder: LogRowDecoder | None = None
 ) -> dict[str, object]:
-    """The line `{"type":"record", …}`; `position` is that of the record's batch. `valid`: false where the checksum of the
-    record, or of its batch, is wrong; a record of magic 2 has no checksum, and the field only when it is false."""
+    """The line `{"type":"record", …}`; `position` is that of the record's batch. `valid`: false if the checksum of the record or of its
+    batch is wrong. A record of magic 2 has no checksum, so it has the field only if it is false."""
     key, key_encoding = show_bytes(record.key, mode)
     value, value_encoding = show_bytes(record.value, mode)
     row: dict[str, object] = {
@@ -126,7 +127,7 @@ def record_row(
 
 
 def control_row(record: Record) -> dict[str, object] | None:
-    """What a control record means, None when it cannot be parsed."""
+    """The meaning of a control record, None if it cannot be parsed."""
     try:
         return as_row(parse_control_record(record.key, record.value))
     except FormatError:

@@ -27,7 +27,7 @@ from kseg.segment.values import dataclass
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-# The bound on one batch's decompressed size: far above what a broker accepts, far below what hurts a machine.
+# The limit on the decompressed size of one batch: far above what a broker accepts, far below what exhausts a machine's memory.
 MAX_BODY_BYTES = 256 * 1024 * 1024
 
 Reader = Callable[[memoryview, int, int], memoryview]
@@ -36,10 +36,10 @@ Writer = Callable[[bytes, int, int | None], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Filler:
-    """What puts the content of the usual batches of a codec (`kernel.usual_blocks`) where it belongs.
+    """Writes the content of the usual batches of a codec (`kernel.usual_blocks`) into a caller's buffer.
 
-    fill: takes a block and room for it, of room_bytes or more, and returns the size of the content. unreadable: what it raises; then,
-    and where it returns −1, `decompress` is to be asked about the batch, be it sound or not.
+    fill: takes a block and a buffer of room_bytes or more, and returns the size of the content. unreadable: the exception that it raises.
+    After that exception, or a result of −1, call `decompress` for the batch, whether it is valid or not.
     """
 
     fill: Callable[[memoryview, memoryview], int]
@@ -61,22 +61,22 @@ _fillers: dict[int, Filler | None] = {}
 def decompress(codec: int, magic: int, data: "Buffer", limit_bytes: int) -> memoryview:
     """The content of a compressed block.
 
-    codec: id from the attributes (0…7). magic: of the batch or message that carries the block; it decides what is
-    legal and how lz4 is read. data: exactly the compressed bytes. limit_bytes: the most the content may be.
-    Returns a view of the content (of `data` itself for codec 0). Raises CodecError when the bytes are not what a
-    broker or client could read, or the content would pass the limit.
+    codec: id from the attributes (0…7). magic: of the batch or message that contains the block; it decides which codecs are
+    legal and how lz4 is read. data: exactly the compressed bytes. limit_bytes: the maximum size of the content.
+    Returns a view of the content (of `data` itself for codec 0). Raises CodecError if neither a broker nor a client could
+    read the bytes, or the content would exceed the limit.
     """
     reader = reader_of(codec)
     return reader(data if type(data) is memoryview else memoryview(data), magic, limit_bytes)
 
 
 def reader_of(codec: int) -> Reader:
-    """`decompress` of one codec, for whoever has many blocks of it. Raises CodecError for an id that is not a codec's."""
+    """`decompress` of one codec, for callers with many blocks of it. Raises CodecError for an unknown id."""
     return _readers.get(codec) or _load_reader(codec)
 
 
 def filler(codec: int) -> Filler | None:
-    """That of a codec, None when it has none."""
+    """The filler of a codec, None if it has none."""
     if codec not in _MODULES:
         return None
     if codec not in _fillers:
@@ -86,7 +86,7 @@ def filler(codec: int) -> Filler | None:
 
 
 def compress(codec: int, magic: int, data: bytes, level: int | None = None) -> bytes:
-    """A block that Kafka's readers accept, framed as its Java writers frame it.
+    """Compress data into a block that Kafka's readers accept, framed as its Java writers frame it.
 
     level: Kafka's scale for the codec (gzip 1…9 or -1, lz4 1…17, zstd -131072…22), null for its default; snappy
     and none have no levels. Raises CodecError for a codec that the magic does not allow or a level outside its scale.
@@ -122,7 +122,7 @@ def _as_it_is(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
 
 
 def beyond_limit(codec_name: str, limit_bytes: int) -> CodecError:
-    """The one sentence for content that passes the caller's limit."""
+    """The message for content that exceeds the caller's limit."""
     return CodecError(f"the {codec_name} content is larger than the limit of {limit_bytes} bytes")
 
 

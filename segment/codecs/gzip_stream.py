@@ -7,8 +7,8 @@
 The rules of Java's reader, which tolerates more than zlib:
 
 - Reserved bits of FLG are ignored.
-- After a member, 18 bytes or fewer are ignored. So is anything that does not begin with a good header.
-- A member whose header is good must be whole and match its trailer.
+- After a member, 18 bytes or fewer are ignored. So is anything that does not begin with a valid header.
+- A member with a valid header must be complete and match its trailer.
 
 The usual batch is one member with a plain header: libdeflate decompresses it in one call, given the size from the trailer
 if the limit and the format allow it. It would silently ignore further members, so it is used only if the bytes that
@@ -35,7 +35,7 @@ except ImportError:
 _inflater: Any
 try:
     from isal import isal_zlib as _inflater
-except ImportError:  # half as fast, and always there
+except ImportError:  # half as fast, but part of Python
     _inflater = zlib
 _InflateError: type[Exception] = _inflater.error
 
@@ -46,7 +46,7 @@ _MAX_RATIO = 1032  # deflate's longest match is 258 bytes from 2 bits
 _JAVA_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _HEADER_CRC, _EXTRA, _NAME, _COMMENT = 0x02, 0x04, 0x08, 0x10
 _TRAILER = struct.Struct("<II")
-_MIN_MEMBER = 18  # fewer bytes cannot be header and trailer: Java does not look at them
+_MIN_MEMBER = 18  # fewer bytes cannot be header and trailer: Java ignores them
 _PIECE = 8 * 1024
 _RAW_DEFLATE = -15
 _DEFAULT_LEVEL = -1
@@ -65,13 +65,13 @@ def decompress(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
         ):
             try:
                 return memoryview(_at_once.gzip_decompress(packed, size_bytes))
-            except _at_once.DeflateError:  # `suppress` would cost a microsecond of the ten
+            except _at_once.DeflateError:  # `suppress` would add a microsecond to ten
                 pass
     return _decompress_any(data, limit_bytes)
 
 
 def _decompress_any(data: memoryview, limit_bytes: int) -> memoryview:
-    """Member after member, by the rules of Java's reader."""
+    """Decompress member by member, by the rules of Java's reader."""
     position = _after_header(data, 0)
     content, position = _member(data, position, limit_bytes, limit_bytes, len(data))
     if len(data) - position <= _MIN_MEMBER:
@@ -124,7 +124,7 @@ def _after_header(data: memoryview, position: int) -> int:
 
 
 def _after_text(data: memoryview, position: int) -> int:
-    """The position after the zero that ends a header text; searched in pieces, so that no long rest is copied."""
+    """The position after the zero that ends a header text; searches in pieces, so that a long rest is not copied."""
     while position < len(data):
         piece = bytes(data[position : position + _PIECE])
         found = piece.find(0)
@@ -146,7 +146,7 @@ def _member(
             if position >= len(data):
                 raise _behind_the_content("the gzip stream ends too early", b"".join(parts))
             piece = data[position : position + piece_bytes]
-            # one byte more than allowed shows that the limit is passed
+            # one byte more than allowed shows that the limit is exceeded
             part = inflate.decompress(piece, room - size_bytes + 1)
             size_bytes += len(part)
             if size_bytes > room:
@@ -172,7 +172,7 @@ def _behind_the_content(sentence: str, content: bytes) -> CodecError:
 
 
 def compress(data: bytes, magic: int, level: int | None = None) -> bytes:
-    """One member with the header that Java writes."""
+    """Compress data into one member with the header that Java writes."""
     level = _DEFAULT_LEVEL if level is None else level
     if level != _DEFAULT_LEVEL:
         check_level("gzip", level, 1, 9)

@@ -1,21 +1,21 @@
 """LZ4 frames as Kafka reads and writes them (fact sheet §3.4, KIP-57; Kafka: Lz4BlockInputStream).
 
     frame  := 04 22 4D 18, FLG, BD, [content size: 8], HC, block…, end mark (int32 0), [content checksum: 4]
-    block  := int32 little-endian (top bit: stored as it is; else length), data, [block checksum: 4]
+    block  := int32 little-endian (top bit: stored uncompressed; rest: length), data, [block checksum: 4]
     FLG    := version 01 | block independence | block checksum | content size | content checksum | 00
     BD     := 0 | maximum block size 4…7 (64 KiB, 256 KiB, 1 MiB, 4 MiB) | 0000
     HC     := second byte of xxHash32 over FLG…content size
 
-Where Kafka's reader is not a standard one, and why the frame is parsed here instead of by a frame library:
+Kafka's reader differs from a standard one, so the frame is parsed here instead of by a frame library:
 
-- Magic 0 carries a header checksum that old clients computed over the frame's magic as well; it is not looked at.
-- Blocks that depend on each other, reserved bits and dictionaries are refused.
-- Content size and content checksum are stepped over, never compared.
-- The first frame is the whole stream: what follows its end is ignored.
+- With magic 0, old clients computed the header checksum over the frame's magic as well; it is not verified.
+- Blocks that depend on each other, reserved bits and dictionaries are rejected.
+- Content size and content checksum are skipped, never compared.
+- The first frame is the whole stream: anything after its end is ignored.
 
-Block checksums are rare (no Kafka writer makes them); such blocks go to the frame library one by one, which has
-the hash function. Of the two libraries for blocks lz4 is the faster one and is asked in all cases of doubt; cramjam can put a block
-where it belongs, which saves two copies of each batch of a run.
+Block checksums are rare (no Kafka writer makes them); such blocks are passed one by one to the frame library, which has
+the hash function. Of the two block libraries, lz4 is faster and decides all doubtful cases; cramjam can decompress a block into
+a given buffer, which saves two copies of each batch of a run.
 """
 
 import struct
@@ -35,7 +35,7 @@ _SIZE = struct.Struct("<I")
 _END_MARK = bytes(4)
 _JAVA_FLG, _JAVA_BD, _JAVA_HC = 0x60, 0x40, 0x82
 _JAVA_HEADER = _HEADER.pack(_FRAME_MAGIC, _JAVA_FLG, _JAVA_BD, _JAVA_HC)
-_HC_MAGIC_V0 = 0x1A  # what old Java clients wrote, over the frame magic too
+_HC_MAGIC_V0 = 0x1A  # written by old Java clients, over the frame magic too
 _BLOCK_CHECKSUM, _CONTENT_SIZE, _CONTENT_CHECKSUM = 0x10, 0x08, 0x04
 _WRITTEN_BLOCK = 64 * 1024
 _DEFAULT_LEVEL, _MAX_LEVEL, _LIBRARY_MAX_LEVEL = 9, 17, 12
@@ -61,7 +61,7 @@ def decompress(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
 
 
 def filler() -> Filler | None:
-    """See `codec.filler`; None on a machine that has only what lz4 needs."""
+    """See `codec.filler`; None if only the required libraries are installed."""
     try:
         import cramjam
     except ImportError:
@@ -71,7 +71,7 @@ def filler() -> Filler | None:
 
 
 def _decompress_any(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
-    """Any frame: header, then block after block."""
+    """Decompress any frame: header, then block after block."""
     flg, max_block, position = _header(data, check=magic != 0)
     checksum_bytes = 4 if flg & _BLOCK_CHECKSUM else 0
     pieces: list[bytes | memoryview] = []
@@ -133,7 +133,7 @@ def _compressed_block(block: memoryview, max_block: int) -> bytes:
 
 
 def _checked_block(block: memoryview, max_block: int) -> bytes:
-    """A block with its size in front and its checksum after, as the only one of a frame of its own."""
+    """Decompress a block with its size before it and its checksum after it, as the only block of a frame."""
     import lz4.frame
 
     descriptor = bytes((_JAVA_FLG | _BLOCK_CHECKSUM, (max_block.bit_length() - 9) // 2 << 4))
@@ -163,7 +163,7 @@ def _header_checksum(descriptor: bytes) -> int:
 
 
 def compress(data: bytes, magic: int, level: int | None = None) -> bytes:
-    """One frame as Java writes it: 64 KiB blocks, no checksums; magic 0 gets the wrong header checksum it had."""
+    """One frame as Java writes it: 64 KiB blocks, no checksums; with magic 0, the wrong header checksum of old clients."""
     if level is None and magic and 0 < len(data) <= _WRITTEN_BLOCK:  # the usual batch
         packed = _pack_block(data, store_size=False)
         if len(packed) < len(data):

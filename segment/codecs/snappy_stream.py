@@ -6,15 +6,15 @@
 
 Native clients write one raw snappy block without any framing under the same codec id. The rules of the reader:
 
-- Fewer than 16 bytes, or other first 8 bytes than the header's: the whole is one raw block. Empty input is an error.
-- A header in the middle (joined streams) is stepped over if its version is at least 1. When only its first 4
-  bytes are right, the stream ends there.
-- 1 to 3 bytes after the last block end the stream. A cut block, a block of no bytes and a negative length are errors.
+- Fewer than 16 bytes, or 8 first bytes other than those of the header: the input is one raw block. Empty input is an error.
+- A header in the middle (joined streams) is skipped if its version is at least 1. If only its first 4 bytes
+  match, the stream ends there.
+- 1 to 3 bytes after the last block end the stream. A truncated block, an empty block and a negative length are errors.
 
-Raw snappy starts with the length of its content. It is believed only within the limit and within what the format
+Raw snappy starts with the length of its content. The length is accepted only within the limit and within what the format
 can yield: the longest copy makes 64 bytes out of 3.
 
-Reading calls cramjam, writing python-snappy (which stands on cramjam and costs a copy).
+Reading uses cramjam; writing uses python-snappy (which is based on cramjam and adds a copy).
 """
 
 import struct
@@ -32,7 +32,7 @@ _HEADER_BYTES = len(_HEADER)
 _HEADER_AS_LENGTH = struct.unpack(">i", _MAGIC[:4])[0]
 _LENGTH = struct.Struct(">i")
 _MIN_VERSION = 1
-_MAX_BLOCK = 512 * 1024 * 1024  # xerial's default ceiling
+_MAX_BLOCK = 512 * 1024 * 1024  # xerial's default limit
 _WRITTEN_BLOCK = 32 * 1024
 _MAX_RATIO = 22
 
@@ -77,7 +77,7 @@ def filler() -> Filler:
 
 
 def _header_follows(data: memoryview, position: int) -> bool:
-    """Whether the header that begins here is whole and right; False ends the stream."""
+    """Whether the header at this position is complete and valid; False ends the stream."""
     if len(data) - position < _HEADER_BYTES:
         raise CodecError("the snappy stream ends inside a second header")
     if data[position : position + 8] != _MAGIC:
@@ -89,7 +89,7 @@ def _header_follows(data: memoryview, position: int) -> bool:
 
 
 def _raw(block: memoryview, room: int, limit_bytes: int) -> memoryview:
-    """The content of one raw block that may have `room` bytes."""
+    """The content of one raw block, at most `room` bytes."""
     try:
         length = _content_length(block)
         if length > room:

@@ -4,13 +4,13 @@
     frame  := 28 B5 2F FD, descriptor, [window: 1], [dictionary: 0…4], [content size: 0…8], block…, [checksum: 4]
     block  := 3 bytes little-endian: last (1 bit), type (2 bits: stored, run, compressed), size (21 bits); data
 
-Java's frames name no content size. The block headers are therefore walked before the library is called: the walk
-finds where the frame ends and how much it can yield at most (at most 128 KiB a block), so a claimed size or a tiny
-bomb never makes us allocate more than the blocks can fill, and one call into one reused context does the rest.
+Java's frames have no content size. So the block headers are walked before the library is called: the walk finds
+the end of the frame and an upper bound of its content (at most 128 KiB a block). So neither a claimed size nor a tiny
+bomb makes kseg allocate more than the blocks can fill, and a single call with a reused context decompresses the frame.
 
-Rules of the reader: empty input is empty content; a window or a claimed single segment above 128 MiB is refused; a
-checksum is verified; garbage after a frame is an error. A frame that is cut off is an error too, but after a whole one in the
-same piece of input (zstd-jni reads 131075 bytes at a time) it silently ends the stream with what it yielded.
+Rules of the reader: empty input is empty content; a window or a claimed single segment above 128 MiB is rejected; a
+checksum is verified; garbage after a frame is an error. A truncated frame is an error too, but if a complete frame precedes it in the
+same piece of input (zstd-jni reads 131075 bytes at a time), it silently ends the stream with the content so far.
 """
 
 import struct
@@ -36,7 +36,7 @@ _DEFAULT_LEVEL, _MIN_LEVEL, _MAX_LEVEL = 3, -131072, 22
 
 
 class _Contexts(threading.local):
-    """zstd contexts of a thread; they are dear to make and must not be shared between threads."""
+    """zstd contexts of a thread: they are expensive to create and must not be shared between threads."""
 
     def __init__(self) -> None:
         self.reader = zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW)
@@ -55,7 +55,7 @@ def decompress(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
 
 
 def filler() -> Filler:
-    """See `codec.filler`. The library makes the content elsewhere, so it is copied."""
+    """See `codec.filler`. The library allocates the content itself, so it is copied."""
 
     def fill(frame: memoryview, room: memoryview) -> int:
         content = _contexts.reader.decompress(frame, _LARGEST_BLOCK)
@@ -93,9 +93,9 @@ def _decompress_any(data: memoryview, limit_bytes: int) -> memoryview:
 
 
 def _frame_extent(data: memoryview, start: int) -> tuple[int, int]:
-    """(end of the frame at `start`, the most bytes it can yield); an end after the data means that it is cut off.
+    """(end of the frame at `start`, upper bound of its content in bytes); an end after the data means that the frame is truncated.
 
-    A skippable frame yields 0, any other at least 1 so that the library looks at it.
+    A skippable frame yields 0, any other at least 1 so that the library checks it.
     """
     size_bytes = len(data)
     cut_off = size_bytes + 1
@@ -151,7 +151,7 @@ def _header(data: memoryview, start: int) -> tuple[int, int, int]:
 
 
 def _bounded_frame_content(frame: memoryview, max_bytes: int, room: int, limit_bytes: int) -> bytes:
-    """The content of a whole frame when it fits into `room`."""
+    """The content of a complete frame if it fits into `room`."""
     if max_bytes <= room:
         return _frame_content(frame, max_bytes)
     try:
@@ -168,12 +168,12 @@ def _frame_content(frame: memoryview, max_bytes: int) -> bytes:
         content: bytes = _contexts.reader.decompress(frame, max_output_size=max_bytes)
     except zstandard.ZstdError as error:
         raise CodecError("a zstd frame cannot be decoded") from error
-    # a claimed size of 0 is believed by the one-shot call, blocks and checksum unseen
+    # the one-shot call accepts a claimed size of 0 without checking blocks and checksum
     return content or _streamed_content(frame)
 
 
 def _streamed_content(frame: memoryview) -> bytes:
-    """What a frame yields, cut off or not; the caller has bounded it by the block headers."""
+    """The content of a frame, truncated or not; the caller has bounded it by the block headers."""
     try:
         return _contexts.reader.decompressobj().decompress(frame)
     except zstandard.ZstdError as error:

@@ -7,9 +7,9 @@
    17  crc             uint32, CRC-32C of 21 … end
    21  attributes      int16
 
-Length and checksum are derived here and nowhere else. What Kafka's own writers refuse (acceptance row F52), and what
-the fields cannot hold, is refused before a byte is written; so nothing that append, recovery or compaction writes
-can be a batch that no broker would have written. Magic 0 and 1 are the business of `legacy`.
+Only this module derives length and checksum. It rejects what Kafka's own writers reject (acceptance row F52), and what
+the fields cannot hold, before it writes a byte. So nothing that append, recovery or compaction writes can be
+a batch that no broker would have written. `legacy` writes magic 0 and 1.
 """
 
 import struct
@@ -29,7 +29,7 @@ _TO_CRC = struct.Struct(">qiib")  # base offset, length, leader epoch, magic
 _FROM_CRC = struct.Struct(">IhiqqqhiI")  # crc, attributes, last offset delta … record count
 assert _TO_CRC.size == L.CRC_POSITION and _TO_CRC.size + _FROM_CRC.size == L.BATCH_HEADER
 
-_TYPE_IN_KEY = slice(2, 4)  # after the version, whose later values Kafka tolerates
+_TYPE_IN_KEY = slice(2, 4)  # after the version; Kafka accepts later versions
 _END_MARKERS = (control_key(ABORT)[_TYPE_IN_KEY], control_key(COMMIT)[_TYPE_IN_KEY])
 _CONTROL_TYPES = (*_END_MARKERS, *(control_key(kind)[_TYPE_IN_KEY] for kind in KINDS))
 
@@ -39,10 +39,10 @@ _INT16_MAX = 2**15 - 1
 def encode_batch(new: NewBatch) -> bytes:
     """The bytes of a batch as a broker would have written it.
 
-    Uncompressed bytes equal those of Kafka's MemoryRecordsBuilder; a compressed block holds the same records, the
-    compressor's choices may differ. Without records the result is the 61-byte header that compaction leaves (base
-    timestamp -1). A magic below 2 gives a message, a row of messages or a compressed wrapper (`legacy`).
-    Raises UsageError for what no writer of Kafka produces or the fields cannot hold.
+    Uncompressed bytes equal those of Kafka's MemoryRecordsBuilder; a compressed block holds the same records, but its
+    bytes may differ. Without records the result is the 61-byte header that compaction leaves (base
+    timestamp -1). A magic below 2 returns a message, consecutive messages or a compressed wrapper (`legacy`).
+    Raises UsageError for batches that no writer of Kafka produces or whose values do not fit the fields.
     """
     if new.magic < L.MAGIC_V2:
         return encode_legacy(new)
@@ -102,7 +102,7 @@ def _body(new: NewBatch, base_offset: int, base_timestamp_ms: int) -> bytes | by
 
 
 def _offset_range(new: NewBatch) -> tuple[int, int]:
-    """Base and last offset, declared or those of the records."""
+    """Base and last offset: the declared ones, else those of the records."""
     if not new.records and (new.base_offset is None or new.last_offset is None):
         raise UsageError("a batch without records needs a base offset and a last offset")
     base_offset = new.records[0].offset if new.base_offset is None else new.base_offset
@@ -135,7 +135,7 @@ def _timestamps(new: NewBatch) -> tuple[int, int]:
 
 
 def _refuse_impossible_fields(new: NewBatch) -> None:
-    """Refuse what the header's fields cannot hold or no version of Kafka has defined."""
+    """Reject values that the header's fields cannot hold or no version of Kafka has defined."""
     if new.magic != L.MAGIC_V2:
         raise UsageError(f"there is no message format with magic {new.magic}")
     if not 0 <= new.codec < len(L.CODEC_NAMES):
@@ -153,7 +153,7 @@ def _refuse_impossible_fields(new: NewBatch) -> None:
 
 
 def _refuse_unwritable_producer(new: NewBatch) -> None:
-    """Kafka's writer demands these of batches with records; emptied ones keep whatever they had (F02, F52)."""
+    """Rules of Kafka's writer for batches with records; emptied ones keep their values (F02, F52)."""
     if new.producer_id == L.NO_PRODUCER_ID:
         if new.transactional:
             raise UsageError("a transactional batch needs a producer id")
@@ -177,7 +177,7 @@ def _refuse_bad_records(new: NewBatch, base_offset: int, last_offset: int, base_
 
 
 def _refuse_bad_control(new: NewBatch) -> None:
-    """Control records have a known type in their key; an end marker belongs to a transaction (F52)."""
+    """Control records have a known type in their key; an end marker requires a transactional batch (F52)."""
     for record in new.records:
         kind = (record.key or b"")[_TYPE_IN_KEY]
         if kind not in _CONTROL_TYPES:

@@ -2,11 +2,11 @@
 
     message    offset int64 · size int32 · crc uint32, CRC-32 of magic … end · magic int8 · attributes int8
                · timestamp int64 (magic 1 only) · key length int32 · key · value length int32 · value
-    wrapper    a message with a null key whose value is the compressed row of complete inner messages
+    wrapper    a message with a null key whose value is the compressed sequence of complete inner messages
 
-The two offset rules: inner messages of magic 0 carry their absolute offsets, those of magic 1 count from the base
-offset; a wrapper carries the offset of its last inner message in both. With LogAppendTime only the outermost message
-carries the bit and the append time; inner ones keep their own times, as brokers of that age left them on disk.
+The two offset rules: inner messages of magic 0 have absolute offsets, those of magic 1 are relative to the base
+offset; in both, a wrapper has the offset of its last inner message. With LogAppendTime only the outermost message
+has the bit and the append time; inner ones keep their own timestamps, as brokers of that time left them on disk.
 """
 
 import struct
@@ -26,9 +26,9 @@ _NULL = _LENGTH.pack(-1)
 def encode_message(
     magic: int, offset: int, timestamp_ms: int, attributes: int, key: bytes | None, value: bytes | None
 ) -> bytes:
-    """One entry of magic 0 or 1 with the attributes as given: no rule is applied (magic 0 has no timestamp).
+    """One entry of magic 0 or 1 with the given attributes; no rule is checked (magic 0 has no timestamp).
 
-    Raises UsageError when the entry would not fit its size field.
+    Raises UsageError if the entry does not fit its size field.
     """
     head = _HEAD[magic].pack(magic, attributes, *((timestamp_ms,) if magic == L.MAGIC_V1 else ()))
     message = b"".join((head, *_field(key), *_field(value)))
@@ -41,9 +41,9 @@ def encode_message(
 def encode_legacy(new: NewBatch) -> bytes:
     """The bytes of a batch of magic 0 or 1.
 
-    Without a codec: the row of messages, each an entry of its own. With one: a single wrapper; `base_offset` (default
-    the first record's) is what inner offsets of magic 1 count from. Timestamps of records are dropped in magic 0.
-    Raises UsageError for what the old formats cannot express (acceptance row F52).
+    Without a codec: consecutive messages, each an entry of its own. With one: a single wrapper; inner offsets of magic 1 are relative
+    to `base_offset` (default: the first record's). Timestamps of records are dropped in magic 0.
+    Raises UsageError for values that the old formats cannot express (acceptance row F52).
     """
     _refuse(new)
     base_offset = new.records[0].offset if new.base_offset is None else new.base_offset
@@ -84,14 +84,14 @@ def _append_time(new: NewBatch) -> int:
 
 
 def _wrapper_timestamp(new: NewBatch) -> int:
-    """A wrapper carries the append time, else the maximum of its inner messages."""
+    """The timestamp of a wrapper: the append time, else the maximum of its inner messages."""
     if new.log_append_time or new.max_timestamp_ms is not None:
         return _append_time(new)
     return max(record.timestamp_ms for record in new.records)
 
 
 def _checked_last_offset(new: NewBatch, base_offset: int) -> int:
-    """The offset of the last record; the old formats can declare neither another one nor a wider range."""
+    """The offset of the last record; the old formats can declare no other last offset and no wider range."""
     last_offset = new.records[-1].offset
     if new.last_offset not in (None, last_offset):
         raise UsageError(
@@ -112,7 +112,7 @@ def _checked_last_offset(new: NewBatch, base_offset: int) -> int:
 
 
 def _refuse(new: NewBatch) -> None:
-    """Refuse what magic 0 and 1 have no bytes for."""
+    """Reject fields that magic 0 and 1 do not have."""
     if new.magic not in _HEAD:
         raise UsageError(f"there is no message format with magic {new.magic}")
     if not new.records:

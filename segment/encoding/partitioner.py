@@ -1,11 +1,11 @@
-"""Which partition a keyed record goes to: what Kafka's producer does when it is told none.
+"""The partition of a keyed record, as Kafka's producer chooses it if the caller specifies none.
 
     partition = (murmur2(key) & 0x7fffffff) mod partitions          (BuiltInPartitioner.partitionForKey, Utils.murmur2)
 
-    murmur2   of 32 bits, seed 0x9747b28c, over little-endian words of 4 bytes; of what is left behind the last whole
-              word the bytes are folded in from the highest
+    murmur2   32 bits, seed 0x9747b28c, over little-endian words of 4 bytes; the bytes after the last whole word
+              are mixed in from the highest down
 
-A record without a key goes wherever the producer finds it convenient, so there is nothing to equal; an empty key is
+For a record without a key the producer chooses any partition, so there is no rule to follow; an empty key is
 a key.
 """
 
@@ -32,5 +32,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition of a topic that has `partitions` of them, which must be at least one."""
+    """The partition in a topic with `partitions` partitions (at least one)."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions

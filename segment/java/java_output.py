@@ -2,8 +2,8 @@
 
 The output of Kafka's own dump tool depends on two rules of Java that differ from Python's in corner cases:
 
-1. `new String(bytes, UTF_8)` replaces a malformed part by one U+FFFD. Java and Python agree on what one part is
-   (the longest prefix of a valid sequence), except for encoded surrogates `ED A0..BF xx`: Java takes the two or
+1. `new String(bytes, UTF_8)` replaces a malformed part by one U+FFFD. Java and Python agree on the extent of a part
+   (the longest prefix of a valid sequence), except for encoded surrogates `ED A0..BF xx`: Java treats the two or
    three bytes as one part, Python as two or three.
 2. Jackson escapes control characters with upper-case hex digits (`\\u001F`), Python with lower-case ones. Neither
    escapes `/`, DEL or anything beyond ASCII.
@@ -32,16 +32,16 @@ codecs.register_error(_ERRORS, _replace_as_java)
 
 
 def decode_utf8(data: bytes | bytearray | memoryview) -> str:
-    """The string Java makes of `data` as UTF-8; never fails (source: java.lang.String, observed with Java 17)."""
+    """Decode `data` as Java decodes UTF-8; never fails (source: java.lang.String, observed with Java 17)."""
     return codecs.decode(bytes(data), "utf-8", _ERRORS)
 
 
 def json_text(value: object) -> str:
     """`value` as Jackson's `JsonNode.toString` prints it: compact, members in their order, Jackson's escapes.
 
-    value: dicts with text keys, lists, text, bool, int and None. Floats print differently in Java: not for them.
+    value: dicts with text keys, lists, text, bool, int and None. No floats, which Java prints differently.
     """
-    import json  # here: most dumps need none
+    import json  # imported here: most dumps do not need it
 
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return _CONTROL_ESCAPE.sub(lambda match: "\\" + _upper_hex(match[1]), text)

@@ -1,9 +1,9 @@
-"""The few rules of Java's library that Kafka's text files and file names inherit.
+"""The few rules of Java's library that apply to Kafka's text files and file names.
 
 Kafka reads its small text files with `BufferedReader.readLine`, `Integer.parseInt`, `Long.parseLong` and
-`String.split`. Each of them differs a little from its Python counterpart (Python accepts underscores, blanks and unusual line
-breaks, Java drops trailing empty fields), and a file that only one of them can read would get a wrong verdict. All
-these differences are here.
+`String.split`. Each differs slightly from its Python counterpart (Python accepts underscores, blanks and unusual line
+breaks, Java drops trailing empty fields), and a file that only one of the two accepts would get a wrong verdict. This module has
+all these differences.
 """
 
 import re
@@ -21,7 +21,7 @@ _MOST_DIGITS = 255  # zeros of other scripts may lead a number in a file name
 def parse_integer(text: str, bits: int) -> int | None:
     """The number that Integer.parseInt (bits 32) or Long.parseLong (bits 64) reads, None where they throw.
 
-    The digits of all scripts count, as in Java, unless they are beyond 16 bits, where Java sees two characters.
+    Digits of all scripts count, as in Java, except those above U+FFFF, which are two characters in Java.
     """
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isdecimal() or not (digits.isascii() or max(digits) <= "\uffff"):
@@ -34,7 +34,7 @@ def parse_integer(text: str, bits: int) -> int | None:
 
 
 def split_fields(text: str, separator: re.Pattern[str] = WHITESPACE) -> list[str]:
-    """Pattern.split: a leading empty field stays, trailing empty fields go; text without a separator is one field."""
+    """Pattern.split: keeps a leading empty field, drops trailing empty fields; text without a separator is one field."""
     fields = separator.split(text)
     while len(fields) > 1 and not fields[-1]:
         fields.pop()
@@ -46,7 +46,7 @@ class NotUtf8(FormatError):
 
 
 def read_lines(data: bytes) -> list[str]:
-    """The lines that a BufferedReader over UTF-8 yields; no empty line after the last line break. Raises NotUtf8."""
+    """The lines that a BufferedReader returns for UTF-8; no empty line after the last line break. Raises NotUtf8."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,11 +1,11 @@
 """The text of java.util.Properties, both ways (the format of meta.properties).
 
-    natural lines end in \\n, \\r or \\r\\n; leading blanks, tabs and form feeds do not count
-    a line that starts with # or ! is a comment, an empty one is nothing
+    natural lines end in \\n, \\r or \\r\\n; leading blanks, tabs and form feeds are ignored
+    a line that starts with # or ! is a comment; empty lines are ignored
     an odd number of backslashes at the end joins the next line to this one
-    key and value are parted by blanks, by one = or :, or by both; a backslash takes away a character's meaning
-    \\t \\n \\r \\f \\uXXXX (one UTF-16 unit) stand for what they say, any other \\x for x
-Bytes are Latin-1. The writer uses \\uXXXX for everything outside printable ASCII, so Java reads back what was meant.
+    blanks, one = or :, or both separate key and value; a backslash escapes a character
+    \\t \\n \\r \\f \\uXXXX (one UTF-16 unit) are escapes as usual, any other \\x stands for x
+Bytes are Latin-1. The writer uses \\uXXXX for everything outside printable ASCII, so that Java reads the original text.
 """
 
 import re
@@ -25,7 +25,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
-    """Keys and values in file order; of equal keys the last one counts. Raises FormatError for a broken \\uXXXX."""
+    """Keys and values in file order; of equal keys the last one is kept. Raises FormatError for a malformed \\uXXXX."""
     pairs = {}
     for line in _logical_lines(data.decode("latin-1")):
         match = _PAIR.match(line)
@@ -69,15 +69,15 @@ def _meaning(match: re.Match[str]) -> str:
 
 
 def encode_properties(pairs: Mapping[str, str], written_at_ms: int) -> bytes:
-    """The file that Properties.store writes with an empty comment; written_at_ms: shown (in UTC) in its second
-    line. Raises FormatError when that moment has no calendar date."""
+    """The file that Properties.store writes with an empty comment. written_at_ms: printed (in UTC) in its second
+    line. Raises FormatError if that time has no calendar date."""
     try:
         from datetime import UTC, datetime
 
         moment = datetime.fromtimestamp(written_at_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError) as error:
         raise FormatError(f"{written_at_ms} ms is not a valid date") from error
-    # Java's Date.toString, whose names are English wherever we run
+    # Java's Date.toString, whose names are English in every locale
     day, month = _DAYS[moment.weekday()], _MONTHS[moment.month - 1]
     lines = ["#", f"#{day} {month} {moment.day:02d} {moment:%H:%M:%S} UTC {moment.year}"]
     lines += [f"{_escape(key, every_blank=True)}={_escape(value)}" for key, value in pairs.items()]

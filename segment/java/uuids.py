@@ -13,15 +13,15 @@ _TEXT = re.compile("([A-Za-z0-9_-]{22})(==)?")
 
 
 def uuid_text(data: bytes) -> str:
-    """The 22 characters for 16 bytes; raises FormatError for another number of bytes."""
+    """The 22 characters for 16 bytes; raises FormatError for any other number of bytes."""
     if len(data) != 16:
         raise FormatError(f"a uuid has 16 bytes, not {len(data)}")
     return base64.urlsafe_b64encode(data)[:22].decode("ascii")
 
 
 def uuid_bytes(text: str) -> bytes:
-    """The 16 bytes of a uuid's text. Padding and stray bits in the last character are accepted, as Java does;
-    everything else raises FormatError."""
+    """The 16 bytes of a UUID's text. Accepts padding and stray bits in the last character, as Java does;
+    raises FormatError for anything else."""
     match = _TEXT.fullmatch(text)
     if match is None:
         raise FormatError(f"{text[:40]!r} is not a valid uuid")
@@ -29,10 +29,10 @@ def uuid_bytes(text: str) -> bytes:
 
 
 def is_uuid(text: str) -> bool:
-    """Whether Java reads the text as a uuid, the zero one included."""
+    """Whether Java parses the text as a UUID, including the zero one."""
     return _TEXT.fullmatch(text) is not None
 
 
 def canonical_uuid(text: str) -> str:
-    """The text as Kafka would write it; raises FormatError when it is not a uuid."""
+    """The text as Kafka would write it; raises FormatError if it is not a UUID."""
     return uuid_text(uuid_bytes(text))
