@@ -1,6 +1,6 @@
 """Damage of a Kafka 0.7 file as findings.
 
-An offset of 0.7 is a byte of the log: damage takes all the offsets of its bytes, while a message has the one at which it begins.
+An offset of 0.7 is a byte position: damage loses the offsets of all its bytes, while a message has the offset at which it begins.
 """
 
 from kseg.segment.counted import counted
@@ -23,13 +23,13 @@ def bad_crc07(path: str, base_offset: int, entry: Entry07) -> Finding:
 
 
 def bad_inner_crc07(path: str, base_offset: int, entry: Entry07) -> Finding:
-    """A message inside of a compressed set that does not match its own checksum."""
+    """A message inside a compressed set that does not match its own checksum."""
     text = f"a message in the set at position {entry.position} does not match its checksum"
     return _of_entry("bad-crc", path, base_offset, entry, text)
 
 
 def undecodable07(path: str, base_offset: int, entry: Entry07, error: KsegError) -> Finding:
-    """A compressed set that cannot be decoded, or not to its end."""
+    """A compressed set that cannot be decoded completely."""
     return _of_entry("undecodable-batch", path, base_offset, entry, undecodable_words07(entry, error))
 
 

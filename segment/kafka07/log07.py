@@ -1,7 +1,7 @@
-"""A partition of Kafka 0.7 as a log: an offset is a byte, files follow each other without a gap (fact sheet §2.1).
+"""A partition of Kafka 0.7 as a log: an offset is a byte position, and files follow each other without a gap (fact sheet §2.1).
 
-A file covers the offsets from the number in its name up to its end; the log ends where its last file ends. What a
-fetch returns are the bytes from an offset on, message boundary or not (0.7.2: Log.read, Log.findRange).
+A file covers the offsets from the number in its name up to its end; the log ends where its last file ends. A fetch returns
+the bytes from an offset on, whether or not a message begins there (0.7.2: Log.read, Log.findRange).
 """
 
 import os
@@ -34,7 +34,7 @@ class File07:
 class Log07:
     """The `.kafka` files of a directory, or a single one; a context manager.
 
-    files: by offset, at least one. directory: its path. name: the directory's. Raises UnreadableInput when there is none.
+    files: by offset, at least one. directory: its path. name: of the directory. Raises UnreadableInput if there is no file.
     """
 
     def __init__(self, target: PartitionTarget | FileTarget) -> None:
@@ -57,17 +57,17 @@ class Log07:
         return self.files[-1].end_offset
 
     def file_with(self, offset: int) -> File07 | None:
-        """The file that holds a byte, None when none does (outside the log, or in a gap)."""
+        """The file that contains a byte, None if none does (outside the log, or in a gap)."""
         return next((file for file in reversed(self.files) if file.holds(offset)), None)
 
     def opened(self, file: File07) -> MappedFile:
-        """It as it is mapped until the log is closed."""
+        """The mapped file, open until the log is closed."""
         if file.path not in self._open:
             self._open[file.path] = MappedFile(file.path)
         return self._open[file.path]
 
     def view(self, file: File07) -> memoryview:
-        """Its bytes."""
+        """The bytes of a file."""
         return self.opened(file).view
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Kafka 0.7: `.kafka` files, the sets inside their messages, and what a fetch sent (fact sheet §2.1, §4.6).
+"""Kafka 0.7: `.kafka` files, the sets inside their messages, and what a fetch returned (fact sheet §2.1, §4.6).
 
     file     := entry…
     entry    := size int32 (bytes after it), magic 0, crc, payload                magic 0: 9 bytes + payload
@@ -6,25 +6,25 @@
     crc      := CRC-32 of the payload alone: magic and attributes are unprotected
     payload  := the message, or (attributes, bits 0 and 1: 1 gzip, 2 snappy) a compressed set of entries
 
-No key, no offset, no timestamp. An offset is a byte: the number in the file's name + the position in the file. A
-consumer was given the offset of the *next* message; the messages of a compressed set cannot be addressed, so all
-of them but the last gave the offset of the entry they are in.
+No key, no offset, no timestamp. An offset is a byte position: the number in the file's name + the position in the file. A
+consumer got the offset of the *next* message. The messages of a compressed set cannot be addressed: all but the
+last one had the offset of their entry.
 
 These two magics are not those of 0.8: a file is 0.7 by its name, never by its bytes.
 
-The walk (`walk`) gives entries and damage spans that account for every byte:
+The walk (`walk`) returns entries and damage spans that account for every byte:
 
-1. An entry whose size, magic and checksum are right is given out; the walk continues after it.
-2. Zeros up to the end of the file are a tail that was never written.
-3. Where only the checksum or the magic is wrong and the recorded size leads, over at most a few more such entries,
-   to a valid entry or a good end, the size is corroborated: the damage is this entry. With a known magic it is
-   given as an entry whose `crc_valid` is false.
-4. Otherwise search for the next believable entry: size and magic fit, the codec is known, the checksum is right.
+1. An entry with valid size, magic and checksum is returned; the walk continues after it.
+2. Zeros up to the end of the file are a preallocated tail.
+3. If only the checksum or the magic is wrong and the recorded size leads, across at most a few more such entries,
+   to a valid entry or a valid end, the size is confirmed: the damage is this entry. With a known magic it is
+   returned as an entry whose `crc_valid` is false.
+4. Otherwise search for the next plausible entry: size and magic fit, the codec is known, the checksum is valid.
 
-The search looks at positions with one pass of a compiled pattern, and the bytes summed for candidates are bounded by
-a multiple of what the file occupies, so that a hostile file costs linear time. When they are spent, the rest is damage.
+The search scans all positions in one pass of a compiled pattern. The bytes checksummed for candidates are limited to
+a multiple of the file's allocated size, so a hostile file costs linear time. Once the limit is reached, the rest is damage.
 
-Large holes of a sparse file are zeros, in which no entry begins; nobody reads them.
+Large holes of a sparse file are zeros, in which no entry begins; they are skipped.
 """
 
 import re
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 SIZE_FIELD = 4
-MIN_SIZE_FIELD = 1 + 4  # magic and crc: what 0.7's recovery asks for
-CODEC_MASK = 0x03  # two bits, not three as later
+MIN_SIZE_FIELD = 1 + 4  # magic and crc: the minimum of 0.7's recovery
+CODEC_MASK = 0x03  # two bits, not three as in later versions
 HEADER_BYTES = {0: SIZE_FIELD + 1 + 4, 1: SIZE_FIELD + 1 + 1 + 4}
-MAX_NESTING = 16  # sets inside sets; real ones have two or three
+MAX_NESTING = 16  # nested sets; real ones have two or three levels
 DEFAULT_LIMIT_BYTES = 256 * 1024 * 1024
 
 _SIZE_AND_MAGIC = struct.Struct(">iB")
@@ -57,10 +57,10 @@ _CORROBORATING_HOPS = 16
 _SEARCH_ALLOWANCE_BYTES = 64 * 1024 * 1024
 _SEARCH_FACTOR = 8
 _ZERO_PIECE = 64 * 1024
-_CANDIDATE_BYTES = SIZE_FIELD + 2  # how far a pattern looks
+_CANDIDATE_BYTES = SIZE_FIELD + 2  # bytes that a pattern examines
 
-# The beginning of a believable entry, as a look-ahead so that overlapping candidates are all seen. The first also
-# knows that the size is below 16 MiB, which makes it much more selective.
+# The beginning of a plausible entry, as a look-ahead so that overlapping candidates are all found. The first pattern also
+# requires a size below 16 MiB, which makes it much more selective.
 _PLAUSIBLE = rb"(?=(?!\x00{3}[\x00-\x04])%s[\x00-\xff]{%d}(?:\x00|\x01[\x00-\x02]))"
 _SMALL_CANDIDATE = re.compile(_PLAUSIBLE % (rb"\x00", 3))
 _ANY_CANDIDATE = re.compile(_PLAUSIBLE % (rb"[\x00-\x7f]", 3))
@@ -70,8 +70,8 @@ _ANY_CANDIDATE = re.compile(_PLAUSIBLE % (rb"[\x00-\x7f]", 3))
 class Entry07:
     """One entry of a file or of a decompressed set.
 
-    position, size_bytes: its byte range, the size field included. attributes: 0 for magic 0, which has none.
-    crc: as stored. payload_position: where the payload begins; it ends with the entry.
+    position, size_bytes: byte range of the entry, including the size field. attributes: 0 for magic 0, which has none.
+    crc: as stored. payload_position: where the payload begins; it extends to the end of the entry.
     """
 
     position: int
@@ -92,17 +92,17 @@ class Entry07:
 
     @property
     def codec(self) -> int:
-        """0 none, 1 gzip, 2 snappy; 3 is defined nowhere (0.7 throws when it reads such an entry)."""
+        """0 none, 1 gzip, 2 snappy; 3 is undefined (0.7 throws when it reads such an entry)."""
         return self.attributes & CODEC_MASK
 
     def payload(self, view: memoryview) -> memoryview:
-        """The stored payload, in the buffer that the entry was found in."""
+        """The stored payload, a slice of the buffer that contains the entry."""
         return view[self.payload_position : self.end_position]
 
 
 @dataclass(frozen=True, slots=True)
 class Damage07:
-    """A span of bytes that holds no entry; `kind` is an id of the findings catalogue."""
+    """A span of bytes without an entry; `kind` is an id of the catalogue of findings."""
 
     kind: str
     position: int
@@ -111,9 +111,9 @@ class Damage07:
 
 @dataclass(frozen=True, slots=True)
 class End07:
-    """Where 0.7's recovery stops. position: bytes that it keeps. cause: one of
+    """Where 0.7's recovery stops. position: number of bytes that it keeps. cause: one of
 
-    `end` (all of the file is valid), `cut-off`, `small-size`, `bad-crc`, and, where its load throws instead of
+    `end` (the whole file is valid), `cut-off`, `small-size`, `bad-crc`, and, where the load throws instead of
     truncating: `unknown-magic`, `too-small-for-magic`.
     """
 
@@ -129,8 +129,8 @@ class End07:
 class Message07:
     """A message as a consumer sees it.
 
-    offset, next_offset: of the entry of the file that holds it and of the entry after that one; all messages of a
-    compressed set share both. consumer_offset: what a 0.7 consumer was given with it. depth: number of sets around
+    offset, next_offset: of the entry of the file that contains it and of the entry after that one; all messages of a
+    compressed set share both. consumer_offset: the offset that a 0.7 consumer got with it. depth: number of sets around
     it. magic, crc, crc_valid: of its own entry.
     """
 
@@ -145,7 +145,7 @@ class Message07:
 
 
 def entry_at(view: memoryview, position: int, end: int) -> Entry07 | str:
-    """The entry at `position`, judged, or why there is none: the cause of an End07."""
+    """The validated entry at `position`, or why there is none: the cause of an End07."""
     remaining = end - position
     if remaining < MIN_SIZE_FIELD:
         return "end" if remaining == 0 else _cause_of_scrap(view, position, remaining)
@@ -168,7 +168,7 @@ def entry_at(view: memoryview, position: int, end: int) -> Entry07 | str:
 
 
 def _cause_of_scrap(view: memoryview, position: int, remaining: int) -> str:
-    """Of 1 to 4 bytes at the end: a size field may be whole, an entry is not."""
+    """The cause for 1 to 4 bytes at the end: they may contain a size field, but no entry."""
     size = int.from_bytes(view[position : position + SIZE_FIELD], "big", signed=True)
     return "small-size" if remaining == SIZE_FIELD and size < MIN_SIZE_FIELD else "cut-off"
 
@@ -176,7 +176,7 @@ def _cause_of_scrap(view: memoryview, position: int, remaining: int) -> str:
 def valid_prefix(data: "Buffer") -> End07:
     """How much of a file 0.7's recovery keeps, and why it stops there (0.7.2: FileMessageSet.recover).
 
-    It looks at size, magic and checksum only: an unknown codec survives.
+    It checks only size, magic and checksum: an unknown codec is kept.
     """
     view = memoryview(data)
     position = 0
@@ -197,8 +197,8 @@ def walk(
 ) -> Iterator[Entry07 | Damage07]:
     """Entries and damage spans from `start` (a boundary) to the end, in order; together they cover every byte.
 
-    unreadable: what of a range could not be read, where zeros stand. extents: (position, length) of what of a range is
-    no hole in the file (`MappedFile.extents`).
+    unreadable: returns the unreadable ranges within a range; they read as zeros. extents: (position, length) of the data within a
+    range, without the holes of the file (`MappedFile.extents`).
     """
     view = memoryview(data)
     walker = _Walker(
@@ -220,10 +220,10 @@ def walk(
 
 
 class _Walker:
-    """The judgements of one walk and what they may still cost."""
+    """The checks of one walk, and the bytes that they may still read."""
 
     def __init__(self, view: memoryview, extents: list[tuple[int, int]]) -> None:
-        """extents: (start, end) of what is between the holes that are left out."""
+        """extents: (start, end) of the data between the holes that are skipped."""
         self.view = view
         self.end = len(view)
         self.extents = extents
@@ -232,20 +232,20 @@ class _Walker:
         self._zeros_from: int | None = None
 
     def only_zeros_from(self, position: int) -> bool:
-        """Whether all from `position` on are zeros; the tail of the file is looked at once."""
+        """Whether everything from `position` on is zeros; the tail of the file is checked only once."""
         if self._zeros_from is None:
             self._zeros_from = self._start_of_zeros(0, self.end)
         return self._zeros_from <= position
 
     def judge(self, position: int) -> Entry07 | str:
-        """What is at a candidate; its checksum is paid for."""
+        """The entry at a candidate; its checksum counts against the limit."""
         entry = entry_at(self.view, position, self.end)
         if isinstance(entry, Entry07):
             self.budget_bytes -= entry.size_bytes
         return entry
 
     def damage(self, position: int, found: Entry07 | str) -> Entry07 | Damage07:
-        """What is wrong at `position`, and how far it reaches."""
+        """What is wrong at `position`, and how far the damage extends."""
         view, end = self.view, self.end
         if isinstance(found, Entry07):
             self.budget_bytes -= found.size_bytes
@@ -270,7 +270,7 @@ class _Walker:
         return Damage07(kind, position, resumed - position)
 
     def _corroborated(self, position: int) -> bool:
-        """Whether a valid entry or a good end is at `position` or a few entries after it."""
+        """Whether a valid entry or a valid end is at `position` or a few entries after it."""
         for _ in range(_CORROBORATING_HOPS):
             if self.budget_bytes < 0:
                 return False
@@ -288,14 +288,14 @@ class _Walker:
         return False
 
     def _search(self, position: int) -> int:
-        """The position of the next believable entry at or after `position`, or the end."""
+        """The position of the next plausible entry at or after `position`, or the end."""
         narrow_from = max(position, self.end - SIZE_FIELD - 0xFFFFFF)
         for pattern, first, last in (
             (_ANY_CANDIDATE, position, narrow_from),
             (_SMALL_CANDIDATE, narrow_from, self.end),
         ):
             for start, stop in self.extents:
-                # the size field of an entry may begin with zeros, which end a hole
+                # the size field of an entry may begin with the zeros at the end of a hole
                 start, stop = max(first, start - SIZE_FIELD), min(last, stop)
                 if start >= stop:
                     continue
@@ -313,12 +313,12 @@ class _Walker:
             return False
         if entry.payload_bytes:
             return True
-        # the checksum of nothing is 0, so nine or ten ordinary bytes look like an empty message: ask the next entry
+        # the checksum of empty content is 0, so nine or ten ordinary bytes look like an empty message: check the next entry
         following = self.judge(entry.end_position)
         return following == "end" or (isinstance(following, Entry07) and following.crc_valid)
 
     def _start_of_zeros(self, position: int, stop: int) -> int:
-        """Where the zeros at the end of a range begin; its end when there are none."""
+        """Where the zeros at the end of a range begin; the end of the range if there are none."""
         for start, end in reversed(self.extents):
             start, end = max(start, position), min(end, stop)
             while start < end:
@@ -333,10 +333,10 @@ class _Walker:
 def messages(
     view: memoryview, entry: Entry07, base_offset: int = 0, limit_bytes: int = DEFAULT_LIMIT_BYTES
 ) -> Iterator[Message07]:
-    """The messages of one entry, sets inside sets resolved, in order.
+    """The messages of one entry, in order, with nested sets unpacked.
 
-    view: the file that the entry was found in. base_offset: the number in the file's name. limit_bytes: the most
-    that all sets of the entry together may hold when decompressed. Raises CodecError (unknown codec, undecodable,
+    view: the file that contains the entry. base_offset: the number in the file's name. limit_bytes: the maximum total
+    size of all sets of the entry when decompressed. Raises CodecError (unknown codec, undecodable,
     too large, nested too deep) or FormatError (a set that ends inside an entry), after the messages before it.
     """
     offset = base_offset + entry.position
@@ -346,7 +346,7 @@ def messages(
         if held is not None:
             yield _message(*held, offset, next_offset, offset)
         held = found
-    if held is not None:  # only the last message of a set gave the offset after it
+    if held is not None:  # only the last message of a set was returned with the offset after it
         yield _message(*held, offset, next_offset, next_offset)
 
 
@@ -361,7 +361,7 @@ def _message(
 def _flatten(
     view: memoryview, entry: Entry07, depth: int, room: list[int]
 ) -> Iterator[tuple[Entry07, memoryview, int]]:
-    """(own entry, payload, depth) of each message in `entry`; `room` holds the bytes that may still come out."""
+    """(own entry, payload, depth) of each message in `entry`; `room` holds the remaining limit in bytes."""
     codec = entry.codec
     payload = entry.payload(view)
     if codec == L.NONE:

@@ -1,1 +1,1 @@
-"""The room `segment/kernel`: the compiled hot loops; every module here is plain Python typed by the .pxd beside it."""
+"""The compiled hot loops. Every module here is plain Python, typed by the .pxd beside it."""

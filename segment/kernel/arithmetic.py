@@ -1,6 +1,6 @@
 """Java's fixed-width arithmetic, the same in C and in Python.
 
-Kafka computes sequences in 32-bit ints that wrap silently; hostile or damaged files reach those edges. Inlined into the kernels
+Kafka computes sequences in 32-bit ints that wrap silently; hostile or damaged files reach these limits. Inlined into the kernels
 like `kernel.buffer_access`, and not compiled itself.
 """
 

@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""Arrow columns from a table of records and the body that it points into.
+"""Arrow columns from a table of records and the body to which it refers.
 
     number column   one value a row, 8 or 4 bytes, native order
     flag column     one bit a row, the lowest bit of a byte first
     bytes column    flags (1 = not null) │ int32 ends: row n is between ends[n] and ends[n + 1] │ the bytes themselves
 
-Every function appends `RecordRows` after the `at` rows that exist already; flag columns start as zeros. Fields of a
-record's batch are looked up in the table of batches by R_BATCH. Tables and buffers are not trusted: nothing outside of
-them is accessed. The headers of records: `arrow_headers`.
+Every function appends `RecordRows` after the `at` existing rows; flag columns start as zeros. Fields of a
+record's batch are looked up in the table of batches by R_BATCH. Tables and buffers are not trusted: every access is
+checked against their sizes. For the headers of records see `arrow_headers`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RecordRows:
-    """Rows first … stop − 1 of a table of records, and the table of their batches. Raises ValueError when a table is too small."""
+    """Rows first … stop − 1 of a table of records, and the table of their batches. Raises ValueError if a table is too small."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class RecordRows:
 
 
 def check_room(rows: RecordRows, room: int, at: int) -> int:
-    # room: for how many rows there is any, after `at` that are there
+    # room: number of rows for which there is any space, after the `at` existing ones
     if at < 0 or rows.stop - rows.first > room - at:
         raise ValueError("the column has no room for the rows")
     return 0
@@ -75,10 +75,10 @@ def batch_of(cells: Readable, row: int, batch_capacity: int) -> int:
 
 
 def wanted_until(batches: Readable, capacity: int, row: int, count: int, bounds: Readable) -> int:
-    """The end (exclusive) of the run of batches from `row` on that are all wanted; `row` itself when it is not.
+    """The end (exclusive) of the run of batches from `row` on that are all wanted; `row` itself if it is not.
 
-    bounds: lowest offset, lowest offset that is too high, least timestamp, whether control batches are wanted. The
-    first offset of a compressed set of an old format is not in its header: such a one is wanted when it may be.
+    bounds: lowest offset, first offset above the range, least timestamp, whether control batches are wanted. The first offset
+    of a compressed set of an old format is not in its header: such a set is wanted if it may be within the bounds.
     """
     if (
         capacity < 0
@@ -111,8 +111,8 @@ def wanted_until(batches: Readable, capacity: int, row: int, count: int, bounds:
 
 
 def keep_rows(cells: Writable, capacity: int, count: int, bounds: Readable) -> int:
-    """Move the rows that are within `bounds` (as in `wanted_until`, and after them the least timestamp that is too
-    high) to the front; returns how many they are. Rows whose value cannot be told (a length and no place) go, too."""
+    """Move the rows within `bounds` (as in `wanted_until`, followed by the first timestamp above the range) to the front;
+    return their number. Rows whose value is unknown (a length without a position) are dropped, too."""
     if (
         capacity < 0
         or C.RECORD_WIDTH * capacity > len(cells)
@@ -142,8 +142,8 @@ def keep_rows(cells: Writable, capacity: int, count: int, bounds: Readable) -> i
 
 
 def rows_within(rows: RecordRows, keys: bool, values: bool, room: Writable) -> int:
-    """The end (exclusive) of the first rows whose keys and values together have at most room[0] bytes, which they are
-    taken off.
+    """The end (exclusive) of the first rows whose keys and values together have at most room[0] bytes; their size is subtracted
+    from room[0].
 
     keys, values: whether each of them counts.
     """
@@ -179,9 +179,9 @@ def gather_bytes(
     flags: Writable,
     at: int,
 ) -> int:
-    """Append the bytes that columns `field` (start) and `field` + 1 (length) point to, after `filled` bytes.
+    """Append the bytes to which columns `field` (start) and `field` + 1 (length) refer, after `filled` bytes.
 
-    Returns how many bytes there are then.
+    Returns the number of bytes afterwards.
     """
     check_room(rows, len(ends) - 1, at)
     check_field(field, 11)
@@ -234,7 +234,7 @@ def gather_longs(rows: RecordRows, field: int, out: Writable, at: int) -> int:
 
 
 def gather_ints(rows: RecordRows, field: int, out: Writable, at: int) -> int:
-    """Append column `field` as 4-byte numbers; what is there must be one."""
+    """Append column `field` as 4-byte numbers; its values must fit."""
     check_room(rows, len(out), at)
     check_field(field, 12)
     source = buffer_access.cells_in(rows.cells)
@@ -249,12 +249,12 @@ def gather_ints(rows: RecordRows, field: int, out: Writable, at: int) -> int:
 
 
 def gather_times(rows: RecordRows, out: Writable, at: int) -> int:
-    """Append timestamps in microseconds; one that has none takes the nearest that there is."""
+    """Append timestamps in microseconds; one that does not fit becomes the nearest possible value."""
     check_room(rows, len(out), at)
     source = buffer_access.cells_in(rows.cells)
     capacity = rows.capacity
     target = buffer_access.table_in(out)
-    # the most milliseconds whose microseconds are a long; a literal beyond 31 bits would be a Python object
+    # the most milliseconds whose microseconds fit a long; a literal beyond 31 bits would be a Python object
     most = 0x7FFFFFFF
     most = (most << 16) | 0xFFFF
     most = ((most << 16) | 0xFFFF) // 1000
@@ -272,7 +272,7 @@ def gather_times(rows: RecordRows, out: Writable, at: int) -> int:
     return at
 
 
-# --- what batches say
+# --- fields of batches
 
 
 def spread_longs(rows: RecordRows, field: int, out: Writable, at: int) -> int:
@@ -293,7 +293,7 @@ def spread_longs(rows: RecordRows, field: int, out: Writable, at: int) -> int:
 
 
 def spread_ints(rows: RecordRows, field: int, out: Writable, at: int) -> int:
-    """Append column `field` of each record's batch as 4-byte numbers; what is there must be one."""
+    """Append column `field` of each record's batch as 4-byte numbers; its values must fit."""
     check_room(rows, len(out), at)
     check_field(field, 15)
     source = buffer_access.cells_in(rows.batches)
@@ -309,7 +309,7 @@ def spread_ints(rows: RecordRows, field: int, out: Writable, at: int) -> int:
 
 
 def spread_time_types(rows: RecordRows, out: Writable, at: int) -> int:
-    """Append the kind of each record's timestamp by Kafka's numbers: −1 none, 0 CreateTime, 1 LogAppendTime."""
+    """Append the timestamp type of each record with Kafka's numbers: −1 none, 0 CreateTime, 1 LogAppendTime."""
     check_room(rows, len(out), at)
     source = buffer_access.cells_in(rows.batches)
     cells = buffer_access.cells_in(rows.cells)
@@ -328,7 +328,7 @@ def spread_time_types(rows: RecordRows, out: Writable, at: int) -> int:
 
 
 def spread_codecs(rows: RecordRows, out: Writable, at: int) -> int:
-    """Append the codec's id of each record's batch, a byte each."""
+    """Append the codec id of each record's batch, one byte each."""
     check_room(rows, len(out), at)
     source = buffer_access.cells_in(rows.batches)
     cells = buffer_access.cells_in(rows.cells)
@@ -360,7 +360,7 @@ def spread_flags(rows: RecordRows, bit: int, flags: Writable, at: int) -> int:
 
 
 def spread_validity(rows: RecordRows, flags: Writable, at: int) -> int:
-    """Append whether the checksums over each record are right: that of its batch, and its own if it has one."""
+    """Append whether the checksums of each record are valid: that of its batch, and its own if it has one."""
     check_room(rows, 8 * len(flags), at)
     source = buffer_access.cells_in(rows.batches)
     cells = buffer_access.cells_in(rows.cells)
@@ -377,7 +377,7 @@ def spread_validity(rows: RecordRows, flags: Writable, at: int) -> int:
 
 
 def spread_checksums(rows: RecordRows, out: Writable, at: int) -> int:
-    """Append the stored checksum of each record: its own in magic 0 and 1, else that of its batch."""
+    """Append the stored checksum of each record: its own in magic 0 and 1, otherwise that of its batch."""
     check_room(rows, len(out), at)
     source = buffer_access.cells_in(rows.batches)
     cells = buffer_access.cells_in(rows.cells)

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
 """Arrow columns of record headers: list ends for all rows, a column of names and a column of values.
 
-As in `arrow_gather`, tables and buffers are not trusted: nothing outside of them is accessed.
+As in `arrow_gather`, tables and buffers are not trusted: every access is checked against their sizes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def measure_headers(body: Readable, rows: RecordRows, most: int, sums: Writable) -> int:
-    """The end (exclusive) of the first rows whose headers have at most `most` bytes, and how much these need: sums
-    becomes headers, bytes of names, bytes of values."""
+    """The end (exclusive) of the first rows whose headers have at most `most` bytes. sums is set to the sizes that they need: number of
+    headers, bytes of names, bytes of values."""
     if len(sums) < 3:
         raise ValueError("a sum is missing")
     cells = buffer_access.cells_in(rows.cells)
@@ -51,7 +51,7 @@ def measure_headers(body: Readable, rows: RecordRows, most: int, sums: Writable)
 
 
 def header_at(source: Readable, p: int, size: int, sums: Writable) -> int:
-    # adds one header to the sums; the position after it
+    # adds one header to the sums; returns the position after it
     place = field_at(source, p, size)
     if place < 0:
         raise ValueError("a header lies outside its body")
@@ -68,7 +68,7 @@ def header_at(source: Readable, p: int, size: int, sums: Writable) -> int:
 
 
 def field_at(source: Readable, p: int, size: int) -> int:
-    # a field with its length before it, as 16 × the length + the size of the length; −1: it leaves the body; a null
+    # a field with its length before it, as 16 × the length + the size of the length; −1 if it exceeds the body; a null
     # as −16 − the size of the length
     if p < 0:
         return -1
@@ -93,9 +93,9 @@ def gather_headers(
     value_ends: Writable,
     value_flags: Writable,
 ) -> int:
-    """Lay out the headers of the rows in buffers of the sizes that `measure_headers` gave, from their beginning on.
+    """Write the headers of the rows into buffers of the sizes that `measure_headers` returned, from their start.
 
-    ends: int32, one more than rows. flags of values as elsewhere; a name is never null.
+    ends: int32, one more than rows. Values have flags as elsewhere; a name is never null.
     """
     check_room(rows, len(ends) - 1, 0)
     cells = buffer_access.cells_in(rows.cells)

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""Unreadable pages of mapped files, and the list of those that were met; `in_c.faults` describes the mechanism.
+"""Unreadable pages of mapped files, and the list of those that were found; `in_c.faults` describes the mechanism.
 
 An area, as returned by `area`: device, inode, ctime (ns), position, length, errno (0: the file was truncated), and the
 number of reads that failed there.
@@ -19,37 +19,37 @@ AREA_WIDTH = 7
 
 
 def start() -> int:
-    """Prepare for files to be watched and noted, also by processes that will be forked; 0 where that cannot be."""
+    """Prepare for watching files and recording areas, also in processes forked later; 0 if that is not supported."""
     return faults.start()
 
 
 def watch(view: Readable, descriptor: int, block: int, device: int, inode: int, mtime: int) -> int:
-    """Watch a map of a file, from its first byte on; what is known to be bad in it is zeros from now on.
+    """Watch a map of a file, from its first byte on; known bad areas in it are zeros from now on.
 
-    descriptor: of the file, open as long as it is watched. block: bytes that the file system reads at least. Returns
-    a number for `unwatch`; -1 when it cannot be watched, and whoever touches a bad page ends the process.
+    descriptor: of the file, open while the map is watched. block: least number of bytes that the file system reads. Returns
+    a number for `unwatch`; -1 if the map cannot be watched, and access to a bad page ends the process.
     """
     return faults.watch(buffer_access.bytes_in(view), len(view), descriptor, block, device, inode, mtime)
 
 
 def unwatch(number: int) -> int:
-    """The map is gone."""
+    """Stop watching: the map is closed."""
     faults.unwatch(number)
     return 0
 
 
 def note(device: int, inode: int, mtime: int, position: int, length: int, error: int) -> int:
-    """Note an area that somebody failed to read; 0 when too many are known."""
+    """Record an area that could not be read; 0 if the list is full."""
     return faults.note(device, inode, mtime, position, length, error)
 
 
 def count() -> int:
-    """How many areas are known."""
+    """The number of known areas."""
     return faults.count()
 
 
 def area(number: int, out: Writable) -> int:
-    """Put area `number` into seven numbers."""
+    """Copy area `number` into seven numbers."""
     if number < 0 or number >= faults.count() or len(out) < 7:
         raise ValueError("there is no such area")
     faults.tell(number, buffer_access.table_in(out))
@@ -57,7 +57,7 @@ def area(number: int, out: Writable) -> int:
 
 
 def touch(view: Readable) -> int:
-    """Look at each page, so that the system can read all: it gives an error where a program would be sent a signal."""
+    """Access each page so that the system reads all of them; it returns an error where a direct access would raise a signal."""
     total = 0
     at = 0
     while at < len(view):
@@ -69,6 +69,6 @@ def touch(view: Readable) -> int:
 
 
 def forget() -> int:
-    """Nothing is known to be bad."""
+    """Forget all known areas."""
     faults.forget()
     return 0

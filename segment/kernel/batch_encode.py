@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
 """The bytes of a new batch of magic 2 from a table of records of an old one (fact sheet §2.3).
 
-Key, value and headers are copied from the old body; lengths are encoded again, as Kafka's writer does, so an overlong
+Key, value and headers are copied from the old body; lengths are encoded anew, as Kafka's writer does, so that an overlong
 varint becomes a short one.
 """
 
@@ -38,7 +38,7 @@ def put_short(out: Writable, at: int, value: int) -> int:
 
 
 def varint_size(number: int) -> int:
-    # of the zigzag form: what counts is how far the number is from 0 or −1
+    # size of the zigzag form, which depends on the distance of the number from 0 or −1
     if number < 0:
         number = -(number + 1)
     size = 1
@@ -110,12 +110,12 @@ def put_records(
     o: int,
     room: int,
 ) -> int:
-    """Encode the kept records of batch `row`, from record `at` on; the position after them, −1 when `out` is too small."""
+    """Encode the kept records of batch `row`, from record `at` on; returns the position after them, −1 if `out` is too small."""
     while at < count and cells[C.R_BATCH * capacity + at] == row:
         if flags[at]:
             key_length = cells[C.R_KEY_LENGTH * capacity + at]
             value_length = cells[C.R_VALUE_LENGTH * capacity + at]
-            if key_length < 0:  # in old messages any negative length is a null
+            if key_length < 0:  # in old messages any negative length means null
                 key_length = -1
             if value_length < 0:
                 value_length = -1

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def fitting_run(cells: Readable, capacity: int, row: int, stop: int, most: int) -> int:
-    """The end of the run of rows from `row` on that declare at most `most` records together; wrappers declare none."""
+    """The end of the run of rows from `row` on that together declare at most `most` records; wrappers declare none."""
     records = 0
     while row < stop:
         declared = cells[C.COUNT * capacity + row]
@@ -49,7 +49,7 @@ def plain_stop(cells: Readable, capacity: int, row: int, stop: int) -> int:
 
 
 def same_transaction(cells: Readable, capacity: int, row: int, stop: int, next_offset: int) -> int:
-    """The end of the run of data batches of the producer and kind of `row` that end below `next_offset`."""
+    """The end of the run of data batches with the producer and type of `row` that end below `next_offset`."""
     producer = cells[C.PRODUCER_ID * capacity + row]
     while row < stop:
         attributes = cells[C.ATTRIBUTES * capacity + row]
@@ -73,8 +73,8 @@ def horizon_runs(
     new_horizon_ms: int,
     pairs: Writable,
 ) -> int:
-    """How many tombstones wait for which delete horizon, in rows of judged batches: runs of (horizon, tombstones) into
-    `pairs`, which has room for one a row; how many runs there are."""
+    """Count the tombstones per delete horizon, in rows of judged batches: write runs of (horizon, tombstones) into
+    `pairs`, which has room for one per row; return the number of runs."""
     if (
         row < 0
         or stop > capacity

@@ -1,16 +1,16 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
 """The batch walk: from the bytes of a `.log` to a table of batch headers.
 
-It divides a file the way Kafka's FileLogInputStream does (fact sheet §2.4) and validates nothing: every entry whose
+It splits a file the way Kafka's FileLogInputStream does (fact sheet §2.4) and validates nothing: every entry whose
 length fits becomes a row, whatever its checksum. At position p with the readable end E:
 
     1. p ≥ E − 17                 end (clean when p = E, else a tail too short for a header)
     2. size field < 14            TOO_SMALL (Kafka: CorruptRecordException)
-    3. p > E − 12 − size          PARTIAL (Kafka: end without a word)
-    4. magic < 2 (signed)         a legacy entry; else a batch of magic 2 or what claims to be
-    5. a batch header of 61 bytes that leaves the file: HEADER_CUT (Kafka: KafkaException)
+    3. p > E − 12 − size          PARTIAL (Kafka: the end, without an exception)
+    4. magic < 2 (signed)         a legacy entry; otherwise a batch of magic 2 or an unknown one
+    5. a batch header of 61 bytes that exceeds the file: HEADER_CUT (Kafka: KafkaException)
 
-`first_candidate` is the other half: after damage it searches for the next bytes at which a batch could start.
+`first_candidate` is the counterpart: after damage it searches for the next bytes at which a batch could start.
 Columns are those of `kseg.segment.header_tables`.
 """
 
@@ -67,7 +67,7 @@ def put_legacy(buf: Readable, p: int, cells: Writable, capacity: int, row: int) 
     cells[C.MAGIC * capacity + row] = magic
     cells[C.BASE_OFFSET * capacity + row] = offset
     cells[C.LAST_OFFSET * capacity + row] = offset
-    # a wrapper does not say how many messages it holds
+    # a wrapper does not declare how many messages it contains
     cells[C.COUNT * capacity + row] = 1 if attributes & C.CODEC_MASK == 0 else -1
     cells[C.ATTRIBUTES * capacity + row] = attributes
     cells[C.LEADER_EPOCH * capacity + row] = -1
@@ -85,9 +85,9 @@ def put_legacy(buf: Readable, p: int, cells: Writable, capacity: int, row: int) 
 def walk(buf: Readable, end: int, cells: Writable, capacity: int, state: Writable, until: int = -1) -> int:
     """Fill rows 0… of `cells` from position `state[0]` on; returns why it stopped (FULL, END, …).
 
-    buf: the whole file. end: readable end, ≤ len(buf). until: no entry that begins there or after it is wanted
-    (−1 = all are); arriving there is FULL, too. state[0] is moved after the last row filled, state[1] becomes the
-    number of rows. A legacy row has COUNT 1, or −1 for a compressed wrapper; VALID is left at −1.
+    buf: the whole file. end: readable end, ≤ len(buf). until: stop before an entry that begins there or after it
+    (−1 = no limit), also with FULL. state[0] is set to the position after the last row filled, state[1] to the
+    number of rows. A legacy row has COUNT 1, or −1 for a compressed wrapper; VALID stays −1.
     """
     position = state[0]
     file_end = len(buf)
@@ -122,7 +122,7 @@ def walk(buf: Readable, end: int, cells: Writable, capacity: int, state: Writabl
         else:
             put_batch(source, position, table, capacity, row)
         if size < 1024:
-            # each length says where the next is: without this the walk waits for memory at every small batch
+            # each length determines where the next batch is: without the prefetch the walk waits for memory at every small batch
             if fetched < position:
                 fetched = position
             while fetched < position + 2048:
@@ -136,7 +136,7 @@ def walk(buf: Readable, end: int, cells: Writable, capacity: int, state: Writabl
 
 
 def plausible_batch(buf: Readable, p: int, end: int, lowest_offset: int, highest_offset: int) -> int:
-    # every field of a magic 2 header that can contradict itself; the checksum is the caller's
+    # check every field of a magic 2 header that can contradict itself; the caller checks the checksum
     size = buffer_access.int_at(buf, p + 8)
     if size < 49 or p > end - 12 - size:
         return 0
@@ -194,9 +194,9 @@ def first_candidate(
 ) -> int:
     """The first position ≥ `position` whose bytes could start a batch that ends at or before `end`; −1 if none.
 
-    until: it must be before that; −1 for no such limit.
+    until: the position must be before it; −1 for no such limit.
 
-    Magic, length, offset range and every self-contradiction of the header are checked, the checksum is not.
+    All consistency rules of the header are checked, among them magic, length and offset range, but not the checksum.
     """
     if position < 0 or end > len(buf):
         raise ValueError("the search would leave its buffer")
@@ -227,7 +227,7 @@ def zero_run(buf: Readable, position: int, end: int) -> int:
 
 
 def next_remarkable(cells: Readable, capacity: int, row: int, count: int) -> int:
-    """The first row from `row` on whose VALID is not 1 or whose codec no Kafka knows; `count` when there is none."""
+    """The first row from `row` on whose VALID is not 1 or whose codec is unknown to Kafka; `count` if there is none."""
     while row < count:
         if cells[C.VALID * capacity + row] != 1 or cells[C.ATTRIBUTES * capacity + row] & C.CODEC_MASK > 4:
             break
@@ -236,7 +236,7 @@ def next_remarkable(cells: Readable, capacity: int, row: int, count: int) -> int
 
 
 def first_invalid(cells: Readable, capacity: int, count: int) -> int:
-    """The first row whose VALID is not 1; `count` when all are valid."""
+    """The first row whose VALID is not 1; `count` if all are valid."""
     row = 0
     while row < count and cells[C.VALID * capacity + row] == 1:
         row = row + 1
@@ -254,8 +254,8 @@ def equal_run(cells: Readable, capacity: int, column: int, row: int, stop: int) 
 
 
 def declared_records(cells: Readable, capacity: int, row: int, stop: int) -> int:
-    """How many records the headers of rows `row` … stop − 1 declare. One whose checksum nobody has verified may declare any number: of each
-    batch count as many as it has offsets. A compressed set of magic 0 or 1 declares none."""
+    """The number of records that the headers of rows `row` … stop − 1 declare. A header with an unverified checksum may declare any number,
+    so a batch counts at most as many records as it has offsets. A compressed set of magic 0 or 1 declares none."""
     if row < 0 or stop > capacity or C.BATCH_WIDTH * capacity > len(cells):
         raise ValueError("the rows lie outside the table")
     total = 0
@@ -271,7 +271,7 @@ def declared_records(cells: Readable, capacity: int, row: int, stop: int) -> int
 
 
 def first_uncounted(cells: Readable, capacity: int, count: int) -> int:
-    """The first row whose COUNT is negative; `count` when there is none."""
+    """The first row whose COUNT is negative; `count` if there is none."""
     row = 0
     while row < count and cells[C.COUNT * capacity + row] >= 0:
         row = row + 1
@@ -279,7 +279,7 @@ def first_uncounted(cells: Readable, capacity: int, count: int) -> int:
 
 
 def highest_offset(cells: Readable, capacity: int, count: int) -> int:
-    """The largest LAST_OFFSET of the first `count` rows, −1 when there are none above."""
+    """The largest LAST_OFFSET of the first `count` rows, at least −1."""
     highest = -1
     row = 0
     while row < count:
@@ -290,9 +290,9 @@ def highest_offset(cells: Readable, capacity: int, count: int) -> int:
 
 
 def plain_run(cells: Readable, capacity: int, row: int, count: int) -> int:
-    """The end (exclusive) of the run of rows from `row` on that need no decompression and are no control batches.
+    """The end (exclusive) of the run of rows from `row` on that need no decompression and are not control batches.
 
-    All of a run are batches of magic 2, or all are messages of magic 0 and 1.
+    All rows of a run are batches of magic 2, or all are messages of magic 0 and 1.
     """
     is_legacy = row < count and cells[C.MAGIC * capacity + row] < 2
     while row < count:
@@ -306,8 +306,8 @@ def plain_run(cells: Readable, capacity: int, row: int, count: int) -> int:
 
 
 def compressed_run(cells: Readable, capacity: int, row: int, count: int, most_records: int) -> int:
-    """The end (exclusive) of the run of rows from `row` on that hold a compressed body of records and, all together,
-    declare at most `most_records` of them. Wrappers, control batches and empty batches end it."""
+    """The end (exclusive) of the run of rows from `row` on that have a compressed body of records and together
+    declare at most `most_records`. Wrappers, control batches and empty batches end it."""
     records = 0
     while row < count:
         attributes = cells[C.ATTRIBUTES * capacity + row]

@@ -44,7 +44,7 @@ cdef inline bint is_end_marker(const unsigned char* buf, Py_ssize_t p) noexcept:
 
 cdef inline long long wide_varint(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end) noexcept:
     cdef long long raw, n, byte
-    # like Java's, it loses bits above the 32nd
+    # like Java's, it drops bits above the 32nd
     raw = 0
     n = 0
     while n < 5 and p + n < end:
@@ -60,7 +60,7 @@ cdef inline long long wide_varint(const unsigned char* buf, Py_ssize_t p, Py_ssi
 
 cdef inline long long varint(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end) noexcept:
     cdef long long byte
-    # the zigzag varint at p as 16 × its value + its size; size 0 when it leaves the body or exceeds 5 bytes
+    # the zigzag varint at p as 16 × its value + its size; size 0 if it exceeds the body or 5 bytes
     if p >= end:
         return 0
     byte = buf[p]

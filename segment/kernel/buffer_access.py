@@ -1,12 +1,12 @@
 """Raw buffer access for the inner functions of the kernels.
 
-Passing a typed memoryview from one C function to another copies its whole descriptor, which costs more than the work on
+Passing a typed memoryview from one C function to another copies its whole descriptor, which costs more than processing
 a record. So the entry functions take views, check the sizes of the tables, and pass pointers on. In plain Python a view
 is its own pointer, and Python's bounds checks cover every access: the fuzz tests run that mode.
 
 C inlines only within a module, and a call from one kernel into another costs as much as reading a number. So the
-functions that every kernel needs for each field are defined in the `.pxd`, and are compiled into the module that uses
-them; here are the same lines for plain Python (a test compares them). This module itself is not compiled.
+functions that every kernel needs for each field are defined in the `.pxd`, and compiled into each module that uses
+them; this module has the same lines for plain Python (a test compares them). It is not compiled itself.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ def table_in(view: Any) -> Any:
 
 
 def copied(out: Any, o: int, text: Any, p: int, n: int) -> None:
-    # in C it is memcpy, which no loop of bytes equals
+    # in C a memcpy, which is faster than any loop over bytes
     out[o : o + n] = text[p : p + n]
 
 
 def wanted(buf: Any, p: int) -> None:
-    # in C it has the processor fetch what lies around there, and waits for nothing; p may be after the end
+    # in C a prefetch, which does not wait; p may be after the end
     return None
 
 
-# --- big-endian numbers: in C whole words, as compilers know them
+# --- big-endian numbers: in C whole words, which compilers recognise
 
 
 def long_at(buf: Readable, p: int) -> int:
@@ -102,7 +102,7 @@ def is_end_marker(buf: Readable, p: int) -> int:
 
 
 def wide_varint(buf: Readable, p: int, end: int) -> int:
-    # like Java's, it loses bits above the 32nd
+    # like Java's, it drops bits above the 32nd
     raw = 0
     n = 0
     while n < 5 and p + n < end:
@@ -118,7 +118,7 @@ def wide_varint(buf: Readable, p: int, end: int) -> int:
 
 
 def varint(buf: Readable, p: int, end: int) -> int:
-    # the zigzag varint at p as 16 × its value + its size; size 0 when it leaves the body or exceeds 5 bytes
+    # the zigzag varint at p as 16 × its value + its size; size 0 if it exceeds the body or 5 bytes
     if p >= end:
         return 0
     byte = buf[p]

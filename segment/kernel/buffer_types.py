@@ -1,6 +1,6 @@
-"""Argument types of the kernels, for type checkers: anything that holds bytes or 64-bit numbers and is indexed by position.
+"""Argument types of the kernels, for type checkers: anything that contains bytes or 64-bit numbers and is indexed by position.
 
-Compiled kernels take buffers, with the C types in their `.pxd`. Nothing imports this module at run time.
+Compiled kernels take buffers with the C types of their `.pxd`. No module imports this one at run time.
 """
 
 from typing import Protocol
@@ -14,7 +14,7 @@ class Readable(Protocol):
 
 
 class Writable(Readable, Protocol):
-    """The same, if it is not read-only."""
+    """A `Readable` that is not read-only."""
 
     def __setitem__(self, index: int, value: int, /) -> None: ...
 

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
 """CRC-32C and CRC-32 of many batches in one call.
 
-CRC-32C uses the processor's own instructions where it has them (`in_c.castagnoli`). Otherwise, and for CRC-32, small batches
+CRC-32C uses the processor's own instructions if it has them (`in_c.castagnoli`). Otherwise, and for CRC-32, small batches
 use tables, eight bytes at a time ("slicing by 8"), and large ones a library: it is several times faster per byte, but a call
-costs as much as a kilobyte, and a topic with one record per batch needs millions of them.
-Bounds checks are off because every index is a masked byte or was checked on entry.
+costs as much as a kilobyte, and a topic with one record per batch needs millions of calls.
+Bounds checks are off because every index is masked or was checked on entry.
 
 Tables: 8 × 256 entries; entry [k][b] is the effect of byte b seen k bytes before the end of an 8-byte group.
 """
@@ -69,7 +69,8 @@ def crc_of(buf: Readable, start: int, end: int, tables: Readable) -> int:
 
 
 def castagnoli_of(buf: Readable, start: int, end: int, tables: Readable) -> int:
-    """CRC-32C of buf[start:end], within the buffer, in the fastest way there is without a call; tables: of `make_tables`."""
+    """CRC-32C of buf[start:end], which must be within the buffer, by the fastest means without a library call; tables: from
+    `make_tables`."""
     way = in_c.way()
     if way == 0:
         return crc_of(buf, start, end, tables)
@@ -77,12 +78,12 @@ def castagnoli_of(buf: Readable, start: int, end: int, tables: Readable) -> int:
 
 
 def fastest_way() -> int:
-    """The greatest number that `castagnoli_by` may be given; 0 when this processor has no instructions, or nothing is compiled."""
+    """The largest `way` for `castagnoli_by`; 0 if the processor lacks the instructions, or the module is not compiled."""
     return in_c.way()
 
 
 def castagnoli_by(way: int, buf: Readable, start: int, end: int) -> int:
-    """CRC-32C of buf[start:end] in one of the ways of this processor, 1 … `fastest_way()`."""
+    """CRC-32C of buf[start:end] in a particular way of this processor, 1 … `fastest_way()`."""
     if way < 1 or way > in_c.way() or start < 0 or start > end or end > len(buf):
         raise ValueError("this processor has no such way, or the range lies outside the buffer")
     return in_c.crc_of(way, buffer_access.bytes_in(buf), start, end)
@@ -97,10 +98,10 @@ def verify_small(
     castagnoli: Readable,
     ieee: Readable,
 ) -> int:
-    """Set the VALID column of every row whose entry is at most `limit_bytes`; returns how many are left at −1.
+    """Set the VALID column of every row whose entry has at most `limit_bytes`; return the number of rows left at −1.
 
-    A magic 2 batch is valid when it has its whole header and the CRC-32C of byte 21 to its end is the stored one;
-    a legacy entry when the CRC-32 from its magic byte to its end is.
+    A magic 2 batch is valid if it has its whole header and the CRC-32C from byte 21 to its end equals the stored one;
+    a legacy entry if the CRC-32 from its magic byte to its end does.
     """
     if len(tables_checked(castagnoli)) + len(tables_checked(ieee)) != 4096 or count > capacity:
         raise ValueError("tables of 2048 entries and count ≤ capacity are required")
@@ -137,10 +138,10 @@ def verify_large(
     castagnoli: Callable[[memoryview], int],
     ieee: Callable[[memoryview], int],
 ) -> int:
-    """Set the VALID column of the rows `verify_small` has left at −1, by functions that give the CRC of a buffer.
+    """Set the VALID column of the rows that `verify_small` has left at −1, with functions that return the CRC of a buffer.
 
     view: a memoryview of the whole file, whose slices they get. buf: the same bytes. castagnoli, ieee: for magic 2 and for
-    legacy entries; the first is not asked where this processor has instructions.
+    legacy entries; the first is not called if this processor has instructions for it.
     """
     if count > capacity or capacity * C.BATCH_WIDTH > len(cells):
         raise ValueError("the table of batches is too small")

@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
 """Compare two tables of records, each of one copy of a log, offset by offset (`inspection.copies.log_comparison`).
 
-Tables are those of `segment.header_tables`, with the table of batches that `R_BATCH` refers to. Compared is every field that a consumer or a
-coordinator sees: timestamp, key, value, headers, and of the batch its producer, its producer's epoch, and whether it is transactional or a
-control batch. `flags` has a byte for each record: 1 for one that the other copy does not have.
+Tables are those of `segment.header_tables`, with the table of batches to which `R_BATCH` refers. The comparison covers every field that a
+consumer or a coordinator sees: timestamp, key, value, headers, and of the batch the producer id and epoch, and whether it is transactional
+or a control batch. `flags` has a byte for each record: 1 if the other copy does not have the record.
 
-`state` (int64): the rows at work in A and B; the first and the last offset that are compared, others are passed over; and the first offset that
-both have in batches of another leader epoch, -1 as long as there is none; and how many batches of A had all of their records in B, after the row of the
-last one with a record in both (-1 for none) and the number of those.
+`state` (int64): the current rows in A and B; the first and the last offset to compare, others are skipped; the first offset that
+both have in batches of different leader epochs, -1 if none so far; the number of batches of A with all records in B, after the row of
+the last batch with a record in both (-1 for none) and the number of those records.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kseg.segment.kernel import state_fields as S
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
-EXHAUSTED, DIFFERENT = range(2)  # what `compare_rows` says
+EXHAUSTED, DIFFERENT = range(2)  # results of `compare_rows`
 
 
 def is_same_field(a: Readable, p: int, b: Readable, q: int, size: int) -> int:
@@ -31,12 +31,12 @@ def is_same_field(a: Readable, p: int, b: Readable, q: int, size: int) -> int:
 
 
 def is_inside(start: int, length: int, size: int) -> int:
-    # whether a field that is not null is in a buffer of this size
+    # whether a field that is not null is inside a buffer of this size
     return start >= 0 and start <= size - length
 
 
 def are_same_headers(a: Readable, p: int, a_end: int, b: Readable, q: int, b_end: int, count: int) -> int:
-    # `count` headers at p and at q: names and values, however wide their lengths were written
+    # compares `count` headers at p and at q: names and values, not the widths of their encoded lengths
     fields = 2 * count
     while fields > 0:
         packed = buffer_access.varint(a, p, a_end)
@@ -72,7 +72,7 @@ def compare_rows(
     flags_b: Writable,
     state: Writable,
 ) -> int:
-    """Continue until one of the tables is exhausted, or the rows at work are different records of one offset."""
+    """Continue until one of the tables is exhausted, or the current rows are different records of one offset."""
     if (
         C.BATCH_WIDTH * batch_capacity_a > len(batches_a)
         or C.BATCH_WIDTH * batch_capacity_b > len(batches_b)
@@ -194,8 +194,8 @@ def flag_rest(
 def flagged_range(
     records: Readable, capacity: int, row: int, count: int, flags: Readable, bounds: Writable
 ) -> int:
-    """The next run of flagged records at or after `row` whose offsets follow each other: bounds[0] and bounds[1] are its first and its last
-    offset, bounds[2] the number of records. Returns the row after it; bounds[2] is 0 where there is none."""
+    """The next run of flagged records at or after `row` with consecutive offsets: bounds[0] and bounds[1] are its first and its last
+    offset, bounds[2] the number of records. Returns the row after it; bounds[2] is 0 if there is none."""
     if (
         C.RECORD_WIDTH * capacity > len(records)
         or row < 0
@@ -229,9 +229,9 @@ def unflag_superseded(
     by_itself: int,
     flags: Writable,
 ) -> int:
-    """Clear the flag of each keyed record whose key has a higher offset in the map (`keymap`); how many flags remain.
+    """Clear the flag of each keyed record whose key has a higher offset in the map (`keymap`); return the number of remaining flags.
 
-    by_itself: 1 to clear it also where the offset in the map is the record's own.
+    by_itself: 1 to clear it also if the offset in the map is the record's own.
     """
     if (
         C.RECORD_WIDTH * capacity > len(records)

@@ -9,7 +9,7 @@ struct of the key (COORDINATOR) or 1 (FRAMED), 0 for a type that does not exist;
 structs of all versions, followed by the one for any later version; and the name of the type in `names`. The structs:
 `kernel.message_reader`.
 
-Only records that can be decoded become lines here. At any other record `format_decoded` stops, and the caller writes the line with
+This module formats only records that can be decoded. At any other record `format_decoded` stops, and the caller writes the line with
 the reason, which `format_parts` reports as a stage and an error in the state.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 COORDINATOR, FRAMED = range(2)
 TYPE_WIDTH = 6
 
-# after the state of message_reader: where it went wrong, the type and version read so far, what is left behind the message, where the key ends
+# after the state of message_reader: where it went wrong, the type and version read so far, the bytes left after the message, the key's end
 STAGE, TYPE, VERSION, LEFT_OVER, KEY_END = range(_MESSAGE_STATE, _MESSAGE_STATE + 5)
 STATE_WIDTH = _MESSAGE_STATE + 5
 
@@ -83,7 +83,7 @@ def put_coordinator_key(r: MessageReader, p: int, length: int, o: int) -> int:
 
 
 def put_coordinator_value(r: MessageReader, p: int, length: int, o: int) -> int:
-    # of the type that the key has said
+    # of the type that the key contains
     if r.limit - o < 96:
         r.state[1] = 9
         return stop_at(r, 7)
@@ -175,8 +175,8 @@ def format_parts(
     out: Writable,
     state: Writable,
 ) -> int:
-    """The text of a key, up to state[KEY_END], and of a value after it, at the start of `out`; a FRAMED record has no key. Returns where it
-    ends, −1 when the record cannot be read: state[STAGE] and state[ERROR] say why (NO_ROOM: `out` is too small).
+    """Write the text of a key, up to state[KEY_END], and of a value after it to the start of `out`; a FRAMED record has no key. Returns
+    the end, −1 if the record cannot be read: state[STAGE] and state[ERROR] have the reason (NO_ROOM: `out` is too small).
     """
     if len(state) < 142 or key_start + key_length > len(buf) or value_start + value_length > len(buf):
         raise ValueError("a key or value is outside the buffer")
@@ -209,9 +209,9 @@ def format_decoded(
     state: Writable,
     message_state: Writable,
 ) -> int:
-    """`dump_text.format_lines` for decoded records: the same arguments and result, the program before them and its state after.
+    """`dump_text.format_lines` for decoded records: the same arguments and result, preceded by the program and followed by its state.
 
-    Stops early at a record that cannot be read; message_state[STAGE] is not NO_STAGE then, and state[RECORD] is that record.
+    Stops early at a record that cannot be read; then message_state[STAGE] is not NO_STAGE, and state[RECORD] is that record.
     """
     if batch_capacity * C.BATCH_WIDTH > len(batches) or last_row >= batch_capacity or count > capacity:
         raise ValueError("the table of batches is too small")
@@ -260,7 +260,7 @@ def format_decoded(
                     end = end + 1
                 length = table[C.R_VALUE_LENGTH * capacity + at]
                 if table[C.R_VALUE_START * capacity + at] < 0 and length >= 0:
-                    stop_at(r, 7)  # a legacy value that leaves its message
+                    stop_at(r, 7)  # a legacy value that exceeds its message
                     break
                 if not framed:
                     end = buffer_access.put(text, end, b" key: ", 6)
@@ -286,7 +286,7 @@ def format_decoded(
         o = dump_text.put_batch(text, o, rows, batch_capacity, row)
         row = row + 1
     if message_state[1] == 9:
-        message_state[137] = 0  # it was the room, and no fault of the record's
+        message_state[137] = 0  # out of room, not a fault of the record
     state[0] = row
     state[1] = at
     return o

@@ -126,7 +126,7 @@ def put_codec(out: Writable, o: int, codec: int) -> int:
 
 
 def last_sequence(base_sequence: int, base_offset: int, last_offset: int) -> int:
-    """From the last offset delta, not from the count; −1 without a producer."""
+    """Computed from the last offset delta, not from the count; −1 without a producer."""
     if base_sequence == -1:
         return -1
     return arithmetic.add_sequence(base_sequence, arithmetic.to_int(last_offset - base_offset))
@@ -198,7 +198,7 @@ def skip_varint(buf: Readable, p: int) -> int:
 
 
 def small_varint(buf: Readable, p: int) -> int:
-    # a zigzag varint that the record walk has accepted
+    # a zigzag varint that the record walk has validated
     raw = 0
     shift = 0
     while buf[p] > 127 and shift < 28:
@@ -210,7 +210,7 @@ def small_varint(buf: Readable, p: int) -> int:
 
 
 def put_header_names(buf: Readable, p: int, count: int, out: Writable, o: int, escape: int) -> int:
-    """`[name,name]`: the names of `count` headers at p, already walked."""
+    """`[name,name]`: the names of `count` headers at p, which the record walk has validated."""
     out[o] = 91
     o = o + 1
     i = 0
@@ -244,7 +244,7 @@ def headers_length(buf: Readable, p: int, count: int) -> int:
 
 
 def record_room(buf: Readable, cells: Readable, capacity: int, at: int, flags: int) -> int:
-    """Upper bound of the bytes that a record's line can take."""
+    """Upper bound of the size of a record's line in bytes."""
     room = 320
     if cells[C.R_HEADER_COUNT * capacity + at] > 0:
         room = room + 4 * headers_length(
@@ -334,7 +334,7 @@ def put_record(
                 o,
                 escape,
             )
-        # a legacy value that leaves its message has a length and no start
+        # a legacy value that exceeds its message has a length and no start
         if cells[C.R_VALUE_LENGTH * capacity + at] >= 0 and cells[C.R_VALUE_START * capacity + at] >= 0:
             if skip:
                 out[o] = 124
@@ -366,10 +366,10 @@ def format_lines(
 ) -> int:
     """Append lines to `out` from position `start`: batch rows state[ROW] … last_row, each followed by its records.
 
-    cells, count: the table of records of these batches (in order, R_BATCH naming the row) whose positions are in
+    cells, count: the table of records of these batches (in order, R_BATCH is the row of the batch) whose positions are in
     `buf`; ignored unless flags has DEEP. flags: DEEP, CONTENTS, SKIP_METADATA, ESCAPE. state: [ROW next batch row,
-    RECORD next record] (a batch line is written when its row is reached). Returns the new end in `out`; when the
-    room is short it stops early (state says where), so a caller whose `out` is empty must enlarge it.
+    RECORD next record] (a batch line is written when its row is reached). Returns the new end in `out`. If the
+    room is short it stops early (state has the position), so a caller whose `out` is empty must enlarge it.
     """
     if batch_capacity * C.BATCH_WIDTH > len(batches) or last_row >= batch_capacity or count > capacity:
         raise ValueError("the table of batches is too small")

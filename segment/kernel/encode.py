@@ -7,7 +7,7 @@
     header   name length varint · name · value
 
 Varints are zigzag and little-endian, seven bits a byte. The body of a record is measured first, because its
-length comes before it; then it is written once, at the end of a growing buffer. Bounds are not checked here: the
+length precedes it; then it is written once, at the end of a growing buffer. Bounds are not checked here: the
 caller (`batch`) has checked the whole batch. Plain Python; `encode.pxd` adds the C types.
 """
 
@@ -31,7 +31,7 @@ def zigzag(number: int) -> int:
 
 
 def varint_size(number: int) -> int:
-    """Bytes that a signed number takes as a zigzag varint: 1 … 10."""
+    """Size of a signed number as a zigzag varint, in bytes: 1 … 10."""
     rest = zigzag(number)
     size = 1
     while rest > 127:
@@ -51,7 +51,7 @@ def put_varint(out: bytearray, number: int) -> int:
 
 
 def field_size(field: bytes | None) -> int:
-    """Bytes of a length-prefixed field; null has a length of -1 and no bytes."""
+    """Size of a length-prefixed field in bytes; null has a length of -1 and no content."""
     if field is None:
         return 1
     length = len(field)
@@ -92,11 +92,11 @@ def encode_records(
     headers: list[Headers] | None,
     out: bytearray,
 ) -> int:
-    """Append the records to `out` (a bytearray); returns the bytes added.
+    """Append the records to `out` (a bytearray); returns the number of bytes added.
 
     offsets, timestamps: int64 buffers (`array("q")`), absolute. keys, values: lists of bytes or None. headers: a
-    list with one tuple of (name, value or None) pairs per record, or None when no record has any. Raises
-    IndexError when a sequence is shorter than `offsets`.
+    list with one tuple of (name, value or None) pairs per record, or None if no record has any. Raises
+    IndexError if a sequence is shorter than `offsets`.
     """
     before = len(out)
     for row in range(len(offsets)):

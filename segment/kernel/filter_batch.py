@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""Replaces one batch, some of whose records are removed (fact sheet §8.7; Kafka: MemoryRecords.filterTo).
+"""Builds the replacement of one batch from which records are removed (fact sheet §8.7; Kafka: MemoryRecords.filterTo).
 
-The tallies of `key_verdicts.judge_rows` decide between four results:
+The tallies of `key_verdicts.judge_rows` select one of four results:
 
-    all records stay, magic 2, no delete horizon is due   the batch unchanged: a span of the old file
+    all records stay, magic 2, no delete horizon is due   the unchanged batch: a span of the old file
     some stay, or a horizon is due, or magic 0 or 1        a new batch of magic 2 with the same offsets
-    none stays, but the batch is needed                    its header alone, 61 bytes, not compressed
+    none stays, but the batch is needed                    only its header, 61 bytes, not compressed
     none stays                                             nothing
 
 A new batch keeps the fields of its header except base timestamp (the delete horizon if there is one, else the first
@@ -13,10 +13,10 @@ record's), maximum timestamp (of the records that stay; unchanged with LogAppend
 magic 0 and 1, base and last offset become those of the first and the last record that stays.
 
 Short spans are copied to `out` between new batches; long ones are left to the caller, which copies them faster. Every
-batch of the new file becomes a row of `table` (position, size, last offset, maximum timestamp, count; and until its
-checksum is computed, VALID −1 and its position in `out` as CRC).
+batch of the new file becomes a row of `table` (position, size, last offset, maximum timestamp, count; until its
+checksum is computed, VALID is −1 and CRC is its position in `out`).
 
-`filter_batches` goes over runs of batches with these; the places of `state` and of `params` are named there.
+`filter_batches` applies these functions to runs of batches; it also names the fields of `state` and of `params`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def put_row(
     table: Writable, capacity: int, state: Writable, size: int, last: int, max_ms: int, count: int, start: int
 ) -> int:
-    """A batch of the new file. start: in `out`, −1 for one that stays as it is."""
+    """Add a batch of the new file. start: position in `out`, −1 for an unchanged batch."""
     row = state[S.REWRITE_ROWS]
     table[C.POSITION * capacity + row] = state[S.REWRITE_POSITION]
     table[C.SIZE * capacity + row] = size
@@ -61,7 +61,7 @@ def base_time(batches: Readable, capacity: int, row: int, horizon_ms: int, first
 
 
 def horizon_of(batches: Readable, capacity: int, row: int, tallies: Readable, new_horizon_ms: int) -> int:
-    """The delete horizon of what a batch becomes; −1 for none."""
+    """The delete horizon of the resulting batch; −1 for none."""
     if (
         batches[C.MAGIC * capacity + row] >= 2
         and batches[C.ATTRIBUTES * capacity + row] & C.DELETE_HORIZON_BIT
@@ -83,7 +83,7 @@ def stays_whole(batches: Readable, capacity: int, row: int, tallies: Readable) -
 
 
 def flush_span(view: Readable, out: Writable, room: int, short: int, state: Writable) -> int:
-    """Copy a pending span to `out`; ALL, or why that is the caller's: SPAN_DUE, NO_ROOM."""
+    """Copy a pending span to `out`; returns ALL, or why the caller has to copy it: SPAN_DUE, NO_ROOM."""
     length = state[S.REWRITE_SPAN_END] - state[S.REWRITE_SPAN_START]
     if length == 0:
         return 0
@@ -114,7 +114,7 @@ def is_protected(protected: Readable, count: int, offset: int, producer: int) ->
 
 
 def is_needed(batches: Readable, capacity: int, row: int, params: Readable, protected: Readable) -> int:
-    """Whether a batch must stay though all of its records go (Kafka: Cleaner.checkBatchRetention)."""
+    """Whether a batch must stay although all of its records are removed (Kafka: Cleaner.checkBatchRetention)."""
     last = batches[C.LAST_OFFSET * capacity + row]
     if last == params[S.RULE_UPPER] - 1:
         return 1
@@ -134,7 +134,7 @@ def take_row(
     table_capacity: int,
     state: Writable,
 ) -> int:
-    # the batch as it is stored becomes part of the pending span
+    # the stored batch becomes part of the pending span
     start = batches[C.POSITION * capacity + row]
     size = batches[C.SIZE * capacity + row]
     if state[S.REWRITE_SPAN_END] != start:
@@ -163,7 +163,7 @@ def empty_row(
     table_capacity: int,
     state: Writable,
 ) -> int:
-    # the header alone
+    # only the header
     due = flush_span(view, out, room, short, state)
     if due != 0:
         return due
@@ -200,7 +200,7 @@ def finish(
     table_capacity: int,
     state: Writable,
 ) -> int:
-    # the header of a new batch whose body is in out[o + 61:end]
+    # the header of a new batch with its body in out[o + 61:end]
     attributes = batches[C.ATTRIBUTES * capacity + row] & 63
     base = batches[C.BASE_OFFSET * capacity + row]
     last = batches[C.LAST_OFFSET * capacity + row]
@@ -245,7 +245,7 @@ def body_of(
     o: int,
     room: int,
 ) -> int:
-    # the body of what batch `row` becomes, as far as this table of records goes
+    # the body of the batch that replaces `row`, for the records in this table
     base = batches[C.BASE_OFFSET * batch_capacity + row]
     if batches[C.MAGIC * batch_capacity + row] < 2:
         base = tallies[C.T_FIRST_OFFSET * batch_capacity + row]

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""Replaces runs of batches, some or all of whose records are removed, in one buffer (`filter_batch`, batch by batch).
+"""Replaces runs of batches from which records are removed, in one buffer (`filter_batch` handles a single batch).
 
 `state` (REWRITE_…): OUT bytes in `out`, SPAN_START and SPAN_END of a span that is not copied yet, POSITION in the new file, ROWS of
-`table`, AT the current record, ROW the current batch, PACKS bodies that wait to be compressed, and counts.
+`table`, AT the current record, ROW the current batch, PACKS number of bodies that wait for compression, and counts.
 
-Bodies to be compressed are collected in `out`; `packs` has the start, the end and the batch of each. The caller
+Bodies that need compression are collected in `out`; `packs` has the start, the end and the batch of each. The caller
 compresses them all and puts the results into `out`, leaving space for a header before each.
 """
 
@@ -24,7 +24,7 @@ PACK_WIDTH = 3  # start, end, row
 
 
 def clear_tallies(tallies: Writable, capacity: int, row: int, stop: int) -> int:
-    """Before rows row … stop − 1 are judged."""
+    """Prepare the tallies before rows row … stop − 1 are judged."""
     if row < 0 or stop > capacity or C.TALLY_WIDTH * capacity > len(tallies):
         raise ValueError("there is no room for the tallies")
     while row < stop:
@@ -81,7 +81,7 @@ def fate(
     params: Readable,
     protected: Readable,
 ) -> int:
-    # what becomes of a batch: 0 nothing, 1 it stays as it is stored, 2 a new one, 3 its header
+    # the result for a batch: 0 nothing, 1 the unchanged batch, 2 a new one, 3 only its header
     if known == 1:
         return 1
     if known == 3:
@@ -114,15 +114,15 @@ def rewrite_rows(
     table_capacity: int,
     state: Writable,
 ) -> int:
-    """What becomes of the batches state[REWRITE_ROW] … stop − 1.
+    """Build the replacements of batches state[REWRITE_ROW] … stop − 1.
 
-    view: the old file. known: JUDGED their records were, these begin at state[REWRITE_AT]; TAKEN they stay as they are; NOT_NEEDED
-    their records go, and they do unless they are needed; EMPTIED their records go. body: what the records' positions mean.
-    params: offset after the last of the round, delete horizon for tombstones that have none, longest span to copy, number of
-    `protected` pairs (last offset, producer), which are sorted.
+    view: the old file. known: JUDGED their records were judged, and begin at state[REWRITE_AT]; TAKEN they stay unchanged; NOT_NEEDED
+    all records are removed, and the batches too unless they are needed; EMPTIED only the records are removed. body: the buffer to which the
+    records' positions refer. params: offset after the last of the round, delete horizon for tombstones that have none, longest span to
+    copy, number of `protected` pairs (last offset, producer), which are sorted.
 
-    Returns ALL; NO_ROOM in `out` or `table`; SPAN_DUE: the pending span is the caller's to write, after `out`; PACK_DUE:
-    the state[REWRITE_PACKS] bodies in `packs` are to be compressed, `finish_packed` goes on. Unless ALL it is called again.
+    Returns ALL; NO_ROOM in `out` or `table`; SPAN_DUE: the caller has to write the pending span, after `out`; PACK_DUE: the caller has to
+    compress the state[REWRITE_PACKS] bodies in `packs` and call `finish_packed`. Unless it returns ALL, call it again.
     """
     check_sizes(view, batches, batch_capacity, stop, tallies, params, protected, table, table_capacity, state)
     if count > capacity or C.RECORD_WIDTH * capacity > len(cells) or count > len(flags) or len(packs) < 3:
@@ -153,7 +153,7 @@ def rewrite_rows(
         if waiting and becomes == 2 and rows[C.ATTRIBUTES * batch_capacity + row] & C.CODEC_MASK != codec:
             break
         if waiting and becomes & 1:
-            break  # where it goes depends on what waits
+            break  # its position depends on the pending bodies
         if becomes == 1:
             due = filter_batch.take_row(
                 old,
@@ -251,8 +251,8 @@ def finish_packed(
     table_capacity: int,
     state: Writable,
 ) -> int:
-    """Continue after PACK_DUE: of each of `count` bodies the compressed one ends in out[ends[…]], and begins 61 bytes after
-    the end of the one before, the first of them after `out`."""
+    """Continue after PACK_DUE. The compressed form of each of `count` bodies ends in out[ends[…]] and begins 61 bytes after
+    the end of the previous one, the first one after `out`."""
     if (
         C.BATCH_WIDTH * batch_capacity > len(batches)
         or C.TALLY_WIDTH * batch_capacity > len(tallies)
@@ -306,9 +306,9 @@ def encode_rows(
     out: bytearray,
     o: int,
 ) -> int:
-    """Encode what stays of one table of records of batch `row` to out[o:]; the position after, −1 when it has no room.
+    """Encode the kept records of one table of batch `row` to out[o:]; returns the position after them, −1 if the room is short.
 
-    For a batch with more records than a table: the tallies are of the whole batch, the flags of this table.
+    For a batch with more records than a table: the tallies cover the whole batch, the flags only this table.
     """
     if (
         count > capacity
@@ -345,10 +345,10 @@ def encode_rows(
 
 
 def place_rows(rows: Readable, first: int, count: int, base: int, table: Writable, capacity: int) -> int:
-    """Rows of batches that another process has written, for the index of the new segment.
+    """Add the rows of batches that another process has written, for the index of the new segment.
 
-    rows: position, size, last offset and maximum timestamp of each. They come into rows 0 … count − 1 of `table`, from row `first`
-    on, their positions `base` further on.
+    rows: position, size, last offset and maximum timestamp of each. They become rows 0 … count − 1 of `table`, from row `first`
+    on, with `base` added to their positions.
     """
     if first < 0 or count < 0 or count > capacity or C.BATCH_WIDTH * capacity > len(table):
         raise ValueError("a table is smaller than its capacity says")
@@ -367,7 +367,7 @@ def place_rows(rows: Readable, first: int, count: int, base: int, table: Writabl
 
 
 def note_rows(table: Readable, capacity: int, first: int, stop: int, rows: Writable) -> int:
-    """Rows first … stop − 1 of a table of new batches as `place_rows` takes them; how many numbers there are."""
+    """Copy rows first … stop − 1 of a table of new batches in the form of `place_rows`; returns how many numbers were written."""
     if first < 0 or first > stop or stop > capacity or C.BATCH_WIDTH * capacity > len(table):
         raise ValueError("a table is smaller than its capacity says")
     if 4 * (stop - first) > len(rows):

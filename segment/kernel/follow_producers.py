@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""The fast path of the producer map: a known producer continues, begins a transaction, and a marker ends it.
+"""The fast path of the producer map: a known producer continues or begins a transaction, or a marker ends one.
 
-Almost every batch of a log is of this kind. The map's entries are columns of int64, a slot for each producer, so a table
-of batches needs no objects. Anything else (an unknown producer, a broken sequence, data outside an open transaction, a
+Almost every batch of a log is of this kind. The entries of the map are int64 columns with a slot for each producer, so a table
+of batches needs no objects. Everything else (an unknown producer, a broken sequence, data outside an open transaction, a
 control batch that is not a marker as brokers write it, an impossible header) is left to the caller, one row at a time.
 
-Open transactions are queued in the order of their first offsets, because a batch that opens one comes after all others. Rows of
-ended transactions stay until they reach the head or the queue is full: a marker skips them only when its own transaction is at the
+Open transactions are queued by first offset, because a batch that opens one comes after all others. Rows of ended transactions
+stay until they reach the head or the queue is full: a marker skips them only if its own transaction is at the
 head, and removes them then, so the time is linear.
 
     record of a marker        length 16 │ attributes │ timestamp delta 0 │ offset delta 0 │ key length 4 │ int16 version 0 │
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     OFFSET_DELTA,
     TIMESTAMP,
     COORDINATOR_EPOCH,
-    IS_OPEN,  # 1 while a transaction waits for its marker; 2 when none of its batches was seen
+    IS_OPEN,  # 1 while a transaction waits for its marker; 2 if none of its batches was seen
     FIRST_OFFSET,  # of that transaction
     BATCH_TIMESTAMP,  # of the remembered batch; TIMESTAMP may be that of a marker after it
 ) = range(9)
 WIDTH = 9
 
-# columns of the queue of open transactions. O_IS_OPEN: 0 when it has ended. O_SINCE: the maximum timestamp of its first batch
+# columns of the queue of open transactions. O_IS_OPEN: 0 once it has ended. O_SINCE: the maximum timestamp of its first batch
 (O_FIRST, O_PRODUCER, O_SINCE, O_IS_OPEN) = range(4)
 OPEN_WIDTH = 4
 
-# columns of the table of markers. M_FIRST: of the transaction that it ended, -1 for none. M_STABLE: the last stable offset then
+# columns of the table of markers. M_FIRST: first offset of the ended transaction, -1 for none. M_STABLE: the last stable offset then
 (M_OFFSET, M_PRODUCER, M_IS_ABORT, M_FIRST, M_STABLE) = range(5)
 MARKER_WIDTH = 5
 
@@ -52,7 +52,7 @@ S_WIDTH = 4
 
 
 def row_of_open(opened: Readable, room: int, head: int, tail: int, first: int, producer: int) -> int:
-    # the row of the open transaction of `producer` that begins at `first`, -1 when there is none
+    # the row of the open transaction of `producer` that begins at `first`, -1 if there is none
     low = head
     high = tail
     while low < high:
@@ -67,14 +67,14 @@ def row_of_open(opened: Readable, room: int, head: int, tail: int, first: int, p
 
 
 def next_open(opened: Readable, room: int, row: int, tail: int) -> int:
-    # the first row from `row` on whose transaction is open, `tail` when there is none
+    # the first row from `row` on whose transaction is open, `tail` if there is none
     while row < tail and opened[3 * room + row] == 0:
         row = row + 1
     return row
 
 
 def compacted(opened: Writable, room: int, head: int, tail: int) -> int:
-    # moves the rows that are open to the front of the queue; their number
+    # moves the open rows to the front of the queue; returns their number
     kept = 0
     while head < tail:
         if opened[3 * room + head]:
@@ -102,7 +102,7 @@ def is_plain_marker(source: Readable, size: int, cells: Readable, capacity: int,
 
 
 def next_control(buf: Readable, cells: Readable, capacity: int, row: int, stop: int) -> int:
-    """The next row from `row` on with a producer's control batch that is not the end of a transaction as brokers write it; `stop` when
+    """The next row from `row` on with a producer's control batch that is not the end of a transaction as brokers write it; `stop` if
     there is none. buf: the whole file."""
     if len(cells) < C.BATCH_WIDTH * capacity or row < 0 or stop > capacity:
         raise ValueError("the table is too small")
@@ -136,12 +136,12 @@ def follow(
     replicated: int,
     state: Writable,
 ) -> int:
-    """Take in rows until one needs a closer look; that row, `stop` when none does.
+    """Process rows until one needs a closer look; returns that row, `stop` if none does.
 
     buf: the whole file. slot_of: slot by producer id. slots: the columns named above, `room` slots each. opened: the queue of
     `open_room` rows; 0 leaves the start and the end of every transaction to the caller. markers: a table of `most` rows, filled from
-    row state[S_MARKERS] on; when it is full, the next marker is left. replicated: markers at or above this offset are left.
-    state[S_LAST] is set by every row of magic 2 that was taken in.
+    row state[S_MARKERS] on; once it is full, the next marker is left to the caller. replicated: so are markers at or above this offset.
+    Every processed row of magic 2 sets state[S_LAST].
     """
     size = len(buf)
     source = buffer_access.bytes_in(buf)
@@ -187,7 +187,7 @@ def follow(
                         at = row_of_open(opened, open_room, head, tail, first, producer)
                         if at < 0 or first < 0 or base >= replicated:
                             break
-                        # the oldest of the others: a producer has one at most
+                        # the oldest of the others: a producer has at most one
                         stable = base + 1
                         other = head if at != head else next_open(opened, open_room, head + 1, tail)
                         if other < tail:

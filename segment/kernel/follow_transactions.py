@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
 
 (
-    DATA_FIRST,  # base offset of the first batch with records in the open transaction, -1 when there is none
-    DATA_LAST,  # last offset of the last one, and its epoch and maximum timestamp
+    DATA_FIRST,  # base offset of the first batch with records in the open transaction, -1 if there is none
+    DATA_LAST,  # last offset of the last such batch, followed by its epoch and maximum timestamp
     DATA_EPOCH,
     DATA_TIMESTAMP,
-    MARKER_OFFSET,  # of the last marker, -1 before the first
+    MARKER_OFFSET,  # offset of the last marker, -1 before the first
     MARKER_EPOCH,
     MARKER_TIMESTAMP,
 ) = range(9, 16)
 TRANSACTION_WIDTH = 16
 
-# columns of the table of transactions that ended
+# columns of the table of ended transactions
 (E_PRODUCER, E_EPOCH, E_FIRST, E_LAST, E_TIMESTAMP, E_MARKER, E_IS_ABORT) = range(7)
 ENDED_WIDTH = 7
 
@@ -54,11 +54,11 @@ def follow_transactions(
     most: int,
     state: Writable,
 ) -> int:
-    """Take in rows of a table of batches until one needs a closer look; that row, `stop` when none does.
+    """Process rows of a table of batches until one needs a closer look; returns that row, `stop` if none does.
 
     buf: the whole file. slot_of: slot by producer id. slots: the columns, `room` slots each. ended: a table of `most` rows, filled from
-    row state[S_ENDED] on; when it is full, the next marker of a transaction with data is left. state[S_LAST] is set by every row of
-    magic 2 that was taken in.
+    row state[S_ENDED] on; once it is full, the next marker of a transaction with data is left to the caller. Every processed row of
+    magic 2 sets state[S_LAST].
     """
     size = len(buf)
     source = buffer_access.bytes_in(buf)

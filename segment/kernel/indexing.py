@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""The index entries of a segment, straight from a table of its batches (rules: `sidecar.index_builder`).
+"""Builds the index entries of a segment directly from a table of its batches (rules: `sidecar.index_builder`).
 
-Entries are written in the format of the files: 8 bytes for the offset index, 12 for the time index, big-endian. At a
-batch that a broker would refuse, the walk stops before counting any of it, and the caller decides.
+Entries have the format of the files: 8 bytes for the offset index, 12 for the time index, big-endian. At a
+batch that a broker would reject, the walk stops before counting any of it, and the caller decides.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def index_rows(
     times: bytearray,
     state: Writable,
 ) -> int:
-    """Count in rows `row` … stop − 1; the first row that would be refused, `stop` when none is.
+    """Process rows `row` … stop − 1; returns the first row that would be rejected, `stop` if none is.
 
-    base: of the segment. interval: index.interval.bytes. most_offsets, most_times: entries at which an index is
-    full. offsets, times: where new entries go, with room for one of each a row.
+    base: of the segment. interval: index.interval.bytes. most_offsets, most_times: number of entries at which an index is
+    full. offsets, times: buffers for new entries, with room for one per row.
     """
     new_offsets = 0
     new_times = 0

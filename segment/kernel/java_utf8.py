@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
-"""Bytes as text, as Java's `new String(bytes, UTF_8)` decodes them: each malformed sequence is one U+FFFD.
+"""Decodes bytes as Java's `new String(bytes, UTF_8)` does: each malformed sequence becomes one U+FFFD.
 
 What counts as one sequence follows Java, which differs from Python for surrogates and truncated sequences.
 
@@ -91,13 +91,13 @@ def put_escaped(buf: Readable, p: int, end: int, out: Writable, o: int) -> int:
 
 
 def put_decoded(buf: Readable, p: int, end: int, out: Writable, o: int) -> int:
-    # in bytes that are no text any may follow any, so the processor cannot foresee branches: most stand for themselves or are
-    # replaced one by one, and what is written of a replacement after one that stands for itself is written over
+    # in bytes that are not text any byte may follow any other, so branches are mispredicted: most bytes stand for themselves or are
+    # replaced one by one, and the bytes of a replacement after one that stands for itself are overwritten
     last = end - 1
     looked = p
     grown = o - p
     while p < last:
-        if p - looked >= 256:  # every so often: are these bytes no text at all?
+        if p - looked >= 256:  # periodically check whether these bytes are not text
             if end - p >= 1024 and o - p - grown >= 64:
                 return put_no_text(buf, p, end, out, o)
             looked = p

@@ -1,13 +1,13 @@
 """CRC-32C with the instructions of x86 processors, in C, and its fallback in plain Python.
 
-A library call costs as much as the checksum of a kilobyte, and the Python library that accepts mapped files sums eight bytes at a time.
-In C in the `.pxd` (this module itself is not compiled; `checksum` includes it):
+A library call costs as much as the checksum of a kilobyte, and the Python library that accepts mapped files processes eight bytes at a
+time. In C in the `.pxd` (this module itself is not compiled; `checksum` includes it):
 
-1. Up to 255 bytes, word after word (SSE 4.2).
-2. Longer ranges in four lanes that are folded by carry-less multiplication: of 16 bytes (PCLMULQDQ), or of 64 bytes where the
-   processor has AVX-512 and VPCLMULQDQ. The constants are powers of x modulo the polynomial; `tests` computes them.
+1. Up to 255 bytes, word by word (SSE 4.2).
+2. Longer ranges in four lanes that are folded by carry-less multiplication: lanes of 16 bytes (PCLMULQDQ), or of 64 bytes if the
+   processor has AVX-512 and VPCLMULQDQ. The constants are powers of x modulo the polynomial; a test computes them.
 
-`way` is what the processor supports: 0 nothing, 1 lanes of 16 bytes, 2 also of 64. Without it, and in plain Python, a table or the
+`way` is what the processor supports: 0 nothing, 1 lanes of 16 bytes, 2 also lanes of 64. With 0, and in plain Python, a table or the
 library is used.
 """
 
