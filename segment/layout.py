@@ -19,7 +19,7 @@ Record batch, magic 2 (61-byte header)            Message, magic 0 and 1
 
 ENTRY_OVERHEAD = 8 + 4  # offset and size: common to all magics
 MAGIC_POSITION = ENTRY_OVERHEAD + 4
-HEADER_TO_MAGIC = MAGIC_POSITION + 1  # Kafka's Records.HEADER_SIZE_UP_TO_MAGIC: the least a walk must see
+HEADER_TO_MAGIC = MAGIC_POSITION + 1  # Kafka's Records.HEADER_SIZE_UP_TO_MAGIC: a walk reads at least this
 BATCH_HEADER = 61
 CRC_POSITION = 17
 ATTRIBUTES_POSITION = 21
@@ -67,12 +67,12 @@ DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX = ".deleted", ".cleaned", ".swap"
 
 
 def codec_name(codec: int) -> str:
-    """Kafka's lower-case name of a codec id; ids 5-7 are legal nowhere and are named by number."""
+    """Kafka's lower-case name of a codec id; the invalid ids 5-7 are named by number."""
     return CODEC_NAMES[codec] if 0 <= codec < len(CODEC_NAMES) else f"unknown({codec})"
 
 
 def timestamp_type_name(magic: int, attributes: int) -> str:
-    """The word Kafka prints for a batch's timestamps: magic 0 has none."""
+    """Kafka's name of a batch's timestamp type; magic 0 has none."""
     if magic == MAGIC_V0:
         return NO_TIMESTAMP_TYPE
     return LOG_APPEND_TIME if attributes & TIMESTAMP_TYPE_BIT else CREATE_TIME
@@ -89,9 +89,9 @@ def as_int64(value: int) -> int:
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
-    """Sequence numbers live in 0…2^31-1 and wrap to 0 (Kafka: DefaultRecordBatch.incrementSequence).
+    """Sequence numbers are in 0…2^31-1 and wrap to 0 (Kafka: DefaultRecordBatch.incrementSequence).
 
-    Damaged headers can bring any two int32: the result is then what Java's overflow makes of them.
+    Damaged headers can contain any two int32; the result is then that of Java's overflow.
     """
     if sequence > as_int32(INT32_MAX - increment):
         return as_int32(increment - (INT32_MAX - sequence) - 1)

@@ -5,14 +5,14 @@ from contextlib import suppress
 
 
 def shared_memory(size_bytes: int) -> memoryview:
-    """Zeroed memory that this process will share with those it forks."""
+    """Zeroed memory that this process shares with processes that it forks."""
     return memoryview(mmap.mmap(-1, size_bytes))
 
 
 class PrivateMemory:
-    """Zeroed memory of this process alone; pages that nobody touches cost nothing.
+    """Zeroed memory of this process; pages that are never touched cost nothing.
 
-    is_large: most of it will be touched, here and there, so large pages pay.
+    is_large: most of it will be touched in random order, so use large pages.
     """
 
     def __init__(self, size_bytes: int, *, is_large: bool = False) -> None:
@@ -23,10 +23,10 @@ class PrivateMemory:
         self.view = memoryview(self._map)
 
     def forget(self) -> None:
-        """All zeros again."""
+        """Set everything to zero again."""
         self._map.madvise(mmap.MADV_DONTNEED)
 
     def close(self) -> None:
-        """Give it back; views of it must have been released."""
+        """Release the memory; views of it must have been released."""
         self.view.release()
         self._map.close()

@@ -1,10 +1,10 @@
 """Batches and records as plain values.
 
-Two types for two truths: `Batch` was *observed* in a file (it has a position, a size, a stored checksum and a
-verdict on it); `NewBatch` is *to be written* (length and checksum do not exist yet, they are derived by the
-writer). A writer accepts only the second kind, so stale checksums cannot be written by mistake.
+There are two types: `Batch` was *read* from a file (it has a position, a size, a stored checksum and whether that is
+valid); `NewBatch` is *to be written* (its length and checksum do not exist yet, the writer computes them).
+A writer accepts only the second one, so stale checksums cannot be written by mistake.
 
-Objects are made when somebody looks at one batch or record; bulk work stays in columns (`header_tables.py`).
+Objects are created only when a single batch or record is needed; bulk work stays in columns (`header_tables.py`).
 """
 
 from kseg.segment import layout as L
@@ -17,8 +17,8 @@ Headers = tuple[tuple[bytes, bytes | None], ...]
 class Record:
     """One record. Timestamps in ms, −1 = none. Null key or value is None, empty is b"". Header names are raw UTF-8.
 
-    `sequence` is −1 when the batch has no producer. `crc_valid` and `crc` are of a legacy message only (magic 0
-    and 1 carry a checksum per message), None in magic 2.
+    `sequence` is −1 if the batch has no producer. `crc_valid` and `crc` apply only to messages of magic 0 and 1, each of
+    which has a checksum; None in magic 2.
     """
 
     offset: int
@@ -35,10 +35,10 @@ class Record:
 class Batch:
     """One batch as it is stored in a file; for magic 0 and 1 one entry (a message, or a compressed wrapper).
 
-    position, size_bytes: byte range in the file, `size_bytes` counts the whole entry. last_offset: for legacy
-    entries the stored offset. base_offset: for a legacy *wrapper* equal to last_offset (the true one needs
-    decompression). count: records the header declares; None for a legacy wrapper. crc: unsigned, as stored.
-    crc_valid: size and checksum are right (Kafka: RecordBatch.isValid).
+    position, size_bytes: byte range of the whole entry in the file. last_offset: for legacy entries the stored offset.
+    base_offset: for a legacy *wrapper* equal to last_offset (the true one requires decompression). count: number of records
+    that the header declares; None for a legacy wrapper. crc: unsigned, as stored. crc_valid: size and checksum are
+    valid (Kafka: RecordBatch.isValid).
     """
 
     position: int
@@ -92,7 +92,7 @@ class Batch:
 
     @property
     def last_sequence(self) -> int:
-        """Derived from the last offset delta, not from the count (fact sheet §2.3)."""
+        """Computed from the last offset delta, not from the count (fact sheet §2.3)."""
         if self.base_sequence == L.NO_SEQUENCE:
             return L.NO_SEQUENCE
         return L.increment_sequence(self.base_sequence, self.last_offset_delta)
@@ -100,11 +100,11 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewBatch:
-    """A batch to be written: everything but length and checksum, which the writer derives.
+    """A batch to be written: everything except length and checksum, which the writer computes.
 
-    records carry absolute offsets and timestamps. base_offset, last_offset: default to those of the records and
-    must be given when `records` is empty (the 61-byte header that compaction leaves). max_timestamp_ms: default
-    the records' maximum; must be given for LogAppendTime. delete_horizon_ms: stored as base timestamp.
+    records have absolute offsets and timestamps. base_offset, last_offset: default to those of the records, required if
+    `records` is empty (the 61-byte header that compaction leaves). max_timestamp_ms: defaults to the maximum of the
+    records, required for LogAppendTime. delete_horizon_ms: stored as base timestamp.
     """
 
     records: tuple[Record, ...] = ()

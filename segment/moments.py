@@ -1,8 +1,8 @@
-"""Points in time for people: epoch milliseconds as ISO 8601. Numbers of JSON lines stay epoch milliseconds."""
+"""Points in time for people: epoch milliseconds as ISO 8601. JSON output keeps epoch milliseconds."""
 
 
 def moment(timestamp_ms: int) -> str:
-    """`2024-05-01T12:00:00.000Z`, in UTC; outside the calendar the number itself."""
+    """`2024-05-01T12:00:00.000Z`, in UTC; a time outside the calendar stays a number."""
     import datetime
 
     try:

@@ -1,10 +1,10 @@
-"""Which file system a path is on, as the kernel's mount table has it (proc(5), `/proc/self/mountinfo`).
+"""The file system of a path, according to the mount table of the kernel (proc(5), `/proc/self/mountinfo`).
 
     36 35 98:0 /root /mount/point rw,noatime shared:1 - ext4 /dev/sda1 rw,errors=continue
     (1)(2) (3)  (4)      (5)         (6)       (7)   (8) (9)    (10)       (11)
 
-(3) major:minor of the device, (5) where it is mounted, (6) options of the mount, (9) type, (10) source, (11) options of the file
-system. Space, tab, newline and backslash in a field are `\\ooo`. Nothing is known where there is no such table.
+(3) major:minor of the device, (5) mount point, (6) options of the mount, (9) type, (10) source, (11) options of the file
+system. Space, tab, newline and backslash in a field are `\\ooo`. Without such a table the result is empty.
 """
 
 import os
@@ -20,7 +20,7 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """device: `major:minor`. type: of the file system, as `ext4`. options: of the mount, then those of the file system."""
+    """device: `major:minor`. type: of the file system, such as `ext4`. options: of the mount, followed by those of the file system."""
 
     device: str
     point: str
@@ -34,7 +34,7 @@ class Mount:
 
 
 def mounts() -> Iterator[Mount]:
-    """All mounts that this process sees, in the order in which they were made."""
+    """All mounts visible to this process, in the order in which they were created."""
     with suppress(OSError), open(_TABLE, encoding="utf-8", errors="surrogateescape") as table:
         for line in table:
             with suppress(ValueError, IndexError):
@@ -47,7 +47,7 @@ def mounts() -> Iterator[Mount]:
 
 
 def mount_around(path: str) -> Mount | None:
-    """The mount that a path is on: the one with the longest mount point above it, of several there the last."""
+    """The mount of a path: the one with the longest mount point above it, and the last of several there."""
     place = os.path.realpath(path)
     above = [each for each in mounts() if _is_below(place, each.point)]
     return max(reversed(above), key=lambda each: len(each.point), default=None)

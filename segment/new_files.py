@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class NewFile:
-    """A file that did not exist before, written from front to back; a context manager.
+    """A new file, written from front to back; a context manager.
 
-    Left by an exception it removes itself, so that no half-written file stays behind. Raises Refused when the name
-    is taken (also by a link) or the file system does not take the bytes.
+    On an exception it removes the file, so that no half-written file remains. Raises Refused if the name
+    is taken (also by a link) or the file system rejects the bytes.
     """
 
     def __init__(self, path: str | os.PathLike[str], mode: int = 0o644) -> None:
@@ -32,7 +32,7 @@ class NewFile:
             raise Refused(f"cannot create {self.path}: {error.strerror}") from error
 
     def write(self, data: "Buffer") -> None:
-        """Write all of `data` after what is there."""
+        """Append all of `data`."""
         rest = memoryview(data).cast("B")
         try:
             while len(rest):
@@ -43,7 +43,7 @@ class NewFile:
             raise Refused(f"cannot write {self.path}: {error.strerror}") from error
 
     def sync(self) -> None:
-        """Return when the bytes are on the disk."""
+        """Return once the bytes are on disk."""
         try:
             os.fsync(self._descriptor)
         except OSError as error:
@@ -69,10 +69,10 @@ def write_new_file(
     data: bytes | bytearray | memoryview | Iterable["Buffer"],
     mode: int = 0o644,
 ) -> int:
-    """Write a file that must not exist yet, from one buffer or from several in order; returns its size in bytes.
+    """Write a file that must not exist yet, from one or several buffers in order; returns its size in bytes.
 
-    mode: permissions before the umask. The file is synced; its directory is left to the caller.
-    Raises Refused when the name is taken or the bytes cannot be written; then nothing stays behind.
+    mode: permissions before the umask. Syncs the file; the caller syncs its directory.
+    Raises Refused if the name is taken or the bytes cannot be written; then no file remains.
     """
     chunks = (data,) if isinstance(data, bytes | bytearray | memoryview) else data
     with NewFile(path, mode) as file:
@@ -83,7 +83,7 @@ def write_new_file(
 
 
 def ensure_directory(path: str | os.PathLike[str]) -> None:
-    """Make a directory unless it is there (its parent must be); raises Refused when that cannot be."""
+    """Create a directory unless it exists (its parent must exist); raises Refused if that fails."""
     try:
         os.mkdir(path)
     except FileExistsError:
@@ -94,7 +94,7 @@ def ensure_directory(path: str | os.PathLike[str]) -> None:
 
 
 def sync_file(path: str | os.PathLike[str]) -> None:
-    """Return when the bytes of a file are on the disk; raises Refused when that cannot be."""
+    """Return once the bytes of a file are on disk; raises Refused if that fails."""
     name = os.fspath(path)
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
@@ -107,7 +107,7 @@ def sync_file(path: str | os.PathLike[str]) -> None:
 
 
 def sync_directory(path: str | os.PathLike[str]) -> None:
-    """Return when the names in a directory are on the disk."""
+    """Return once the names in a directory are on disk."""
     name = os.fspath(path)
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

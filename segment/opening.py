@@ -1,4 +1,5 @@
-"""Open an input, which may be on no disk (`segment.storage`), and read a part of it; `files` maps it, `probe` looks at places of it."""
+"""Open an input, which need not be on a disk (`segment.storage`), and read a part of it. `files` maps it, `probe` reads single positions of
+it."""
 
 import os
 import stat
@@ -10,12 +11,12 @@ from kseg.segment.storage.attached import is_anything_attached, item_at, located
 from kseg.segment.storage.local_copy import RangedCopy, is_worth_ranges, whole_copy
 from kseg.segment.storage.origin import ItemKind
 
-# Nothing else is opened: that of a tape or a watchdog sets something off.
+# Only these are opened: opening a tape or a watchdog device has side effects.
 _DEVICES = (stat.S_IFCHR, stat.S_IFBLK)
 
 
 def opened_in_part(name: str, random_access: bool) -> tuple[int, RangedCopy | None]:
-    """A descriptor of a file that may be on no disk, and what fills it where only parts will be looked at."""
+    """A descriptor of a file, which need not be on a disk, and the object that fetches ranges of it if only parts will be read."""
     try:
         place = located(name)
         if place is None:
@@ -32,8 +33,8 @@ def opened_in_part(name: str, random_access: bool) -> tuple[int, RangedCopy | No
 
 
 def opened(name: str) -> int:
-    """A descriptor to read from. O_NONBLOCK: opening a pipe must not wait for whoever writes it. A device is not even
-    opened, which could set off anything: a link among the evidence can lead to one."""
+    """A descriptor to read from. O_NONBLOCK: opening a pipe must not wait for a writer. A device is not opened,
+    which could have side effects: a link among the evidence can lead to one."""
     if is_anything_attached() and located(name) is not None:
         return opened_in_part(name, False)[0]
     try:
@@ -45,7 +46,7 @@ def opened(name: str) -> int:
 
 
 def opened_at_once(name: str) -> int:
-    """The same of what a listing has shown to be a regular file, without asking again."""
+    """The same for a path that a listing has shown to be a regular file, without checking again."""
     try:
         return os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -53,7 +54,7 @@ def opened_at_once(name: str) -> int:
 
 
 def read_part(descriptor: int, status: os.stat_result, max_bytes: int, start: int = 0) -> bytes:
-    """What is in a file from `start` on; zeros where it cannot be read. Raises OSError."""
+    """The content of a file from `start` on; unreadable bytes become zeros. Raises OSError."""
     failed: OSError | None = None
     if not bad_pages.count():
         try:
@@ -65,7 +66,7 @@ def read_part(descriptor: int, status: os.stat_result, max_bytes: int, start: in
         else:
             if start + len(data) >= min(start + max_bytes, status.st_size):
                 return data
-            # a read ends early before what cannot be read, too
+            # a read also ends early before unreadable bytes
             if start + len(data) >= min(start + max_bytes, os.fstat(descriptor).st_size):
                 return data
     return unreadable.read_around(descriptor, status, start, max_bytes, failed)

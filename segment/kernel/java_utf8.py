@@ -128,8 +128,8 @@ def put_decoded(buf: Readable, p: int, end: int, out: Writable, o: int) -> int:
 
 
 def put_no_text(buf: Readable, p: int, end: int, out: Writable, o: int) -> int:
-    # the same without a branch, in blocks of 256 bytes: no first byte of a sequence can be a later one, so what becomes of a byte
-    # depends on its neighbours alone. The marks are where room is for a fourth byte a byte, after all that is written.
+    # the same without a branch, in blocks of 256 bytes: no first byte of a sequence can be a later one, so the result for a byte
+    # depends only on its neighbours. The marks are stored in the room for a fourth byte per byte, after all output.
     marks = o + 3 * (end - p) + 8
     lengths = marks + 256 + 8
     out[marks - 3] = 0
@@ -143,7 +143,7 @@ def put_no_text(buf: Readable, p: int, end: int, out: Writable, o: int) -> int:
         out[marks - 3] = out[marks + 253]
         out[marks - 2] = out[marks + 254]
         out[marks - 1] = out[marks + 255]
-    # what the last sequence has beyond the last block
+    # the bytes of the last sequence after the last block
     out[marks] = 0
     out[marks + 1] = 0
     n = 0
@@ -156,7 +156,7 @@ def put_no_text(buf: Readable, p: int, end: int, out: Writable, o: int) -> int:
 
 
 def mark_sequences(buf: Readable, p: int, out: Writable, marks: int) -> None:
-    # of each byte, whether a sequence begins there that has a second byte (1), a third (2), a fourth (4), and is replaced (8)
+    # for each byte, whether a sequence begins there that has a second byte (1), a third (2), a fourth (4), and is replaced (8)
     for i in range(256):
         b1 = buf[p + i]
         b2 = buf[p + i + 1]
@@ -169,17 +169,17 @@ def mark_sequences(buf: Readable, p: int, out: Writable, marks: int) -> None:
 
 
 def is_inside(before: int, two_before: int, three_before: int) -> int:
-    # whether a byte belongs to a sequence that has begun before it, by the marks of those
+    # whether a byte belongs to a sequence that began before it, by the marks of the previous bytes
     return (before | two_before >> 1 | three_before >> 2) & 1
 
 
 def is_swallowed(before: int, two_before: int, three_before: int) -> int:
-    # whether that sequence is replaced: of such a one nothing but its first byte leaves a trace
+    # whether that sequence is replaced; of a replaced sequence only the first byte produces output
     return (before & 9 == 9) | (two_before & 10 == 10) | (three_before & 12 == 12)
 
 
 def mark_lengths(buf: Readable, p: int, out: Writable, marks: int, lengths: int) -> None:
-    # how many bytes each becomes: itself, a replacement, or nothing
+    # the number of output bytes of each: the byte itself, a replacement, or nothing
     for i in range(256):
         before = out[marks + i - 1]
         two_before = out[marks + i - 2]
@@ -191,7 +191,7 @@ def mark_lengths(buf: Readable, p: int, out: Writable, marks: int, lengths: int)
 
 
 def put_marked(buf: Readable, p: int, out: Writable, lengths: int, o: int) -> int:
-    # masks, not conditions: a compiler makes branches of those
+    # masks instead of conditions, which a compiler would turn into branches
     for i in range(256):
         length = out[lengths + i]
         mask = (length >> 1) * 255
@@ -203,7 +203,7 @@ def put_marked(buf: Readable, p: int, out: Writable, lengths: int, o: int) -> in
 
 
 def put_last(buf: Readable, p: int, end: int, out: Writable, o: int) -> int:
-    # the last byte, if it is none of the sequence before
+    # the last byte, unless it belongs to the sequence before
     if p >= end:
         return o
     if buf[p] < 128:
@@ -216,7 +216,7 @@ def put_last(buf: Readable, p: int, end: int, out: Writable, o: int) -> int:
 
 
 def put_text(buf: Readable, p: int, length: int, out: Writable, o: int, escape: int) -> int:
-    """Bytes as Java decodes and prints them; needs 3 bytes of room a byte, 4 when escaping control characters."""
+    """Bytes as Java decodes and prints them; needs 3 bytes of room per byte, 4 when escaping control characters."""
     if escape:
         return put_escaped(buf, p, p + length, out, o)
     seen = 0

@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
 """JSON lines of a dump from the tables of batches and records (design §7; docs/json.md).
 
-The same lines that `segment.json_rows` makes one at a time, with the escapes of `segment.json_line`:
+These are the lines that `segment.json_rows` produces one at a time, with the escapes of `segment.json_line`:
 `\\" \\\\ \\b \\f \\n \\r \\t`, other control characters as `\\u00xx`, and the line separators of Unicode. Bytes that are valid UTF-8 are
-text; others are base64 under AUTO, and text with replacement characters under TEXT.
+text; other bytes are base64 under AUTO, and text with replacement characters under TEXT.
 
-Bounds checks are off for the reason given in `kernel.dump_text`: room for a line's longest form is checked before it.
+Bounds checks are off as in `kernel.dump_text`: the room for a line's longest form is checked before it is written.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ def put_character(buf: Readable, p: int, n: int, out: Writable, o: int, letters:
 
 
 def put_string(buf: Readable, p: int, length: int, out: Writable, o: int, letters: int) -> int:
-    """A JSON string of bytes decoded as Java does; needs 6 bytes of room a byte and 2 more.
+    """A JSON string of bytes decoded as Java does; needs 6 bytes of room per byte and 2 more.
 
-    letters: 87 for the escapes of `segment.json_line`, 55 for those of Jackson: `\\u001F`, and no line separators.
+    letters: 87 for the escapes of `segment.json_line`, 55 for those of Jackson: `\\u001F`, and unescaped line separators.
     """
     out[o] = 34
     o = o + 1
@@ -157,7 +157,7 @@ def put_encoding(buf: Readable, p: int, length: int, mode: int, out: Writable, o
 
 
 def put_headers(buf: Readable, p: int, count: int, mode: int, out: Writable, o: int) -> int:
-    """`[["name","value"],…]` of headers the record walk has accepted; bytes that are no text are {"base64":…}."""
+    """`[["name","value"],…]` of headers that the record walk has validated; bytes that are not text are {"base64":…}."""
     out[o] = 91
     o = o + 1
     i = 0
@@ -266,7 +266,7 @@ def put_record_head(
     out: Writable,
     o: int,
 ) -> int:
-    # all before the key
+    # everything before the key
     o = buffer_access.put(out, o, b'{"type":"record"', 16)
     o = put_file(out, o, file, file_length)
     o = dump_text.put_number(out, o, batches[C.POSITION * batch_capacity + row])
@@ -284,7 +284,7 @@ def put_record_head(
 
 
 def put_record_tail(magic: int, cells: Readable, capacity: int, at: int, out: Writable, o: int) -> int:
-    # all after the encodings
+    # everything after the encodings
     if magic < 2:
         o = buffer_access.put(out, o, b',"crc":', 7)
         o = dump_text.put_number(out, o, cells[C.R_CRC * capacity + at])
@@ -327,7 +327,7 @@ def put_record_line(
 
 
 def line_room(buf: Readable, cells: Readable, capacity: int, at: int, file_length: int) -> int:
-    """Upper bound of the bytes of a record's line: every byte can become `\\u00xx`."""
+    """Upper bound of the size of a record's line: every byte can become `\\u00xx`."""
     room = 500 + file_length
     if cells[C.R_HEADER_COUNT * capacity + at] > 0:
         room = room + 16 * cells[C.R_HEADER_COUNT * capacity + at]
@@ -358,7 +358,7 @@ def format_json(
     """Append lines to `out` from position `start`, as `dump_text.format_lines` does; every batch line before its records.
 
     mode: AUTO or TEXT. file: the file's name as a JSON string, UTF-8. state: [next batch row, next record]. Returns
-    the new end in `out`; when the room is short it stops early, so a caller whose `out` is empty must enlarge it.
+    the new end in `out`; if the room is short it stops early, so a caller whose `out` is empty must enlarge it.
     """
     if batch_capacity * C.BATCH_WIDTH > len(batches) or last_row >= batch_capacity or count > capacity:
         raise ValueError("the table of batches is too small")

@@ -1,17 +1,17 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""Exchange of keys between processes: rows of keys for the one that finds the latest record of each, and its answer.
+"""Exchange of keys between processes: rows of keys for the process that finds the latest record of each, and its answer.
 
     row     hash, first half int64 │ second half int64 │ offset + 1 int64      24 bytes, a slot of the map (`keymap`)
 
 1. `copy_rows` copies rows from a table of records. `fold_rows` puts rows into a map and returns the offsets of those that
    a later one supersedes; `ask_rows` returns the offsets of rows for which the map has a later one.
-2. `scatter_rows` partitions rows by their second half, so that all rows of a key come together; `scatter_offsets`
+2. `scatter_rows` partitions rows by their second half, so that all rows of a key are in one part; `scatter_offsets`
    partitions offsets by ranges of the log.
-3. `mark_offsets` sets a bit for each superseded offset, `spare_latest` clears those of a map; `look_up` reads the bits for a table
-   of records, in the form that `key_verdicts.judge_rows` expects of a map of two slots: LATER is a key with a later record, 0 one
+3. `mark_offsets` sets a bit for each superseded offset, `spare_latest` clears the bits of offsets in a map; `look_up` reads the bits for a
+   table of records, in the form that `key_verdicts.judge_rows` expects of a map of two slots: LATER is a key with a later record, 0 one
    without.
 
-Maps and their slots are those of `keymap`. What is kept and why: `kseg.spark.shuffle`.
+Maps and their slots are those of `keymap`. `kseg.spark.shuffle` explains what is kept and why.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LATER = -(1 << 63)
 
 
 def touched(slots: Readable, slot_count: int, rows: Readable, at: int, stop: int) -> int:
-    # looks at the slots of several rows, so that they are at hand when they are searched
+    # prefetches the slots of several rows before they are searched
     total = 0
     while at < stop:
         total = total ^ slots[3 * keymap_probe.home_of(rows[3 * at], slot_count) + 2]
@@ -47,9 +47,9 @@ def copy_rows(
     state: Writable,
     out: Writable,
 ) -> int:
-    """Add the rows of keyed records with from_offset <= offset < to_offset of a hashed table to `out`.
+    """Append the rows of keyed records with from_offset <= offset < to_offset of a hashed table to `out`.
 
-    Returns `count`, or the first row whose offset is not above all before it, or not below `bound`.
+    Returns `count`, or the first row whose offset is not above all previous ones, or not below `bound`.
     """
     if (
         count > capacity
@@ -92,9 +92,9 @@ def fold_rows(
     state: Writable,
     gone: Writable,
 ) -> int:
-    """Put rows `first` … stop − 1 into the map, in any order; the lesser of two offsets of a key goes to `gone`.
+    """Put rows `first` … stop − 1 into the map, in any order; append the lower of two offsets of a key to `gone`.
 
-    Stops at the first key that finds `limit` others in the map (limit: below `slot_count`); returns its row, or `stop`.
+    Stops at the first new key when the map has `limit` keys (limit: below `slot_count`); returns its row, or `stop`.
     """
     if first < 0 or first > stop or 3 * stop > len(rows) or len(state) < 3:
         raise ValueError("there are fewer rows than that")
@@ -141,7 +141,7 @@ def fold_rows(
 def ask_rows(
     rows: Readable, count: int, slots: Writable, slot_count: int, state: Writable, gone: Writable
 ) -> int:
-    """The offsets of rows whose keys have a later one in the map, to `gone`."""
+    """Append to `gone` the offsets of rows whose keys have a later one in the map."""
     if count < 0 or 3 * count > len(rows) or len(state) < 3:
         raise ValueError("there are fewer rows than that")
     if slot_count < 2 or 3 * slot_count > len(slots):
@@ -170,8 +170,8 @@ def ask_rows(
 
 
 def scatter_rows(rows: Readable, count: int, parts: int, bounds: Writable, out: Writable) -> int:
-    """The rows that are not empty slots, those of a part one after another: part p is out[bounds[p]:bounds[p + 1]], in
-    rows. Returns how many there are."""
+    """Copy the rows that are not empty slots, sorted by part: part p is out[bounds[p]:bounds[p + 1]], in rows.
+    Returns their number."""
     if count < 0 or parts < 1 or 3 * count > len(rows) or parts + 1 > len(bounds):
         raise ValueError("there are fewer rows than that")
     source = buffer_access.cells_in(rows)
@@ -207,7 +207,9 @@ def scatter_rows(rows: Readable, count: int, parts: int, bounds: Writable, out: 
             ends[part] = at + 1
         row = row + 1
     part = parts
-    while part > 0:  # each end has become that of its own part, which is where the next begins
+    while (
+        part > 0
+    ):  # each end was moved down to the start of its own part, which is the end of the previous one
         ends[part] = ends[part - 1]
         part = part - 1
     ends[0] = 0
@@ -215,7 +217,7 @@ def scatter_rows(rows: Readable, count: int, parts: int, bounds: Writable, out: 
 
 
 def stretch_of(bases: Readable, count: int, offset: int) -> int:
-    # the last of the stretches that begins at or below an offset, the first one for those below all
+    # the last of the ranges that begin at or below an offset, the first one for offsets below all
     low = 0
     high = count
     while low < high:
@@ -232,7 +234,7 @@ def stretch_of(bases: Readable, count: int, offset: int) -> int:
 def scatter_offsets(
     offsets: Readable, count: int, bases: Readable, stretches: int, bounds: Writable, out: Writable
 ) -> int:
-    """The offsets of stretch s are out[bounds[s]:bounds[s + 1]]. bases: where the stretches begin, ascending."""
+    """Sort the offsets by range: those of range s are out[bounds[s]:bounds[s + 1]]. bases: where the ranges begin, ascending."""
     if count < 0 or stretches < 1 or count > len(offsets) or stretches > len(bases):
         raise ValueError("there are fewer offsets than that")
     if stretches + 1 > len(bounds) or count > len(out):
@@ -272,7 +274,7 @@ def scatter_offsets(
 
 
 def mark_offsets(offsets: Readable, count: int, base: int, bits: Writable) -> int:
-    """Set the bit of each offset, the first bit being that of `base`. Returns `count`, or the first row outside of them."""
+    """Set the bit of each offset; the first bit is that of `base`. Returns `count`, or the first row outside the bits."""
     if count < 0 or count > len(offsets):
         raise ValueError("there are fewer offsets than that")
     source = buffer_access.cells_in(offsets)
@@ -289,7 +291,7 @@ def mark_offsets(offsets: Readable, count: int, base: int, bits: Writable) -> in
 
 
 def spare_latest(slots: Readable, slot_count: int, base: int, bits: Writable) -> int:
-    """Clear the bits of the offsets that a map has. Returns `slot_count`, or the first slot whose offset has no bit."""
+    """Clear the bits of the offsets in a map. Returns `slot_count`, or the first slot whose offset has no bit."""
     if slot_count < 0 or 3 * slot_count > len(slots):
         raise ValueError("the map is smaller than its capacity says")
     table = buffer_access.cells_in(slots)
@@ -309,10 +311,10 @@ def spare_latest(slots: Readable, slot_count: int, base: int, bits: Writable) ->
 def look_up(
     size: int, cells: Readable, capacity: int, count: int, base: int, bits: Readable, words: Writable
 ) -> int:
-    """words[2 × row] of each keyed record: LATER when the bit of its offset is set, else 0; the one after it is 0.
+    """Set words[2 × row] of each keyed record: LATER if the bit of its offset is set, otherwise 0; the next word is 0.
 
-    size: of the body that the records are in, in bytes. Returns the first row whose key or value is outside of it, `count`
-    when there is none, as `keymap.hash_rows` does.
+    size: of the body of the records, in bytes. Returns the first row whose key or value is outside the body, `count`
+    if there is none, as `keymap.hash_rows` does.
     """
     if count > capacity or C.RECORD_WIDTH * capacity > len(cells) or 2 * count > len(words):
         raise ValueError("a table is smaller than its capacity says")

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""Finds the batches that have a record with a given key. Records are walked in place, without writing a row for any of them.
+"""Finds the batches that have a record with a given key. Records are walked in place, without writing rows for them.
 
-A batch is skipped only if the record walk (`kernel.record_walk`) would find nothing wrong in it either, so decoding just the remaining
-batches reports the same undecodable records as decoding all of them. Keys are compared from their end, because the keys of a topic tend
-to share a prefix.
+A batch is skipped only if the record walk (`kernel.record_walk`) would accept it as well. So decoding only the remaining
+batches reports the same undecodable records as decoding all of them. Keys are compared from their end, because the keys of a topic often
+share a prefix.
 
 Columns are those of `kseg.segment.header_tables`. `limits` (LIMIT_…): LOWEST offset, the first offset ABOVE the range, EARLIEST timestamp;
 a batch whose header excludes records within them is skipped without reading its records.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def fields_end(body: Readable, p: int, end: int, count: int) -> int:
-    # position after `count` header fields, each a name and a value; -1 when the record walk would stop there
+    # position after `count` header fields, each a name and a value; -1 if the record walk would reject one
     while count > 0:
         packed = buffer_access.varint(body, p, end)
         length = packed >> 4
@@ -49,7 +49,7 @@ def is_key_at(body: Readable, p: int, key: Readable, size: int) -> int:
 
 
 def needs_decoding(body: Readable, p: int, body_end: int, count: int, key: Readable, key_size: int) -> int:
-    # whether one of `count` records at p has the key, or is not as the record walk accepts it. key_size: -2 fits no key
+    # whether one of `count` records at p has the key, or the record walk would reject it. key_size: -2 matches no key
     while count > 0:
         packed = buffer_access.varint(body, p, body_end)
         p = p + (packed & 15)
@@ -99,7 +99,7 @@ def needs_decoding(body: Readable, p: int, body_end: int, count: int, key: Reada
 
 
 def is_outside(batches: Readable, capacity: int, row: int, lowest: int, above: int, earliest: int) -> int:
-    # by its header; where the records of a compressed set of an old format begin is not said there
+    # by its header; that of a compressed set of an old format does not contain the first offset of its records
     if (
         batches[C.LAST_OFFSET * capacity + row] < lowest
         or batches[C.MAX_TIMESTAMP * capacity + row] < earliest
@@ -126,11 +126,11 @@ def next_candidate(
     limits: Readable,
     key: Readable,
 ) -> int:
-    """The first of the rows `row` … stop − 1 that has to be decoded: a record in it has the key, or it is not as it should be, or
-    its body is not at hand. `stop` when there is none.
+    """The first of the rows `row` … stop − 1 that has to be decoded: a record in it has the key or is invalid, or its body is not
+    available. `stop` if there is none.
 
     buf: the whole file. body, bounds: the decompressed body of row r is body[bounds[2i]:bounds[2i + 1]] with i = r − first; rows beyond
-    `bounds` are not at hand. Magic 0 and 1 never are. The records of a control batch have no key.
+    `bounds` are not available, nor are those of magic 0 and 1. The records of a control batch have no key.
     """
     check_rows(batches, capacity, row, stop, limits)
     if first < 0 or first > row:

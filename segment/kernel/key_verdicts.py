@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
-"""Decides by a map of keys (`keymap`) which records of a table stay, and tallies the result per batch.
+"""Decides by a map of keys (`keymap`) which records of a table stay, and totals the result per batch.
 
-The map may be any map of slots that leads from the words of a record (usually the hash of its key) to the offset, plus 1,
-from which on records of that key stay. Tables are those of `header_tables`; the rules: `compaction.cleaner.second_pass`.
+The map may be any map with slots that leads from the words of a record (usually the hash of its key) to the offset, plus 1,
+from which on records of that key stay. Tables are those of `header_tables`; `compaction.cleaner.second_pass` has the rules.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def judge_rows(
     tallies: Writable,
     totals: Writable,
 ) -> int:
-    """Which records of a table stay: flags[row] 1 or 0, and what that makes of their batches.
+    """Decide which records of a table stay: sets flags[row] to 1 or 0, and adds to the tallies of their batches.
 
-    latest_offset: what the map reaches to; records above it stay. keeps_legacy: 1 when tombstones of magic 0 and 1
-    stay. tallies: columns of `batch_capacity` rows, added to; the caller has set T_RECORDS to 0 for rows not begun.
+    latest_offset: the last offset that the map covers; records above it stay. keeps_legacy: 1 if tombstones of magic 0 and 1
+    stay. tallies: columns of `batch_capacity` rows, which are added to; the caller has set T_RECORDS to 0 for batches not begun.
     """
     if (
         count > capacity
@@ -131,10 +131,10 @@ def tally_keys(
     sketch: Writable,
     places: int,
 ) -> int:
-    """Count the values that went, by key, in a sketch of `places`: of the keys with most bytes none is missed.
+    """Count the removed values by key in a sketch of `places`, which never misses the keys with the most bytes.
 
     sketch: columns hash, hash, weight, bytes, values, segment, position of the batch, offset. A key has one place, which it
-    holds as long as the bytes of others there do not outweigh its own; what it had before it came is not counted.
+    keeps until the bytes of other keys there outweigh its own; bytes from before it took the place are not counted.
     """
     if (
         count > capacity

@@ -3,12 +3,12 @@
 
     slot    hash, first half int64 │ second half int64 │ offset + 1 int64      24 bytes, as in Kafka; all 0 = empty
 
-A key is represented by 128 bits of SipHash-1-3 under a secret of the run. Without the secret nobody can construct two
-keys that collide, and n keys collide by chance with a probability below n² / 2^129: about 2^-69 for a thousand million
-keys. So two keys are never taken for one. (Kafka uses MD5: a producer could choose two keys that collide.)
+A key is represented by 128 bits of SipHash-1-3 with a secret of the run. Without the secret nobody can construct two
+keys that collide, and n keys collide by chance with a probability below n² / 2^129: about 2^-69 for a billion
+keys. So two different keys are never confused. (Kafka uses MD5: a producer could choose two keys that collide.)
 
-A slot is searched from the one that the hash points to onwards. That is a random access to memory, and waiting for one
-after the other would cost more than everything else; so the slots of a group of records are touched first, and the
+The search for a slot starts at the one that the hash selects. That is a random access to memory, and waiting for each
+access would cost more than everything else. So the slots of a group of records are prefetched, and the
 processor loads many of them at once.
 
 `map_rows` reads keys and offsets directly from the bodies of batches of magic 2. `hash_rows` and `put_rows` take tables
@@ -25,7 +25,7 @@ from kseg.segment.kernel import state_fields as S
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
-MAPPED, FULL, BAD = range(3)  # what `map_rows` says
+MAPPED, FULL, BAD = range(3)  # results of `map_rows`
 PENDING = 32
 
 
@@ -39,7 +39,7 @@ def as_long(word: int) -> int:
 
 
 def word_at(buf: Readable, p: int) -> int:
-    # eight bytes as a number, the first one lowest; C compilers see one load in it
+    # eight bytes as a little-endian number; C compilers turn this into one load
     high = buf[p + 4] | (buf[p + 5] << 8) | (buf[p + 6] << 16)
     high = high | (as_word(buf[p + 7]) << 24)
     low = buf[p] | (buf[p + 1] << 8) | (buf[p + 2] << 16)
@@ -104,9 +104,9 @@ def hash_key(body: Readable, p: int, end: int, first: int, second: int, hashes: 
 def hash_rows(
     body: Readable, cells: Readable, capacity: int, count: int, first: int, second: int, hashes: Writable
 ) -> int:
-    """The hash of each key of a table of records, in hashes[2 × row] and the one after it; null keys have none.
+    """Hash each key of a table of records into hashes[2 × row] and the next word; null keys have no hash.
 
-    Returns the first row whose key or value is outside of `body`, `count` when there is none.
+    Returns the first row whose key or value is outside `body`, `count` if there is none.
     """
     if count > capacity or C.RECORD_WIDTH * capacity > len(cells) or 2 * count > len(hashes):
         raise ValueError("a table is smaller than its capacity says")
@@ -143,10 +143,10 @@ def put_rows(
 ) -> int:
     """Put the keyed records `row` … count − 1 at or above `start_offset` into the map; later ones replace earlier ones.
 
-    Stops at the first keyed record that meets `limit` keys in the map, known or not (Kafka: Cleaner.
-    buildOffsetMapForSegment); returns its row, `count` when there was room for all. limit: below `slot_count`.
-    state: MAP_SIZE keys in the map, MAP_OFFSET and MAP_ROW the last record put and the row of its batch, MAP_TURNS how often one was
-    put that does not be above the one before.
+    Stops at the first keyed record when the map has `limit` keys, whether or not its key is new (Kafka: Cleaner.
+    buildOffsetMapForSegment); returns its row, `count` if there was room for all. limit: below `slot_count`.
+    state: MAP_SIZE number of keys in the map, MAP_OFFSET and MAP_ROW the last record put and the row of its batch, MAP_TURNS how often a
+    record was put whose offset is not above the previous one.
     """
     if (
         count > capacity
@@ -187,7 +187,7 @@ def put_rows(
 
 
 def move_slots(slots: Writable, slot_count: int, larger: Writable, larger_count: int) -> int:
-    """Everything in a map into a larger one, which is empty."""
+    """Copy all entries of a map into a larger one, which is empty."""
     if slot_count < 2 or slot_count >= larger_count:
         raise ValueError("the other map is not larger")
     if 3 * slot_count > len(slots) or 3 * larger_count > len(larger):
@@ -206,7 +206,7 @@ def move_slots(slots: Writable, slot_count: int, larger: Writable, larger_count:
 
 
 def pack_slots(slots: Readable, slot_count: int, out: Writable) -> int:
-    """Everything in a map to `out`, slot after slot without the empty ones; how many there are."""
+    """Copy all entries of a map to `out`, without empty slots; returns their number."""
     if slot_count < 0 or 3 * slot_count > len(slots):
         raise ValueError("the map is smaller than its capacity says")
     table = buffer_access.cells_in(slots)
@@ -227,7 +227,7 @@ def pack_slots(slots: Readable, slot_count: int, out: Writable) -> int:
 
 
 def put_one(pending: Readable, at: int, slots: Writable, slot_count: int, limit: int, state: Writable) -> int:
-    # hash, hash, offset, row; 1 when it meets a full map
+    # hash, hash, offset, row; returns 1 if the map is full
     if state[S.MAP_SIZE] >= limit:
         state[S.MAP_STOPPED] = pending[at + 3]
         return 1
@@ -247,7 +247,7 @@ def put_one(pending: Readable, at: int, slots: Writable, slot_count: int, limit:
 def put_pending(
     pending: Readable, first: int, count: int, slots: Writable, slot_count: int, limit: int, state: Writable
 ) -> int:
-    # those that wait, in the order in which they came; 1 when one met a full map
+    # puts the pending ones, in order; returns 1 if the map is full
     while first < count:
         if put_one(pending, 4 * (first & 31), slots, slot_count, limit, state):
             return 1
@@ -274,10 +274,10 @@ def map_rows(
 ) -> int:
     """Put the keyed records of batches of magic 2 at or above `start_offset` into the map, as `put_rows` does.
 
-    body: the file in which uncompressed batches are; or, with `bounds`, what was decompressed: that of batch r is
+    body: the file, for uncompressed batches; or, with `bounds`, decompressed bodies: that of batch r is
     body[bounds[2i]:bounds[2i + 1]] with i = r − first_row.
-    pending: room for 4 × PENDING numbers. Returns MAPPED; FULL, and in state[MAP_STOPPED] the row of the record that met a
-    full map; BAD, and there the row of a batch whose records cannot be walked over: those before it are in the map.
+    pending: room for 4 × PENDING numbers. Returns MAPPED; FULL, with the batch row of the record that found the map full in
+    state[MAP_STOPPED]; BAD, with the row of a batch whose records cannot be walked there: the previous ones are in the map.
     """
     if slot_count < 2 or limit >= slot_count or 3 * slot_count > len(slots) or len(state) < S.MAP_WIDTH:
         raise ValueError("the map is smaller than its capacity says")

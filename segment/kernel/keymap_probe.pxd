@@ -12,14 +12,14 @@ cdef extern from *:
 
 cdef inline Py_ssize_t home_of(long long word, long long slot_count) noexcept:
     cdef long long low
-    # the upper 32 bits say where, as a fraction of the map
+    # the upper 32 bits select the slot, as a fraction of the map
     low = 0x7FFFFFFF
     low = (low << 1) | 1
     return (((word >> 32) & low) * slot_count) >> 32
 
 cdef inline Py_ssize_t find_slot(const long long* slots, long long slot_count, long long first, long long second) noexcept:
     cdef Py_ssize_t at
-    # where the key is, or the empty slot where it would be; one slot at least is always empty
+    # the slot with the key, or the empty slot for it; at least one slot is always empty
     at = 3 * home_of(first, slot_count)
     while slots[at + 2] != 0:
         if slots[at] == first and slots[at + 1] == second:
@@ -31,7 +31,7 @@ cdef inline Py_ssize_t find_slot(const long long* slots, long long slot_count, l
 
 cdef inline long long touched(const long long* slots, long long slot_count, const long long* cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t stop, const long long* hashes) noexcept:
     cdef long long total
-    # looks at the slots of several records, so that they are at hand when they are searched
+    # prefetches the slots of several records before they are searched
     total = 0
     while row < stop:
         if cells[C.R_KEY_LENGTH * capacity + row] >= 0:

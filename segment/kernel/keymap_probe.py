@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 
 def home_of(word: int, slot_count: int) -> int:
-    # the upper 32 bits say where, as a fraction of the map
+    # the upper 32 bits select the slot, as a fraction of the map
     low = 0x7FFFFFFF
     low = (low << 1) | 1
     return (((word >> 32) & low) * slot_count) >> 32
 
 
 def wanted(slots: Readable, at: int) -> None:
-    # the processor may begin to load this slot
+    # prefetches this slot
     return None
 
 
 def find_slot(slots: Readable, slot_count: int, first: int, second: int) -> int:
-    # where the key is, or the empty slot where it would be; one slot at least is always empty
+    # the slot with the key, or the empty slot for it; at least one slot is always empty
     at = 3 * home_of(first, slot_count)
     while slots[at + 2] != 0:
         if slots[at] == first and slots[at + 1] == second:
@@ -40,7 +40,7 @@ def find_slot(slots: Readable, slot_count: int, first: int, second: int) -> int:
 def touched(
     slots: Readable, slot_count: int, cells: Readable, capacity: int, row: int, stop: int, hashes: Readable
 ) -> int:
-    # looks at the slots of several records, so that they are at hand when they are searched
+    # prefetches the slots of several records before they are searched
     total = 0
     while row < stop:
         if cells[C.R_KEY_LENGTH * capacity + row] >= 0:

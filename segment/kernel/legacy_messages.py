@@ -2,7 +2,7 @@
 """The walk over messages of magic 0 and 1: from entries of a `.log` and from wrappers to a table of records (fact sheet §2.2).
 
     message   crc │ magic │ attributes │ timestamp (magic 1) │ key length, key │ value length, value
-    set       (offset │ size │ message)…, what a wrapper's value holds once it is decompressed
+    set       (offset │ size │ message)…, the decompressed value of a wrapper
 
 State, outcomes and error codes are those of `kernel.record_walk`.
 """
@@ -85,7 +85,7 @@ def read_messages(
     capacity: int,
     state: Writable,
 ) -> int:
-    """Decode consecutive uncompressed messages, rows state[WALK_ROW] … last_row, which are in `buf` itself.
+    """Decode consecutive uncompressed messages, rows state[WALK_ROW] … last_row, whose bytes are in `buf` itself.
 
     Returns as `read_body`; on BODY_BAD state[WALK_ROW] is the bad message, on BODY_DONE it is last_row + 1.
     """
@@ -128,7 +128,7 @@ def read_messages(
 def count_messages(body: Readable) -> tuple[int, int]:
     """Walk a decompressed message set: (messages, last inner offset) or (−error, position).
 
-    A last entry that is cut off ends the set silently (Kafka: DataLogInputStream).
+    A truncated last entry ends the set silently (Kafka: DataLogInputStream).
     """
     source = buffer_access.bytes_in(body)
     p = 0
@@ -198,14 +198,14 @@ def read_message_set(
                 cells[C.R_TIMESTAMP * capacity + state[S.WALK_COUNT]] = batches[
                     C.MAX_TIMESTAMP * batch_capacity + row
                 ]
-            # the range of the message's checksum, for the caller to judge
+            # the range of the message's checksum, which the caller verifies
             cells[C.R_HEADERS_START * capacity + state[S.WALK_COUNT]] = p + 16
             cells[C.R_VALID * capacity + state[S.WALK_COUNT]] = p + 12 + size
             state[S.WALK_COUNT] = state[S.WALK_COUNT] + 1
         if after < 0:
             state[S.WALK_ERROR] = -after
             state[S.WALK_ERROR_AT] = p
-            # Kafka lists such a message and goes on, as long as nobody asks for the value
+            # Kafka lists such a message and continues until the value is read
             if after != -VALUE_BEYOND_MESSAGE:
                 return BODY_BAD
         p = p + 12 + size

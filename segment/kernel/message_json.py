@@ -2,22 +2,22 @@
 """Kafka's messages as the JSON text of their generated `*JsonConverter` classes, produced by interpreting a program of numbers
 (`kernel.message_reader` describes the program and the state).
 
-Bytes are read in the order and with the checks of Kafka's generated readers, so that the first error is the one that Kafka reports:
+Bytes are read in the order of Kafka's generated readers and with their checks, so that the first error is the one that Kafka reports:
 
-1. Fields without a tag are read and written at once, in the order of the definition, which is that of the wire.
-2. The tag section follows: every known tag is read by its own length each time it occurs, and its position is remembered.
-3. Tagged fields are written from there, where they differ from their default. If one precedes an untagged field in the
+1. Untagged fields are read and written immediately, in the order of the definition, which is that of the wire.
+2. The tag section follows: every known tag is read with its own length each time it occurs, and its position is recorded.
+3. Tagged fields are written from there if they differ from their default. If one precedes an untagged field in the
    definition (SCAN_FIRST), the struct is read twice: first without writing, for the positions.
 
-Three ways to read, by `write`: SILENT, AS_KAFKA (what the converters print), and AS_ROWS for the rows of kseg's own JSON, which say more and
-nothing that may be wrong:
+`write` selects one of three modes: SILENT, AS_KAFKA (the output of the converters), and AS_ROWS for the rows of kseg's own JSON, which
+contain more and omit whatever may be wrong:
 
-    every field is there, tagged ones that the bytes do not have with their default (its text has the name before it)
+    every field is present, missing tagged ones with their default (whose text has the name before it)
     a NAMED field is followed by the name of its number or topic id
-    doubles, and messages of a protocol that cannot be read, are left to the caller (UNFIT)
+    doubles, and messages of an unreadable protocol, are left to the caller (UNFIT)
 
-A reader returns the position after what it read, or −1 with the reason in the state. `out` is the caller's scratch buffer; the room is
-checked before anything of a size that the data says, and at each field for the rest. Reading takes time linear in the bytes.
+A reader returns the position after what it read, or −1 with the reason in the state. `out` is the caller's scratch buffer. The room is
+checked before writing anything whose size comes from the data, and at each field for the rest. The time is linear in the bytes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def long_uvarint(r: MessageReader, p: int, end: int) -> int:
 
 
 def uvarint(r: MessageReader, p: int, end: int) -> int:
-    """An unsigned varint as a Java int in r.state[VALUE]."""
+    """An unsigned varint as a Java int into r.state[VALUE]."""
     if p < end and r.buf[p] < 128:
         r.state[5] = r.buf[p]
         return p + 1
@@ -74,7 +74,7 @@ def uvarint(r: MessageReader, p: int, end: int) -> int:
 
 
 def read_length(r: MessageReader, p: int, end: int, width: int, flexible: int) -> int:
-    """A length or count in r.state[VALUE], negative for null."""
+    """A length or count into r.state[VALUE], negative for null."""
     if flexible:
         p = uvarint(r, p, end)
         least = -2147483647 - 1
@@ -90,7 +90,7 @@ def read_length(r: MessageReader, p: int, end: int, width: int, flexible: int) -
 
 
 def put_byte(r: MessageReader, byte: int, f: int) -> int:
-    """A byte of punctuation, where there is room for it and a short value."""
+    """Write a byte of punctuation if there is room for it and a short value."""
     if r.limit - r.state[0] < 48:
         return fail(r, 9, 0, 0, f)
     r.out[r.state[0]] = byte
@@ -99,7 +99,7 @@ def put_byte(r: MessageReader, byte: int, f: int) -> int:
 
 
 def equals_text(buf: Readable, start: int, end: int, text: Readable, at: int, length: int) -> int:
-    """Whether the bytes from start to end are the `length` ones of a text at `at`."""
+    """Whether the bytes from start to end equal the text of `length` bytes at `at`."""
     i = 0
     if end - start != length:
         return 0
@@ -113,7 +113,7 @@ def equals_text(buf: Readable, start: int, end: int, text: Readable, at: int, le
 def read_bytes(
     r: MessageReader, f: int, p: int, end: int, depth: int, flexible: int, write: int, element: int
 ) -> int:
-    """A string, bytes, or what bytes say in a protocol of their own."""
+    """A string, bytes, or bytes that contain a message of another protocol."""
     kind = r.ops[f]
     is_text = kind == 9 or kind == 12
     p = read_length(r, p, end, 2 if is_text else 4, flexible)
@@ -152,7 +152,7 @@ def read_bytes(
 
 
 def read_protocol(r: MessageReader, f: int, p: int, end: int, depth: int, write: int) -> int:
-    """A message of the consumer protocol after its version; what is after it is ignored. −1 when it is none."""
+    """A message of the consumer protocol after its version; ignores what follows it. −1 if it cannot be read."""
     start = r.state[0]
     if end - p < 2:
         return fail(r, 1, 0, 0, f)
@@ -174,7 +174,7 @@ def read_protocol(r: MessageReader, f: int, p: int, end: int, depth: int, write:
 def read_one(
     r: MessageReader, f: int, p: int, end: int, depth: int, flexible: int, write: int, element: int
 ) -> int:
-    """A value that is not an array, or an element of one."""
+    """A single value, or an element of an array."""
     kind = r.ops[f]
     o = r.state[0]
     if write and r.limit - o < 48:
@@ -275,7 +275,7 @@ def read_value(r: MessageReader, f: int, p: int, end: int, depth: int, flexible:
 
 
 def read_tags(r: MessageReader, s: int, p: int, end: int, depth: int) -> int:
-    """The tag section: the position of each known tag into the state, −1 where it is not there."""
+    """Read the tag section: the position of each known tag into the state, −1 if it is missing."""
     positions = 9 + 16 * depth
     i = 0
     if r.ops[s + 2]:
@@ -318,7 +318,7 @@ def read_tags(r: MessageReader, s: int, p: int, end: int, depth: int) -> int:
 
 
 def put_default(r: MessageReader, f: int, first: int) -> int:
-    """A tagged field that the bytes do not have, for rows."""
+    """A tagged field that the bytes do not contain, for rows."""
     o = r.state[0]
     length = r.ops[f + 7] - first
     if r.limit - o < length + 48:
@@ -329,7 +329,7 @@ def put_default(r: MessageReader, f: int, first: int) -> int:
 
 
 def put_tagged(r: MessageReader, f: int, p: int, end: int, depth: int, first: int, write: int) -> int:
-    """A tagged field, unless it has its default and is written as Kafka does. Returns 1 when it was written, 0 when not, −1 without room."""
+    """A tagged field, unless it has its default in Kafka's mode. Returns 1 if it was written, 0 if not, −1 if the room is short."""
     start = r.state[0]
     unknown = r.state[7]
     if r.limit - start < r.ops[f + 4] + 48:

@@ -1,21 +1,21 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
-"""The program of numbers from which `kernel.message_json` reads messages, the state of a reading, and look-ups in the program.
+"""The program of numbers with which `kernel.message_json` reads messages, the state of a reader, and look-ups in the program.
 
-A program (`internal_topics.message_programs` makes it from the schemas) is one array:
+A program (compiled from the schemas by `internal_topics.message_programs`) is one array:
 
     struct   flexible, number of fields, TAGS | SCAN_FIRST, unreadable, fields …
     field    kind, ARRAY | NULLABLE | TAGGED, tag, name start, name length, struct, default start, default length
 
 name, default: in `names`, the name as `,"name":`, the default as the text of the value. struct: position of the struct of the field;
-for PROTOCOL fields of their table of versions. unreadable: the version is above those of the struct, and reading it throws.
+for PROTOCOL fields, of their table of versions. unreadable: the version is above those of the struct, and reading it throws.
 
-A NAMED field is followed by the name of its number or topic id in AS_ROWS; the struct of the field is the table of these names then:
+A NAMED field is followed by the name of its number or topic id in AS_ROWS; its struct is then the table of these names:
 
     of a number   label start, label length, count, (value, text start, text length) …
     of an id      label start, label length
 
-The ids of topics are sorted and are in `names`; their table (its place is the program's fourth number): count, start of the ids, (text start,
-text length) …
+Topic ids are sorted and stored in `names`. Their table (its position is the fourth number of the program): count, start of the ids, (text
+start, text length) …
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from kseg.segment.kernel import buffer_access
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
 
-# state: where the text ends; what went wrong, with its two numbers and the field in the program; the number read last; whether the
-# protocol type read last is `consumer`; how many unknown tags were met; how many varints of five bytes and tags that say a wrong size; and for
-# each depth the positions of the tags
+# state: end of the text; the error, with its two numbers and the field in the program; the number read last; whether the
+# protocol type read last is `consumer`; number of unknown tags; number of five-byte varints and of tags with a wrong size;
+# for each depth the positions of the tags
 OUT, ERROR, A, B, FIELD, VALUE, IS_CONSUMER, UNKNOWN_TAGS, ODDITIES, SCRATCH = range(10)
 TAG_LIMIT, DEPTH_LIMIT = 16, 8
 STATE_WIDTH = SCRATCH + TAG_LIMIT * DEPTH_LIMIT
@@ -47,9 +47,9 @@ STATE_WIDTH = SCRATCH + TAG_LIMIT * DEPTH_LIMIT
     STRING,
     BYTES,
     STRUCT,
-    PROTOCOL_TYPE,  # a string that says whether PROTOCOL fields are those of consumers
-    PROTOCOL,  # bytes that are a message of their own
-    INVALID_TAG,  # a tag of other versions
+    PROTOCOL_TYPE,  # a string that determines whether PROTOCOL fields are those of consumers
+    PROTOCOL,  # bytes that contain a message of their own
+    INVALID_TAG,  # a tag that this version does not have
 ) = range(15)
 ARRAY, NULLABLE, TAGGED, NAMED = 1, 2, 4, 8
 SILENT, AS_KAFKA, AS_ROWS = range(3)
@@ -61,7 +61,7 @@ NO_ERROR, UNDERFLOW, IS_NULL, TOO_LONG, MISSING_BYTES, TOO_MANY, BAD_VARINT, NEG
 
 
 class MessageReader:
-    """What all readers of one message share: the program and its names, the bytes, the text and where it must end, the state."""
+    """The arguments that all readers of a message share: the program and its names, the bytes, the text and its limit, the state."""
 
     ops: Readable
     names: Readable
@@ -86,7 +86,7 @@ def reader_of(ops: Readable, names: Readable, buf: Readable, out: Writable, stat
 
 
 def topic_of(r: MessageReader, p: int) -> int:
-    """Where the name of the topic with the id at `p` is in the program, −1 for an unknown one."""
+    """The position in the program of the name of the topic with the id at `p`, −1 for an unknown one."""
     table = r.ops[3]
     low = 0
     high = r.ops[table]
@@ -106,7 +106,7 @@ def topic_of(r: MessageReader, p: int) -> int:
 
 
 def named_number(r: MessageReader, f: int, value: int) -> int:
-    """Where the name of a number is in the program, −1 when it has none."""
+    """The position in the program of the name of a number, −1 if it has none."""
     at = r.ops[f + 5] + 3
     stop = at + 3 * r.ops[r.ops[f + 5] + 2]
     while at < stop:
@@ -117,7 +117,7 @@ def named_number(r: MessageReader, f: int, value: int) -> int:
 
 
 def put_name(r: MessageReader, f: int, p: int) -> int:
-    """The name of the number or id that was written last, with its label. −1 without room."""
+    """Write the name of the last number or id, with its label. −1 if the room is short."""
     o = r.state[0]
     label = r.ops[f + 5]
     if r.ops[f] == 8:
@@ -141,7 +141,7 @@ def put_name(r: MessageReader, f: int, p: int) -> int:
 
 
 def field_of_tag(r: MessageReader, s: int, tag: int) -> int:
-    """The field of struct s with a tag, −1 for an unknown one."""
+    """The field of struct s with a tag, −1 for an unknown tag."""
     f = s + 4
     stop = f + 8 * r.ops[s + 1]
     while f < stop:

@@ -6,11 +6,11 @@ as in `internal_topics.topic_rows` (docs/json.md).
     value   {"type":1,"name":"OffsetCommitValue","version":4,"data":{…}}
 
 A program begins with COORDINATOR or FRAMED (`kernel.decoded_lines`), the number of types, and the positions of their table and of the table of
-topic ids. For each type the table has the struct of the key (COORDINATOR) or 1 (FRAMED), 0 for a type that is left to the caller; the first and
-the last version and the position of their structs; the texts before the version and before the data of the key, with their lengths.
+topic ids. For each type the table has the struct of the key (COORDINATOR) or 1 (FRAMED), 0 for a type that is left to the caller; the first
+and last version and the position of their structs; the texts before the version and before the data of the key, with their lengths.
 
-Only ordinary records become lines here. `format_rows` stops at a record that needs additional members (a newer version, unknown tags, trailing
-bytes, secrets) or cannot be decoded, and the caller makes its line.
+This module formats only ordinary records. `format_rows` stops at a record that needs additional members (a newer version, unknown tags,
+trailing bytes, secrets) or cannot be decoded, and the caller writes its line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STATE_WIDTH = _MESSAGE_STATE + 2
 
 
 def put_struct(r: MessageReader, s: int, p: int, end: int, o: int) -> int:
-    """A message up to the last of its bytes, and the brace after it. −1 when there is more to say of it."""
+    """A message that uses all of its bytes, and the closing brace. −1 if the row needs more than that."""
     r.state[0] = o
     r.state[7] = 0
     r.state[8] = 0
@@ -62,7 +62,7 @@ def put_key(r: MessageReader, p: int, length: int, o: int) -> int:
 
 
 def put_message(r: MessageReader, p: int, end: int, version: int, o: int) -> int:
-    """A value of a type and version."""
+    """A value with a type and version."""
     entry = r.ops[2] + 8 * r.state[138]
     if version < r.ops[entry + 1] or version > r.ops[entry + 2]:
         return -1
@@ -76,7 +76,7 @@ def put_message(r: MessageReader, p: int, end: int, version: int, o: int) -> int
 
 
 def put_framed(r: MessageReader, p: int, length: int, o: int) -> int:
-    # frame, type and version below 128: others are rare
+    # frame, type and version below 128; larger ones are rare
     if length < 3 or r.buf[p] != 1 or r.buf[p + 1] > 127 or r.buf[p + 2] > 127:
         return -1
     kind = r.buf[p + 1]
@@ -109,7 +109,7 @@ def put_row(
     o: int,
     limit: int,
 ) -> int:
-    """The line of a record, for which `line_room` is there; −1 when it is left to the caller, or the room is short."""
+    """The line of a record, for which `line_room` is available; −1 if it is left to the caller, or the room is short."""
     row = cells[C.R_BATCH * capacity + at]
     key_start = cells[C.R_KEY_START * capacity + at]
     key_length = cells[C.R_KEY_LENGTH * capacity + at]
@@ -119,8 +119,8 @@ def put_row(
     framed = r.ops[0] == 1
     r.state[1] = 0
     if value_start < 0 <= value_length:
-        return -1  # a legacy value that leaves its message
-    # the room after the messages
+        return -1  # a legacy value that exceeds its message
+    # the room for what follows the messages
     r.limit = limit - 200
     if headers > 0:
         r.limit = (
@@ -174,9 +174,10 @@ def format_rows(
     state: Writable,
     message_state: Writable,
 ) -> int:
-    """`json_lines.format_json` for records that are messages: the same arguments and result, the program before them and its state after.
+    """`json_lines.format_json` for records that are messages: the same arguments and result, preceded by the program and followed by its
+    state.
 
-    Stops early at a record that is left to the caller; message_state[STOPPED] is 1 then, and state[RECORD] is that record.
+    Stops early at a record that is left to the caller; then message_state[STOPPED] is 1, and state[RECORD] is that record.
     """
     if batch_capacity * C.BATCH_WIDTH > len(batches) or last_row >= batch_capacity or count > capacity:
         raise ValueError("the table of batches is too small")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def double_text(high: int, low: int) -> bytes:
-    """`Double.toString` of the two halves of a float64; what is not finite as Jackson prints it, in quotes."""
+    """`Double.toString` of a float64 given as two halves; a number that is not finite is quoted, as by Jackson."""
     value: float = struct.unpack(">d", struct.pack(">II", high & 0xFFFFFFFF, low & 0xFFFFFFFF))[0]
     if math.isnan(value):
         return b'"NaN"'
@@ -29,7 +29,7 @@ def double_text(high: int, low: int) -> bytes:
         return sign + b"0.0"
     shortest = f"{value!r}"
     two_digits = f"{value:.1e}"
-    # Java prints two digits at least, of these the closest
+    # Java prints at least two digits, and of those the closest
     if len(shortest.partition("e")[0]) == 1 and float(two_digits) == value:
         shortest = two_digits
     mantissa, _, exponent = shortest.partition("e")

@@ -2,11 +2,11 @@
 """The fast path for `__consumer_offsets`: commits without a producer that replace a known commit of the same key, or are the first
 record of their key.
 
-Nearly all records of that topic are of this kind, and only the last one of each key matters. Everything else is left to the caller,
-one record at a time: known keys that are not in `entry_of`, keys and values of an unusual form (`internal_topics/groups/group_records` has
+Nearly all records of that topic are of this kind, and only the last one of each key matters. All others are left to the caller, one record
+at a time: known keys that are not in `entry_of`, keys and values of an unusual form (`internal_topics/groups/group_records` has
 the layouts), commits in transactions, tombstones, and records about groups.
 
-    table   offset │ timestamp │ committed offset │ number of rewinds       int64 each, the four of an entry together
+    table   offset │ timestamp │ committed offset │ number of rewinds       int64 each, the four of an entry adjacent
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ ENTRY_WIDTH = 4
 
 
 def is_commit(value: Readable, p: int, size: int, key_type: int) -> int:
-    # whether `size` bytes at p are a commit as its version has it; 0 where only the decoder can tell
+    # whether `size` bytes at p are a valid commit of its version; 0 if only the decoder can decide
     if size < 20 or value[p] != 0 or (key_type == 0 and value[p + 1] != 0):
         return 0
     version = value[p + 1]
     if version == 3:
         return value[p + 14] < 128 and size >= 24 + ((value[p + 14] << 8) | value[p + 15])
     if version == 4:
-        # one byte of length, for at most 126 bytes of metadata; then no tag, or the topic id
+        # a length of one byte, for at most 126 bytes of metadata; then no tag, or the topic id
         tags = 22 + value[p + 14]
         if value[p + 14] == 0 or value[p + 14] > 127 or size <= tags:
             return 0
@@ -50,7 +50,8 @@ def is_commit(value: Readable, p: int, size: int, key_type: int) -> int:
 
 
 def is_plain_key(key: Readable, p: int, size: int) -> int:
-    """Whether `size` bytes at p are the key of a commit (type 1) as a broker writes it for names in ASCII: no other bytes stand for the same."""
+    """Whether `size` bytes at p are the key of a commit (type 1) as a broker writes it for ASCII names; such a key has only one
+    encoding."""
     end = p + size
     if size < 10 or key[p] != 0 or key[p + 1] != 1 or key[p + 2] > 127:
         return 0
@@ -71,7 +72,7 @@ def is_plain_key(key: Readable, p: int, size: int) -> int:
 
 
 def plain_key(key: Readable) -> int:
-    """`is_plain_key` of all of a key."""
+    """`is_plain_key` of a whole key."""
     return is_plain_key(buffer_access.bytes_in(key), 0, len(key))
 
 
@@ -92,11 +93,11 @@ def take_commits(
     latest: int,
     keeps_rewinds: int,
 ) -> int:
-    """Take in the records `at` … count − 1 until one is not ordinary; that record, `count` when all are.
+    """Process the records `at` … count − 1 until one is not ordinary; returns that record, `count` if all are.
 
     entry_of: the entry of each key that ordinary commits may replace. keys, values: of each entry, the key and the newest value. known: all
     keys seen so far; a key that is not among them gets an entry with its first commit; None: new keys get none. A record is
-    ordinary when its timestamp is between earliest and latest; with keeps_rewinds one with a lower offset than before is not.
+    ordinary if its timestamp is between earliest and latest; with keeps_rewinds, one with a lower offset than before is not.
     """
     if (
         count > capacity

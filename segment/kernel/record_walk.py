@@ -7,11 +7,11 @@
 Messages of magic 0 and 1 have their own kernel (`legacy_messages`), which shares the state and the codes below.
 
 Bodies are never trusted: a length is compared with the remaining bytes before it is used, a varint ends within 5 (10)
-bytes, a record uses exactly the bytes it declares, a batch exactly its body. An error is a code in `state[WALK_ERROR]` at
+bytes, a record uses exactly the bytes that it declares, a batch exactly its body. An error is a code in `state[WALK_ERROR]` at
 the body position `state[WALK_ERROR_AT]`; the records before it stay in the table.
 
-`state` (WALK_…): ROW the current batch, NEXT body position (0 = the batch has not begun), DONE records of that batch so
-far, COUNT records in the table, ERROR, ERROR_AT. When the table is full, the walk returns early; called again with
+`state` (WALK_…): ROW the current batch, NEXT body position (0 = the batch has not begun), DONE number of records of that batch so
+far, COUNT number of records in the table, ERROR, ERROR_AT. When the table is full, the walk returns early; called again with
 COUNT set to 0, it continues where it stopped.
 """
 
@@ -118,7 +118,7 @@ def headers_end(body: Readable, p: int, end: int, count: int) -> int:
 
 
 def read_field(body: Readable, p: int, end: int, cells: Writable, start_at: int, length_at: int) -> int:
-    """A key or value at p: its place and length into two cells (-1, -1 for null); the position after it or -1."""
+    """Read a key or value at p: write its position and length into two cells (-1, -1 for null); return the position after it or -1."""
     packed = buffer_access.varint(body, p, end)
     if packed == 0:
         return -1
@@ -269,8 +269,8 @@ def read_body(
     """Decode the records of one magic 2 batch, row `state[WALK_ROW]`, whose (decompressed) body is body[start:end].
 
     Begins or resumes at state[WALK_NEXT] (0 = at `start`), appends from row state[WALK_COUNT] on. Returns BODY_FULL (table
-    full, call again), BODY_DONE, or BODY_BAD (state[WALK_ERROR], state[WALK_ERROR_AT]). A batch with count 0 is done at
-    once and its body is not looked at, as in Kafka.
+    full, call again), BODY_DONE, or BODY_BAD (state[WALK_ERROR], state[WALK_ERROR_AT]). A batch with count 0 is done
+    immediately and its body is not read, as in Kafka.
     """
     check_tables(batches, batch_capacity, cells, capacity, state)
     if start < 0 or start > end or end > len(body):
@@ -365,7 +365,7 @@ def read_bodies(
     """Decode decompressed batches, rows state[WALK_ROW] … last_row: the body of row r is body[bounds[2i]:bounds[2i + 1]]
     with i = r − first.
 
-    Returns as `read_plain`; the caller sees to it that the table of records has room for all they declare.
+    Returns as `read_plain`; the caller ensures that the table has room for all records that the batches declare.
     """
     check_tables(batches, batch_capacity, cells, capacity, state)
     if (

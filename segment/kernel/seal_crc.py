@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def seal_small(
     out: bytearray, table: Writable, table_capacity: int, count: int, limit_bytes: int, castagnoli: Readable
 ) -> int:
-    """Compute the checksums that are due of batches of at most `limit_bytes`; how many are left."""
+    """Compute the missing checksums of batches of at most `limit_bytes`; returns the number of those left."""
     if C.BATCH_WIDTH * table_capacity > len(table) or count > table_capacity or len(castagnoli) != 2048:
         raise ValueError("a table is smaller than its capacity says")
     left = 0
@@ -47,7 +47,7 @@ def seal_large(
     count: int,
     castagnoli: Callable[[memoryview], int],
 ) -> int:
-    """Compute those that are left, by a function that gives the CRC-32C of a buffer. view: of `out`, for slices."""
+    """Compute the remaining checksums with a function that returns the CRC-32C of a buffer. view: of `out`, for slices."""
     if C.BATCH_WIDTH * table_capacity > len(table) or count > table_capacity:
         raise ValueError("a table is smaller than its capacity says")
     row = 0

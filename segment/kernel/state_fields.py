@@ -1,9 +1,9 @@
-"""The fields of the state arrays that kernels take and leave after, by kernel.
+"""The fields of the state arrays that kernels read and update, by kernel.
 
 A state is an array of int64. `state_fields.pxd` declares the same numbers for the compiled kernels, as `header_tables.pxd` does for columns.
 """
 
-# --- `verify_records.next_suspect`: of the batch before
+# --- `verify_records.next_suspect`: about the previous batch
 (
     SEEN_LAST,
     SEEN_EPOCH,
@@ -14,7 +14,7 @@ SEEN_WIDTH = 3
 # --- `verify_records.tally`
 (
     SUM_LAST,
-    SUM_CONTIGUOUS,  # 1 when the next batch is expected right after SUM_LAST
+    SUM_CONTIGUOUS,  # 1 if the next batch is expected directly after SUM_LAST
     SUM_GAPS,
     SUM_MISSING,
     SUM_GAP_POSITION,
@@ -67,9 +67,9 @@ RECORDS_WIDTH = 5
     REWRITE_AT,
     REWRITE_ROW,
     REWRITE_PACKS,
-    REWRITE_PACKED_TO,  # where the body that waits last ends in `out`
-    REWRITE_RECORDS,  # kept records
-    REWRITE_TAKEN,  # batches that stay as they are
+    REWRITE_PACKED_TO,  # end of the last pending body in `out`
+    REWRITE_RECORDS,  # number of kept records
+    REWRITE_TAKEN,  # number of batches that stay unchanged
     REWRITE_REBUILT,
     REWRITE_EMPTIED,
     REWRITE_DROPPED,
@@ -99,10 +99,10 @@ MAP_WIDTH = 6
 
 # --- `key_verdicts.judge_rows`: totals
 (
-    TOTAL_INVALID,  # totals: records without a key that go
+    TOTAL_INVALID,  # number of removed records without a key
     TOTAL_TOMBSTONES_KEPT,
     TOTAL_TOMBSTONES_REMOVED,
-    TOTAL_LIVE,  # kept at or below the latest offset of the map, with key and value
+    TOTAL_LIVE,  # number of kept records with key and value, at or below the latest offset of the map
     TOTAL_SUPERSEDED,
     TOTAL_SUPERSEDED_BYTES,
     TOTAL_TOUCHED,

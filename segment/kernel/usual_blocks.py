@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
-"""Where the one block of a usual compressed batch lies, and a run of such blocks decompressed into one buffer.
+"""Locate the single block of a usual compressed batch, and decompress a run of such blocks into one buffer.
 
     lz4     04 22 4D 18 60 40 82, int32 little-endian: length of the block, block, int32: 0      a frame as Java begins it
-    snappy  82 'SNAPPY' 00, int32: 1, int32: 1, int32: length of the block, block                xerial's stream
+    snappy  82 'SNAPPY' 00, int32: 1, int32: 1, int32: length of the block, block                a xerial stream
     zstd    28 B5 2F FD 00, window, 3 bytes little-endian: block header, block                 a frame without content size;
-            the block ends the frame, or precedes an empty one, which a flush leaves            the library gets all of it
+            the block ends the frame, or precedes an empty one left by a flush              the library gets all of it
 
-A batch of at most 64 KiB of content (snappy: 32 KiB, zstd: 128 KiB) has one block. All others are for `codecs.codec.decompress`, which
-finds out whether they are sound. Bounds checks are off because every position is compared with the end before it is read.
+A batch with at most 64 KiB of content (snappy: 32 KiB, zstd: 128 KiB) has one block. All others are left to `codecs.codec.decompress`,
+which determines whether they are valid. Bounds checks are off because every position is compared with the end before it is read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def lz4_end(body: Readable, p: int, end: int) -> int:
         return 0
     size = body[p + 7] + body[p + 8] * 256 + body[p + 9] * 65536
     block_end = p + 11 + size
-    # a block that is stored as it is has the top bit set
+    # a block that is stored uncompressed has the top bit set
     if body[p + 10] or size == 0 or size > 65536 or block_end + 4 > end:
         return 0
     if body[block_end] or body[block_end + 1] or body[block_end + 2] or body[block_end + 3]:
@@ -52,7 +52,7 @@ def snappy_end(body: Readable, p: int, end: int) -> int:
 def zstd_end(body: Readable, p: int, end: int) -> int:
     if end - p < 10 or body[p] != 40 or body[p + 1] != 181 or body[p + 2] != 47 or body[p + 3] != 253:
         return 0
-    # a window above 128 MiB is refused
+    # a window above 128 MiB is rejected
     if body[p + 4] or body[p + 5] > 136:
         return 0
     header = body[p + 6] + body[p + 7] * 256 + body[p + 8] * 65536
@@ -72,7 +72,7 @@ def block_end(body: Readable, p: int, end: int, codec: int) -> int:
 
 
 def usual_block_end(body: Readable, codec: int) -> int:
-    """Where the one block in the body of a usual batch ends; 0 of every other batch. It begins at 0 (zstd), 11 (lz4) or 20 (snappy)."""
+    """The end of the single block in the body of a usual batch; 0 for every other batch. It begins at 0 (zstd), 11 (lz4) or 20 (snappy)."""
     return block_end(buffer_access.bytes_in(body), 0, len(body), codec)
 
 
@@ -91,7 +91,7 @@ def fill_bodies(
     first: int,
     filled: int,
 ) -> int:
-    """Decompress the usual batches from `row` on that have the codec of `row`; the first row that is not one, or has no room left.
+    """Decompress the usual batches from `row` on that have the codec of `row`; returns the first row that is not one, or has no room left.
 
     view: a memoryview of the file, whose slices `fill` gets. buf: the same bytes. fill, unreadable, room_bytes: see `codec.Filler`. The
     content of row r goes to room[bounds[2i]:bounds[2i + 1]] with i = r − first, that of `row` to `filled`.

@@ -1,15 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
 """Whether all records of a batch are valid: the fast path of `verify --deep`.
 
-No row is written for a record, because that would cost more than checking it. A yes means all of this (fact sheet §2.3):
+No row is written for a record, because that would cost more than checking it. A positive result means (fact sheet §2.3):
 
-    the body holds exactly the declared number of records; each record uses exactly the bytes it declares
-    lengths and header counts fit into what remains; header names are not null
-    offsets rise and are between the batch's base and last offset
+    the body contains exactly the declared number of records; each record uses exactly the bytes that it declares
+    lengths and header counts fit into the remaining bytes; header names are not null
+    offsets increase and are between the batch's base and last offset
     the greatest timestamp is the one that the header declares
 
-A no only means that a closer check is needed (`kernel.record_walk`, `kernel.verify_records`); unusual but valid data, such as
-timestamps near the ends of their range, gets one too. Magic 2 only, and of control batches only markers as brokers write them.
+A negative result only means that a closer check is needed (`kernel.record_walk`, `kernel.verify_records`); unusual but valid data,
+such as timestamps near the ends of their range, gets one too. Magic 2 only, and of control batches only markers as brokers write them.
 Bounds checks are off because every position is compared with the end of the body before it is read.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def headers_end(body: Readable, p: int, end: int, count: int) -> int:
-    """Position after `count` headers at p; −1 when they are not sound."""
+    """Position after `count` headers at p; −1 if they are not valid."""
     while count > 0:
         packed = buffer_access.varint(body, p, end)
         length = packed >> 4
@@ -116,14 +116,14 @@ def body_is_sound(body: Readable, p: int, body_end: int, batches: Readable, capa
         count = count - 1
     if p != body_end:
         return 0
-    # with LogAppendTime the batch's maximum is the time of every record
+    # with LogAppendTime every record has the maximum timestamp of the batch
     if batches[C.ATTRIBUTES * capacity + row] & C.TIMESTAMP_TYPE_BIT:
         return 1
     return 1 if reached == greatest else 0
 
 
 def has_marker_header(batches: Readable, capacity: int, row: int) -> int:
-    """Whether the header of a control batch is that of a transaction's marker: a single record, and a producer id without a sequence."""
+    """Whether a control batch has the header of a transaction marker: a single record, and a producer id without a sequence."""
     kind = batches[C.ATTRIBUTES * capacity + row] & (C.CODEC_MASK | C.TRANSACTIONAL_BIT | C.CONTROL_BIT)
     if kind != (C.TRANSACTIONAL_BIT | C.CONTROL_BIT) or batches[C.COUNT * capacity + row] != 1:
         return 0
@@ -135,8 +135,8 @@ def has_marker_header(batches: Readable, capacity: int, row: int) -> int:
 
 
 def plain_valid(buf: Readable, row: int, stop: int, batches: Readable, capacity: int) -> int:
-    """The first of the rows from `row` on that is neither an uncompressed batch of sound records nor a marker as brokers write it; `stop`
-    when all are."""
+    """The first of the rows from `row` on that is neither an uncompressed batch of valid records nor a marker as brokers write it; `stop`
+    if there is none."""
     if capacity * C.BATCH_WIDTH > len(batches) or row < 0 or stop > capacity:
         raise ValueError("the table of batches is too small")
     source = buffer_access.bytes_in(buf)
@@ -162,7 +162,7 @@ def plain_valid(buf: Readable, row: int, stop: int, batches: Readable, capacity:
 
 
 def frame_codec(body: Readable, p: int, size: int) -> int:
-    """The codec whose frame begins at p, by its magic number; 0 when none does. Snappy has one in Java's framing alone."""
+    """The codec whose frame begins at p, by its magic number; 0 if none does. Snappy has a magic number only in Java's framing."""
     if size < 4:
         return 0
     if body[p] == 31 and body[p + 1] == 139:
@@ -177,7 +177,7 @@ def frame_codec(body: Readable, p: int, size: int) -> int:
 
 
 def begins_with_record(body: Readable, p: int, size: int) -> int:
-    """Whether the length of a record that fits is followed by its attributes, which are zero; nothing compressed begins like that."""
+    """Whether the length of a record that fits is followed by attributes of zero; no compressed body begins like that."""
     packed = buffer_access.varint(body, p, p + size)
     length = packed >> 4
     p = p + (packed & 15)
@@ -187,8 +187,8 @@ def begins_with_record(body: Readable, p: int, size: int) -> int:
 
 
 def looks_compressed(body: Readable, p: int, size: int, codec: int) -> int:
-    """Whether a body can be what its codec writes. Snappy without a frame begins with the size and a literal: of a single byte, as
-    where a record's attributes would be, a compressor makes none."""
+    """Whether a body can be the output of its codec. Snappy without a frame begins with the size and a literal; a compressor never writes a
+    literal of a single byte, which is what the attributes of a record would look like."""
     found = frame_codec(body, p, size)
     if found or codec != 2:
         return 1 if found == codec else 0
@@ -200,10 +200,10 @@ def looks_compressed(body: Readable, p: int, size: int, codec: int) -> int:
 def next_doubtful(
     buf: Readable, row: int, stop: int, batches: Readable, capacity: int, opens_before_gaps: int
 ) -> int:
-    """The first of the rows from `row` on of which a reader may not get every record although the checksum is right.
+    """The first of the rows from `row` on of which a consumer may not get every record although the checksum is valid.
 
-    By the header, the first bytes of the body, and where offsets are missing after it: an uncompressed batch is read then, a
-    compressed one has to be opened, where offsets are missing only when `opens_before_gaps`. Of magic 0 and 1 nothing is said.
+    Decided by the header, the first bytes of the body, and offsets missing after it: then an uncompressed batch is read, and a
+    compressed one has to be opened, but only if `opens_before_gaps`. Batches of magic 0 and 1 are skipped.
     """
     if capacity * C.BATCH_WIDTH > len(batches) or row < 0 or stop > capacity:
         raise ValueError("the table of batches is too small")
@@ -229,7 +229,7 @@ def next_doubtful(
         width = last - base + 1
         codec = attributes & C.CODEC_MASK
         if count == 0 and size == 0:
-            pass  # emptied by a cleaner
+            pass  # emptied by the cleaner
         elif attributes & C.CONTROL_BIT:
             if not has_marker_header(table, capacity, row):
                 break
@@ -295,8 +295,8 @@ def examine_bodies(buf: Readable, stop: int, batches: Writable, capacity: int) -
 def compressed_valid(
     body: Readable, bounds: Readable, row: int, stop: int, batches: Readable, capacity: int
 ) -> int:
-    """The first of the rows from `row` on whose records are not sound; `stop` when all are. The first row's body is in
-    body[bounds[0]:bounds[1]], that of the next in body[bounds[2]:bounds[3]]."""
+    """The first of the rows from `row` on whose records are not valid; `stop` if there is none. The body of the first row is
+    body[bounds[0]:bounds[1]], that of the next one body[bounds[2]:bounds[3]]."""
     if (
         capacity * C.BATCH_WIDTH > len(batches)
         or row < 0

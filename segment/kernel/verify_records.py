@@ -2,9 +2,9 @@
 """The checks of `verify` on whole tables: batches against adjacent batches, index entries against batches, records against the
 header of their batch.
 
-Every function runs until something needs a closer look and returns where; valid data costs one call per table.
-Columns are those of `kseg.segment.header_tables`; numbers that outlive a call are in `state` (int64), whose fields
-`state_fields` names.
+Every function runs until something needs a closer look and returns its position; valid data costs one call per table.
+Columns are those of `kseg.segment.header_tables`; numbers that outlive a call are in `state` (int64), with the fields
+of `state_fields`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OFFSET, EPOCH, COUNT, ATTRIBUTES, MAGIC = 1, 2, 4, 8, 16
 
 
 def header_reasons(cells: Readable, capacity: int, row: int) -> int:
-    # what a header with a right checksum still must not say
+    # what a header with a valid checksum still must not contain
     magic = cells[C.MAGIC * capacity + row]
     attributes = cells[C.ATTRIBUTES * capacity + row]
     if magic < 2:
@@ -34,7 +34,7 @@ def header_reasons(cells: Readable, capacity: int, row: int) -> int:
     base = cells[C.BASE_OFFSET * capacity + row]
     last = cells[C.LAST_OFFSET * capacity + row]
     count = cells[C.COUNT * capacity + row]
-    # of a negative offset the order tells, and the difference could overflow
+    # a negative offset is reported by the order check, and the difference could overflow
     if last < base or count < 0 or (base >= 0 and count - 1 > last - base):
         reasons = reasons | COUNT
     if attributes < 0 or attributes > 127 or attributes & C.CODEC_MASK > 4:
@@ -43,11 +43,11 @@ def header_reasons(cells: Readable, capacity: int, row: int) -> int:
 
 
 def next_suspect(cells: Readable, capacity: int, row: int, count: int, state: Writable) -> int:
-    """The first row from `row` on that does not simply follow its predecessor; `count` when all do.
+    """The first row from `row` on that does not simply follow its predecessor; `count` if all do.
 
-    state: SEEN_LAST, SEEN_EPOCH (−1 = none yet) of the row before, afterwards of the row returned; SEEN_REASONS
-    says why: OFFSET it does not start above the end of the one before, EPOCH another leader epoch, COUNT, ATTRIBUTES,
-    MAGIC the header contradicts itself or the format. A legacy wrapper is judged by its only offset, the last.
+    state: SEEN_LAST, SEEN_EPOCH (−1 = none yet) of the row before, afterwards of the row returned; SEEN_REASONS is the
+    reason: OFFSET it does not start above the end of the previous one, EPOCH another leader epoch, COUNT, ATTRIBUTES,
+    MAGIC the header contradicts itself or the format. A legacy wrapper is checked by its only offset, the last.
     """
     last = state[S.SEEN_LAST]
     epoch = state[S.SEEN_EPOCH]
@@ -77,13 +77,13 @@ def next_suspect(cells: Readable, capacity: int, row: int, count: int, state: Wr
 def tally(cells: Readable, capacity: int, row: int, count: int, now: int, state: Writable) -> int:
     """Add rows `row` … count − 1 to the sums in `state`; returns 0.
 
-    SUM_GAPS, SUM_MISSING: places where offsets are missing and how many (before a legacy wrapper none is counted, its
-    first offset is unknown); the first of them in SUM_GAP_POSITION (of the batch after it) and SUM_GAP_OFFSET.
-    SUM_RECORDS: declared ones; SUM_WRAPPERS: batches that declare none. SUM_FUTURE: batches whose maximum timestamp lies
-    above `now`. SUM_MAGICS: bit m for magic m. SUM_CLEANED: batches that only a cleaner leaves. SUM_PRODUCERS: with a
-    producer id.
+    SUM_GAPS, SUM_MISSING: number of places where offsets are missing, and of these offsets (none before a legacy wrapper, whose
+    first offset is unknown); the first place in SUM_GAP_POSITION (of the batch after it) and SUM_GAP_OFFSET.
+    SUM_RECORDS: number of declared records; SUM_WRAPPERS: of batches that declare none. SUM_FUTURE: of batches whose maximum timestamp
+    is above `now`. SUM_MAGICS: bit m for magic m. SUM_CLEANED: number of batches that only a cleaner leaves. SUM_PRODUCERS: of those
+    with a producer id.
     """
-    # sums of what stays below this cannot overflow
+    # sums of numbers below this cannot overflow
     largest = 1
     largest = largest << 61
     while row < count:
@@ -129,7 +129,7 @@ def tally(cells: Readable, capacity: int, row: int, count: int, now: int, state:
 
 
 def next_epoch(cells: Readable, capacity: int, row: int, count: int, epoch: int) -> int:
-    """The first row from `row` on that has a leader epoch other than `epoch` (−1 counts as none); else `count`."""
+    """The first row from `row` on that has a leader epoch other than `epoch` (−1 counts as none); otherwise `count`."""
     while row < count:
         if (
             cells[C.MAGIC * capacity + row] >= 2
@@ -178,8 +178,8 @@ def breaks_order(entries: Readable, width: int, former: int, slot: int, slots: i
         return 1
     if slot + 1 >= slots or ordered(entries, width, slot, slot + 1):
         return 0
-    # an inverted pair: the second is wrong when it does not fit behind the former, the first when it does not fit
-    # before what follows the second; when both fit alike, the first is named
+    # an inverted pair: the second entry is wrong if it does not fit after the former one, the first if it does not fit
+    # before the one after the second; if both fit equally, the first is reported
     if former >= 0 and not ordered(entries, width, former, slot + 1):
         return 0
     if (
@@ -192,7 +192,7 @@ def breaks_order(entries: Readable, width: int, former: int, slot: int, slots: i
 
 
 def starts_above(cells: Readable, capacity: int, row: int, former_last: int, offset: int) -> int:
-    # whether the batch holds only offsets above this one; a legacy wrapper does not say where it starts
+    # whether the batch has only offsets above this one; a legacy wrapper does not contain its first offset
     if cells[C.MAGIC * capacity + row] < 2 and cells[C.COUNT * capacity + row] < 0:
         return offset <= former_last
     return offset < cells[C.BASE_OFFSET * capacity + row]
@@ -201,13 +201,13 @@ def starts_above(cells: Readable, capacity: int, row: int, former_last: int, off
 def next_offset_entry(
     index: Readable, slots: int, base: int, cells: Readable, capacity: int, stop: int, state: Writable
 ) -> int:
-    """Compare offset index entries with the batches in rows state[ENTRY_ROW] … stop − 1; why it stopped.
+    """Compare offset index entries with the batches in rows state[ENTRY_ROW] … stop − 1; returns why it stopped.
 
     index: the file. base: of the segment. MORE: the next entry points beyond the last row (call again with the next
     rows and ENTRY_ROW set); IN_ORDER: all entries are done. UNSORTED, NO_BATCH (no batch starts there), WRONG_OFFSET:
-    about the slot before state[ENTRY_SLOT]. FORMER_TOO_HIGH: about slot state[ENTRY_FORMER_SLOT]. True entries
+    about the slot before state[ENTRY_SLOT]. FORMER_TOO_HIGH: about slot state[ENTRY_FORMER_SLOT]. Correct entries
     are counted by style: ENTRY_EXACT last offset of the batch, ENTRY_FIRST its first, ENTRY_INNER between, ENTRY_BEYOND above it.
-    State: ENTRY_SEEN last offset of the row before ENTRY_ROW; ENTRY_FORMER offset of the last sound entry.
+    State: ENTRY_SEEN last offset of the row before ENTRY_ROW; ENTRY_FORMER offset of the last valid entry.
     """
     entries = buffer_access.bytes_in(index)
     while state[S.ENTRY_SLOT] < slots:
@@ -251,10 +251,10 @@ def next_offset_entry(
 def next_time_entry(
     index: Readable, slots: int, base: int, cells: Readable, capacity: int, stop: int, state: Writable
 ) -> int:
-    """Compare time index entries with the batches in rows state[ENTRY_ROW] … stop − 1; why it stopped.
+    """Compare time index entries with the batches in rows state[ENTRY_ROW] … stop − 1; returns why it stopped.
 
-    As `next_offset_entry`, with NO_BATCH (the offset is in no batch), WRONG_TIMESTAMP (not the batch's maximum, or
-    a batch before has a greater one) and OLD_TIMESTAMP (the batch has no timestamp at all). State: ENTRY_SEEN last
+    As `next_offset_entry`, with NO_BATCH (the offset is in no batch), WRONG_TIMESTAMP (not the maximum of the batch, or
+    an earlier batch has a greater one) and OLD_TIMESTAMP (the batch has no timestamp at all). State: ENTRY_SEEN last
     offset of the row before, ENTRY_FORMER greatest timestamp before ENTRY_ROW.
     """
     entries = buffer_access.bytes_in(index)
@@ -303,12 +303,12 @@ def next_record(
     batch_capacity: int,
     state: Writable,
 ) -> int:
-    """Run over decoded records `at` … count − 1; the number of the first that breaks a rule, with RECORDS_RULE the rule.
+    """Check decoded records `at` … count − 1; returns the first that breaks a rule, and the rule in RECORDS_RULE.
 
     OUTSIDE the batch's offsets, NOT_INCREASING, BAD_MESSAGE_CRC (inner messages of magic 0 and 1). RECORDS_MAX is the
-    greatest timestamp of the batch at work, whose row is RECORDS_BATCH (set it to −1 at the start of a table). That a
-    batch's records did not have its declared maximum (magic 2 only) is told at the first record of the batch after
-    it: MAX_TIMESTAMP, the row in RECORDS_MISSED; the last batch of a table is the caller's (`max_reached`).
+    greatest timestamp of the current batch, whose row is RECORDS_BATCH (set it to −1 at the start of a table). If the records of
+    a batch do not reach its declared maximum (magic 2 only), that is reported at the first record of the next batch:
+    MAX_TIMESTAMP, the row in RECORDS_MISSED; the caller checks the last batch of a table (`max_reached`).
     """
     state[S.RECORDS_RULE] = RECORDS_DONE
     while at < count:
@@ -346,7 +346,7 @@ def next_record(
 
 
 def max_reached(batches: Readable, capacity: int, row: int, greatest: int) -> int:
-    """1 unless batch `row` is of magic 2 and its records' greatest timestamp is not what its header says."""
+    """1 unless batch `row` is of magic 2 and the greatest timestamp of its records differs from its header."""
     if batches[C.MAGIC * capacity + row] < 2 or batches[C.COUNT * capacity + row] <= 0:
         return 1
     return 1 if greatest == batches[C.MAX_TIMESTAMP * capacity + row] else 0
