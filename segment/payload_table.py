@@ -11,8 +11,8 @@ from kseg.segment.values import dataclass
 
 @dataclass(slots=True)
 class DecodedColumn:
-    """Keys or values of some records, one entry for each. decoded: null where they are null or did not decode. raw, errors: the
-    bytes of what did not, and why; without a reason where they are in no wire format and none was demanded."""
+    """Keys or values of some records, one entry for each. decoded: null if the payload is null or was not decoded. raw, errors: the
+    bytes of payloads that were not decoded, and the reason; no reason if they have no wire format and none was required."""
 
     decoded: list[Any] = field(default_factory=list)
     raw: list[bytes | None] = field(default_factory=list)
@@ -21,16 +21,16 @@ class DecodedColumn:
 
 
 class PayloadTable(Protocol):
-    """Decodes keys and values for tables. Picklable; never raises for what a record contains."""
+    """Decodes keys and values for tables. Picklable; never raises because of the content of a record."""
 
     def is_decoded(self, is_key: bool) -> bool:
         """Whether keys, or values, are decoded at all."""
 
     def has_schemas(self, is_key: bool) -> bool:
-        """Whether they name schemas."""
+        """Whether they refer to schemas."""
 
     def type_of(self, topic: str, is_key: bool) -> ColumnType:
-        """What the values of `decoded` fit into."""
+        """The column type for the values of `decoded`."""
 
     def decoded(
         self,
@@ -39,4 +39,4 @@ class PayloadTable(Protocol):
         payloads: Sequence[bytes | None],
         headers: Sequence[Headers] | None,
     ) -> DecodedColumn:
-        """The payloads of some records. headers: None where no record has any."""
+        """The payloads of some records. headers: None if no record has any."""

@@ -1,4 +1,4 @@
-"""Look at a few places of many files: opened and read, never mapped."""
+"""Read a few positions of many files without mapping them."""
 
 import errno
 import os
@@ -13,10 +13,10 @@ from kseg.segment.unreadable import BadArea
 
 
 class Probe:
-    """A regular file of which a few places are looked at, and nothing is mapped: for a look at many files; a context manager.
+    """A regular file of which only a few positions are read, without mapping it, for commands that open many files; a context manager.
 
     path: of a file that a listing has shown to be a regular one, or anything else that `opened` opens. size_bytes: when it was opened.
-    Raises UnreadableInput when it cannot be opened or read.
+    Raises UnreadableInput if it cannot be opened or read.
     """
 
     __slots__ = ("_descriptor", "_ranges", "_status", "path", "size_bytes")
@@ -37,7 +37,7 @@ class Probe:
         unreadable.opened(self._status, self.path)
 
     def read(self, position: int, count: int) -> bytes:
-        """At most `count` bytes from `position` on; zeros where they cannot be read."""
+        """At most `count` bytes from `position` on; unreadable bytes become zeros."""
         try:
             if self._ranges is not None:
                 self._ranges.need(position, position + count)
@@ -46,11 +46,11 @@ class Probe:
             raise cannot_read(self.path, error) from error
 
     def unreadable(self, start: int, stop: int) -> tuple[BadArea, ...]:
-        """What could not be read so far between two positions; zeros are there."""
+        """The ranges between two positions that could not be read so far; they read as zeros."""
         return unreadable.areas(unreadable.identity_of(self._status), start, stop)
 
     def is_hole_from(self, position: int) -> bool:
-        """Whether nothing was ever written from `position` on; False where the file system does not tell."""
+        """Whether everything from `position` on is a hole; False if the file system does not report holes."""
         if self._ranges is not None:
             return False
         try:
@@ -69,9 +69,9 @@ class Probe:
 
 
 def read_end(path: str | os.PathLike[str], count: int) -> tuple[int, bytes]:
-    """(size in bytes, the last `count` bytes) of a file, for a look at many files; fewer when it is shorter.
+    """(size in bytes, the last `count` bytes) of a file; fewer bytes if it is shorter.
 
-    Raises UnreadableInput when it cannot be read.
+    Raises UnreadableInput if it cannot be read.
     """
     with Probe(path) as file:
         return file.size_bytes, file.read(max(0, file.size_bytes - count), count)

@@ -1,13 +1,13 @@
-"""Times, sizes and durations as people write them, to numbers.
+"""Parse times, sizes and durations as people write them.
 
-    TIME        epoch milliseconds · ISO 8601 · `14:03`, the last time that a clock showed it · `-1h`, so long ago · `now`.
+    TIME        epoch milliseconds · ISO 8601 · `14:03`, the last time that a clock showed it · `-1h`, that long ago · `now`.
                 A day or a clock time without a zone is UTC; a zone may follow: `+02:00`, `Europe/Berlin`, `local`
     SIZE        bytes, or a number with a suffix (`SIZES`): K, M, G, T and KiB … are binary, KB, MB, GB, TB decimal
     DURATION    milliseconds, or numbers with units (`DURATIONS_MS`), the largest unit first: `7d`, `1h30m`
 
 Before a unit a number may have a fraction (`1.5GiB`, `0.5h`).
 
-All that is wrong raises ValueError with what would be right, such as "takes epoch milliseconds or …".
+Invalid text raises ValueError with a description of valid text, such as "takes epoch milliseconds or …".
 """
 
 import re
@@ -44,7 +44,7 @@ _TIME_WORDS = "takes epoch milliseconds, an ISO 8601 time such as 2024-05-01T12:
 
 
 class Typed(int):
-    """A number with the text that it was given as (`7d`), for commands that are advised."""
+    """A number and the text from which it was parsed (`7d`), for suggested commands."""
 
     text: str
 
@@ -58,7 +58,7 @@ class Typed(int):
 
 
 def read_time(text: str, now_ms: int | None = None) -> int:
-    """TIME to epoch milliseconds. now_ms: what it is relative to, the clock by default."""
+    """Parse TIME into epoch milliseconds. now_ms: the reference time, by default the clock."""
     if re.fullmatch(_EPOCH_MS, text):
         return _within_64_bits(int(text))
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
@@ -98,7 +98,7 @@ def _zone(name: str) -> "datetime.tzinfo | None":
 
 
 def _last_time_of_day(text: str, zone: "datetime.tzinfo | None", now_ms: int) -> int:
-    """The last time, up to now, that a clock of the zone showed `text`."""
+    """The last time, up to now, at which a clock of the zone showed `text`."""
     import datetime
 
     try:
@@ -123,19 +123,19 @@ def _epoch_ms(moment: "datetime.datetime") -> int:
 
 
 def read_size(text: str, units: Mapping[str, int] = SIZES) -> int:
-    """SIZE to bytes. units: in bytes, by their names in lower case, "" for none."""
+    """Parse SIZE into bytes. units: in bytes, by their names in lower case, "" for none."""
     return _amount(text, units, "takes a size such as 4096, 64KiB, 1.5GiB or 50GB")
 
 
 def read_duration(text: str) -> int:
-    """DURATION to milliseconds."""
+    """Parse DURATION into milliseconds."""
     return _amount(
         text, DURATIONS_MS, "takes a duration such as 500, 90s, 1h30m or 7d", most_parts=len(DURATIONS_MS)
     )
 
 
 def _amount(text: str, units: Mapping[str, int], complaint: str, most_parts: int = 1) -> int:
-    """The sum of the numbers with `units` after them, in the smallest of these; a number alone has the unit ""."""
+    """The sum of the numbers followed by `units`, in the smallest of these; a number alone has the unit ""."""
     text = text.strip()
     total, above, at = 0, 0, 0
     while at < len(text) or not at:

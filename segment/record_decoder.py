@@ -7,8 +7,8 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RecordText:
-    """What DumpLogSegments prints after ` key: ` and ` payload: `; None where it leaves the part out. crash: the exception, with its message,
-    that ends the tool at this record; both parts are None then."""
+    """The text that DumpLogSegments prints after ` key: ` and ` payload: `; None if it omits that part. crash: the exception, with its
+    message, that ends the tool at this record; both parts are None then."""
 
     key: bytes | None
     payload: bytes | None
@@ -16,10 +16,10 @@ class RecordText:
 
 
 class RecordDecoder(Protocol):
-    """Knows the keys and values of a log. Travels to worker processes, so it can be pickled."""
+    """Decodes the keys and values of a log. Picklable, for worker processes."""
 
     def program(self) -> tuple[memoryview, bytes] | None:
-        """What `kernel.decoded_lines` prints ordinary records by; None when each is to be asked for."""
+        """The program with which `kernel.decoded_lines` prints ordinary records; None to call `text` for each record."""
 
     def text(self, offset: int, key: bytes | None, value: bytes | None) -> RecordText:
         """The text of one record."""

@@ -6,10 +6,10 @@ REDACTED: Final = "(redacted)"
 
 
 class Redactor(Protocol):
-    """Knows which values of a log hold secrets. Picklable; never raises for what a record contains."""
+    """Recognises values of a log that contain secrets. Picklable; never raises because of the content of a record."""
 
     def concerns(self, path: str) -> bool:
-        """Whether values of the log at `path` may hold secrets; those of others are not asked for."""
+        """Whether values of the log at `path` may contain secrets; other logs need no redaction."""
 
     def redacted(self, path: str, key: bytes | None, value: bytes | None) -> bytes | None:
-        """What is shown in the place of a value of a data record; None where it holds no secret."""
+        """The text to print instead of a value of a data record; None if it contains no secret."""

@@ -16,8 +16,8 @@ from kseg.segment.storage import places
 
 
 def transactions_around(path: str) -> tuple[list[AbortedTxn], int | None]:
-    """Aborted transactions of the partition around the segment `path`, and the first offset of its oldest open
-    transaction (None = all are decided)."""
+    """Aborted transactions of the partition of segment `path`, and the first offset of its oldest open transaction (None = all are
+    decided)."""
     directory = os.path.dirname(path) or os.curdir
     names = [parse_file_name(entry) for entry in places.listdir(directory)]
     segments = sorted(

@@ -1,7 +1,7 @@
 """Files of a partition that are marked for deletion: `<name>.deleted` (Kafka: LocalLog.deleteSegmentFiles).
 
 A broker renames the files of a segment first and unlinks them `file.delete.delay.ms` later; at a start it unlinks all
-that are left. The modification time of a marked file is that of its last write. The time of the mark is its ctime, which the
+remaining ones. The modification time of a marked file is that of its last write. The time of the mark is its ctime, which the
 rename sets; later copies and permission changes advance it and never set it back.
 
 The metadata log marks its snapshots in the same way and deletes them itself: they are not files of a segment.
@@ -19,7 +19,7 @@ _MARKED_ROLES = (*SEGMENT_ROLES, Role.KAFKA07_LOG)
 
 @dataclass(frozen=True, slots=True)
 class DeletionMark:
-    """One marked file. marked_at_ms: its change time, the latest moment at which it can have been marked."""
+    """One marked file. marked_at_ms: its ctime, which is an upper bound of the time of the mark."""
 
     name: FileName
     size_bytes: int

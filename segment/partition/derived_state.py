@@ -1,7 +1,7 @@
 """State derived from a whole log: leader epochs, producers, aborted transactions, the last stable offset.
 
-leader epochs   leader-epoch-checkpoint, cut to the log as a broker cuts it at load; if it is missing or cannot
-                be read, from the batches: a segment is walked batch by batch only where the first epochs of
+leader epochs   leader-epoch-checkpoint, truncated to the log as a broker does when it loads the log. If it is missing or
+                unreadable, from the batches: a segment is walked batch by batch only if the first epochs of
                 two adjacent segments differ
 producers       the newest readable snapshot, then a replay of the batches after it
 aborted         the transaction indexes from the segment of the first offset on, into later segments until an
@@ -33,7 +33,7 @@ from kseg.segment.storage import places
 
 
 def epoch_history(log: PartitionLog) -> EpochHistory:
-    """The leader epochs as a broker has them after loading the log."""
+    """The leader epochs that a broker has after loading the log."""
     history = _checkpointed_epochs(log)
     if history is None:
         history = epochs_of_batches(log.segments, log.last_batch)
@@ -52,8 +52,8 @@ def epoch_history(log: PartitionLog) -> EpochHistory:
 
 
 def producer_state(log: PartitionLog, *, as_loaded: bool = False) -> ProducerState:
-    """Producers and open transactions at the log end, those below a log start that was moved included. as_loaded: without those that a
-    broker forgets when it starts on the directory."""
+    """Producers and open transactions at the log end, including those below a log start that was moved. as_loaded: without those that a
+    broker drops when it starts with the directory."""
     snapshot = snapshot_in_memory(log) if as_loaded else newest_snapshot(log) or _below_start(log)
     state = (
         ProducerState(log.start_offset) if snapshot is None else ProducerState.load(snapshot[1], snapshot[0])
@@ -81,12 +81,12 @@ def _replay(decoder: Decoder, table: Columns, state: ProducerState) -> None:
 
 
 def last_stable_offset(log: PartitionLog) -> int:
-    """Where a read_committed reader stops, the log end taken for the high watermark (fact sheet §5.4)."""
+    """The offset at which a read_committed reader stops if the high watermark is the log end (fact sheet §5.4)."""
     return stable_offset(log, producer_state(log).first_unstable_offset)
 
 
 def stable_offset(log: PartitionLog, first_unstable: int | None, high_watermark: int | None = None) -> int:
-    """The last stable offset of a log whose first undecided offset is known; None: all are decided. high_watermark: None for the log end."""
+    """The last stable offset, given the first undecided offset of the log (None: all are decided). high_watermark: None for the log end."""
     bound = log.end_offset if high_watermark is None else high_watermark
     return producer.last_stable_offset(
         first_unstable, log.start_offset, bound, lambda offset: _begin_of_batch(log, offset)
@@ -146,7 +146,7 @@ def _checkpointed_epochs(log: PartitionLog) -> EpochHistory | None:
 
 def epochs_of_batches(segments: Sequence[LogSegment], following: Batch | None) -> EpochHistory:
     """The leader epochs of the batches of some segments. following: the first batch after them, or their
-    last one: where its epoch is that of a segment's first batch, the segment is not walked."""
+    last one: a segment is not walked if its first batch and the following one have the same epoch."""
     history = EpochHistory()
     pairs = []  # segments and the first batch after each
     for segment in reversed(segments):
@@ -179,9 +179,9 @@ def _headers(segment: LogSegment) -> Iterator[Batch]:
 
 
 def loaded_snapshot(log: PartitionLog) -> tuple[int, tuple[ProducerSnapshotEntry, ...]] | None:
-    """(its offset, its entries) of the snapshot that a broker begins with that is started on the directory as it is; None when there is none,
-    and it reads the whole log. Without any snapshot after a clean stop it does not read the log: it begins at the log end, without producers
-    (Kafka: UnifiedLog.rebuildProducerState)."""
+    """(offset, entries) of the snapshot with which a broker begins that starts with the directory as it is. None if there is none,
+    and it reads the whole log. Without any snapshot after a clean shutdown it does not read the log: it begins at the log end, without
+    producers (Kafka: UnifiedLog.rebuildProducerState)."""
     if log.is_directory and log.segments and not _kept_snapshots(log) and _was_stopped_cleanly(log):
         return log.end_offset, ()
     return newest_snapshot(log)
@@ -190,13 +190,13 @@ def loaded_snapshot(log: PartitionLog) -> tuple[int, tuple[ProducerSnapshotEntry
 def snapshot_in_memory(
     log: PartitionLog, *, is_running: bool = False
 ) -> tuple[int, tuple[ProducerSnapshotEntry, ...]] | None:
-    """(offset, entries) from which on a replay gives the producers that a broker remembers; None for the log start. is_running: a broker uses
-    the data directory at this moment.
+    """(offset, entries) from which a replay yields the producers that a broker has in memory; None for the log start. is_running: a broker
+    is using the data directory now.
 
-    One that was stopped cleanly is as good as restarted. One that runs or has crashed remembers producers below a log start that was moved
-    into a segment: records are deleted, producers are not, and a recovery goes through whole segments (Kafka: LogLoader.recoverSegment).
-    Where the log start is the log end only the running one does: a load deletes the snapshots up to the log start, takes none at it, and has
-    nothing to replay (Kafka: ProducerStateManager.truncateAndReload, takeSnapshot)."""
+    After a clean shutdown the state is that of a restart. A broker that runs or has crashed has producers below a log start that was moved
+    into a segment: records are deleted, producers are not, and recovery reads whole segments (Kafka: LogLoader.recoverSegment).
+    If the log start is the log end, only a running broker has them: a load deletes the snapshots up to the log start, takes none at it, and
+    has nothing to replay (Kafka: ProducerStateManager.truncateAndReload, takeSnapshot)."""
     loaded = loaded_snapshot(log)
     if loaded is not None or not log.is_directory or _was_stopped_cleanly(log):
         return loaded
@@ -206,7 +206,8 @@ def snapshot_in_memory(
 
 
 def _has_run_since_last_batch(log: PartitionLog) -> bool:
-    """Whether the leader epoch of the last batch is the newest: a replica that is loaded again as the only one, or whose leader is, gets another one."""
+    """Whether the leader epoch of the last batch is the newest. A replica that is loaded again gets another one if it is alone or its
+    leader is."""
     epochs, last = _checkpointed_epochs(log), log.last_batch
     return (
         epochs is None
@@ -216,7 +217,7 @@ def _has_run_since_last_batch(log: PartitionLog) -> bool:
 
 
 def _below_start(log: PartitionLog) -> tuple[int, tuple[ProducerSnapshotEntry, ...]] | None:
-    """(offset, entries) of the newest snapshot that is not after the log start, or of the begin of its segment; None without a segment."""
+    """(offset, entries) of the newest snapshot at or below the log start, or of the start of its segment; None without a segment."""
     if not log.segments:
         return None
     below = [offset for offset in _kept_snapshots(log) if offset <= log.start_offset]
@@ -225,7 +226,7 @@ def _below_start(log: PartitionLog) -> tuple[int, tuple[ProducerSnapshotEntry, .
 
 
 def newest_snapshot(log: PartitionLog) -> tuple[int, tuple[ProducerSnapshotEntry, ...]] | None:
-    """(its offset, its entries) of the newest readable snapshot (Kafka: ProducerStateManager.loadFromSnapshot); None when there is none."""
+    """(offset, entries) of the newest readable snapshot (Kafka: ProducerStateManager.loadFromSnapshot); None if there is none."""
     kept = _kept_snapshots(log)
     return _first_readable(log, [offset for offset in kept if log.start_offset < offset <= log.end_offset])
 
@@ -243,8 +244,8 @@ def _first_readable(
 
 
 def _kept_snapshots(log: PartitionLog) -> list[int]:
-    """The offsets of the snapshots that a broker keeps when it loads, newest first: those at the start of a segment, and the newest of the
-    others unless it is below the last segment (Kafka: ProducerStateManager.removeStraySnapshots)."""
+    """The offsets of the snapshots that a broker keeps at a load, newest first: those at base offsets of segments, and the newest other
+    one unless it is below the last segment (Kafka: ProducerStateManager.removeStraySnapshots)."""
     bases = {segment.base_offset for segment in log.segments}
     strays = log.snapshots.keys() - bases
     last_stray = {max(strays)} if strays and max(strays) >= max(bases, default=0) else set()

@@ -1,7 +1,7 @@
 """The listing of a directory: its files and partitions, without opening any of them.
 
 `recognition` decides whether a directory is a partition, a data directory or a parent of several. Listing costs one
-`scandir` per directory and one `stat` per file. What cannot be read becomes an entry with a `problem`.
+`scandir` per directory and one `stat` per file. An unreadable file or directory becomes an entry with a `problem`.
 """
 
 import os
@@ -29,14 +29,14 @@ from kseg.segment.storage.attached import is_tiered
 from kseg.segment.values import dataclass
 
 _OFFSET_DIGITS = 20
-_OF_ANOTHER_NAME = ("", os.curdir, os.pardir)  # last parts of a path that do not name what they lead to
+_OF_ANOTHER_NAME = ("", os.curdir, os.pardir)  # last parts of a path that do not name its target
 _ROLE_RANK = {role: rank for rank, role in enumerate((Role.KAFKA07_LOG, *SEGMENT_ROLES))}
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One file. path: the directory as given, joined with the name. problem: why it cannot be used (it cannot be
-    examined, or is not a regular file), in which case size and mtime are 0."""
+    """One file. path: the given directory, joined with the name. problem: why it cannot be used (stat failed,
+    or it is not a regular file); size and mtime are then 0."""
 
     path: str
     size_bytes: int
@@ -47,8 +47,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class SubDirectory:
-    """One directory inside another. partition: what its name says, None when it is not a partition's name; then
-    `problem` says how a broker judges it, unless it is a directory that brokers know. is_link: a symbolic link leads to it."""
+    """One directory inside another. partition: parsed from its name, None if that is not a partition's; `problem` is then
+    how a broker treats it, unless brokers know the directory. is_link: it is a symbolic link to a directory."""
 
     path: str
     name: str
@@ -59,7 +59,7 @@ class SubDirectory:
 
 @dataclass(frozen=True, slots=True)
 class SegmentFiles:
-    """The live files of one segment; None where a file is absent. snapshot: the one named by the base offset."""
+    """The live files of one segment; None for a missing file. snapshot: the one named by the base offset."""
 
     base_offset: int
     log: Entry
@@ -79,10 +79,10 @@ class SegmentFiles:
 class PartitionDirectory:
     """One partition directory.
 
-    name: None when the directory is not named like a partition. entries: every file, sorted by name. segments:
+    name: None if the directory is not named like a partition. entries: every file, sorted by name. segments:
     those with a live `.log`, by base offset. kafka07_files: live `.kafka` files (0.7) by number. snapshots: every
-    live producer snapshot by offset (also those no segment starts at). orphans: live numbered files that belong to
-    no segment and are no snapshot. problem: why the directory could not be listed.
+    live producer snapshot by offset (also those where no segment starts). orphans: live numbered files that are neither
+    part of a segment nor a snapshot. problem: why the directory could not be listed.
     """
 
     path: str
@@ -96,11 +96,11 @@ class PartitionDirectory:
     problem: str | None = None
 
     def entry(self, role: Role) -> Entry | None:
-        """The live file of a role that exists once (partition.metadata, leader-epoch-checkpoint, …)."""
+        """The live file of a role of which there is only one (partition.metadata, leader-epoch-checkpoint, …)."""
         return _live_entry(self.entries, role)
 
     def lacks(self, role: Role) -> bool:
-        """Whether a file of the role is missing that a broker keeps here. Uploads of a tiered-storage plugin have none."""
+        """Whether a file of the role is missing that a broker has here. Uploads of a tiered-storage plugin have none."""
         return self.entry(role) is None and not is_tiered(self.path)
 
 
@@ -108,7 +108,7 @@ class PartitionDirectory:
 class LogDirectory:
     """One data directory: its own files, its partitions by name (list each with `list_partition`), and the rest.
 
-    nested: directories that are or hold data directories themselves; a link to one that was walked before is one, too."""
+    nested: subdirectories that are or contain data directories, also links to data directories that were walked before."""
 
     path: str
     entries: tuple[Entry, ...] = ()
@@ -120,14 +120,14 @@ class LogDirectory:
         return _live_entry(self.entries, role)
 
     def lacks(self, role: Role) -> bool:
-        """As of a `PartitionDirectory`."""
+        """See `PartitionDirectory`."""
         return self.entry(role) is None and not is_tiered(self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class ParentDirectory:
-    """A directory with log dirs somewhere below it; when it is one itself, it is the first of them. unreadable: what
-    could not be listed on the way to others, so that nobody knows what it holds."""
+    """A directory with log dirs somewhere below it; if it is one itself, it is the first of them. unreadable: directories that
+    could not be listed, so their content is unknown."""
 
     path: str
     log_directories: tuple[LogDirectory, ...] = ()
@@ -136,7 +136,7 @@ class ParentDirectory:
 
 @dataclass(frozen=True, slots=True)
 class OtherDirectory:
-    """A directory in which nothing of Kafka's was recognised."""
+    """A directory without anything that belongs to Kafka."""
 
     path: str
     entries: tuple[Entry, ...] = ()
@@ -153,8 +153,8 @@ class _Content:
 
 
 def list_as_log_directory(path: str, nested: Collection[str]) -> LogDirectory:
-    """The inventory of what is known to be a data directory. nested: names of sub-directories that are no partitions
-    of it, whatever they are called. Raises OSError when it cannot be listed."""
+    """The inventory of a known data directory. nested: names of subdirectories that are not its partitions,
+    whatever their names. Raises OSError if it cannot be listed."""
     content = _scan(path)
     directories = [_sub_directory(entry) for entry in content.directories]
     own = [directory for directory in directories if directory.name not in nested]
@@ -168,7 +168,7 @@ def list_as_log_directory(path: str, nested: Collection[str]) -> LogDirectory:
 
 
 def list_as_other(path: str) -> OtherDirectory:
-    """The inventory of what is none of Kafka's directories. Raises OSError when it cannot be listed."""
+    """The inventory of a directory that does not belong to Kafka. Raises OSError if it cannot be listed."""
     content = _scan(path)
     return OtherDirectory(
         path, tuple(_entries(content.files)), tuple(map(_sub_directory, content.directories))
@@ -176,7 +176,7 @@ def list_as_other(path: str) -> OtherDirectory:
 
 
 def list_partition(path: str) -> PartitionDirectory:
-    """The inventory of a directory that is known to be a partition's; a failure is told in `problem`."""
+    """The inventory of a known partition directory; a failure becomes its `problem`."""
     try:
         return _partition_directory(path, _scan(path))
     except OSError as error:
@@ -200,7 +200,7 @@ def partitions_in(log_dir: str) -> list[tuple[str, PartitionName]]:
 
 
 def bytes_in(path: str) -> int:
-    """The sizes of the regular files in a directory; nothing for what cannot be listed or examined."""
+    """The sizes of the regular files in a directory, without those that cannot be examined; empty if it cannot be listed."""
     size_bytes = 0
     with suppress(OSError), places.scandir(path) as found:
         for entry in found:
@@ -210,8 +210,8 @@ def bytes_in(path: str) -> int:
 
 
 def plain_last_segment(path: str) -> SegmentFiles | None:
-    """The last segment of a partition whose logs all have Kafka's plain names, with its two indexes; no file is examined, so
-    sizes and times are 0. None where it is not that plain, or one of the three is missing: `list_partition` tells."""
+    """The last segment of a partition whose logs all have Kafka's plain names, with its two indexes, by names only: no file is examined, so
+    sizes and times are 0. None if there are other names, or one of the three files is missing; then use `list_partition`."""
     try:
         with places.scandir(path) as found:
             entries = {entry.name: entry for entry in found}
@@ -235,9 +235,9 @@ def _is_plain(entry: places.DirEntry) -> bool:
 
 
 def partition_files(path: str) -> list[tuple[str, FileName]]:
-    """(path, name) of everything but directories in a directory that is known to be a partition's, by name.
+    """(path, name) of everything except directories in a known partition directory, by name.
 
-    For those who open the files anyway: no file is examined. Raises UnreadableInput when it cannot be listed.
+    For callers that open the files anyway: no file is examined. Raises UnreadableInput if it cannot be listed.
     """
     try:
         return [(entry.path, name) for entry, name in _scan(path).files]
@@ -246,7 +246,7 @@ def partition_files(path: str) -> list[tuple[str, FileName]]:
 
 
 def partition_of(path: str, entries: Iterable[Entry]) -> PartitionDirectory:
-    """The inventory of a partition directory that has these files, wherever they are."""
+    """The inventory of a partition directory with these files, wherever they are stored."""
     return _partition_of(path, tuple(sorted(entries, key=lambda entry: entry.name.name)), ())
 
 
@@ -257,7 +257,7 @@ def _scan(path: str) -> _Content:
             name = parse_file_name(entry.name)
             if _is_directory(entry) and not (name.is_live and is_of_partition(name)):
                 content.directories.append(entry)
-            else:  # a directory with the name of a partition's file is in the place of that file
+            else:  # a directory replaces a file of the partition
                 content.files.append((entry, name))
     return content
 
@@ -269,9 +269,9 @@ def _is_directory(entry: places.DirEntry) -> bool:
         return False
 
 
-@lru_cache(maxsize=1 << 15)  # each step of the work on a partition asks for it again
+@lru_cache(maxsize=1 << 15)  # called again by each step that works on a partition
 def partition_name(name: str) -> PartitionName | None:
-    """What the name of a directory says, None when it names no partition."""
+    """The name of a directory, parsed; None if it is not that of a partition."""
     try:
         return parse_partition_directory(name)
     except FormatError:
@@ -279,7 +279,7 @@ def partition_name(name: str) -> PartitionName | None:
 
 
 def own_partition_name(path: str) -> PartitionName | None:
-    """What the directory's own name says, None when it names no partition."""
+    """The name of the directory itself, parsed; None if it is not that of a partition."""
     name = path.rpartition(os.sep)[2]
     if name in _OF_ANOTHER_NAME:
         name = os.path.basename(places.abspath(path))
@@ -321,7 +321,7 @@ def _live_entry(entries: Iterable[Entry], role: Role) -> Entry | None:
 
 
 def segment_order(name: FileName) -> tuple[int, int, str]:
-    """Sorts the numbered files of a partition the way Kafka thinks of them: by offset, then log before indexes."""
+    """Sorts the numbered files of a partition in Kafka's order: by offset, log before indexes."""
     return (name.base_offset or 0, _ROLE_RANK.get(name.role, len(_ROLE_RANK)), name.name)
 
 
@@ -337,7 +337,7 @@ def _partition_directory(path: str, content: _Content) -> PartitionDirectory:
 def _partition_of(
     path: str, entries: tuple[Entry, ...], directories: tuple[SubDirectory, ...]
 ) -> PartitionDirectory:
-    # what is not a regular file (a link to nothing, a pipe) a broker passes over
+    # a broker ignores anything that is not a regular file (a dangling link, a pipe)
     numbered = sorted(
         (
             entry
@@ -354,7 +354,7 @@ def _partition_of(
     for entry in sorted(numbered, key=lambda entry: not entry.name.is_well_formed):
         offset = entry.name.base_offset
         if offset is None or by_slot.setdefault((offset, entry.name.role), entry) is not entry:
-            orphans.append(entry)  # no number, or a second spelling of a number that is taken
+            orphans.append(entry)  # no number, or another spelling of a number that is taken
     segments = tuple(_segments(by_slot))
     bases = {segment.base_offset for segment in segments}
     for (offset, role), entry in by_slot.items():

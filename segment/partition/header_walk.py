@@ -1,10 +1,10 @@
-"""Walk batch headers from any batch boundary, for callers that need one batch and not all of them.
+"""Walk batch headers from any batch boundary, for callers that need one batch instead of all.
 
-`Scanner` verifies the CRC of everything it passes; a lookup must not. Plan:
+`Scanner` verifies the CRC of every batch that it passes, which a lookup cannot afford. Plan:
 
 1. Walk headers into tables that start small and grow, without verifying CRCs (`VALID` stays -1).
 2. Accept a table while its offsets increase, within each batch and from batch to batch, and every length leads to the next header.
-3. Leave the first table that is not plausible, and everything after it, to the scanner: CRCs, damage spans.
+3. At the first implausible table, continue with the scanner: CRCs, damage spans.
 
 A caller that picks a batch from a table verifies that one (`BatchWalk.has_valid_crc`). If its CRC is wrong, the walk was misled by
 damage and is repeated as a scan. That scan begins where the walk began, so that it reports the same damage as a scan of the whole
@@ -30,7 +30,7 @@ from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner, nothing_follo
 
 _FIRST_TABLE = 8
 _GROWTH = 8
-# Of a file that is fetched in parts so much is walked over at first, and more at a time later.
+# Of a file that is fetched in parts, this many bytes are walked first, and more at a time later.
 _FIRST_WINDOW_BYTES = 16 * 1024
 _LARGEST_WINDOW_BYTES = 8 * 1024 * 1024
 
@@ -38,7 +38,7 @@ Wanted = Callable[[Columns], Iterable[int]]
 
 
 class Meter:
-    """Counts the bytes that were looked at."""
+    """Counts the bytes that were read."""
 
     __slots__ = ("bytes_read",)
 
@@ -47,9 +47,9 @@ class Meter:
 
 
 class BatchWalk:
-    """Batches of one segment. file: the log. base_offset: from its name. meter: told what is looked at.
+    """Batches of one segment. file: the log. base_offset: from its name. meter: counts the bytes that are read.
 
-    report: takes the damage that is met. next_base: as in `Scanner`.
+    report: called with the damage on the way. next_base: as in `Scanner`.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class BatchWalk:
         next_base: Callable[[], int | None] = nothing_follows,
     ) -> None:
         self._file = file
-        self.view = file.sparse_view  # each method has fetched what it looks at
+        self.view = file.sparse_view  # each method fetches what it reads
         self.base_offset = base_offset
         self._meter = meter
         self._report = report
@@ -79,7 +79,7 @@ class BatchWalk:
             until = -1
             if window:
                 self._file.need(position, position + window)
-                # the header of what begins before has been fetched
+                # the header of a batch that begins earlier has been fetched
                 until = position + window - L.BATCH_HEADER
                 window = min(2 * window, _LARGEST_WINDOW_BYTES)
             reason = walk(self.view, end, table.cells, table.capacity, state, until)
@@ -97,8 +97,8 @@ class BatchWalk:
                 table = Columns(C.BATCH_WIDTH, capacity)
 
     def scanned(self, position: int = 0, start: int | None = None) -> Iterator[Columns | Damage]:
-        """The same with every checksum verified. start: a batch boundary before `position` where the scan begins; what
-        ends before `position` is left out."""
+        """The same with every checksum verified. start: a batch boundary before `position` where the scan begins; batches that end
+        before `position` are left out."""
         self._file.need(position if start is None else start, len(self.view))
         scanner = Scanner(self.view, self.base_offset, file=self._file, next_base=self._next_base)
         for block in scanner.blocks(position if start is None else start):
@@ -113,7 +113,7 @@ class BatchWalk:
                 yield block if not row else _rows_from(block, row)
 
     def find(self, position: int, wanted: Wanted) -> Iterator[Batch]:
-        """The sound batches from `position` on whose rows `wanted` picks, in order; damage met on the way is reported."""
+        """The valid batches from `position` on whose rows `wanted` selects, in order; reports damage on the way."""
         blocks: Iterator[Columns | Damage] | None = self.blocks(position)
         while blocks is not None:
             invalid_at = None
@@ -132,7 +132,7 @@ class BatchWalk:
             blocks = None if invalid_at is None else self.scanned(invalid_at, position)
 
     def last(self, position: int) -> Batch | None:
-        """The last sound batch at or after a batch boundary; damage met on the way is reported."""
+        """The last valid batch at or after a batch boundary; reports damage on the way."""
         for blocks in (self.blocks(position), self.scanned(position)):
             found = None
             for block in blocks:
@@ -147,7 +147,7 @@ class BatchWalk:
         return None
 
     def valid_batch_at(self, position: int) -> Batch | None:
-        """The sound batch that starts at `position`, None when there is none."""
+        """The valid batch that starts at `position`, None if there is none."""
         if not 0 <= position < len(self.view):
             return None
         self._file.need(position, position + L.BATCH_HEADER)
@@ -168,7 +168,7 @@ class BatchWalk:
         return table
 
     def has_valid_crc(self, batch: Batch) -> bool:
-        """Whether the checksum is right; counts its bytes as read."""
+        """Whether the checksum is valid; counts the bytes of the batch as read."""
         self._meter.bytes_read += batch.size_bytes - min(L.BATCH_HEADER, batch.size_bytes)
         if not L.MAGIC_V0 <= batch.magic <= L.MAGIC_V2:
             return False
@@ -198,7 +198,7 @@ def _rows_from(table: Columns, row: int) -> Columns:
 
 
 def is_plausible(table: Columns, before: int) -> bool:
-    """Whether offsets rise and magics are known; `before` is the last offset of the table before."""
+    """Whether offsets increase and magics are known; `before` is the last offset of the previous table."""
     if not table.count:
         return False
     bases, lasts, magics = (table.column(field) for field in (C.BASE_OFFSET, C.LAST_OFFSET, C.MAGIC))

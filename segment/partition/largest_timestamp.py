@@ -1,17 +1,17 @@
-"""The greatest timestamp of a segment, by which a broker judges its age (Kafka: LogSegment.largestTimestamp).
+"""The greatest timestamp of a segment, which determines its age for a broker (Kafka: LogSegment.largestTimestamp).
 
-A broker does not read batches for it. What it takes depends on how the log was loaded:
+A broker does not read batches for it. The value depends on how the log was loaded:
 
-    at rest      after a clean stop, or below the recovery point: the last slot of the time index, whatever it says. A
-                 preallocated index that was never trimmed ends in zeros, which are taken for the timestamp 0. Without
+    at rest      after a clean shutdown, or below the recovery point: the last slot of the time index, whatever it contains. A
+                 preallocated index that was never trimmed ends in zeros, which count as the timestamp 0. Without
                  an offset index the segment is recovered.
-    recovered    after an unclean stop, from the recovery point on: the index is rebuilt, so the batches tell. The last
-                 entry of an index is believed here when it covers the offset before the next segment, as the one that
-                 is written at a roll does; else the batches from its last used entry on are walked.
-    unknown      a partition directory without its data directory: as at rest, but zeros are not believed.
+    recovered    after an unclean shutdown, from the recovery point on: the index is rebuilt from the batches. The last entry
+                 of an index is used here if it covers the offset before the next segment, as the entry that is written at a
+                 roll does; otherwise the batches from its last used entry on are walked.
+    unknown      a partition directory without its data directory: as at rest, but zeros are not used.
 
-An index without entries says that no record has a timestamp (magic 0, or −1 throughout); then the file's modification
-time stands in. Source: LogSegment.readMaxTimestampAndOffsetSoFar, LogLoader; fact sheet §6.3b, §7.3.
+An index without entries means that no record has a timestamp (magic 0, or −1 throughout); then the file's modification
+time is used. Source: LogSegment.readMaxTimestampAndOffsetSoFar, LogLoader; fact sheet §6.3b, §7.3.
 """
 
 import struct
@@ -41,8 +41,8 @@ class Loaded(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LargestTimestamp:
-    """timestamp_ms: −1 when no record has one. offset: up to which nothing is greater, normally the last one of the
-    first batch that has it; None without a timestamp. is_zeros: it was read from a zero tail."""
+    """timestamp_ms: −1 if no record has one. offset: no record up to it has a greater timestamp; normally the last offset of the
+    first batch with the timestamp, None without a timestamp. is_zeros: it comes from preallocated zeros."""
 
     timestamp_ms: int = L.NO_TIMESTAMP
     offset: int | None = None
@@ -50,7 +50,7 @@ class LargestTimestamp:
 
 
 def largest_timestamp(segment: LogSegment, size_bytes: int, loaded: Loaded) -> LargestTimestamp:
-    """By the table above. size_bytes: of the `.log`. Raises UnreadableInput."""
+    """The greatest timestamp, by the table in the module. size_bytes: of the `.log`. Raises UnreadableInput."""
     if not size_bytes:
         return LargestTimestamp()
     if Role.OFFSET_INDEX not in segment.paths:
@@ -71,7 +71,7 @@ def largest_timestamp(segment: LogSegment, size_bytes: int, loaded: Loaded) -> L
 
 
 def record_of(segment: LogSegment, largest: LargestTimestamp) -> Record | None:
-    """The first record with the greatest timestamp; None when there is none, or the index is wrong."""
+    """The first record with the greatest timestamp; None if there is none, or the index is wrong."""
     if largest.offset is None:
         return None
 
@@ -93,7 +93,7 @@ def record_of(segment: LogSegment, largest: LargestTimestamp) -> Record | None:
 
 
 def _last_slot(segment: LogSegment) -> bytes | None:
-    """The last whole slot of the time index, used or not; None when there is none."""
+    """The last complete slot of the time index, used or not; None if there is none."""
     path = segment.paths.get(Role.TIME_INDEX)
     if path is None:
         return None
@@ -103,7 +103,7 @@ def _last_slot(segment: LogSegment) -> bytes | None:
 
 
 def _of_batches(segment: LogSegment) -> LargestTimestamp:
-    """The greatest timestamp of the batches, walked from the last used index entry if that entry is right."""
+    """The greatest timestamp of the batches, walked from the last used index entry if that entry is correct."""
     best = LargestTimestamp()
 
     def greater(table: Columns) -> Iterator[int]:
@@ -121,7 +121,7 @@ def _of_batches(segment: LogSegment) -> LargestTimestamp:
 
 
 def _start(segment: LogSegment) -> int:
-    """A position to walk from: no timestamp before it exceeds those after it."""
+    """A position from which to walk: no timestamp before it exceeds those after it."""
     index = segment.time_index
     if index is None or not index.entries or Role.OFFSET_INDEX not in segment.paths:
         return 0

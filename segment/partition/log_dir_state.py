@@ -1,4 +1,4 @@
-"""What the data directory says about a partition: clean shutdown or not, checkpoints, meta.properties.
+"""The state of a partition in its data directory: clean shutdown or not, checkpoints, meta.properties.
 
 Every partition of a data directory needs the same few files, so they are cached per process while their identity (modification time,
 size, inode) is unchanged.
@@ -26,19 +26,19 @@ from kseg.segment.values import dataclass
 
 _WATCHED = (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES, Role.CLEAN_SHUTDOWN)
 
-# what a broker has written when it stops cleanly; the cleaner's file is made empty and written once something was cleaned
+# files that a broker has written when it shuts down cleanly; the cleaner's file is created empty and written after the first cleaning
 _WRITTEN_AT_SHUTDOWN = (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS, Role.LOG_START_OFFSETS)
 _MOUNT_IS_LOST = (errno.ESTALE, errno.ENOTCONN, errno.ENODEV, errno.EIO)
-KRAFT_VERSION = 1  # of meta.properties, which older brokers may lack
+KRAFT_VERSION = 1  # version of meta.properties, which older brokers may lack
 
 Offsets = Mapping[tuple[str, int], int]
 
 
 @dataclass(frozen=True, slots=True)
 class LogDirState:
-    """path: of the data directory. is_clean: the clean-shutdown marker is there. meta_version: of meta.properties,
-    None when absent or unreadable. checkpoints: by role, only those that could be read. lost: the roles of those that a
-    broker must have written and that cannot be read, or hold nothing at all."""
+    """path: of the data directory. is_clean: the clean-shutdown marker exists. meta_version: of meta.properties,
+    None if it is missing or unreadable. checkpoints: by role, only readable ones. lost: the roles of those that a
+    broker must have written and that are unreadable or completely empty."""
 
     path: str
     is_clean: bool
@@ -50,15 +50,15 @@ class LogDirState:
         return self.checkpoints.get(role, {}).get((topic, partition))
 
     def lost_among(self, partitions: Iterable[PartitionName]) -> frozenset[Role]:
-        """`lost`, in a data directory that holds these partitions. High watermarks are written where the broker has
-        a replica only (ReplicaManager.checkpointHighWatermarks); elsewhere the file stays as it is made, empty."""
+        """`lost`, in a data directory with these partitions. A broker writes high watermarks only where it has a
+        replica (ReplicaManager.checkpointHighWatermarks); elsewhere the file stays empty, as created."""
         if any(name.state is PartitionState.LIVE and not name.is_metadata_log for name in partitions):
             return self.lost
         return self.lost - {Role.HIGH_WATERMARKS}
 
 
 def read_log_dir_state(log_dir: str) -> LogDirState:
-    """The files beside the partitions of `log_dir`; those that cannot be read count as absent. Raises UnreadableInput where their mount is
+    """The files beside the partitions of `log_dir`; unreadable ones count as missing. Raises UnreadableInput if their mount is
     lost."""
     return _read(log_dir, tuple(map(_identity, _paths(log_dir))))
 
@@ -69,7 +69,7 @@ def _paths(log_dir: str) -> tuple[str, ...]:
 
 
 def checkpointed_offsets(path: str) -> tuple[Offsets, int]:
-    """What an offset checkpoint says, and its size in bytes. Raises UnreadableInput, FormatError."""
+    """The content of an offset checkpoint, and its size in bytes. Raises UnreadableInput, FormatError."""
     return _decoded(path, _identity(path))
 
 
@@ -80,7 +80,7 @@ def _decoded(path: str, identity: tuple[int, ...] | None) -> tuple[Offsets, int]
 
 
 def _identity(path: str) -> tuple[int, ...] | None:
-    """None for a file that is not there, or that nobody may ask for. Raises UnreadableInput where its mount is lost."""
+    """None for a missing file, or without permission to examine it. Raises UnreadableInput if its mount is lost."""
     try:
         status = places.stat(path)
     except OSError as error:
@@ -105,7 +105,7 @@ def _read(log_dir: str, identities: tuple[tuple[int, ...] | None, ...]) -> LogDi
             except FormatError:
                 lost.add(role)
             except UnreadableInput as error:
-                # which says nothing of what the file holds
+                # which says nothing about the content of the file
                 if isinstance(error.__cause__, OSError) and error.__cause__.errno in _MOUNT_IS_LOST:
                     raise
                 lost.add(role)

@@ -1,9 +1,9 @@
-"""The end of an ordinary log, and the last entries of its indexes, from a few reads: for commands that ask many partitions.
+"""The end of an ordinary log and the last entries of its indexes, from a few reads: for commands that need only these of many partitions.
 
-`partition_log` and `largest_timestamp` answer the same questions for every log, through a map and an object for each file. Here nothing is
-mapped and no object is made for a file: the last entry of the newest offset index leads to the last batches, and the last entry of a time
-index has the time. Every batch that an answer rests on has a valid checksum. Whatever is unusual, even if legal, raises `Unusual`,
-UnreadableInput or OSError, and the general way has to go.
+`partition_log` and `largest_timestamp` return the same for every log, with a map and an object for each file. Here nothing is
+mapped and no object is created for a file: the last entry of the newest offset index leads to the last batches, and the last entry of a
+time index has the timestamp. Every batch on which a result is based has a valid checksum. Anything unusual, even if legal, raises
+`Unusual`, UnreadableInput or OSError, and the caller uses the general way.
 """
 
 import struct
@@ -24,12 +24,12 @@ from kseg.segment.scanning.preallocated_tail import has_preallocated_size
 
 _LONGEST_READ_BYTES = 1 << 20
 _PAGE_BYTES = 4096
-_ROWS = 512  # batches between two index entries, or after the last
+_ROWS = 512  # upper bound for batches between two index entries, or after the last
 _OFFSET_SLOT, _TIME_SLOT = struct.Struct(">ii"), struct.Struct(">qi")
 
 
 class Unusual(Exception):
-    """Something is unusual: the general way has to go."""
+    """Something is unusual: use the general way."""
 
 
 def require(is_usual: bool) -> None:
@@ -43,13 +43,13 @@ def batches_to_the_end(log: Probe, index_path: str, base_offset: int) -> Columns
     relative, position = (0, 0) if slot is None else _OFFSET_SLOT.unpack(slot)
     require(position >= 0)
     table = batches(log, position, None)
-    # else the general way distrusts the index
+    # otherwise the general way rejects the index
     require(slot is None or table.at(C.BASE_OFFSET, 0) <= base_offset + relative)
     return table
 
 
 def quick_end(log_path: str, index_path: str, base_offset: int) -> int | None:
-    """The log end offset, from the last segment of a log; None: ask in the general way."""
+    """The log end offset, from the last segment of a log; None: use the general way."""
     try:
         with Probe(log_path, is_surely_regular=True) as log:
             require(not has_preallocated_size(log.size_bytes))
@@ -63,13 +63,13 @@ def quick_end(log_path: str, index_path: str, base_offset: int) -> int | None:
 
 
 def last_time_ms(path: str) -> int:
-    """The time in the last used entry of a time index; NO_TIMESTAMP when it has none."""
+    """The timestamp in the last used entry of a time index; NO_TIMESTAMP if there is none."""
     slot = _last_slot(path, _TIME_SLOT.size)
     return L.NO_TIMESTAMP if slot is None else int(_TIME_SLOT.unpack(slot)[0])
 
 
 def batches(log: Probe, position: int, number: int | None) -> Columns:
-    """The batches from `position` on: so many, or all; the first and the last have valid checksums. Valid until the next call."""
+    """This many batches from `position` on, or all; the first and the last have valid checksums. Valid until the next call."""
     left = log.size_bytes - position
     require(left > 0)
     data = log.read(position, min(left, _PAGE_BYTES))
@@ -96,12 +96,12 @@ def batches(log: Probe, position: int, number: int | None) -> Columns:
 
 @lru_cache(maxsize=1)
 def _room() -> tuple[Columns, memoryview]:
-    """A table and the state of a walk, filled again for each log."""
+    """A table and the state of a walk, reused for each log."""
     return Columns(C.BATCH_WIDTH, _ROWS), memoryview(array("q", (0, 0)))
 
 
 def _last_slot(path: str, width: int) -> bytes | None:
-    """The last used slot of an index, None when there is none: zeros after it are preallocated."""
+    """The last used slot of an index, None if there is none; zeros after it are preallocated."""
     with Probe(path, is_surely_regular=True) as index:
         slots = index.size_bytes // width
         if not slots:
@@ -122,7 +122,7 @@ def _last_slot(path: str, width: int) -> bytes | None:
 
 
 def _last_before_zeros(slot_at: Callable[[int], bytes], slots: int) -> bytes | None:
-    """By the bisection of `sidecar.index`, which a damaged index leads to the same slot."""
+    """Binary search as in `sidecar.index`, which finds the same slot in a damaged index."""
     low, high, last = 0, slots, None
     while low < high:
         middle = (low + high) // 2

@@ -1,7 +1,7 @@
-"""One segment of a log, opened on first use, and the notes that are kept while a log is read.
+"""One segment of a log, opened on first use, and the notes that a read of the log collects.
 
-An index entry is used only if a valid batch starts at its position whose offset is not above the entry's offset nor above
-the requested one. Then no earlier batch can hold the offset. So a damaged index costs time, but never gives a wrong answer.
+An index entry is used only if a valid batch starts at its position, with a first offset above neither the entry's offset nor
+the requested one. Then no earlier batch can contain the offset. So a damaged index costs time, but never causes a wrong answer.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,10 +26,10 @@ I = TypeVar("I", OffsetIndex, TimeIndex)
 
 
 class Notes:
-    """What is noticed while a log is looked at.
+    """The notes of a read of a log.
 
-    meter: bytes looked at in logs and side files. findings: each once. path: the steps taken, in order. use_index:
-    whether `.index` and `.timeindex` may be asked. is_live: a broker may be writing meanwhile.
+    meter: bytes read in logs and side files. findings: each once. path: the steps taken, in order. use_index:
+    whether to use `.index` and `.timeindex`. is_live: a broker may be writing meanwhile.
     """
 
     def __init__(self, use_index: bool = True, is_live: bool = False) -> None:
@@ -62,9 +62,9 @@ class Notes:
 
 
 class LogSegment:
-    """One segment of a `PartitionLog`, opened when it is first looked into.
+    """One segment of a `PartitionLog`, opened on first use.
 
-    base_offset: from its name. next_base_offset: of the segment after it, None for the last. paths: its files by
+    base_offset: from its name. next_base_offset: of the next segment, None for the last. paths: its files by
     role, each as shown to the user.
     """
 
@@ -91,7 +91,7 @@ class LogSegment:
 
     @property
     def path(self) -> str:
-        """Of the `.log` file."""
+        """Path of the `.log` file."""
         return self.paths[Role.LOG]
 
     @property
@@ -111,17 +111,17 @@ class LogSegment:
         return self._walk
 
     def following_base(self) -> int | None:
-        """The base offset of the segment after it, None for the last."""
+        """The base offset of the next segment, None for the last."""
         return self.next_base_offset
 
     @property
     def offset_index(self) -> OffsetIndex | None:
-        """None when the file is absent."""
+        """The offset index; None if the file is missing."""
         return self._index(Role.OFFSET_INDEX, OffsetIndex)
 
     @property
     def time_index(self) -> TimeIndex | None:
-        """None when the file is absent."""
+        """The time index; None if the file is missing."""
         return self._index(Role.TIME_INDEX, TimeIndex)
 
     @property
@@ -147,7 +147,7 @@ class LogSegment:
         return self._decoder
 
     def start_for(self, offset: int) -> int:
-        """A position from which a walk meets the first batch that reaches `offset`; 0 when no index entry helps."""
+        """A position from which a walk reaches the first batch that ends at or above `offset`; 0 if no index entry helps."""
         if not self._notes.use_index:
             return 0
         index = self.offset_index
@@ -169,9 +169,9 @@ class LogSegment:
         return 0
 
     def reaching(self, offset: int, position: int | None = None) -> Iterator[Batch]:
-        """The sound batches from the first one on whose last offset is not below `offset`.
+        """The valid batches from the first one on whose last offset is not below `offset`.
 
-        position: where to begin, a batch boundary at or before it; None asks the offset index.
+        position: where the walk begins, a batch boundary at or before it; None uses the offset index.
         """
         start = self.start_for(offset) if position is None else position
         end = start
@@ -184,7 +184,7 @@ class LogSegment:
             self.scanned(start, end)
 
     def records(self, batch: Batch) -> Iterator[tuple[Chunk, int]]:
-        """(chunk, row) of each record of a sound batch; one that cannot be decoded is reported."""
+        """(chunk, row) of each record of a valid batch; reports one that cannot be decoded."""
         self.file.need(batch.position, batch.end_position)
         table = self.walk.table_of(batch)
         for chunk in self._decoding.chunks(table):
@@ -194,18 +194,18 @@ class LogSegment:
                 self._notes.report(undecodable(self.path, table, chunk.problem))
 
     def first_record(self, batch: Batch, accepts: Callable[[Columns, int], bool]) -> Record | None:
-        """The first record of the batch whose row is accepted."""
+        """The first record of the batch that `accepts` selects by its row."""
         for chunk, at in self.records(batch):
             if accepts(chunk.records, at):
                 return record_at(chunk, at)
         return None
 
     def first_offset_of(self, batch: Batch) -> int:
-        """The true first offset: of a compressed set of an old format only its messages know it."""
+        """The true first offset: only the inner messages of a compressed set of an old format contain it."""
         return self.decoded(batch).base_offset
 
     def decoded(self, batch: Batch) -> Batch:
-        """The batch with first offset and count also where it is a compressed set of an old format, if that can be decoded."""
+        """The batch, also with first offset and count if it is a compressed set of an old format that can be decoded."""
         if batch.count is not None:
             return batch
         self.file.need(batch.position, batch.end_position)
@@ -217,7 +217,7 @@ class LogSegment:
         return replace(batch, base_offset=table.at(C.BASE_OFFSET, 0), count=count)
 
     def scanned(self, start: int, end: int) -> None:
-        """Note that batches from `start` to `end` were walked over."""
+        """Note that the walk passed the batches from `start` to `end`."""
         self._notes.note({"step": "scan", "file": self.path, "from": start, "to": end})
 
     def distrust(self, role: Role, why: str) -> None:
@@ -230,7 +230,7 @@ class LogSegment:
         self._notes.report(damage_finding(self.path, damage))
 
     def _entry_problem(self, entry: OffsetIndexEntry, target: int) -> str | None:
-        """Why no answer may be built on an entry, None when a sound batch starts there and not after the target."""
+        """Why an entry cannot be used, None if a valid batch starts at its position and not above the target."""
         if not 0 <= entry.position < self.file.size_bytes:
             return f"position {entry.position} lies outside the segment of {self.file.size_bytes} bytes"
         batch = self.walk.valid_batch_at(entry.position)
@@ -247,7 +247,7 @@ class LogSegment:
             if path is None:
                 self._indexes[role] = None
             elif self._notes.is_live:
-                # a broker cuts the file when it rolls, and a map of what is cut off kills whoever looks there
+                # a broker truncates the file when it rolls, and access to the truncated part of a map raises SIGBUS
                 self._indexes[role] = None, kind(read_small(path), self.base_offset)
             else:
                 file = MappedFile(path, random_access=True)

@@ -1,7 +1,7 @@
 """The shape of a log, for pictures: where its segments are in offsets and in time, its leader epochs, and how its batches are filled.
 
-Code that walks the headers of a log passes each table of them to a `ShapeTaker`, so a picture needs no reads of its own except for a few
-batches of each codec in a segment, which are decompressed to measure what compression saves. These are every s-th batch, where s doubles
+Code that walks the headers of a log passes each table of them to a `ShapeTaker`, so a picture reads only a few additional batches:
+some of each codec in a segment are decompressed to measure what compression saves. These are every s-th batch, where s doubles
 whenever there are too many, so they are spread evenly over a segment of any length.
 """
 
@@ -17,20 +17,20 @@ from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import verify_records
 from kseg.segment.values import dataclass
 
-SAMPLED = 4  # batches of a codec in a segment, up to twice as many before the next thinning
-MAX_EPOCHS = 1000  # of a log; that of a healthy partition has a few dozen
-_MAX_CONTENT_BYTES = 32 * 1024 * 1024  # of a batch that is opened
+SAMPLED = 4  # batches of a codec in a segment; up to twice as many before the sample is thinned
+MAX_EPOCHS = 1000  # of a log; a healthy partition has a few dozen
+_MAX_CONTENT_BYTES = 32 * 1024 * 1024  # of a batch that is decompressed
 
 
 def hides_first_time(magic: int, attributes: int) -> bool:
-    """Whether a batch's base timestamp is something else than the time of its first record: with LogAppendTime the
+    """Whether the base timestamp of a batch differs from the timestamp of its first record: with LogAppendTime it is the
     producer's, after a cleaning the delete horizon."""
     return magic >= L.MAGIC_V2 and bool(attributes & (L.TIMESTAMP_TYPE_BIT | L.DELETE_HORIZON_BIT))
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentShape:
-    """end_offset: after its last batch. earliest_ms, latest_ms: None where no batch has a time."""
+    """end_offset: after its last batch. earliest_ms, latest_ms: None if no batch has a timestamp."""
 
     base_offset: int
     end_offset: int
@@ -42,7 +42,7 @@ class SegmentShape:
 
 @dataclass(frozen=True, slots=True)
 class EpochShape:
-    """Where a leader epoch begins in the batches. at_ms: the time of its first batch, None without one."""
+    """The start of a leader epoch in the batches. at_ms: the timestamp of its first batch, None without one."""
 
     epoch: int
     first_offset: int
@@ -51,8 +51,8 @@ class EpochShape:
 
 @dataclass(slots=True)
 class CodecShape:
-    """The batches of one codec. by_size: how many batches have sizes from 2**(n-1) bytes on below 2**n. sampled_bytes: of the compressed records of the
-    batches that were opened; content_bytes: what they hold."""
+    """The batches of one codec. by_size: number of batches by n, with sizes from 2**(n-1) to below 2**n bytes. sampled_bytes: of the
+    compressed records of the sampled batches; content_bytes: of these records when decompressed."""
 
     batches: int = 0
     records: int = 0
@@ -84,7 +84,7 @@ class LogShape:
 
 
 class ShapeTaker:
-    """The shape of one log, segment by segment: `begin`, `take` the tables of valid batches in order, `end`."""
+    """Collects the shape of one log, segment by segment: `begin`, `take` the tables of valid batches in order, `end`."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -109,7 +109,7 @@ class ShapeTaker:
         self._samples = {}
 
     def take(self, table: Columns, first: int, stop: int) -> None:
-        """Rows first … stop - 1."""
+        """Add rows first … stop - 1."""
         if first == stop:
             return
         self._batches += stop - first
@@ -202,7 +202,7 @@ class _Samples:
             body = view[position + L.BATCH_HEADER : position + size]
             try:
                 content = decompress(codec, L.MAGIC_V2, body, _MAX_CONTENT_BYTES)
-            except CodecError:  # verify --deep says what is wrong with it
+            except CodecError:  # verify --deep reports it
                 continue
             shape.sampled_batches += 1
             shape.sampled_bytes += len(body)

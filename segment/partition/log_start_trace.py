@@ -1,9 +1,9 @@
-"""The log start as the leader-epoch checkpoint of a partition has it, for when log-start-offset-checkpoint is lost.
+"""The log start according to the leader-epoch checkpoint of a partition, for use if log-start-offset-checkpoint is lost.
 
-When a log start moves, by DeleteRecords or by retention, the broker cuts the checkpoint of the leader epochs there: the
-entry of the epoch at the log start continues from it (LeaderEpochFileCache.truncateFromStart). So a first entry that begins
-in the middle of an epoch's batches is a trace of the log start. A file that a recovery created again can begin late, too, but
-does so at the base of a segment; and one that begins with an epoch's first batch says nothing.
+When DeleteRecords or retention moves a log start, the broker truncates the leader-epoch checkpoint there: the entry of
+the epoch at the log start then begins at it (LeaderEpochFileCache.truncateFromStart). So a first entry that begins
+in the middle of an epoch's batches is a trace of the log start. A file that recovery recreated can begin late, too, but
+at the base offset of a segment; and a file that begins with the first batch of an epoch is no evidence.
 """
 
 import os
@@ -23,7 +23,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogStartTrace:
-    """offset: of the first entry. epoch: its epoch, and that of the batch before. is_certain: it is inside a segment."""
+    """offset: of the first entry. epoch: its epoch, which the batch before has, too. is_certain: the offset is inside a segment."""
 
     offset: int
     epoch: int
@@ -31,7 +31,7 @@ class LogStartTrace:
 
 
 def log_start_trace(partition_path: str) -> LogStartTrace | None:
-    """The trace of a log start above the base offset of the first segment, None when there is none."""
+    """The trace of a log start above the base offset of the first segment, None if there is none."""
     try:
         entries = decode_leader_epochs(
             read_small(os.path.join(partition_path, NAME_BY_ROLE[Role.LEADER_EPOCHS]))
@@ -54,7 +54,7 @@ def log_start_trace(partition_path: str) -> LogStartTrace | None:
 
 
 def _epoch_at(segment: SegmentFiles, offset: int) -> int | None:
-    """The leader epoch of the last batch that begins at or below `offset`, None when none does or its format has none."""
+    """The leader epoch of the last batch that begins at or below `offset`, None if there is none or its format has none."""
     found = None
     with MappedFile(segment.log.path) as file:
         for block in Scanner(file.view, segment.base_offset).blocks(0):
@@ -70,7 +70,7 @@ def _epoch_at(segment: SegmentFiles, offset: int) -> int | None:
 
 
 def _last_row(table: Columns, offset: int) -> int:
-    """The last row that begins at or below `offset`, -1 when none does."""
+    """The last row that begins at or below `offset`, -1 if there is none."""
     for row in range(table.count - 1, -1, -1):
         if table.at(C.BASE_OFFSET, row) <= offset:
             return row

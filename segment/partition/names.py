@@ -1,4 +1,4 @@
-"""What a name says: partition directories and every file name of a data directory.
+"""Parse names: partition directories and every file name of a data directory.
 
 Directories (fact sheet §1.1; Kafka: LocalLog.parseTopicPartitionName)
     <topic>-<partition>                          live
@@ -13,7 +13,7 @@ Files (fact sheet §1.2, §1.4 to §1.7, §2.1)
     <offset>_<uuid>.index|.timeindex|.txnindex                local cache of a tiered segment's indexes
     leader-epoch-checkpoint, partition.metadata, quorum-state, meta.properties, …-checkpoint, .lock, …
 each followed by any of .deleted .cleaned .swap .tmp .part, the outermost of which is the file's state.
-A name that is none of these is a `FileName` too, with role UNKNOWN: nothing on disk is ever left out.
+A name that is none of these is a `FileName` too, with role UNKNOWN: no file is ever left out.
 """
 
 import re

@@ -1,11 +1,11 @@
-"""Narrow a read to the segments, and the bytes of a segment, that can hold records within bounds, by names and indexes alone.
+"""Narrow a read to the segments, and the bytes of a segment, that can contain records within bounds, by names and indexes alone.
 
-1. By name: a segment whose successor begins at or below the lowest offset, or that begins at or above the highest, is left out. No file
-   is opened for that.
-2. By time: a segment is left out when the last entry of its time index, which covers all of it, is below the least timestamp. Only
+1. By name: a segment whose successor begins at or below the lowest offset, or that begins at or above the highest, is left out, without
+   opening a file.
+2. By time: a segment is left out if the last entry of its time index, which covers all of it, is below the least timestamp. Only
    the last 12 bytes of that file are read. An index that does not cover its segment, or is invalid, is ignored; the last segment is
    always kept, because a broker completes its index only at a roll.
-3. Within a segment the offset index leads to where the bounds end (`LogSegment.start_for` to where they begin).
+3. Within a segment the offset index provides the end of the range (`LogSegment.start_for` its start).
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def segments_within(log: PartitionLog, bounds: Bounds, use_indexes: bool = True)
 
 
 def last_time_entry(notes: Notes, segment: LogSegment) -> TimeIndexEntry | None:
-    """The last entry of a segment's time index, read without mapping the file; None when that says nothing."""
+    """The last entry of a segment's time index, read without mapping the file; None if that cannot be used."""
     path = segment.paths.get(Role.TIME_INDEX)
     if path is None or not notes.use_index:
         return None
@@ -52,13 +52,13 @@ def last_time_entry(notes: Notes, segment: LogSegment) -> TimeIndexEntry | None:
 
 
 def covers_segment(segment: LogSegment, last_entry: TimeIndexEntry) -> bool:
-    """Whether nothing of the segment, which is not the last one, is after the entry: its last one is written at the roll."""
+    """Whether the entry covers the whole segment, which is not the last one: its last entry is written at the roll."""
     return segment.next_base_offset is not None and last_entry.offset == segment.next_base_offset - 1
 
 
 def stop_for(segment: LogSegment, offset: int, start: int) -> int | None:
-    """Where the second sound batch begins that holds only offsets from `offset` on, right after the first; None when
-    that is not known. A base offset is outside the checksum: one batch alone may seem to be after."""
+    """The start of the second of two adjacent valid batches that have only offsets from `offset` on; None if it is unknown.
+    A single batch is no proof, since the checksum does not cover its base offset."""
     if segment.offset_index is None:
         return None
 

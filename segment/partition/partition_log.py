@@ -1,11 +1,11 @@
 """A partition as a log: its segments in order, its start and end, and a record of what was read to determine them.
 
 Read-only and lazy: the directory is listed by names alone (no `stat`), and files are opened on first use. `bytes_read`
-counts every byte that was read, `findings` collects problems that were noticed, and `path` the steps taken.
+counts every byte that was read, `findings` collects the problems found, and `path` the steps taken.
 
-    log start offset   as given by the caller, else log-start-offset-checkpoint of the log dir, else, if that file is lost,
+    log start offset   the caller's, else that of log-start-offset-checkpoint of the log dir, else, if that file is lost,
                        its trace (`log_start_trace`); at least the first base offset (Kafka: LogLoader)
-    log end offset     from the last entry of the last segment's offset index on, the batches to the end of the file
+    log end offset     from the batches between the last entry of the last segment's offset index and the end of the file
                        (Kafka: LogSegment.readNextOffset); a zero tail of the index is not an entry
     high watermark     replication-offset-checkpoint of the log dir, else the log end
 """
@@ -40,13 +40,13 @@ from kseg.segment.storage import places
 class PartitionLog(Notes):
     """The log of a partition directory, or of a single `.log` file; a context manager.
 
-    target: what to open; of a file only its own segment is seen. log_start_offset: None for the checkpoint's.
-    use_index: False leaves `.index` and `.timeindex` alone. is_live: a broker may be writing to it meanwhile. names: of
-    everything in the partition directory, where it has been listed. Raises UnreadableInput when the target cannot be listed or is not a log.
+    target: what to open; for a file only its own segment. log_start_offset: None takes that of the checkpoint.
+    use_index: False ignores `.index` and `.timeindex`. is_live: a broker may be writing to it meanwhile. names: of
+    everything in the partition directory, if it was listed already. Raises UnreadableInput if the target cannot be listed or is not a log.
 
-    name: of the partition, None when the directory is not named like one. segments: by base offset. snapshots:
-    paths of producer snapshots by offset. is_directory: not of a single file.
-    is_kafka07: it holds Kafka 0.7's files, and no segment (see kafka07_log).
+    name: of the partition, None if the directory is not named like one. segments: by base offset. snapshots:
+    paths of producer snapshots by offset. is_directory: False for a single file.
+    is_kafka07: it has files of Kafka 0.7, and no segment (see kafka07_log).
     """
 
     def __init__(
@@ -91,16 +91,16 @@ class PartitionLog(Notes):
 
     @property
     def bytes_read(self) -> int:
-        """Bytes looked at so far, in logs, indexes and side files."""
+        """Bytes read so far, in logs, indexes and side files."""
         return self.meter.bytes_read + sum(segment.index_bytes_read for segment in self.segments)
 
     def read_side_file(self, role: Role) -> bytes | None:
-        """A file of the partition directory that exists once (leader epochs, metadata); None when absent."""
+        """A file of the partition directory of which there is only one (leader epochs, metadata); None if it is missing."""
         path = self._files.get(role)
         return None if path is None else self.read_file(path)
 
     def side_file_path(self, role: Role) -> str:
-        """Where that file is, or would be."""
+        """The path of that file, whether or not it exists."""
         return self._files.get(role, os.path.join(self.directory, NAME_BY_ROLE[role]))
 
     def read_file(self, path: str) -> bytes:
@@ -115,7 +115,7 @@ class PartitionLog(Notes):
     # --- segments
 
     def floor_index(self, offset: int) -> int:
-        """The position in `segments` of the one with the greatest base offset ≤ `offset`; -1 when all begin above it."""
+        """The position in `segments` of the one with the greatest base offset ≤ `offset`; -1 if all begin above it."""
         low, high = 0, len(self.segments)
         while low < high:
             middle = (low + high) // 2
@@ -126,7 +126,7 @@ class PartitionLog(Notes):
         return low - 1
 
     def from_floor(self, offset: int) -> Iterator[LogSegment]:
-        """The segment that may hold `offset`, chosen by name, and those after it; each is closed after its turn."""
+        """The segment that may contain `offset`, selected by name, and those after it; each is closed after use."""
         at = max(0, self.floor_index(offset))
         if at < len(self.segments):
             self.note({"step": "choose-segment", "file": self.segments[at].path, "of": len(self.segments)})
@@ -138,7 +138,7 @@ class PartitionLog(Notes):
 
     @property
     def start_offset(self) -> int:
-        """The log start offset; 0 for a partition without segments and without a word about it."""
+        """The log start offset; 0 for a partition without segments and without any evidence of it."""
         first = self.segments[0].base_offset if self.segments else 0
         if not self._start_is_known:
             self._wished_start = self._checkpointed(Role.LOG_START_OFFSETS)
@@ -148,7 +148,7 @@ class PartitionLog(Notes):
         return first if self._wished_start is None else max(first, self._wished_start)
 
     def _traced_start(self) -> int | None:
-        """The log start that the leader epochs remember; None unless the checkpoint must have been written and is lost."""
+        """The log start according to the leader epochs; None unless the checkpoint must have been written and is lost."""
         if self.log_dir is None or self.name is None or self.name.state is not PartitionState.LIVE:
             return None
         if Role.LOG_START_OFFSETS not in read_log_dir_state(self.log_dir).lost:
@@ -167,24 +167,24 @@ class PartitionLog(Notes):
         return self._end
 
     def take_end(self, offset: int) -> None:
-        """The log end offset from somebody who has found it without opening the log."""
+        """Set the log end offset that the caller has determined without opening the log."""
         self._end = offset
 
     @property
     def high_watermark(self) -> int:
-        """As checkpointed, at most the log end; the log end when nothing is known."""
+        """The checkpointed value, at most the log end; the log end if there is none."""
         known = self._checkpointed(Role.HIGH_WATERMARKS)
         return self.end_offset if known is None else min(known, self.end_offset)
 
     @property
     def last_batch(self) -> Batch | None:
-        """The last batch of the last segment, None when that is empty."""
+        """The last batch of the last segment, None if that is empty."""
         return self._last_of(self.segments[-1]) if self.segments else None
 
     @property
     def unwritten_bytes(self) -> int:
-        """The bytes that a broker preallocated after the last batch. The size of a log is without it, as a broker that recovers the log cuts it
-        off and a running one does not count it (Kafka: FileRecords.sizeInBytes)."""
+        """The bytes that a broker preallocated after the last batch. They are not part of the size of a log: a broker that recovers the log
+        truncates them, and a running one does not count them (Kafka: FileRecords.sizeInBytes)."""
         if not self.segments:
             return 0
         last = self.segments[-1]
@@ -211,7 +211,7 @@ class PartitionLog(Notes):
         return last
 
     def _checkpointed(self, role: Role) -> int | None:
-        """The offset that a checkpoint file of the log dir has for this partition."""
+        """The offset of this partition in a checkpoint file of the log dir."""
         if self.log_dir is None or self.name is None or self.name.state is not PartitionState.LIVE:
             return None
         path = os.path.join(self.log_dir, NAME_BY_ROLE[role])
@@ -219,7 +219,7 @@ class PartitionLog(Notes):
             places.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except OSError as error:  # a mount that is gone has no checkpoint, and says so
+        except OSError as error:  # a lost mount has no checkpoint, and is reported
             raise cannot_read(path, error) from error
         try:
             offsets, size_bytes = checkpointed_offsets(path)
@@ -269,7 +269,7 @@ class PartitionLog(Notes):
 
 
 def names_in(directory: str) -> list[str]:
-    """The names in a partition directory, whatever they are of. Raises UnreadableInput."""
+    """The names in a partition directory, of files of any kind. Raises UnreadableInput."""
     try:
         return places.listdir(directory)
     except OSError as error:
@@ -277,8 +277,8 @@ def names_in(directory: str) -> list[str]:
 
 
 def _listed_with_plain_logs(directory: str) -> list[str]:
-    """The names in a partition directory. Raises UnreadableInput also for a log that is not a regular file: a broker passes over it,
-    and whoever reads what is left would not notice what is missing."""
+    """The names in a partition directory. Raises UnreadableInput also for a log that is not a regular file: a broker ignores it,
+    and a reader of the rest would not notice that it is missing."""
     try:
         with places.scandir(directory) as found:
             entries = list(found)

@@ -2,18 +2,18 @@
 
     1. segment files (a numbered `.log`, `.index`, `.kafka`, …) → a partition, unless partitions or data directories are
        below it and a data directory's own files (meta.properties, an offset checkpoint, …) beside them
-    2. other files of a partition (partition.metadata, …) and nothing of Kafka's below → a partition
+    2. other files of a partition (partition.metadata, …) and nothing of Kafka below → a partition
     3. a data directory's own files, or partitions directly below → a log dir
     4. log dirs somewhere below, at any depth → a parent of these (a log dir may itself have others below)
-    5. directories named like partitions, empty ones → a log dir
+    5. empty directories named like partitions → a log dir
     6. the name of a partition → an empty partition
-    7. otherwise → nothing of Kafka's
+    7. otherwise → not a directory of Kafka
 
-An empty directory with the name of a partition is one only inside a log dir. Next to log dirs it is not: the mount point of
+An empty directory with the name of a partition is one only inside a log dir, not next to log dirs: the mount point of
 a missing disk may be called `data-2`. Directories below a partition are not searched; `verify` reports them.
 
-Each directory is walked once, however many links lead to it, so loops of links do no harm; if a directory has a path
-without links, that one is shown. A directory that cannot be listed is reported, never skipped silently.
+Each directory is walked once, however many links lead to it, so cyclic links do no harm; a path without
+links is preferred for output. A directory that cannot be listed is reported, never skipped silently.
 """
 
 import os
@@ -45,16 +45,16 @@ from kseg.segment.partition.names import (
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
-# deeper than any data directory lies; a path of a few KiB can have two thousand levels
+# deeper than any data directory; a path of a few KiB can have two thousand levels
 MAX_LEVELS = 100
-# what a new ext file system has at its root, for its owner only
+# names in the root of a new ext file system, readable only by its owner
 _LOST_AND_FOUND = "lost+found"
 _NEVER_BELOW = (KSEG_DIRECTORY, REMOTE_INDEX_CACHE)
 
 
 @dataclass(slots=True)
 class _Glance:
-    """What the names in one directory tell. is_numbered: some are those of segments."""
+    """The evidence of the names in one directory. is_numbered: some are those of segments."""
 
     is_numbered: bool = False
     has_partition_files: bool = False
@@ -69,8 +69,8 @@ class _Glance:
 
 @dataclass(slots=True)
 class _Found:
-    """What one directory turned out to be. is_partition: by its files. log_directories: itself first, if it is one.
-    unreadable: what could not be listed in it or below. is_seen: it was walked before."""
+    """The result for one directory. is_partition: by its files. log_directories: itself first, if it is one.
+    unreadable: directories in it or below that could not be listed. is_seen: it was walked before."""
 
     is_partition: bool = False
     log_directories: list[LogDirectory] = field(default_factory=list)
@@ -79,8 +79,8 @@ class _Found:
 
 
 def list_directory(path: str) -> Directory:
-    """What `path` is and holds; `path` is used as given. Raises UnreadableInput when it cannot be listed, or something
-    is too deep below it."""
+    """The kind and content of `path`, which is used as given. Raises UnreadableInput if it cannot be listed, or has
+    too many levels below it."""
     try:
         found = _Walk().walk(path, 0)
         if found.is_partition:
@@ -96,8 +96,8 @@ def list_directory(path: str) -> Directory:
 
 
 def list_log_directory(path: str, nested: Sequence[str] | None = None) -> LogDirectory:
-    """The inventory of a data directory, also of one that others are in. nested: the names of sub-directories that are or hold
-    others, so that nobody looks into each again; None: unknown. Raises UnreadableInput when it is none."""
+    """The inventory of a data directory, also of one with nested ones. nested: names of subdirectories that are or contain data
+    directories, so that they need not be searched again; None: unknown. Raises UnreadableInput if it is not a data directory."""
     if nested is not None:
         try:
             return list_as_log_directory(path, nested)
@@ -112,7 +112,7 @@ def list_log_directory(path: str, nested: Sequence[str] | None = None) -> LogDir
 
 
 def is_surely_partition(path: str) -> bool:
-    """Whether the names in `path` alone make it a partition; no file is examined."""
+    """Whether the names in `path` alone identify it as a partition; no file is examined."""
     try:
         return _glance(path).is_surely_partition
     except OSError:
@@ -120,7 +120,7 @@ def is_surely_partition(path: str) -> bool:
 
 
 def _glance(path: str) -> _Glance:
-    """Look at the names alone, and at no more of a partition's many names than needed."""
+    """Examine only names, and of the many names in a partition no more than necessary."""
     seen = _Glance()
     with places.scandir(path) as found:
         for entry in found:
@@ -145,13 +145,13 @@ def _is_directory(entry: places.DirEntry) -> bool:
 
 
 class _Walk:
-    """One search below a directory. Each directory, told by device and inode, is walked once."""
+    """One search below a directory. Each directory, identified by device and inode, is walked once."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[int, int]] = set()
 
     def walk(self, path: str, level: int) -> _Found:
-        """Raises OSError when `path` itself cannot be listed."""
+        """Raises OSError if `path` itself cannot be listed."""
         glance = _glance(path)
         if glance.is_surely_partition:
             return _Found(is_partition=True)
@@ -179,13 +179,13 @@ class _Walk:
         if glance.has_log_dir_files or glance.has_partition_files or partitions or is_named:
             own = list_as_log_directory(path, nested)
             found.log_directories.insert(0, own)
-            # its own work says which of its partitions cannot be listed, and that others have no place there
+            # the listing of a partition reports what cannot be listed, and that directories do not belong there
             theirs = {each.path for each in (*own.partitions, *own.other_directories)}
             found.unreadable = [each for each in found.unreadable if each.path not in theirs]
         return found
 
     def _child(self, child: places.DirEntry, level: int, unreadable: list[SubDirectory]) -> _Found:
-        """What a directory is; what cannot be listed is noted. Raises UnreadableInput for one that is too deep."""
+        """Classify a directory, and record what cannot be listed. Raises UnreadableInput for one that is too deep."""
         if level > MAX_LEVELS:
             raise UnreadableInput(
                 f"{child.path} is more than {MAX_LEVELS} directories deep; name the data directories directly"
@@ -203,8 +203,8 @@ class _Walk:
         return found
 
     def _leads_to_kafka(self, link: str) -> bool:
-        """Whether a link leads to a partition, a data directory, or what was walked before: nothing else is searched
-        through links, which can lead anywhere. Raises OSError."""
+        """Whether a link leads to a partition, a data directory, or a directory that was walked before; other links are not followed,
+        since they can lead anywhere. Raises OSError."""
         glance = _glance(link)
         status = places.stat(link)
         is_seen = (status.st_dev, status.st_ino) in self._seen
@@ -216,7 +216,7 @@ def _links_last(directories: Sequence[places.DirEntry]) -> Iterator[places.DirEn
 
 
 def is_partition_directory(path: str) -> bool:
-    """Whether `path` holds a file that only a partition has; stops at the first, so it is cheap on any size."""
+    """Whether `path` has a file that only a partition has; stops at the first one, so it is cheap for any size."""
     try:
         with places.scandir(path) as found:
             return any(is_of_partition(parse_file_name(entry.name)) for entry in found)
@@ -225,7 +225,7 @@ def is_partition_directory(path: str) -> bool:
 
 
 def is_log_directory(path: str) -> bool:
-    """Whether `path` holds a file that only a data directory has (so that a partition's parent can be trusted).
+    """Whether `path` has a file that only a data directory has (so that a partition's parent can be trusted).
 
     Raises UnreadableInput when that cannot be determined: a partition would then be changed without the broker's lock."""
     try:
@@ -233,7 +233,7 @@ def is_log_directory(path: str) -> bool:
             return any(is_of_log_directory(entry.name) for entry in found)
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except PermissionError:  # without the right to list a directory its names can still be looked up
+    except PermissionError:  # without permission to list a directory, single names can still be looked up
         named = (NAME_BY_ROLE[Role.LOCK], NAME_BY_ROLE[Role.META_PROPERTIES])
         return any(places.lexists(os.path.join(path, name)) for name in named)
     except OSError as error:

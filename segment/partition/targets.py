@@ -1,7 +1,7 @@
-"""Turn PATH arguments into units of work: picklable values, one worker call each.
+"""Turn PATH arguments into targets: picklable values, one worker call each.
 
-A PATH is a file, a partition directory, a data directory, or a parent of several. The `Expansion` of a command says into
-what it divides a directory:
+A PATH is a file, a partition directory, a data directory, or a parent of several. The `Expansion` of a command determines
+into which targets a directory is divided:
 
     FILES        every dumpable file, one target each      dump
     PARTITIONS   the partition directories                 lookup, read, export
@@ -9,9 +9,9 @@ what it divides a directory:
     INVENTORY    the same                                  list
 
 A partition directory that is marked for deletion (`…-delete`) is no longer a log: a broker removes it at its next start. Below a data
-directory it is a target of `list` only; named as a PATH it is a partition like any other.
-A PATH that is a file stays one FileTarget under each of them. Shown paths are the given one joined with names.
-A directory counts once, however many paths and links lead to it; one of them without a link is the one shown.
+directory it is a target only of `list`; given as a PATH it is a partition like any other.
+A PATH that is a file stays one FileTarget with each of them. Output shows the given path joined with names.
+A directory counts once, however many paths and links lead to it; a path without a link is preferred.
 """
 
 import os
@@ -54,7 +54,7 @@ class FileTarget:
 
 @dataclass(frozen=True, slots=True)
 class PartitionTarget:
-    """One partition directory. log_dir: the data directory it belongs to (where checkpoints are), None if unknown."""
+    """One partition directory. log_dir: its data directory (with the checkpoints), None if unknown."""
 
     path: str
     log_dir: str | None = None
@@ -62,9 +62,9 @@ class PartitionTarget:
 
 @dataclass(frozen=True, slots=True)
 class LogDirTarget:
-    """One data directory as a whole: its own files and what its partitions must agree on. before: the data directories
-    named before it in the same run, with which it is compared. nested: the names of its sub-directories that are or hold data directories, None
-    where nobody has looked."""
+    """One data directory as a whole: its own files and the values on which its partitions must agree. before: the data directories
+    given before it in the same run, with which it is compared. nested: the names of its subdirectories that are or contain data
+    directories, None if they were not searched."""
 
     path: str
     before: tuple[str, ...] = field(default=(), compare=False)
@@ -75,13 +75,13 @@ Target = FileTarget | PartitionTarget | LogDirTarget
 
 
 def directory_of(target: Target) -> str:
-    """The directory that a target is, or is in."""
+    """The directory of a target, or the target itself if it is one."""
     return target.path if not isinstance(target, FileTarget) else os.path.dirname(target.path) or os.curdir
 
 
 def links_below(paths: Sequence[str], targets: Sequence[Target]) -> list[str]:
-    """Directories that are links, on the way from the given paths to targets, or are a target themselves; each once. A
-    broker follows them; whoever placed them decides where they lead."""
+    """Symbolic links to directories that are targets or on the way to them, each once. A broker follows them; whoever
+    created them decides where they lead."""
     given = {path.rstrip(os.sep) or path for path in paths}
     seen: dict[str, bool] = {}
     for target in targets:
@@ -98,8 +98,8 @@ def links_below(paths: Sequence[str], targets: Sequence[Target]) -> list[str]:
 
 
 def refuse_inside(output: str, targets: Sequence[Target]) -> None:
-    """Raises Refused when an output is a directory of the targets or is in a partition or data directory of theirs: a
-    broker dies of a directory there that it does not know. A segment that is by itself somewhere may have neighbours."""
+    """Raises Refused if an output is a directory of the targets, or is in a partition or data directory of theirs: a
+    broker fails on an unknown directory there. A segment file outside a partition may have neighbours."""
     goal = os.path.join(places.realpath(output), "")
     for place in sorted({place for target in targets for place in _brokers_directories(target)}):
         if goal.startswith(os.path.join(places.realpath(place), "")):
@@ -110,7 +110,7 @@ def refuse_inside(output: str, targets: Sequence[Target]) -> None:
 
 
 def _brokers_directories(target: Target) -> Iterator[str]:
-    """The directory of a target and the data directory around it, as far as they are a broker's."""
+    """The directory of a target and the data directory around it, as far as a broker uses them."""
     directory = directory_of(target)
     if isinstance(target, FileTarget) and own_partition_name(directory) is None:
         return
@@ -124,7 +124,7 @@ def _brokers_directories(target: Target) -> Iterator[str]:
 
 
 class Expansion(StrEnum):
-    """What a directory stands for (see the module's table)."""
+    """The targets of a directory (see the module's table)."""
 
     FILES = "files"
     PARTITIONS = "partitions"
@@ -149,12 +149,12 @@ class _Wish:
         return bool(self.topics) or self.partition is not None
 
     def accepts(self, name: PartitionName | None) -> bool:
-        """Whether --topic and --partition leave this partition in."""
+        """Whether --topic and --partition select this partition."""
         return is_selected(name, self.topics, self.partition)
 
 
 def is_selected(name: PartitionName | None, topics: Sequence[str], partition: int | None) -> bool:
-    """Whether --topic (globs, any of which may match) and --partition leave a partition in; one without a readable name only if
+    """Whether --topic (globs, any of which may match) and --partition select a partition; one with an unreadable name only if
     neither is given."""
     if name is None:
         return not topics and partition is None
@@ -171,14 +171,14 @@ def resolve_targets(
     list_files: ListFiles | None = None,
     passed_over: list[str] | None = None,
 ) -> list[Target]:
-    """The targets that PATH arguments stand for, in the order given; directories sorted by name, files by offset.
+    """The targets of PATH arguments, in the order given; directories sorted by name, files by offset.
 
-    topics: globs over topic names, any of which may match. partition: the number, None for all. A partition
-    directory whose name cannot be read is left out as soon as either is given; so are data directories as a whole.
-    A file named by the user is left out only when its directory names another partition. Equal targets are named
-    once, and so are directories that several paths lead to. list_files: `files_of`, or somebody who does the same faster for many directories. passed_over: gets the paths of
-    directories that are no targets because they are marked for deletion. Raises UnreadableInput for a path that is missing,
-    cannot be listed, or holds nothing of Kafka's.
+    topics: globs over topic names, any of which may match. partition: the number, None for all. A partition directory
+    with an unreadable name is left out if either is given; so are data directories as a whole. A file given by the user is
+    left out only if its directory has the name of another partition. Equal targets are returned once, and so are directories
+    to which several paths lead. list_files: `files_of`, or a faster equivalent for many directories. passed_over: receives the paths of
+    directories that are not targets because they are marked for deletion. Raises UnreadableInput for a path that is missing, cannot be
+    listed, or contains nothing of Kafka.
     """
     wish = _Wish(tuple(topics), partition, expand, [] if passed_over is None else passed_over, [])
     targets = [target for path in paths for target in _resolve(path, wish)]
@@ -196,11 +196,11 @@ def resolve_targets(
 
 
 def _each_directory_once(targets: Sequence[Target]) -> list[Target]:
-    """The targets without further paths to the same directory; the one that stays has no link on its way, where there is one."""
+    """The targets without further paths to the same directory; a path without links is kept if there is one."""
     by_identity: dict[tuple[int, int, type[Target]], list[Target]] = {}
     for target in targets:
         if not isinstance(target, FileTarget):
-            with suppress(OSError):  # whoever works on it says why it cannot be examined
+            with suppress(OSError):  # the work on it reports why it cannot be examined
                 status = places.stat(target.path)
                 by_identity.setdefault((status.st_dev, status.st_ino, type(target)), []).append(target)
     further: set[str] = set()
@@ -228,8 +228,8 @@ def _side_by_side(targets: Iterable[Target]) -> Iterator[Target]:
 
 
 def files_of(directories: Sequence[str]) -> list[list[FileTarget]]:
-    """The files worth dumping of each of these partition directories. One that cannot be listed stands for itself:
-    whoever opens it says why."""
+    """The files of each of these partition directories that can be dumped. A directory that cannot be listed is returned itself:
+    opening it reports the reason."""
     return [_files(path) for path in directories]
 
 
@@ -244,7 +244,7 @@ def _resolve(given: str, wish: _Wish) -> Iterator[Target]:
             yield FileTarget(path)
         return
     if wish.expansion is not Expansion.FILES and is_surely_partition(path):
-        # told apart by names alone: the partition's work lists it anyway
+        # recognised by names alone: the work on the partition lists it anyway
         if wish.accepts(own_partition_name(path)):
             yield PartitionTarget(path, _log_dir_of(path))
         return
@@ -260,7 +260,7 @@ def _resolve(given: str, wish: _Wish) -> Iterator[Target]:
                 yield from _of_log_directory(child, wish)
             for hidden in directory.unreadable:
                 if wish.accepts(hidden.partition):
-                    yield PartitionTarget(hidden.path)  # whoever works on it says why it cannot be listed
+                    yield PartitionTarget(hidden.path)  # the work on it reports why it cannot be listed
         case OtherDirectory():
             raise UnreadableInput(f"{given} contains no Kafka partition, segment or checkpoint")
 
@@ -273,7 +273,7 @@ def _directory_name(path: str) -> PartitionName | None:
 
 
 def _log_dir_of(partition_path: str) -> str | None:
-    """The data directory around a partition directory that was named alone, None when its parent is none."""
+    """The data directory around a partition directory that was given alone, None if its parent is not one."""
     head, tail = os.path.split(partition_path)
     parent = (
         os.path.join(partition_path, os.pardir) if tail in ("", os.curdir, os.pardir) else head or os.curdir

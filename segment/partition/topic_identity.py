@@ -32,7 +32,7 @@ class TopicIdentity:
 
     @property
     def becomes_stray(self) -> bool:
-        """Whether a broker sets the directory aside at its next start."""
+        """Whether a broker renames the directory as stray at its next start."""
         return self.finding is not None and self.finding.id == "becomes-stray"
 
 
@@ -44,9 +44,9 @@ IdentityByPath = Mapping[str, TopicIdentity]  # by the path of a partition direc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithIdentities:
-    """Options of a work that compares partition directories with the metadata log. identities: what that says about each of them,
-    None when nobody has asked it. topics: the settings of each topic, by partition directory, which take precedence over those of the command; None:
-    these apply to all."""
+    """Options of commands that compare partition directories with the metadata log. identities: its verdict on each of them, None if it was
+    not consulted. topics: the settings of each topic, by partition directory, which take precedence over those of the command; None: those
+    of the command apply to all."""
 
     identities: IdentityByPath | None = None
     topics: SettingsByPath | None = None

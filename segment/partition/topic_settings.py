@@ -1,6 +1,6 @@
-"""What is known about the settings of a topic, as plain values for the commands that follow them.
+"""The known settings of a topic, as plain values for the commands that apply them.
 
-Settings have the names of topic properties (`retention.ms`), whatever name they were found under (`log.retention.hours`).
+Settings have the names of topic properties (`retention.ms`), even if they were found under another name (`log.retention.hours`).
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ CLEANUP_POLICY = "cleanup.policy"
 
 
 class Source(StrEnum):
-    """Where a setting comes from, in Kafka's order of precedence; kseg's own sources are around it."""
+    """The source of a setting, in Kafka's order of precedence; kseg's own sources come before and after those."""
 
     OPTION = "option"  # of the command line
     CONFIG_FILE = "config-file"  # --config
@@ -21,14 +21,14 @@ class Source(StrEnum):
     BROKER = "broker-config"  # of this broker, in the metadata log
     DEFAULT_BROKER = "default-broker-config"  # of all brokers, in the metadata log
     SERVER_PROPERTIES = "server-properties"
-    INTERNAL_TOPIC = "internal-topic"  # what a broker gives a topic that it makes itself
+    INTERNAL_TOPIC = "internal-topic"  # set by a broker for a topic that it creates itself
     CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"  # a cleaner has compacted it
-    OLD_FORMAT = "old-format"  # 0.7 has nothing but deletion
+    OLD_FORMAT = "old-format"  # 0.7 supports only deletion
     BUILT_IN = "built-in-default"
 
     @property
     def words(self) -> str:
-        """For a sentence."""
+        """The source as text within a sentence."""
         return _WORDS[self]
 
 
@@ -56,8 +56,8 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """settings: by the topic property's name; what nobody has said is not there. unknown: why nobody knows the cleanup.policy,
-    empty when it is known. settles: the options that would settle it."""
+    """settings: by the topic property's name, only known ones. unknown: why the cleanup.policy is unknown,
+    empty if it is known. settles: the options that would specify it."""
 
     settings: Mapping[str, Setting] = field(default_factory=dict)
     unknown: str = ""
@@ -65,13 +65,13 @@ class TopicSettings:
 
     @property
     def policies(self) -> frozenset[str]:
-        """The words of cleanup.policy; none when it is unknown or empty."""
+        """The values of cleanup.policy; empty if it is unknown or empty."""
         found = self.settings.get(CLEANUP_POLICY)
         words = "" if found is None else found.value
         return frozenset(word for word in (part.strip() for part in words.split(",")) if word)
 
     def as_values(self) -> dict[str, dict[str, str]]:
-        """For a JSON line."""
+        """The settings as a member of a JSON line."""
         return {
             name: {"value": setting.value, "source": setting.source.value}
             for name, setting in sorted(self.settings.items())
