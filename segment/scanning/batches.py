@@ -1,4 +1,4 @@
-"""Batches as values, one at a time: convenient where they are few or looked at one by one."""
+"""Batches as values, one at a time: for callers with few batches, or that process them one by one."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def batch_at(table: Columns, row: int) -> "Batch":
     """The row of a table of batches as a value."""
-    from kseg.segment.model import Batch  # here, so that work in columns does not wait for it
+    from kseg.segment.model import Batch  # imported here, so that code that works on columns does not load it
 
     cells, capacity = table.cells, table.capacity
     values: list[int] = cells[row : C.BODY * capacity : capacity].tolist()  # in the order of the columns

@@ -1,8 +1,8 @@
 """CRC verification, one table of batches at a time.
 
 1. Small batches: one kernel call for all, because a library call costs as much as a kilobyte of CRC.
-2. Large batches: one library call each, unless the processor sums CRC-32C itself.
-3. Hostile files: once more bytes were summed without progress than the file has, CRCs of long ranges are combined from blocks,
+2. Large batches: one library call each, unless the processor has CRC-32C instructions.
+3. Hostile files: once more bytes were checksummed without progress than the file has, CRCs of long ranges are combined from blocks,
    in time that does not grow with the range (`range_crc`).
 """
 
@@ -23,7 +23,7 @@ MAX_WASTED_BYTES = 64 * 1024 * 1024
 
 
 class CrcVerifier:
-    """Judges batches of one buffer. wasted_bytes: checksummed without progress through the log; the caller adds to it."""
+    """Verifies batches of one buffer. wasted_bytes: checksummed without progress through the log; the caller adds to it."""
 
     def __init__(self, view: memoryview) -> None:
         self.view = view
@@ -63,12 +63,12 @@ class CrcVerifier:
 
 
 def _crc32c(data: memoryview) -> int:
-    # only a processor without instructions loads that library
+    # only a processor without CRC-32C instructions needs that library
     return crc.crc32c(data)
 
 
 def _crc32(data: memoryview) -> int:
-    # only an old message loads that one
+    # only messages of old formats need it
     return crc.crc32(data)
 
 
@@ -76,7 +76,7 @@ _TABLES: list[tuple[memoryview, memoryview]] = []
 
 
 def crc_tables() -> tuple[memoryview, memoryview]:
-    # made once per process: 4096 entries of interpreted arithmetic are not free at start-up
+    # once per process: 4096 entries computed in plain Python would slow down every start
     if not _TABLES:
         _TABLES.append(
             (

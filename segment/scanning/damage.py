@@ -1,6 +1,6 @@
-"""A span of bytes that is not a valid batch, and what its own bytes say about it.
+"""A span of bytes that is not a valid batch, and the evidence in its own bytes.
 
-The length field of a batch may be what is damaged, so a span is also checked as the batch that it would be with another length.
+The damaged field may be the length of a batch, so a span is also checked as the batch that it would be with another length.
 """
 
 from kseg.segment import crc
@@ -13,12 +13,12 @@ from kseg.segment.values import dataclass
 class Damage:
     """A span of bytes that is not a valid batch.
 
-    kind: id in the findings catalogue (torn-tail, zero-tail, zero-filled, bad-crc, bad-length, bad-magic,
-    foreign-bytes, unreadable-batch). position, length: the span. next_offset: the offset expected where it begins (None when no
-    batch came before). resumed_offset: base offset of the valid batch found after it, None at the end of the
-    file. claimed_offset: what the first 8 bytes say, None when too few. intact_length_bytes: the batch at
-    `position` is whole if its length field is read as this (only that field is damaged). lost: the offsets that the
-    damage stands for. first_behind: the first offset after it, None if unknown.
+    kind: id in the catalogue of findings (torn-tail, zero-tail, zero-filled, bad-crc, bad-length, bad-magic,
+    foreign-bytes, unreadable-batch). position, length: the span. next_offset: the offset expected at its start (None if no
+    batch precedes it). resumed_offset: base offset of the valid batch found after it, None at the end of the
+    file. claimed_offset: the first 8 bytes as an offset, None if there are fewer. intact_length_bytes: with this value in its length
+    field the batch at `position` is valid (only that field is damaged). lost: the offsets lost with the
+    damage. first_behind: the first offset after it, None if unknown.
     """
 
     kind: str
@@ -33,7 +33,7 @@ class Damage:
 
 
 def end_by_length_field(view: memoryview, position: int, end: int) -> int | None:
-    """The end that the length field at `position` gives; None when there is no plausible length."""
+    """The end according to the length field at `position`; None if the length is not plausible."""
     if position + L.ENTRY_OVERHEAD > end:
         return None
     size = int.from_bytes(view[position + 8 : position + 12], "big", signed=True)
@@ -41,12 +41,12 @@ def end_by_length_field(view: memoryview, position: int, end: int) -> int | None
 
 
 def is_valid_as_magic_2(view: memoryview, position: int, stop: int) -> bool:
-    """Whether position…stop is a batch of magic 2 whose magic says something else."""
+    """Whether position…stop is a batch of magic 2 except for its magic byte."""
     return view[position + L.MAGIC_POSITION] != L.MAGIC_V2 and _matches_crc32c(view, position, stop)
 
 
 def is_intact_when_cut_at(view: memoryview, position: int, stop: int) -> bool:
-    """Whether position…stop is a batch or message with the right checksum (which does not cover the length)."""
+    """Whether position…stop is a batch or message with a valid checksum (which does not cover the length)."""
     if stop - position < L.ENTRY_OVERHEAD + L.MIN_LEGACY_SIZE_FIELD:
         return False
     if view[position + L.MAGIC_POSITION] >= L.MAGIC_V2:
@@ -65,7 +65,7 @@ def _matches_crc32c(view: memoryview, position: int, stop: int) -> bool:
 
 
 def is_plausible_start(view: memoryview, position: int, end: int, lowest: int) -> bool:
-    """Whether a batch could begin here whose offset is expected to be `lowest` or follow it."""
+    """Whether a batch could begin here whose expected offset is `lowest` or later."""
     if position + L.HEADER_TO_MAGIC > end or view[position + L.MAGIC_POSITION] > L.MAGIC_V2:
         return False
     offset = int.from_bytes(view[position : position + 8], "big", signed=True)
@@ -73,7 +73,8 @@ def is_plausible_start(view: memoryview, position: int, end: int, lowest: int) -
 
 
 def kind_of_tail(view: memoryview, position: int, end: int, by_length: int | None, lowest: int) -> str:
-    """The kind of damage that no valid batch follows. by_length: the end that its length field gives. lowest: the offset expected there."""
+    """The kind of damage that no valid batch follows. by_length: the end according to its length field. lowest: the offset expected
+    there."""
     if by_length is not None and by_length <= end:
         return "bad-crc" if is_plausible_start(view, position, end, lowest) else "foreign-bytes"
     if end - position <= L.HEADER_TO_MAGIC:

@@ -19,7 +19,7 @@ UNREADABLE = "unreadable-batch"
 
 
 def damage_finding(path: str, damage: "Damage") -> Finding:
-    """A damage span as a finding: its range, the offsets that it stands for, and where reading goes on. Zeros that a broker
+    """A damage span as a finding: its range, the offsets lost with it, and where reading continues. Zeros that a broker
     preallocated are an INFO."""
     lost = damage.lost
     if damage.kind == "zero-tail" and is_preallocated(path, damage.position + damage.length):
@@ -51,7 +51,7 @@ def damage_finding(path: str, damage: "Damage") -> Finding:
 
 
 def _preallocated(path: str, damage: "Damage") -> Finding:
-    """With the diagnosis of damage: whoever cuts the log cuts this off."""
+    """A finding with the diagnosis of damage, for callers that truncate the log."""
     diagnosis = InvalidBytes(damage.lost.records, None, damage.claimed_offset, None)
     return Finding(
         PREALLOCATED,
@@ -82,8 +82,8 @@ def _lost(lost: "LostRange") -> str:
 def transaction_end_lost(
     path: str, producer: tuple[int, int], offsets: tuple[int, int | None], lost: tuple[int, int]
 ) -> Finding:
-    """A transaction that was open where offsets are lost: the lost offsets may include its marker. producer: id and epoch. offsets: of
-    the transaction, the last one as far as it is known."""
+    """A transaction that was open at offsets that are lost, which may include its marker. producer: id and epoch. offsets: of
+    the transaction, the last one as far as known."""
     (producer_id, producer_epoch), (first, last) = producer, lost
     message = (
         f"the transaction of producer {producer_id} from offset {offsets[0]} was open where "
@@ -123,7 +123,7 @@ def undecodable(path: str, table: Columns, problem: "Problem") -> Finding:
 
 
 def official_stop(path: str, position: int, exception: str) -> Finding:
-    """A finding for the place where DumpLogSegments itself would stop with an exception."""
+    """A finding for the position where DumpLogSegments itself would stop with an exception."""
     return Finding(
         "official-tool-stops",
         path,
@@ -135,7 +135,7 @@ def official_stop(path: str, position: int, exception: str) -> Finding:
 
 
 def unnumbered(path: str) -> Finding:
-    """A finding for a segment file whose name has no offset."""
+    """A finding for a segment file without an offset in its name."""
     return Finding(
         "bad-file-name", path, "the name holds no offset; Kafka's own dump tool ends with an exception"
     )

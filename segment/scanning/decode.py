@@ -1,9 +1,9 @@
-"""From batches to records, a table at a time: what dump, verify, lookup and the Spark source share.
+"""Decode batches into tables of records: used by dump, verify, lookup and the Spark source.
 
-The rows of a table of batches are taken in runs. Consecutive uncompressed batches are decoded straight from the
-file's bytes in one kernel call. Consecutive compressed ones are decompressed (bounded) into one buffer (`decompressed_runs`), and decoded
-from there in one call; one that does not fit is decoded alone, so are the wrappers of magic 0 and 1. Control batches come
-alone too, because whoever shows them looks at every record. What cannot be decoded is a `Problem`, and the next run goes on
+The rows of a table of batches are processed in runs. Consecutive uncompressed batches are decoded directly from the
+file's bytes in one kernel call. Consecutive compressed ones are decompressed (with a size limit) into one buffer (`decompressed_runs`) and
+decoded from there in one call; one that does not fit is decoded alone, and so are the wrappers of magic 0 and 1. Control batches are
+decoded alone too, because callers need each of their records. A batch that cannot be decoded becomes a `Problem`, and decoding continues
 after it.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from kseg.segment.kernel.buffer_types import ReadableBuffer
 
-RECORDS_PER_TABLE = 8192 + 8  # not a power of two, as `BATCHES_PER_TABLE`
+RECORDS_PER_TABLE = 8192 + 8  # not a power of two, see `scan.BATCHES_PER_TABLE`
 # A small file gets a small table, see `scan`.
 _MIN_ROWS = 128
 _OFFSET_BYTES = 8
@@ -44,8 +44,8 @@ _BYTES_PER_ROW = 16
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why the records of a batch could not (all) be decoded. row: of the batch. code: of `kernel.record_walk`, or
-    None when decompression failed. sentence: in words."""
+    """Why the records of a batch could not (all) be decoded. row: of the batch. code: from `kernel.record_walk`, or
+    None if decompression failed. sentence: the reason as text."""
 
     row: int
     code: int | None
@@ -56,8 +56,8 @@ class Problem:
 class Chunk:
     """Decoded records of the batch rows `first_row` … `last_row`.
 
-    body: the buffer that the positions in `records` refer to. records: like the body shared with the decoder, valid
-    until the next chunk. complete: the last row's records all have been given (False: the next chunk continues with it).
+    body: the buffer to which the positions in `records` refer. records: shared with the decoder like the body, valid
+    until the next chunk. complete: all records of the last row were returned (False: the next chunk continues with it).
     problem: of row `last_row`; the records before it are in the table.
     """
 
@@ -70,7 +70,7 @@ class Chunk:
     problem: Problem | None
 
     def size_in(self, table: Columns) -> int:
-        """How many bytes of the file are read with it. A batch of several chunks counts in its last."""
+        """The number of file bytes that are read with it. A batch of several chunks counts in its last one."""
         end = table.at(C.POSITION, self.last_row)
         if self.complete:
             end += table.at(C.SIZE, self.last_row)
@@ -91,7 +91,7 @@ class Decoder:
 
     @cached_property
     def records(self) -> Columns:
-        """The table that is filled: made when the first record is decoded, since many who have a decoder need none."""
+        """The table of records. Allocated for the first record, since many decoders never need it."""
         return Columns(C.RECORD_WIDTH, self._rows)
 
     def chunks(self, table: Columns, first: int = 0, stop: int | None = None) -> Iterator[Chunk]:
@@ -114,8 +114,8 @@ class Decoder:
                 row += 1
 
     def note_sets(self, table: Columns) -> None:
-        """Give the compressed sets of old formats in a table the first offset and the count of their messages, which their
-        headers do not have. A set that cannot be decoded stays as its header has it: no count, and the last offset twice."""
+        """Set the first offset and the count of the compressed sets of old formats in a table, which their headers do not contain.
+        A set that cannot be decoded keeps the values of its header: no count, and the last offset as the first one."""
         if first_uncounted(table.cells, table.capacity, table.count) == table.count:
             return
         for row in range(table.count):
@@ -191,7 +191,7 @@ class Decoder:
             yield Chunk(run.body, records, first, row, True, False, problem)
             first = row + 1
 
-    # --- one batch that needs a look of its own
+    # --- one batch that is decoded alone
 
     def _single(self, table: Columns, row: int) -> Iterator[Chunk]:
         attributes = table.at(C.ATTRIBUTES, row)
@@ -232,7 +232,7 @@ class Decoder:
         end: int,
         control: bool = False,
     ) -> Iterator[Chunk]:
-        """The records of a batch of magic 2 whose body, decompressed where that was due, is body[start:end]."""
+        """The records of a batch of magic 2 whose body, decompressed if necessary, is body[start:end]."""
         state, records = self._state, self.records
         self._begin(row)
         while True:
@@ -264,7 +264,7 @@ class Decoder:
                 return
 
     def _set_body(self, table: Columns, row: int, start: int, end: int) -> "tuple[ReadableBuffer, int]":
-        """The messages of a compressed set, and what has to be added to their offsets. Raises CodecError."""
+        """The messages of a compressed set, and the number to add to their offsets. Raises CodecError."""
         magic = table.at(C.MAGIC, row)
         value = self._wrapper_value(magic, start, end)
         body = decompress(table.at(C.ATTRIBUTES, row) & L.CODEC_MASK, magic, value, self.limit_bytes)
@@ -289,7 +289,7 @@ class Decoder:
 
     @staticmethod
     def _base_of_set(magic: int, wrapper_offset: int, body: "ReadableBuffer") -> int:
-        """What has to be added to the inner offsets: magic 0 stores absolute offsets; in magic 1 the wrapper has the last one."""
+        """The number to add to the inner offsets: magic 0 stores absolute offsets; in magic 1 the wrapper has the last one."""
         count: int
         last_inner: int
         count, last_inner = _messages().count_messages(body)
@@ -302,7 +302,7 @@ class Decoder:
         return wrapper_offset - last_inner
 
     def _check_messages(self, body: "ReadableBuffer") -> None:
-        """Replace the checksum ranges that `read_message_set` left by the verdicts (1 or 0)."""
+        """Replace the checksum ranges that `read_message_set` left by their validity (1 or 0)."""
         view, records = memoryview(body), self.records
         start_at, end_at = C.R_HEADERS_START * records.capacity, C.R_VALID * records.capacity
         crc_at, cells, crc32 = C.R_CRC * records.capacity, records.cells, crc.crc32
@@ -321,7 +321,7 @@ class Decoder:
 
 
 def _messages() -> "ModuleType":
-    from kseg.segment.kernel import legacy_messages  # here, so that nobody else waits for the old formats
+    from kseg.segment.kernel import legacy_messages  # imported here: only old formats need it
 
     return legacy_messages
 
@@ -344,12 +344,12 @@ def record_at(chunk: Chunk, at: int) -> Record:
 
 
 def _field(body: memoryview, start: int, length: int) -> bytes | None:
-    # a legacy value that leaves its message has a length and no start: what is there cannot be told
+    # a legacy value that exceeds its message has a length and no start: its bytes are unknown
     return None if length < 0 or start < 0 else bytes(body[start : start + length])
 
 
 def headers_at(body: memoryview, position: int, count: int) -> Headers:
-    """`count` headers at `position`, which the record walk has already accepted."""
+    """`count` headers at `position`, which the record walk has validated."""
     headers = []
     for _ in range(count):
         length, position = _varint(body, position)

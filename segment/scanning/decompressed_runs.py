@@ -23,8 +23,8 @@ MAX_BODIES = 512
 class DecompressedRun:
     """The rows first … stop − 1 of a table of batches.
 
-    body: where their bodies are, that of row r in body[bounds[2i]:bounds[2i + 1]] with i = r − first. problem: in words, why the
-    one row of this run could not be decompressed; then there is no body.
+    body: the buffer with their bodies, that of row r in body[bounds[2i]:bounds[2i + 1]] with i = r − first. problem: why the only row of
+    this run could not be decompressed, as text; then there is no body.
     """
 
     first: int
@@ -35,7 +35,7 @@ class DecompressedRun:
 
 
 class DecompressionBuffer:
-    """The buffer, used for run after run."""
+    """The buffer, reused for each run."""
 
     def __init__(self) -> None:
         self._body = memoryview(b"")
@@ -46,8 +46,8 @@ class DecompressionBuffer:
     ) -> Iterator[DecompressedRun]:
         """The rows first … stop − 1, all of them batches of magic 2, in order and in runs that fit into the buffer.
 
-        A body that is larger than the buffer comes alone. That of an uncompressed batch stays where it is: its bounds in the buffer
-        are empty. view: the file. limit_bytes: the most that one body may be.
+        A body that is larger than the buffer is a run of its own. That of an uncompressed batch stays in the file: its bounds in the buffer
+        are empty. view: the file. limit_bytes: the maximum size of one body.
         """
         if not self._body:
             self._body = memoryview(bytearray(BODY_BYTES))
@@ -55,7 +55,7 @@ class DecompressionBuffer:
         room, bounds = self._body, self._bounds
         begin, filled, reached = first, 0, first
         known_codec, known = L.NONE, filler(L.NONE)
-        # as little as possible around each call of the library
+        # as little overhead as possible around each call of the library
         fields = (table.column(field)[first:stop].tolist() for field in (C.POSITION, C.SIZE, C.ATTRIBUTES))
         for row, (start, size, attributes) in enumerate(zip(*fields, strict=True), first):
             if row < reached:

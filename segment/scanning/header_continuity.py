@@ -1,8 +1,8 @@
-"""Fast path: whether the headers of a log, each table of them seen once, can be what a leader wrote.
+"""Fast path: whether the headers of a log, each table of them read once, can be what a leader wrote.
 
 The CRC does not cover base offset and leader epoch. An altered one leaves missing or duplicate offsets, or a leader epoch that differs
-from the batches around it. Compaction and elections leave the same traces, so this does not decide that a header is altered: it
-only recognises the logs that need no further check.
+from those of adjacent batches. Compaction and elections leave the same traces, so this does not decide that a header is altered: it
+only recognises logs that need no further check.
 """
 
 from array import array
@@ -18,7 +18,7 @@ _ROWS = 4096
 
 
 class HeaderContinuity:
-    """Of one log. batches: how many were seen."""
+    """The headers of one log. batches: number read so far."""
 
     def __init__(self) -> None:
         self.batches = 0
@@ -29,7 +29,7 @@ class HeaderContinuity:
         self._is_cut = self._has_suspects = False
 
     def note(self, table: Columns) -> None:
-        """Take in the next batches of the log."""
+        """Add the next batches of the log."""
         count = table.count
         if not count:
             return
@@ -43,7 +43,7 @@ class HeaderContinuity:
         self.batches += count
 
     def walk(self, view: memoryview) -> None:
-        """Take in all batches of the log, walking from length to length."""
+        """Add all batches of the log, walking from length to length."""
         table = Columns(C.BATCH_WIDTH, _ROWS)
         state = memoryview(array("q", [0, 0]))
         while state[0] < len(view):

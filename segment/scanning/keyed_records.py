@@ -1,10 +1,10 @@
-"""The records with one key, out of tables of batches: a batch without the key passes by as numbers, and is decompressed once.
+"""The records with one key, from tables of batches: a batch without the key creates no objects, and is decompressed only once.
 
-1. `kernel.key_search` runs over the rows whose records are in the file as they are, and over those that the limits exclude by their
-   header, until one has to be decoded or decompressed.
-2. Compressed batches are decompressed run by run (`decompressed_runs`), and the kernel continues in the decompressed bytes. Markers of
-   transactions, which are between the batches of every transactional log, do not end a run.
-3. Only what has the key, or is not as it should be, is decoded into columns, from the bytes that are there already.
+1. `kernel.key_search` runs over the rows whose records are uncompressed in the file, and over those whose header the limits exclude,
+   until one has to be decoded or decompressed.
+2. Compressed batches are decompressed run by run (`decompressed_runs`), and the kernel continues in the decompressed bytes. Transaction
+   markers, which are between the batches of every transactional log, do not end a run.
+3. Only batches that contain the key, or are invalid, are decoded into columns, from the bytes that are decompressed already.
 """
 
 from array import array
@@ -24,8 +24,8 @@ _NO_BOUNDS = memoryview(array("q"))
 class KeyedRecords:
     """Finds the records of one key in the batches of one file.
 
-    view: the whole file. lowest_offset, below_offset, earliest_ms: what a batch must reach by its header to be looked into (inclusive,
-    exclusive, inclusive); whoever takes the records tests each of them as well.
+    view: the whole file. lowest_offset, below_offset, earliest_ms: limits that the header of a batch must meet (inclusive,
+    exclusive, inclusive); the caller tests each record against them as well.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class KeyedRecords:
         self._decoder: Decoder | None = None
 
     def chunks(self, table: Columns) -> Iterator[Chunk]:
-        """In order, the decoded records of each batch in which one may have the key, or which cannot be decoded whole.
+        """In order, the decoded records of each batch that may contain the key or cannot be decoded completely.
 
         A chunk is valid until the next one.
         """
@@ -46,7 +46,7 @@ class KeyedRecords:
         while (row := self._next(table, row)) < table.count:
             stop = key_search.run_end(row, table.count, table.cells, table.capacity, self._limits)
             if not table.at(C.ATTRIBUTES, row) & L.CODEC_MASK or stop == row:
-                # uncompressed, of an old format, or odd
+                # uncompressed, of an old format, or unusual
                 stop = row + 1 if table.at(C.MAGIC, row) >= L.MAGIC_V2 else self._end_of_legacy(table, row)
                 yield from self._decoding.chunks(table, row, stop)
             else:
@@ -84,7 +84,7 @@ class KeyedRecords:
         return row
 
     def _packed(self, table: Columns, first: int, stop: int) -> Iterator[Chunk]:
-        """The same of compressed batches, and of uncompressed ones between them."""
+        """The same for compressed batches, and uncompressed ones between them."""
         if self._bodies is None:
             self._bodies = DecompressionBuffer()
         for run in self._bodies.runs(self._view, table, first, stop, MAX_BODY_BYTES):

@@ -1,16 +1,16 @@
-"""Which offsets a span of damage stands for: one answer for everybody who names damage.
+"""Determine which offsets a span of damage has lost: one answer for every command that reports damage.
 
-1. The headers tell, where they can be true: an entry begins where the damage begins, its length leads to the next entry
-   or to the end of the damage, and the offsets of all of them rise between those of the batches around the damage. The
-   last entry may be cut off, or have its length alone wrong. Then the range goes from the first offset of the first
-   entry to the last offset of the last one, and the record counts of the headers add up.
-2. Otherwise the neighbours tell: the range goes from after the batch before the damage (the base offset of the
-   segment when there is none) to before the batch after it, or before the next segment. At the end of the log nobody
-   knows the last offset, and nobody knows how many records there were.
+1. The headers in the damage, if they can be true: an entry begins where the damage begins, its length leads to the next entry
+   or to the end of the damage, and the offsets of all of them increase between those of the batches around the damage. The
+   last entry may be truncated, or only its length may be wrong. Then the range is that from the first offset of the first
+   entry to the last offset of the last one, and the record count is the sum of those in the headers.
+2. Otherwise the adjacent batches: the range begins after the batch before the damage (at the base offset of the
+   segment if there is none) and ends before the batch after it, or before the next segment. At the end of the log the
+   last offset and the number of records are unknown.
 
-After a cleaning offsets are missing without damage, so the neighbours alone would name too many. A damaged header is
-believed, too, when its fields do not contradict what surrounds it. Control records are no records that a consumer sees
-and are not counted. A compressed set of an old format does not say how many records it holds.
+After a cleaning offsets are missing without damage, so the adjacent batches alone would give too large a range. A damaged header
+is used, too, if its fields do not contradict the adjacent batches. Control records are invisible to consumers
+and are not counted. The header of a compressed set of an old format does not contain its number of records.
 """
 
 from kseg.segment import header_tables as C
@@ -19,15 +19,15 @@ from kseg.segment.crc import crc32c
 from kseg.segment.header_tables import Columns
 from kseg.segment.values import dataclass
 
-# magic 2: where the fields are that tell which offsets a batch holds
+# magic 2: positions of the fields that determine the offsets of a batch
 _ATTRIBUTES, _LAST_DELTA, _PRODUCER_ID, _BASE_SEQUENCE, _COUNT = 21, 23, 43, 53, 57
-_LEGACY_KEY = (18, 26)  # magic 0 and 1: where the length of the key lies
+_LEGACY_KEY = (18, 26)  # magic 0 and 1: position of the length of the key
 _MAX_ENTRIES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class LostRange:
-    """first_offset … last_offset, None if unknown. records: that a consumer would see, None likewise."""
+    """first_offset … last_offset, None if unknown. records: number visible to a consumer, None if unknown."""
 
     first_offset: int | None
     last_offset: int | None
@@ -39,8 +39,9 @@ UNKNOWN = LostRange(None, None, None)
 
 @dataclass(frozen=True, slots=True)
 class UnreadBatch:
-    """A batch with a right checksum that consumers do not get as its header has it. content: its checksum and size. records: that
-    it holds, of offsets up to last_offset, which may be above that of the header. given: that a consumer gets of them; both None if unknown. stops_reader: with an exception."""
+    """A batch with a valid checksum of which consumers do not get what its header declares. content: its checksum and size. records: number
+    in it, with offsets up to last_offset, which may be above that of the header. given: number that a consumer gets; both None if unknown.
+    stops_reader: the consumer throws an exception."""
 
     content: tuple[int, int]
     first_offset: int
@@ -55,7 +56,7 @@ class UnreadBatch:
 
 
 def records_of(table: Columns, first: int = 0, stop: int | None = None) -> int | None:
-    """How many records a consumer sees in these batches, by their headers; None where a compressed set does not say."""
+    """The number of records visible to a consumer in these batches, by their headers; None if one is a compressed set without a count."""
     stop = table.count if stop is None else stop
     records = 0
     for row in range(first, stop):
@@ -68,7 +69,7 @@ def records_of(table: Columns, first: int = 0, stop: int | None = None) -> int |
 
 
 def plus(one: int | None, other: int | None) -> int | None:
-    """The sum of two numbers of records; None when one of them is not known."""
+    """The sum of two numbers of records; None if one is unknown."""
     return None if one is None or other is None else one + other
 
 
@@ -81,11 +82,11 @@ def lost_range(
     intact_bytes: int | None,
     of_headers: tuple[int, int | None],
 ) -> LostRange:
-    """The offsets and records that the damage position … stop has taken.
+    """The offsets and records lost in the damage position … stop.
 
-    lowest: the first offset that it can hold. upper: the first offset after it, None at the end of the log.
-    intact_bytes: the length with which the entry at `position` is whole, when only its length is damaged. of_headers: the same bounds for
-    what its headers claim, where these are wider.
+    lowest: the first offset that it can contain. upper: the first offset after it, None at the end of the log.
+    intact_bytes: the length with which the entry at `position` is valid, if only its length is damaged. of_headers: the same bounds for
+    the headers in the damage, if these are wider.
     """
     found = _by_headers(view, position, stop, *of_headers, intact_bytes)
     if found is not None:
@@ -134,7 +135,7 @@ def _entry_at(
     if size < L.MIN_LEGACY_SIZE_FIELD or magic > L.MAGIC_V2 or offset < lowest:
         return None
     if magic < L.MAGIC_V2:
-        is_alone = offset == lowest and upper == offset + 1  # the batches around it leave no other offset
+        is_alone = offset == lowest and upper == offset + 1  # the adjacent batches leave no other offset
         if not is_alone and not _is_legacy(view, position, position + L.ENTRY_OVERHEAD + size):
             return None
         return _legacy_entry(head, offset, lowest, upper, L.ENTRY_OVERHEAD + size)
@@ -146,7 +147,7 @@ def _entry_at(
     if not 0 <= count <= delta + 1 or last < offset or last >= (L.INT64_MAX if upper is None else upper):
         return None
     if is_length_true and (count == 0) != (L.ENTRY_OVERHEAD + size == L.BATCH_HEADER):
-        return None  # zeros in the place of the count
+        return None  # zeros instead of the count
     is_control = int.from_bytes(head[_ATTRIBUTES : _ATTRIBUTES + 2], "big") & L.CONTROL_BIT
     is_control = is_control or (count == 1 and _has_producer_without_sequence(head))
     return L.ENTRY_OVERHEAD + size, (offset, last, 0 if is_control else count)
@@ -167,8 +168,8 @@ def _is_magic_altered(view: memoryview, position: int, end: int) -> bool:
 
 
 def _is_legacy(view: memoryview, position: int, end: int) -> bool:
-    """Whether an entry of magic 0 or 1 has what such a message has: its key and value take up its length, as they do not where zeros are in the
-    place of the header of a newer batch. A compressed set, and a message that is cut off, are believed."""
+    """Whether an entry of magic 0 or 1 is consistent: key and value have the length of the message, which is not the case if zeros replace
+    the header of a newer batch. A compressed set, and a truncated message, are accepted."""
     if end > len(view) or view[position + L.MAGIC_POSITION + 1] & L.CODEC_MASK:
         return True
     at = position + _LEGACY_KEY[view[position + L.MAGIC_POSITION]]

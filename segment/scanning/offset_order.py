@@ -1,21 +1,21 @@
-"""Which of the batches around damage have the offsets that they claim: these bound what the damage has taken.
+"""Decide which of the batches around damage have the offsets that they claim: these bound the offsets lost in the damage.
 
 The CRC does not cover the base offset, so a valid batch may claim any. The batches of a log have increasing, disjoint offset
-ranges, and the most that do so in the order of the file are believed (a longest increasing subsequence). One that is altered
-upwards is above what follows it, a copy or one altered downwards is below what precedes it; either is left out as soon as others
-outnumber it. Of two equally long sequences the one that ends lower is believed: most bits of an offset are 0, so one that flips
-makes it higher.
+ranges, and the largest set that does so in file order is believed (a longest increasing subsequence). A batch that is altered
+upwards is above what follows it, a copy or one altered downwards is below what precedes it; either is dropped as soon as others
+outnumber it. Of two equally long sequences the one that ends lower is believed: most bits of an offset are 0, so a flipped bit
+usually makes it higher.
 
-1. `OffsetOrder` takes in the valid batches before damage and keeps the last batch of the longest sequences, as patience sorting
-   does: `tails[n]` ends the sequence of n batches that ends lowest (counted from the ones that were dropped).
-2. At the damage a few batches after it take part (`around`): what precedes damage may be proven wrong only by what
-   follows it, and the other way round.
+1. `OffsetOrder` reads the valid batches before damage and keeps the last batch of the longest sequences, as patience sorting
+   does: `tails[n]` ends the sequence of n batches that ends lowest (counted from the dropped ones).
+2. At the damage a few batches after it are included (`around`): only what follows damage may prove wrong what precedes
+   it, and vice versa.
 3. Offsets that the segment cannot hold, below its base offset or not below that of its successor, are not believed, unless there are
    no others: then its name is wrong.
-4. An altered batch between the damage and what is believed has offsets all the same, as many as its header says: it is placed
-   where it fits (`offset_fit`), and the damage has not taken these. A copy has none.
+4. An altered batch between the damage and the believed batches still has as many offsets as its header declares: it is placed
+   where it fits (`offset_fit`), and these offsets are not lost in the damage. A copy has none.
 
-Whoever begins to read in the middle of a log gets the same answer, as long as the batch that it begins with is a believed one.
+A walk that begins in the middle of a log gets the same answer if it begins with a believed batch.
 """
 
 from bisect import bisect_left
@@ -30,7 +30,7 @@ from kseg.segment.kernel.batch_walk import highest_offset
 from kseg.segment.scanning.offset_fit import NONE, fit_offset, flipped_bit
 from kseg.segment.values import dataclass
 
-# So many sequences and batches are remembered, and so many batches after damage are asked.
+# At most this many sequences and batches are kept, and this many batches after damage are used.
 REMEMBERED, ASKED_BEHIND = 16, 4
 
 Range = tuple[int, int]
@@ -39,9 +39,9 @@ _last = itemgetter(1)
 
 @dataclass(frozen=True, slots=True)
 class DamageBounds:
-    """last_before: the last offset before the damage, None when no batch precedes it. first_behind: the first offset after it, None
-    when nothing tells. least_before, most_behind: the same where altered batches in between lie as far from the damage as possible: headers in the
-    damage that agree with these tell more than the places where such batches seem to fit."""
+    """last_before: the last offset before the damage, None if no batch precedes it. first_behind: the first offset after it, None
+    if unknown. least_before, most_behind: the same if altered batches in between are placed as far from the damage as possible; headers in
+    the damage that agree with these are stronger evidence than the positions where such batches seem to fit."""
 
     last_before: int | None = None
     first_behind: int | None = None
@@ -56,35 +56,35 @@ def batch_range(table: Columns, row: int) -> Range:
 
 
 def is_misnamed(firsts: Sequence[int], base_offset: int) -> bool:
-    """Whether the batches that begin a log are another log's: the first and one of the next two are below its base offset."""
+    """Whether the batches that begin a log belong to another log: the first and one of the next two are below its base offset."""
     below = [first < base_offset for first in firsts[:3]]
     return below[:1] == [True] and any(below[1:])
 
 
 class OffsetOrder:
-    """Of the valid batches before a position of a log. base_offset: from its name."""
+    """The valid batches before a position of a log. base_offset: from its name."""
 
     def __init__(self, base_offset: int) -> None:
         self._base_offset = base_offset
         self._tails: list[Range] = []
         self._recent: deque[Range] = deque(maxlen=REMEMBERED)
-        self._is_cut = False  # shorter sequences have been dropped, or precede what was read
+        self._is_cut = False  # shorter sequences were dropped, or precede the first batch read
 
     def begin_behind(self, last_offset: int) -> None:
-        """Start as if a batch preceded that ends with this offset."""
+        """Start as if a batch that ends with this offset preceded."""
         self._tails = [(last_offset, last_offset)]
 
     def begin_inside(self) -> None:
-        """Batches precede the first one that is taken in."""
+        """Other batches precede the first one that is added."""
         if not self._recent:
             self._is_cut = True
 
     def take(self, table: Columns, first: int, stop: int) -> None:
-        """Rows first … stop - 1 follow in the file."""
+        """Add rows first … stop - 1, which follow in the file."""
         begin, last = batch_range(table, first)[0], table.at(C.LAST_OFFSET, stop - 1)
         is_ordered = not self._tails or begin > self._tails[-1][1]
         if is_ordered and last == highest_offset(table.cells, table.capacity, stop):
-            first = max(first, stop - REMEMBERED)  # one that is altered upwards would be the highest
+            first = max(first, stop - REMEMBERED)  # the highest may be one that is altered upwards
         for row in range(first, stop):
             each = batch_range(table, row)
             self._recent.append(each)
@@ -114,7 +114,7 @@ class OffsetOrder:
 
     @property
     def least_last_before(self) -> int | None:
-        """The lowest offset that may be the last one before what follows: the batch that seems to be the last may be altered."""
+        """The lowest offset that may be the last one before what follows: the apparently last batch may be altered."""
         return self._tails[-2 if len(self._tails) > 1 else -1][1] if self._tails else None
 
     def around(
@@ -148,7 +148,7 @@ class OffsetOrder:
     def _placed(
         self, believed: Sequence[Range], behind: Sequence[Range], first: int | None, limit: int
     ) -> DamageBounds:
-        """The bounds between the last of `believed` and the offset `first`, once the batches that are between them in the file have a place."""
+        """The bounds between the last of `believed` and the offset `first`, after the batches between them in the file were placed."""
         last = believed[-1][1] if believed else None
         if first is None:
             return DamageBounds(last, None, last)
@@ -169,7 +169,7 @@ class OffsetOrder:
         return DamageBounds(last, first, None if last is None else least, most)
 
     def _behind(self, believed: Sequence[Range]) -> list[Range]:
-        """The batches that follow in the file behind the one that is believed; all where there is none."""
+        """The batches that follow the believed one in the file; all if there is none."""
         recent = [*self._recent]
         if not believed:
             return [] if self._is_cut else recent
@@ -180,9 +180,9 @@ class OffsetOrder:
 def _true_first(
     claimed: Range, bounds: Range, known: Sequence[Range], limit: int, default: int
 ) -> int | None:
-    """The first offset of a batch between two offsets that claims others; None when it is none of those there. Only one flipped bit tells
-    an altered batch from one that was moved here, unless its segment cannot hold what it claims: then it is `default` where several fit.
-    known: other batches."""
+    """The first offset of a batch between two offsets that claims others; None if it has none of those there. Only a single flipped bit
+    distinguishes an altered batch from one that was moved here, unless its segment cannot hold what it claims: then it is `default` if
+    several fit. known: other batches."""
     if claimed in known or claimed[1] < claimed[0]:
         return None  # a copy
     fit = fit_offset(claimed[0], claimed[1] - claimed[0] + 1, *bounds)
@@ -192,7 +192,7 @@ def _true_first(
 
 
 def _longest(ranges: Iterable[Range]) -> list[Range]:
-    """The longest sequence of increasing ranges, of equally long ones the one that ends lowest."""
+    """The longest sequence of increasing ranges, and of equally long ones the one that ends lowest."""
     found: list[list[Range]] = []  # by length
     for each in ranges:
         at = bisect_left(found, each[0], key=lambda run: run[-1][1])

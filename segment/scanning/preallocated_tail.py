@@ -1,16 +1,16 @@
-"""Whether the zeros at the end of a log are room that a broker preallocated, or what is left of a write that was interrupted.
+"""Decide whether the zeros at the end of a log were preallocated by a broker, or remain from an interrupted write.
 
-With `preallocate=true` a broker makes the file of a new segment as long as segment.bytes, fills it from the front, and cuts it when
-the segment is closed (Kafka: FileRecords.open and trim, LogSegment.onBecomeInactiveSegment). So zeros are preallocated when
+With `preallocate=true` a broker makes the file of a new segment as long as segment.bytes, fills it from the front, and truncates it when
+the segment is closed (Kafka: FileRecords.open and trim, LogSegment.onBecomeInactiveSegment). So zeros are preallocated if
 
 - the file is the active segment: no log beside it has a higher base offset;
-- the data directory was not shut down cleanly: a clean stop cuts the file, and with the marker a broker would read the zeros as a batch
-  and fail (CorruptRecordException);
-- the length of the file is one that people configure: a whole number of MiB or of a million bytes, or the largest that Kafka accepts.
-  A batch ends there once in a million times, and an interrupted write leaves the file as long as the batches were.
+- the data directory was not shut down cleanly: a clean shutdown truncates the file, and with the marker a broker would read the zeros as
+  a batch and fail (CorruptRecordException);
+- the length of the file is a typical configuration: a whole number of MiB or of a million bytes, or the largest that Kafka accepts.
+  A batch ends there by chance once in a million times, and an interrupted write leaves the file as long as the batches were.
 
-Settings are not asked: segment.bytes may have changed since the segment was made, and dump, lookup and list know no settings, but
-must not disagree with verify.
+Settings are not used: segment.bytes may have changed since the segment was created, and dump, lookup and list know no settings, but
+must agree with verify.
 """
 
 import os
@@ -25,7 +25,7 @@ _NAME_DIGITS = 20
 
 
 def is_preallocated(path: str, size_bytes: int) -> bool:
-    """Whether zeros that reach the end of the `.log` at `path` were preallocated. size_bytes: of the file."""
+    """Whether zeros that extend to the end of the `.log` at `path` were preallocated. size_bytes: of the file."""
     base_offset = _base_offset(os.path.basename(path))
     if not has_preallocated_size(size_bytes) or base_offset is None:
         return False

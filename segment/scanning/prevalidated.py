@@ -1,7 +1,7 @@
 """Byte ranges of a log that another process has validated, and when the scanner may skip them.
 
-`ValidatedSpans` says of a span of bytes: following the lengths from its first byte on leads through valid batches only, and the last
-of them ends where the span ends (`validated_spans`). Where batches begin depends on where the walk started, so only a walk that passed
+A `ValidatedSpans` states: a walk over the lengths from the first byte of the span passes only valid batches, and the last
+one ends where the span ends (`validated_spans`). Where batches begin depends on where the walk started, so only a walk that passed
 through the first byte of a span may skip it; after damage a walk may resume in the middle.
 
 A span is used only if the file is unchanged: same size, same modification time.
@@ -21,7 +21,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ValidatedSpans:
-    """spans: of a file, in order. with_records: their records are sound too (`scanning.record_validation`)."""
+    """spans: of a file, in order. with_records: their records are valid too (`scanning.record_validation`)."""
 
     path: str
     size_bytes: int
@@ -44,7 +44,7 @@ class Identity(Protocol):
 def skippable_spans(
     claims: Sequence[ValidatedSpans], file: Identity, *, with_records: bool
 ) -> "SkippableSpans | None":
-    """The spans of a file that can be trusted; None when nothing was claimed."""
+    """The spans of a file that can be skipped; None if there are none."""
     identity = file.path, file.size_bytes, file.mtime_ms
     spans: list[Span] = []
     for claim in claims:
@@ -63,16 +63,16 @@ def join_spans(spans: list[Span], start: int, stop: int) -> None:
 
 
 class SkippableSpans:
-    """Sound spans of one file, in order, held by one pass over it that goes forward. with_records: their records are sound too."""
+    """Valid spans of one file, in order, for one forward pass over it. with_records: their records are valid too."""
 
     def __init__(self, spans: Sequence[Span], *, with_records: bool) -> None:
         self.with_records = with_records
         self._starts = [start for start, _ in spans]
         self._spans = spans
-        self._walked = -1, -1  # a span, and up to where a walk that came through its first byte has got
+        self._walked = -1, -1  # a span, and the position that a walk through its first byte has reached
 
     def covers(self, table: Columns, position: int, end: int) -> bool:
-        """Whether the batches of a walk from `position` to `end` that filled `table` were all found sound."""
+        """Whether all batches of a walk from `position` to `end` that filled `table` are known to be valid."""
         at, reached = self._walked
         is_on_walk = at >= 0 and reached == position
         if not is_on_walk:
@@ -85,7 +85,7 @@ class SkippableSpans:
         return False
 
     def _enter(self, table: Columns, end: int) -> None:
-        """Note the span in which the walk ended, if the walk came through that span's first byte."""
+        """Record the span in which the walk ended, if the walk came through that span's first byte."""
         at = bisect_right(self._starts, end) - 1
         self._walked = -1, -1
         if at >= 0 and end <= self._spans[at][1]:

@@ -17,11 +17,11 @@ from kseg.segment.scanning.decompressed_runs import DecompressionBuffer
 
 
 def valid_until(view: memoryview, table: Columns, row: int, stop: int) -> int:
-    """The first of the rows `row` … stop − 1 that deserves a closer look, `stop` when there is none.
+    """The first of the rows `row` … stop − 1 that needs a closer look, `stop` if there is none.
 
-    view: the whole file. table: of its batches. Of a sound batch every record can be read, its offsets rise within
-    the batch's, and the greatest timestamp is the one in the header. Control batches other than a transaction's marker as brokers write
-    it, and magic 0 and 1, are not judged.
+    view: the whole file. table: of its batches. In a valid batch every record can be read, offsets increase within those of
+    the batch, and the greatest timestamp is that of the header. Control batches other than transaction markers as brokers write
+    them, and batches of magic 0 and 1, are not checked.
     """
     cells, capacity = table.cells, table.capacity
     bodies = DecompressionBuffer()
@@ -37,7 +37,7 @@ def valid_until(view: memoryview, table: Columns, row: int, stop: int) -> int:
 
 
 def mark_sound(view: memoryview, table: Columns) -> None:
-    """Note in the table of which batches all records are valid."""
+    """Record in the table which batches have only valid records."""
     row, bodies = 0, table.column(C.BODY)
     while row < table.count:
         sound = valid_until(view, table, row, table.count)
@@ -46,7 +46,7 @@ def mark_sound(view: memoryview, table: Columns) -> None:
 
 
 def invalid_rows(view: memoryview, table: Columns, rows: Iterable[int]) -> list[int]:
-    """Which of `rows` need a closer look; see `valid_until`."""
+    """The `rows` that need a closer look; see `valid_until`."""
     cells, capacity = table.cells, table.capacity
     attributes = table.column(C.ATTRIBUTES)
     bodies = DecompressionBuffer()
@@ -64,7 +64,7 @@ def invalid_rows(view: memoryview, table: Columns, rows: Iterable[int]) -> list[
 def _compressed_until(
     view: memoryview, table: Columns, row: int, stop: int, bodies: DecompressionBuffer
 ) -> int:
-    # magic 0 and 1 are decompressed for nothing here, where anyone asks about them
+    # there is no fast check for magic 0 and 1, so decompressing them here would be wasted
     for run in bodies.runs(view, table, row, stop, MAX_BODY_BYTES):
         if run.problem is not None:
             return run.first

@@ -1,15 +1,15 @@
-"""Resynchronization: what is damaged where no valid batch starts, and where the next believable batch begins.
+"""Resynchronization: determine what is damaged where no valid batch starts, and where the next plausible batch begins.
 
 1. Zeros from the position p to the end of the file are a tail that was allocated and never written.
 2. If the recorded length leads to a valid batch, to the clean end or to a tail of zeros, the length is
-   corroborated: the damage is exactly this entry. (Unless the entry is sound when it ends at a believable batch
-   before that: then only its length is wrong, and says that the batches after it are its own.)
-3. Otherwise search byte by byte for the next believable batch: magic, length, header and offset must fit
-   (offset at or above the end of what was valid before; when no such batch is left, any offset of the segment)
-   and the checksum must be right. The damage ends there, or at the end of the file.
+   confirmed: the damage is exactly this entry. (Exception: the entry is valid if it ends at a plausible batch
+   before that. Then only its length is wrong, and includes the batches after it.)
+3. Otherwise search byte by byte for the next plausible batch: magic, length, header and offset must fit
+   (offset at or above the end of what was valid before; if there is no such batch, any offset of the segment)
+   and the checksum must be valid. The damage ends there, or at the end of the file.
 
-A torn end (the writer died), zeros (never written) and damage are told apart. Kinds of damage are ids of findings. Nothing here is
-needed for a log without damage, so the scanner loads it when it meets the first.
+A torn end (the writer died), zeros (never written) and damage are distinguished. Kinds of damage are ids of findings. A log without
+damage needs nothing from this module, so the scanner loads it at the first damage.
 
 A failed search is not repeated, so that the time is linear.
 """
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 
 ROWS_BEHIND = 16
 MIN_ZERO_TAIL_BYTES = 64
-# Searches for what follows damage, up to the end of the file, before one for any offset is enough.
+# After this many searches to the end of the file, one for any offset is enough.
 MAX_EXHAUSTED_SEARCHES = 8
 
 
 class Resync:
-    """Of one segment. walk: over its bytes. order: of the batches before the damage; the scanner takes them in. file, next_base: as of the
-    scanner.
+    """Resynchronization in one segment. walk: over its bytes. order: of the batches before the damage; the scanner adds them. file,
+    next_base: as in the scanner.
 
-    position_behind, table_behind: where damage ended last, and a table of the entries from there on.
+    position_behind, table_behind: the end of the last damage, and a table of the entries from there on.
     """
 
     def __init__(
@@ -68,22 +68,22 @@ class Resync:
         self._file = file
         self._zeros = ZeroRanges(self.view, file)
         self._next_base = next_base
-        # where other damage begins right after some whose last offset is known, and at least
+        # the start of other damage directly after some whose last offset is known, and its least offset
         self._damage_behind = -1, -1
         # and the offsets of the next few batches there
         self.position_behind, self.table_behind = -1, Columns(C.BATCH_WIDTH, ROWS_BEHIND)
         self._ranges: list[tuple[int, int]] = []
-        # the lowest offset from which on nothing believable was found up to the end, and how often that was searched for
+        # the lowest offset from which on nothing plausible was found up to the end, and the number of searches for it
         self._exhausted_from, self._exhausted = L.INT64_MAX, 0
 
     def restart(self, order: OffsetOrder) -> None:
-        """The scan starts again, before batches that it has taken in."""
+        """The scan restarts before batches that it has added."""
         self.order, self._exhausted_from, self._exhausted = order, L.INT64_MAX, 0
 
     def damage_at(self, position: int, end: int) -> Damage:
-        """The damage that begins at `position` (no valid batch starts there), up to the next believable batch.
+        """The damage that begins at `position` (no valid batch starts there), up to the next plausible batch.
 
-        Where bytes of it could not be read, that is what is wrong with it, and zeros after them are no part of it.
+        If bytes of it could not be read, that is its kind, and the zeros after them are not part of it.
         """
         damage = self._damage_at(position, end)
         bad = self._unreadable(position, position + damage.length)
@@ -116,8 +116,8 @@ class Resync:
         return self._before_resumption(position, found, end, recorded_end)
 
     def valid_within(self, position: int, stop: int) -> Iterator[Columns]:
-        """Valid batches that are whole in a span of damage, whatever their offsets: tables of one row. They may be out
-        of place, copies, or somebody's value that looks like a batch."""
+        """Complete valid batches in a span of damage, whatever their offsets: tables of one row. They may be out
+        of place, copies, or a record value that looks like a batch."""
         found = self._search_from(position, stop, stop, -L.INT64_MAX - 1, L.INT64_MAX)
         while found is not None:
             table = Columns(C.BATCH_WIDTH, 1)
@@ -127,8 +127,8 @@ class Resync:
             found = self._search_from(behind, stop, stop, -L.INT64_MAX - 1, L.INT64_MAX)
 
     def first_valid(self, position: int, stop: int) -> int | None:
-        """Where the first valid batch begins between `position` and `stop`, of those that end by `stop`: a guess at
-        the boundaries of batches, since a value may hold what looks like one."""
+        """The start of the first valid batch between `position` and `stop` that ends by `stop`: a guess at
+        the boundaries of batches, since a record value may look like one."""
         return self._search_from(position, stop, len(self.view), self.base_offset, self._highest_offset())
 
     # --- the verdicts
@@ -139,7 +139,7 @@ class Resync:
                 "bad-magic", position, recorded_end, self._walk.valid_offset_at(recorded_end, end)
             )
         resumed = self._walk.valid_offset_at(recorded_end, end)
-        # zeros confirm less than a batch does: they may be the end of one
+        # zeros confirm less than a batch: they may be the end of one
         reach = recorded_end if resumed is not None else min(end, recorded_end + CHUNK_BYTES)
         true_end = self._search_from(position + 1, reach, end, *self._strict_bounds())
         if true_end is not None and (end_by_length_field(self.view, true_end, end) or 0) > recorded_end:
@@ -175,7 +175,7 @@ class Resync:
             upper = most = None  # nothing follows, or what follows is out of order and bounds nothing
         lost = lost_range(self.view, position, stop, lowest, upper, intact_length, (least, most))
         if kind == "zero-tail" and upper is None:
-            lost = LostRange(lowest, None, 0)  # nobody wrote anything there
+            lost = LostRange(lowest, None, 0)  # nothing was written there
         if lost.records is not None and lost.last_offset is not None:
             self._damage_behind = stop, lost.last_offset + 1
         next_offset = None if bounds.last_before is None else bounds.last_before + 1
@@ -198,7 +198,7 @@ class Resync:
             return recorded_end == end
         if self._walk.valid_offset_at(recorded_end, end) is not None:
             return True
-        # a few zeros at the end may be those of the last batch
+        # a few zeros at the end may belong to the last batch
         return end - recorded_end >= MIN_ZERO_TAIL_BYTES and self._zeros_to_end(recorded_end, end)
 
     def _zeros_to_end(self, position: int, end: int) -> bool:
@@ -212,7 +212,7 @@ class Resync:
     # --- the search
 
     def _search(self, position: int, end: int) -> int | None:
-        """The next believable batch at or after `position` whose checksum is right."""
+        """The next plausible batch at or after `position` with a valid checksum."""
         lowest, highest = self._strict_bounds()
         if lowest < self._exhausted_from and self._exhausted < MAX_EXHAUSTED_SEARCHES:
             found = self._search_from(position, end, end, lowest, highest)
@@ -235,7 +235,7 @@ class Resync:
     def _ranges_behind(self, stop: int) -> list[tuple[int, int]]:
         """The offsets of the next valid batches from `stop` on, where damage ends."""
         if self.position_behind != stop:
-            # a scan that continues there finds it filled
+            # a scan that continues there reuses the table
             table, end = Columns(C.BATCH_WIDTH, ROWS_BEHIND), len(self.view)
             self._walk.fill(table, stop, end, end)
             valid = first_invalid(table.cells, table.capacity, min(ASKED_BEHIND, table.count))
@@ -250,7 +250,7 @@ class Resync:
 
     @cached_property
     def _base_behind(self) -> int | None:
-        """The base offset of the next segment, None when there is none."""
+        """The base offset of the next segment, None if there is none."""
         return self._next_base()
 
     def _highest_offset(self) -> int:
@@ -259,7 +259,7 @@ class Resync:
     def _search_from(self, position: int, stop: int, end: int, lowest: int, highest: int) -> int | None:
         """The first valid batch that begins at or after `position`, ends at or before `stop` and has such an offset."""
         for first, until in self._zeros.with_data(position, stop):
-            # a batch may begin with zeros, which end a hole
+            # a batch may begin with the zeros at the end of a hole
             first, limit = max(position, first - L.BATCH_HEADER), () if until == stop else (until,)
             candidate = first_candidate(self.view, first, stop, lowest, highest, *limit)
             while candidate >= 0:

@@ -1,14 +1,14 @@
 """The scanner: divides a file into batches and damage spans that together account for every byte.
 
-The walk (`kernel.batch_walk`) follows the length fields; the scanner does not rely on them:
+The walk (`kernel.batch_walk`) follows the length fields, which may be wrong. Plan:
 
-1. Walk entries into a table and judge the checksum of each. Valid ones are given out, a table at a time.
-2. At the first entry that is not valid, or where the walk cannot continue, damage begins. It ends at the next
-   believable batch, or at the end of the file (`resync`).
+1. Walk entries into a table and verify the checksum of each. Valid ones are returned, a table at a time.
+2. At the first invalid entry, or where the walk cannot continue, damage begins. It ends at the next
+   plausible batch, or at the end of the file (`resync`).
 3. Continue at 1 from there.
 
 Time is linear: a failed search is not repeated, tables are small after damage, and once as many bytes as the file has were
-summed for nothing, checksums of long ranges are combined from those of blocks (`range_crc`).
+checksummed without progress, checksums of long ranges are combined from those of blocks (`range_crc`).
 """
 
 from bisect import bisect_left
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from kseg.segment.scanning.resync import Resync
     from kseg.segment.unreadable import BadArea
 
-# Not a power of two: the columns of such a table begin at addresses that share their lines of the processor's cache, and a batch that is
-# put into fifteen columns drives each out before the next batch needs it.
+# Not a power of two: otherwise the columns of a table map to the same lines of the processor's cache, and the fifteen values of a batch
+# evict each other before the next batch is written.
 BATCHES_PER_TABLE = 4096 + 8
-# Rows of the first table of a file, which is all that most files need, and of the tables after damage; they grow while nothing is wrong.
+# Rows of the first table of a file, which suffice for most files, and of the tables after damage; they grow while there is no damage.
 FIRST_ROWS = 512 + 8
 ROWS_BEHIND_DAMAGE = (16, 256)
-# A small file gets a small table: many of them make a data directory, and memory costs as much as reading them.
+# A small file gets a small table: a data directory has many of them, and allocating memory costs as much as reading them.
 _MIN_ROWS = 16
 _BYTES_PER_ROW = 128
 
@@ -47,14 +47,14 @@ def nothing_follows() -> int | None:
 
 
 def rows_for(size_bytes: int) -> int:
-    """The most rows that a table for a log of this size needs."""
+    """The maximum number of rows that a table for a log of this size needs."""
     return min(BATCHES_PER_TABLE, _MIN_ROWS + size_bytes // _BYTES_PER_ROW)
 
 
 class Scanner:
-    """Scans one segment's bytes. view: the whole file. base_offset: from its name (0 when unknown). skippable: what was validated
-    before, so its checksums are not computed again. file: where the bytes come from, which knows its holes and what could not be read.
-    next_base: asked for the base offset of the next segment (None: there is none) where there is damage.
+    """Scans one segment's bytes. view: the whole file. base_offset: from its name (0 if unknown). skippable: spans that were validated
+    before, whose checksums are not computed again. file: the source of the bytes, which knows its holes and unreadable ranges.
+    next_base: returns the base offset of the next segment (None: there is none); called at damage.
 
     `table` holds the batches of the last `fill` or of the block last yielded and is overwritten by the next.
     """
@@ -73,7 +73,7 @@ class Scanner:
         self._file = file
         self._next_base = next_base
         self._walk = TableWalk(self.view, skippable)
-        self._resync: Resync | None = None  # made for the first damage
+        self._resync: Resync | None = None  # created at the first damage
         self.base_offset = base_offset
         capacity = min(capacity, rows_for(len(self.view)))
         self._rows = sorted(
@@ -82,7 +82,7 @@ class Scanner:
         self._tables: dict[int, Columns] = {}
         self.table = self.table_of(0)
         self.order = OffsetOrder(base_offset)
-        self._reached = 0  # where the last batch ends that `order` has taken in
+        self._reached = 0  # end of the last batch that was added to `order`
 
     @classmethod
     def over(
@@ -98,7 +98,7 @@ class Scanner:
         return cls(file.view, base_offset, capacity, skippable, file=file, next_base=next_base)
 
     def fill(self, position: int, end: int) -> int:
-        """Walk from `position` into the table, as Kafka would, judging every checksum; returns why it stopped."""
+        """Walk from `position` into the table, as Kafka would, verifying every checksum; returns why it stopped."""
         self.table = self.table_of(-1)
         return self._walk.fill(self.table, position, end)
 
@@ -111,9 +111,9 @@ class Scanner:
         return table
 
     def find(self, position: int, end: int) -> tuple[Columns, int] | None:
-        """The valid batch that starts at `position`, as a table and a row of it; None when there is none.
+        """The valid batch that starts at `position`, as a table and a row of it; None if there is none.
 
-        Looked up in `table` when it is there, else walked to; both are overwritten by the next of their kind.
+        Looked up in `table` if it is there, otherwise walked; both are overwritten by the next call of their kind.
         """
         table = self.table
         row = bisect_left(table.column(C.POSITION), position)
@@ -125,9 +125,9 @@ class Scanner:
     def blocks(
         self, start: int = 0, end: int | None = None, until: int | None = None
     ) -> Iterator[Columns | Damage]:
-        """Tables of valid batches and damage spans, in order of position, from `start` to `end` without a hole.
+        """Tables of valid batches and damage spans, in order of position, from `start` to `end` without a gap.
 
-        until: leave out what begins there or after it. A scan that starts before what was scanned last starts again: the batches there
+        until: omit entries that begin there or after it. A scan that starts before the position of the last one restarts: the batches there
         are after its damage, not before it.
         """
         stop = len(self.view) if end is None else end
@@ -155,12 +155,12 @@ class Scanner:
                 position += damage.length
 
     def _table_at(self, position: int) -> Columns | None:
-        """The table of the entries after the last damage, when the scan continues there."""
+        """The table of the entries after the last damage, if the scan continues there."""
         resync = self._resync
         return None if resync is None or resync.position_behind != position else resync.table_behind
 
     def fill_valid(self, table: Columns, position: int, end: int, until: int) -> tuple[int, bool]:
-        """Walk into any table, up to what is not a valid batch or to `until`: where that is, whether it may continue there."""
+        """Walk into any table, up to an invalid batch or to `until`; returns that position, and whether a batch may continue there."""
         reason = self._walk.fill(table, position, end, until)
         good = first_invalid(table.cells, table.capacity, table.count)
         is_whole = good == table.count
@@ -169,23 +169,23 @@ class Scanner:
         return stopped, is_whole and reason == FULL
 
     def first_valid(self, position: int, stop: int) -> int | None:
-        """Where the first valid batch begins between `position` and `stop`, of those that end by `stop`: a guess at
-        the boundaries of batches, since a value may hold what looks like one."""
+        """The start of the first valid batch between `position` and `stop` that ends by `stop`: a guess at
+        the boundaries of batches, since a record value may look like one."""
         return self._resynchronizer.first_valid(position, stop)
 
     def valid_within(self, position: int, stop: int) -> Iterator[Columns]:
-        """Valid batches that are whole in a span of damage, whatever their offsets: tables of one row. They may be out
-        of place, copies, or somebody's value that looks like a batch."""
+        """Complete valid batches in a span of damage, whatever their offsets: tables of one row. They may be out
+        of place, copies, or a record value that looks like a batch."""
         return self._resynchronizer.valid_within(position, stop)
 
     def _prepare_small_tables(self) -> None:
-        """Restart with small tables after damage: where more damage follows soon, large ones would be filled for nothing."""
+        """Restart with small tables after damage: if more damage follows soon, filling large ones would be wasted."""
         self._rows = sorted({self._rows[-1], *(min(rows, self._rows[-1]) for rows in ROWS_BEHIND_DAMAGE)})
 
     def resync(self, position: int, end: int) -> Damage:
-        """The damage that begins at `position` (no valid batch starts there), up to the next believable batch.
+        """The damage that begins at `position` (no valid batch starts there), up to the next plausible batch.
 
-        Where bytes of it could not be read, that is what is wrong with it, and zeros after them are no part of it.
+        If bytes of it could not be read, that is its kind, and the zeros after them are not part of it.
         """
         return self._resynchronizer.damage_at(position, end)
 
@@ -213,7 +213,7 @@ class Scanner:
         return self._walk.valid_offset_at(position, end) is not None
 
     def damage_between(self, position: int, stop: int, end: int) -> Iterator[Damage]:
-        """The damage that begins from `position` to before `stop`; valid batches in between are passed."""
+        """The damage that begins from `position` to before `stop`; valid batches in between are skipped."""
         while position < stop:
             probe = self._walk.probe(position, end)
             if probe is None:

@@ -1,4 +1,4 @@
-"""The walk over the entries of a buffer into tables of batches, each of which is judged by its checksum."""
+"""The walk over the entries of a buffer into tables of batches, with their checksums verified."""
 
 from array import array
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ REMEMBERED_VERDICTS = 4096
 
 
 class TableWalk:
-    """Over one buffer. skippable: what was validated before, so its checksums are not computed again."""
+    """A walk over one buffer. skippable: spans that were validated before, whose checksums are not computed again."""
 
     def __init__(self, view: memoryview, skippable: "SkippableSpans | None" = None) -> None:
         self.view = view
@@ -33,8 +33,8 @@ class TableWalk:
         return self._state[0]
 
     def fill(self, table: Columns, position: int, end: int, until: int = -1) -> int:
-        """Walk from `position` into the table, as Kafka would, judging every checksum; returns why it stopped. until: a batch that
-        begins there or after it is left out; -1: none is."""
+        """Walk from `position` into the table, as Kafka would, verifying every checksum; returns why it stopped. until: omit batches that
+        begin there or after it; -1: no limit."""
         request = table, position, end, until
         if self._walked is not None and self._walked[0] == request:
             table.count = self._state[1]  # the same request again: the rows are still in the table
@@ -52,11 +52,11 @@ class TableWalk:
         return reason
 
     def forget_from(self, position: int) -> None:
-        """Count what was checksummed from a position on where damage begins: it will have to be done again."""
+        """Count the bytes checksummed after the start of damage: they will be checksummed again."""
         self._judge.wasted_bytes += max(0, self._state[0] - position)
 
     def probe(self, position: int, end: int) -> Columns | None:
-        """The valid batch that starts at `position`, in a table of its own that the next probe overwrites; None when there is none."""
+        """The valid batch that starts at `position`, in a table of its own that the next probe overwrites; None if there is none."""
         probe = self._probe = self._probe or Columns(C.BATCH_WIDTH, 1)
         state = memoryview(array("q", [position, 0]))
         walk(self.view, end, probe.cells, 1, state)
@@ -68,8 +68,8 @@ class TableWalk:
         return probe if probe.at(C.VALID, 0) == 1 else None
 
     def valid_offset_at(self, position: int, end: int) -> int | None:
-        """Base offset of the valid batch that starts at `position`, None when there is none."""
-        # length fields may lead to one batch again and again: its checksum is computed once
+        """Base offset of the valid batch that starts at `position`, None if there is none."""
+        # length fields may lead to the same batch repeatedly: its checksum is computed once
         if position not in self._verdicts:
             if len(self._verdicts) >= REMEMBERED_VERDICTS:
                 self._verdicts.clear()

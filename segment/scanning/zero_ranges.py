@@ -1,4 +1,4 @@
-"""Which ranges of a log are zeros: what was allocated and never written, and holes, which nobody needs to read."""
+"""Find ranges of zeros in a log: preallocated space, and holes, which need not be read."""
 
 from kseg.segment.files import OpenFile
 from kseg.segment.holes import without_large_holes
@@ -9,13 +9,13 @@ _ZEROS = bytes(CHUNK_BYTES)
 
 
 class ZeroRanges:
-    """Of one file. view: all of it. file: what the bytes are of, None when they are of no file."""
+    """The zeros of one file. view: all of it. file: the source of the bytes, None if they are not from a file."""
 
     def __init__(self, view: memoryview, file: OpenFile | None) -> None:
         self._view = view
         self._file = file
         self._extents: list[tuple[int, int]] | None = None
-        self._tail = -1, -1  # an end, and where the zeros before it begin
+        self._tail = -1, -1  # an end, and the start of the zeros before it
 
     def reach(self, position: int, end: int) -> bool:
         """Whether everything from `position` to `end` is zero."""
@@ -44,7 +44,9 @@ class ZeroRanges:
         for first, start in reversed(self.with_data(0, end)):
             while start > first:
                 chunk = bytes(self._view[max(first, start - CHUNK_BYTES) : start])
-                if chunk == _ZEROS:  # ten times as fast as to strip them, and a preallocated segment has many
+                if (
+                    chunk == _ZEROS
+                ):  # ten times as fast as stripping them, and a preallocated segment has many
                     start -= len(chunk)
                     continue
                 left = len(chunk.rstrip(b"\0"))

@@ -5,9 +5,9 @@
     others     one entry a line, fields separated by white space:
                    topic partition offset      recovery-point-, replication-, log-start-, cleaner-offset-checkpoint
                    epoch start-offset          leader-epoch-checkpoint
-UTF-8, `\\n`. A file without a first or second line is an empty checkpoint. Anything else that deviates is an error
-in Kafka (CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile), and then a broker continues with offset 0
-for *all* partitions; so the reader accepts exactly what Kafka accepts and otherwise names the line.
+UTF-8, `\\n`. A file without a first or second line is an empty checkpoint. Any other deviation is an error
+in Kafka (CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile), after which a broker continues with offset 0
+for *all* partitions. So the reader accepts exactly what Kafka accepts, and otherwise names the line.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -31,27 +31,27 @@ class CheckpointEntry(NamedTuple):
 
 
 def decode_offset_checkpoint(data: bytes) -> tuple[CheckpointEntry, ...]:
-    """The entries in file order. Where a partition is twice, Kafka takes the last (see `offsets_by_partition`).
+    """The entries in file order. If a partition occurs twice, Kafka uses the last entry (see `offsets_by_partition`).
 
-    Raises FormatError naming the line that Kafka would stumble over.
+    Raises FormatError with the line on which Kafka would fail.
     """
     return _decode(data, _offset_entry)
 
 
 def decode_leader_epochs(data: bytes) -> tuple[EpochEntry, ...]:
-    """The entries in file order; that they increase is not checked here. Raises FormatError naming the line."""
+    """The entries in file order; their order is not checked here. Raises FormatError with the line."""
     return _decode(data, _epoch_entry)
 
 
 def offsets_by_partition(entries: Iterable[CheckpointEntry]) -> dict[tuple[str, int], int]:
-    """(topic, partition) → offset, the last of equal partitions winning as in Kafka."""
+    """(topic, partition) → offset; of equal partitions the last one wins, as in Kafka."""
     return {(entry.topic, entry.partition): entry.offset for entry in entries}
 
 
 def with_offsets(
     entries: Iterable[CheckpointEntry], changes: Mapping[tuple[str, int], int | None]
 ) -> tuple[CheckpointEntry, ...]:
-    """The entries with other offsets for some partitions, None for no entry: in the order they had, new ones after
+    """The entries with other offsets for some partitions, None for no entry: in their order, new ones at the end
     (in Kafka the order is that of a hash map)."""
     offsets = offsets_by_partition(entries)
     for key, offset in changes.items():
@@ -63,7 +63,7 @@ def with_offsets(
 
 
 def encode_offset_checkpoint(entries: Iterable[CheckpointEntry]) -> bytes:
-    """The file Kafka writes for `entries`, in this order; raises FormatError for a topic that cannot be read back."""
+    """The file that Kafka writes for `entries`, in this order; raises FormatError for a topic that could not be read back."""
     return _encode([_offset_line(entry) for entry in entries])
 
 
@@ -113,7 +113,9 @@ def _epoch_entry(fields: list[str]) -> EpochEntry | None:
 
 def _offset_line(entry: CheckpointEntry) -> str:
     line = f"{entry.topic} {entry.partition} {entry.offset}"
-    is_text = not any("\ud800" <= char <= "\udfff" for char in entry.topic)  # what no UTF-8 file can hold
+    is_text = not any(
+        "\ud800" <= char <= "\udfff" for char in entry.topic
+    )  # a lone surrogate cannot be written as UTF-8
     if not entry.topic or not is_text or split_fields(line) != line.split(" ") or line.count(" ") != 2:
         raise FormatError(f"topic {entry.topic!r} cannot be written to a checkpoint")
     return line

@@ -2,21 +2,21 @@
 
     .index      slot of 8 bytes:    0 relative offset int32 · 4 position int32
     .timeindex  slot of 12 bytes:   0 timestamp ms int64 · 8 relative offset int32
-No header, no checksum; a relative offset counts from the base offset in the file name. Keys grow strictly.
+No header, no checksum; a relative offset is relative to the base offset in the file name. Keys strictly increase.
 
 The file of an active segment is preallocated, and after a crash (or in a copy taken from a running broker) its
-used slots are followed by zeros. Two views of that exist:
+used slots are followed by zeros. There are two views of it:
 
-    used slots (default)   the zero tail is not an entry: an all-zero slot cannot follow a used one, because keys grow
-    as_kafka=True          every whole slot is an entry: what Kafka believes of an existing file, damage included
+    used slots (default)   the zero tail is not an entry: an all-zero slot cannot follow a used one, because keys increase
+    as_kafka=True          every whole slot is an entry, as in Kafka for an existing file, including damage
 
-A file of exactly one all-zero slot has been trimmed, so its slot counts as used: it says (base, position 0), or
+A file of exactly one all-zero slot has been trimmed, so its slot counts as used: it means (base, position 0), or
 timestamp 0 at the base offset.
 
-Answering a question must not read the file: indexes are mapped, logs may be of any size. The end of the used slots
-is found by bisection, trusting that zeros are at the end only (a judge of the file asks `as_kafka`), and a lookup
-is Kafka's own search: try the last 8192 bytes' worth of slots first, then the rest. Its probes decide the answer
-when the slots are not sorted, so they are Kafka's (AbstractIndex). `bytes_read` adds up what was looked at.
+A lookup must not read the whole file: indexes are mapped, logs may be of any size. The end of the used slots
+is found by binary search, assuming that zeros are only at the end (checks of the file use `as_kafka`), and a lookup
+is Kafka's own search: try the last 8192 bytes of slots first, then the rest. Its probes determine the answer
+if the slots are not sorted, so they are the same as Kafka's (AbstractIndex). `bytes_read` counts the bytes that were read.
 """
 
 import struct
@@ -29,12 +29,12 @@ from kseg.segment import layout as L
 from kseg.segment.errors import UsageError
 
 _WARM_BYTES = 8192
-_KEY_FIELD = 0  # the first field of a slot is what a lookup searches for
+_KEY_FIELD = 0  # lookups search for the first field of a slot
 
 
 class OffsetIndexEntry(NamedTuple):
     """offset: absolute, in the log; which offset of its batch depends on the broker (fact sheet §4.1). position:
-    byte in the `.log` file where a batch starts."""
+    byte position in the `.log` file at which a batch starts."""
 
     offset: int
     position: int
@@ -51,11 +51,11 @@ E = TypeVar("E", OffsetIndexEntry, TimeIndexEntry)
 
 
 class _SlottedIndex(Generic[E]):
-    """What both indexes share: slots in a buffer, the end of the used ones, and Kafka's search.
+    """The common part of both indexes: slots in a buffer, the end of the used ones, and Kafka's search.
 
-    buffer: the whole file. base_offset: from the file name. slots: whole slots by length. trailing_bytes: what is
-    left over. entries: the used slots (all of them when as_kafka). bytes_read: looked at so far, by every method. need: told what will be
-    looked at of a buffer that is filled on demand.
+    buffer: the whole file. base_offset: from the file name. slots: number of whole slots by length. trailing_bytes: bytes after
+    them. entries: number of used slots (all of them if as_kafka). bytes_read: by all methods so far. need: called with the range to be read
+    in a buffer that is filled on demand.
     """
 
     _SLOT: ClassVar[struct.Struct]
@@ -89,14 +89,14 @@ class _SlottedIndex(Generic[E]):
 
     @property
     def zero_tail_slots(self) -> int:
-        """Whole slots after the used ones; always 0 when as_kafka."""
+        """Whole slots after the used ones; always 0 if as_kafka."""
         return self.slots - self._used
 
     def __len__(self) -> int:
         return self._used
 
     def of_used_slots(self) -> Self:
-        """The same index without its zero tail, whatever was taken for an entry before."""
+        """The same index without its zero tail, even if that counted as entries before."""
         ends_used = not self.slots or any(
             self.content[(self.slots - 1) * self._SLOT.size :][: self._SLOT.size]
         )
@@ -111,7 +111,7 @@ class _SlottedIndex(Generic[E]):
         return map(self._entry_of, self.stored())
 
     def stored(self) -> Iterator[tuple[int, ...]]:
-        """The fields of all entries in file order, as they are stored: the offset relative to the base."""
+        """The fields of all entries in file order, as stored: with relative offsets."""
         used = self.content[: self._used * self._SLOT.size]
         self.bytes_read += len(used)
         return self._SLOT.iter_unpack(used)
@@ -124,11 +124,11 @@ class _SlottedIndex(Generic[E]):
 
     @property
     def last_entry(self) -> E:
-        """The last entry; of an index without entries what Kafka takes instead (the same as a lookup below all)."""
+        """The last entry; for an index without entries Kafka's default (that of a lookup below all entries)."""
         return self.entry(self._used - 1) if self._used else self._before_first()
 
     def slot_for(self, target: int) -> int:
-        """The slot that Kafka's search for the largest key ≤ target ends at, -1 when there is none. The key is
+        """The slot at which Kafka's search for the largest key ≤ target ends, -1 if there is none. The key is
         the offset, or the timestamp in ms."""
         return self._search(target, _KEY_FIELD)
 
@@ -139,10 +139,10 @@ class _SlottedIndex(Generic[E]):
         return self._entry_of(self._fields(slot)) if slot >= 0 else self._before_first()
 
     def truncate_to(self, offset: int) -> memoryview:
-        """The bytes of the file that remain when the log ends at `offset`: the entries with a smaller offset.
+        """The bytes of the file that remain if the log ends at `offset`: the entries with a smaller offset.
 
-        Kafka finds the place by the same bisection over offsets (AbstractIndex.truncateTo); of time-index entries
-        with one and the same offset it leaves the ones before the slot it happens to hit.
+        Kafka finds the place by the same binary search over offsets (AbstractIndex.truncateTo); of several time index entries
+        with the same offset it leaves the ones before the slot that the search finds.
         """
         slot = self._search(offset, self._OFFSET_FIELD)
         is_equal = slot >= 0 and self._value(slot, self._OFFSET_FIELD) == offset
@@ -170,7 +170,7 @@ class _SlottedIndex(Generic[E]):
         return offset if offset <= L.INT64_MAX else L.as_int64(offset)
 
     def _find_used_slots(self) -> int:
-        """Bisection for the first slot of the zero tail; one probe when there is none."""
+        """Binary search for the first slot of the zero tail; a single probe if there is none."""
         if self.slots <= 1 or any(self._fields(self.slots - 1)):
             return self.slots
         low, high = 0, self.slots - 1  # slots below `low` are used, slots from `high` on are zero
@@ -205,12 +205,12 @@ class _SlottedIndex(Generic[E]):
         return low
 
     def sanity_problem(self) -> str | None:
-        """What Kafka's sanityCheck would throw for, in words, or None."""
+        """The reason for which Kafka's sanityCheck would throw, as text, or None."""
         sanity_error = self.sanity_error()
         return sanity_error[1] if sanity_error is not None else None
 
     def sanity_error(self) -> tuple[str, str] | None:
-        """The id of the finding and the words for what Kafka's sanityCheck would throw for, or None."""
+        """The id and the text of the finding for which Kafka's sanityCheck would throw, or None."""
         if not self.trailing_bytes:
             return None
         words = f"the length of {len(self._view)} bytes is not a multiple of {self._SLOT.size}"
@@ -228,7 +228,7 @@ class OffsetIndex(_SlottedIndex[OffsetIndexEntry]):
     _OFFSET_FIELD = 0
 
     def sanity_error(self) -> tuple[str, str] | None:
-        """Kafka looks at the last whole slot, used or not, and at the length."""
+        """Kafka checks the last whole slot, used or not, and the length."""
         if self.slots:
             last_offset = self._value(self.slots - 1, self._OFFSET_FIELD)
             if last_offset < self.base_offset:
@@ -236,8 +236,8 @@ class OffsetIndex(_SlottedIndex[OffsetIndexEntry]):
         return super().sanity_error()
 
     def slot_at(self, position: int, low: int = 0) -> int:
-        """The first slot from `low` on whose entry points to `position` or after it, `entries` when none does. Any slot
-        where the positions do not rise."""
+        """The first slot from `low` on whose entry points to `position` or after it, `entries` if there is none. Any slot
+        if the positions are not sorted."""
         return bisect_left(range(self._used), position, low, key=lambda slot: self._fields(slot)[1])
 
     def _entry_of(self, fields: tuple[int, ...]) -> OffsetIndexEntry:

@@ -2,15 +2,15 @@
 
 For each batch, in file order (Kafka: LogSegment.recover and LogSegment.append; fact sheet §4.1, §4.2, §6.3):
 
-1. A last offset outside base … base + 2^31 - 1 is an overflow: the batch belongs into another segment.
+1. A last offset outside base … base + 2^31 - 1 is an overflow: the batch belongs to another segment.
 2. A timestamp greater than the maximum so far becomes the maximum, its offset is the batch's *last* offset.
 3. If more than `interval_bytes` are between the batch that has the last entry (or the start) and this one, add an
-   offset entry (last offset, position) and a time entry (maximum so far, its offset). The test comes before the
-   batch is counted, so the batch at position 0 never has an entry.
+   offset entry (last offset, position) and a time entry (maximum so far, its offset). The test precedes
+   counting the batch, so the batch at position 0 never has an entry.
 4. When the segment ends, one more time entry with the maximum; it alone may take the last slot.
 
-Recovery and a live append that was never interrupted give the same entries. A restart makes them differ: it closes
-the segment (step 4) and counts bytes from its end (step 3); `reopen` is that.
+Recovery and an uninterrupted sequence of appends produce the same entries. A restart makes them differ: it closes
+the segment (step 4) and counts bytes from its end (step 3); `reopen` simulates that.
 """
 
 from array import array
@@ -31,14 +31,14 @@ FULL = "IllegalArgumentException"
 @dataclass(frozen=True, slots=True)
 class IndexRefusal:
     """An entry that cannot be written. kafka_exception: what a broker's recovery throws there: OVERFLOW makes it
-    split the segment, OUT_OF_ORDER makes it empty the segment, FULL fails the load of the log."""
+    split the segment, OUT_OF_ORDER makes it truncate the segment to 0 bytes, FULL fails the load of the log."""
 
     kafka_exception: str
     sentence: str
 
 
 class SegmentIndexes:
-    """Offset index and time index of one segment while its batches pass by.
+    """Builds offset index and time index of one segment from its batches.
 
     base_offset: from the file name. interval_bytes: Kafka's index.interval.bytes. max_index_bytes: Kafka's
     segment.index.bytes. max_timestamp_ms, offset_of_max: the greatest batch timestamp so far (-1 while there is
@@ -75,7 +75,7 @@ class SegmentIndexes:
     def resume(self, offset_index: bytes, time_index: bytes, end_position: int) -> None:
         """Continue with the indexes of a segment of `end_position` bytes as the files have them after a clean stop.
 
-        A broker believes the files: its maximum timestamp is then that of the last time entry (Kafka: LogSegment.
+        A broker trusts the files: its maximum timestamp is then that of the last time index entry (Kafka: LogSegment.
         readMaxTimestampAndOffsetSoFar), and it counts bytes from the end, as in `reopen`.
         """
         self.offset_index.resume(offset_index)
@@ -91,10 +91,10 @@ class SegmentIndexes:
     def add(
         self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int
     ) -> IndexRefusal | None:
-        """Take in the next batch. position: of its first byte in the segment file.
+        """Add the next batch. position: of its first byte in the segment file.
 
-        A refusal says which entry was left out and why; the builder continues, and a batch that overflows is left
-        out altogether.
+        A refusal names the omitted entry and the reason; the builder continues. A batch that overflows is not
+        counted at all.
         """
         if not can_index_offset(last_offset, self.base_offset):
             sentence = f"offset {last_offset} does not fit a segment that starts at {self.base_offset}"
@@ -109,9 +109,9 @@ class SegmentIndexes:
         return self._add_entries(last_offset, position)
 
     def add_rows(self, table: Columns, first: int, stop: int) -> tuple[int, IndexRefusal] | None:
-        """`add` for the rows first … stop - 1 of a table of batches; None, or the row that was refused.
+        """`add` for the rows first … stop - 1 of a table of batches; returns None, or the row that was refused.
 
-        The refused row is counted as by `add`; whoever goes on does so after it.
+        The refused row is counted as by `add`; the caller continues after it.
         """
         row = self._add_good_rows(table, first, stop)
         while row < stop:
@@ -160,11 +160,11 @@ class SegmentIndexes:
         return row
 
     def finish(self) -> IndexRefusal | None:
-        """The segment ends here (rolled, closed, or recovered): the final time entry."""
+        """The segment ends here (rolled, closed, or recovered): add the final time index entry."""
         return self._add_time_entry(at_end=True)
 
     def reopen(self) -> IndexRefusal | None:
-        """A broker was stopped cleanly and started again at this point of the segment."""
+        """A broker was shut down cleanly and restarted at this point of the segment."""
         self._counted_from = self._end_position
         return self.finish()
 

@@ -1,9 +1,9 @@
-"""Offset index and time index of a segment: writing (fact sheet §4.1, §4.2, §4.4; the mirror of `index`).
+"""Offset index and time index of a segment: writing (fact sheet §4.1, §4.2, §4.4; the counterpart of `index`).
 
-A builder takes entries one by one under the rules of the broker's append (Kafka: OffsetIndex.append,
-TimeIndex.maybeAppend): keys increase, a relative offset fits 31 bits, and the index is full at a size given
-beforehand. The last slot of a time index is reserved for the entry that is added when the segment is closed.
-What a builder refuses raises FormatError: no reader could take such a file for sound.
+A builder accepts entries one by one under the rules of the broker's append (Kafka: OffsetIndex.append,
+TimeIndex.maybeAppend): keys increase, a relative offset fits 31 bits, and the index is full at a given
+size. The last slot of a time index is reserved for the entry that is added when the segment is closed.
+An entry that breaks a rule raises FormatError: readers would reject such a file.
 """
 
 import struct
@@ -40,12 +40,12 @@ class OffsetIndexBuilder:
         self._data = bytearray()
 
     def resume(self, data: bytes) -> None:
-        """Continue after the entries of a file of whole slots that is sound and has no zero tail."""
+        """Continue after the entries of a valid file of whole slots without a zero tail."""
         self._data.clear()
         self.extend(data, len(data) // L.OFFSET_INDEX_ENTRY)
 
     def extend(self, slots: bytes | bytearray, count: int) -> None:
-        """Adds the first `count` of slots as they are stored in a file, each of which `append` would take."""
+        """Add the first `count` slots as stored in a file, each of which `append` would accept."""
         if count:
             end = count * L.OFFSET_INDEX_ENTRY
             self._data += slots[:end]
@@ -62,7 +62,7 @@ class OffsetIndexBuilder:
         return self.entries >= self.max_entries
 
     def append(self, offset: int, position: int) -> None:
-        """Adds an entry. Raises FormatError when the index is full, the offset does not increase or is too far
+        """Add an entry. Raises FormatError if the index is full, the offset does not increase or is too far
         from the base offset, or the position is not an int32."""
         if self.is_full:
             raise FormatError(f"the offset index is full with {self.entries} entries")
@@ -74,7 +74,7 @@ class OffsetIndexBuilder:
         self.last_offset = offset
 
     def to_bytes(self, *, preallocate: bool = False) -> bytes:
-        """The file; preallocate: at its full size with a zero tail, as of an active segment."""
+        """The file. preallocate: with its full size and a zero tail, as of an active segment."""
         tail = L.OFFSET_INDEX_ENTRY * self.max_entries - len(self._data) if preallocate else 0
         return bytes(self._data) + bytes(max(0, tail))
 
@@ -90,12 +90,12 @@ class TimeIndexBuilder:
         self._data = bytearray()
 
     def resume(self, data: bytes) -> None:
-        """As for the offset index."""
+        """See the offset index."""
         self._data.clear()
         self.extend(data, len(data) // L.TIME_INDEX_ENTRY)
 
     def extend(self, slots: bytes | bytearray, count: int) -> None:
-        """As for the offset index."""
+        """See the offset index."""
         if count:
             end = count * L.TIME_INDEX_ENTRY
             self._data += slots[:end]
@@ -111,10 +111,10 @@ class TimeIndexBuilder:
         return self.entries >= self.max_entries - 1
 
     def maybe_append(self, timestamp_ms: int, offset: int, *, skip_full_check: bool = False) -> bool:
-        """Adds an entry if its timestamp is greater than the last one's; says whether it did.
+        """Add an entry if its timestamp is greater than the last one's; returns whether it was added.
 
-        skip_full_check: for the entry at the close of a segment, which may take the reserved slot. Raises
-        FormatError when the index is full, or the offset or the timestamp decreases, or the offset is too far.
+        skip_full_check: for the entry at the close of a segment, which may use the reserved slot. Raises
+        FormatError if the index is full, or the offset or the timestamp decreases, or the offset is too far.
         """
         last = self.last_entry
         if not skip_full_check and self.is_full:
@@ -134,6 +134,6 @@ class TimeIndexBuilder:
         return True
 
     def to_bytes(self, *, preallocate: bool = False) -> bytes:
-        """The file; preallocate: at its full size with a zero tail, as of an active segment."""
+        """The file. preallocate: with its full size and a zero tail, as of an active segment."""
         tail = L.TIME_INDEX_ENTRY * self.max_entries - len(self._data) if preallocate else 0
         return bytes(self._data) + bytes(max(0, tail))

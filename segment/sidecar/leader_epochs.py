@@ -1,4 +1,4 @@
-"""Which leader wrote which offsets: the history of leader epochs of one partition.
+"""The history of leader epochs of one partition: which leader wrote which offsets.
 
 The history is a list of (epoch, start offset); both strictly increase, and an epoch ends where the next begins.
 
@@ -6,7 +6,7 @@ The history is a list of (epoch, start offset); both strictly increase, and an e
                               1. drop entries from the end while epoch >= the new epoch or start >= the new start
                               2. append
     truncate_from_end(end)    drop entries that start at or above `end`
-    truncate_from_start(at)   drop entries that start at or below `at`, put the last of them back, starting at `at`
+    truncate_from_start(at)   drop entries that start at or below `at`, restore the last of them with the start `at`
 
 Recovery rebuilds the history from batches: a magic 2 batch whose epoch is known and greater than the latest one adds
 (epoch, base offset). Appending is stricter and broader: every magic 2 batch is assigned, a batch of an older format
@@ -37,7 +37,7 @@ class EpochEntry(NamedTuple):
 class EpochHistory:
     """A mutable history of leader epochs, as a broker keeps it.
 
-    entries: of a checkpoint file; taken in one by one, so entries that contradict later ones vanish, as they do when
+    entries: of a checkpoint file; assigned one by one, so that entries that contradict later ones are dropped, as when
     a broker loads the file. Raises FormatError for a negative epoch or offset, which fails a broker's load.
     """
 
@@ -59,7 +59,7 @@ class EpochHistory:
         return EpochEntry(self._epochs[-1], self._starts[-1]) if self._epochs else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that `epoch` began at `start_offset`; says whether the history changed.
+        """Record that `epoch` began at `start_offset`; returns whether the history changed.
 
         Raises FormatError for a negative epoch or offset (Kafka: IllegalArgumentException).
         """
@@ -76,7 +76,7 @@ class EpochHistory:
         return True
 
     def recover_batch(self, batch: "Batch") -> bool:
-        """Take in a batch as recovery does; says whether the history changed. FormatError as in `assign`."""
+        """Add a batch as recovery does; returns whether the history changed. FormatError as in `assign`."""
         if batch.magic < L.MAGIC_V2 or batch.leader_epoch < 0:
             return False
         if self._epochs and batch.leader_epoch <= self._epochs[-1]:
@@ -84,7 +84,7 @@ class EpochHistory:
         return self.assign(batch.leader_epoch, batch.base_offset)
 
     def append_batch(self, batch: "Batch") -> bool:
-        """Take in a batch as an append does; says whether the history changed. FormatError as in `assign`."""
+        """Add a batch as an append does; returns whether the history changed. FormatError as in `assign`."""
         if batch.magic >= L.MAGIC_V2:
             return batch.leader_epoch >= 0 and self.assign(batch.leader_epoch, batch.base_offset)
         changed = bool(self._epochs)
@@ -96,14 +96,14 @@ class EpochHistory:
         self._starts.clear()
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """The log now ends before `end_offset` (a negative one changes nothing); says whether entries went."""
+        """The log now ends before `end_offset` (a negative one changes nothing); returns whether entries were dropped."""
         kept = bisect.bisect_left(self._starts, end_offset) if end_offset >= 0 else len(self._starts)
         changed = kept < len(self._starts)
         del self._epochs[kept:], self._starts[kept:]
         return changed
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """The log now begins at `start_offset`; says whether Kafka rewrites its file for it."""
+        """The log now begins at `start_offset`; returns whether Kafka would rewrite its file."""
         dropped = bisect.bisect_right(self._starts, start_offset)
         if not dropped:
             return False
@@ -119,8 +119,8 @@ class EpochHistory:
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEntry:
         """The answer of OffsetForLeaderEpoch: (largest known epoch <= `epoch`, its end offset, exclusive).
 
-        The latest epoch ends at the log end; an epoch before the first is answered with itself and the first start;
-        an unknown later epoch and an empty history with (-1, -1).
+        The latest epoch ends at the log end; for an epoch before the first, the answer is that epoch and the first start offset;
+        for an unknown later epoch and an empty history (-1, -1).
         """
         undefined = EpochEntry(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
         if epoch == UNDEFINED_EPOCH or not self._epochs or epoch > self._epochs[-1]:

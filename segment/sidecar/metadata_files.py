@@ -1,12 +1,12 @@
-"""The small files that say whose data this is (fact sheet §1.4, §1.5, §1.7).
+"""The small files that identify data directories and partitions (fact sheet §1.4, §1.5, §1.7).
 
     partition.metadata      "version: 0", line break, "topic_id: <uuid>", no line break at the end
     meta.properties         Java properties: version 0 (broker.id, cluster.id) or 1 (node.id, cluster.id, directory.id)
-    .kafka_cleanshutdown    empty up to 3.6, then {"version":0,"brokerEpoch":N}; its existence is what counts
+    .kafka_cleanshutdown    empty up to 3.6, then {"version":0,"brokerEpoch":N}; only its existence is required
     quorum-state            one line of JSON, data_version 0 (voters) or 1 (voted directory)
 
 Each reader accepts what Kafka 4.3 accepts (PartitionMetadataReadBuffer, MetaProperties, CleanShutdownFileHandler,
-FileQuorumStateStore), so a FormatError means that a broker cannot read the file either. Uuids are Kafka's text.
+FileQuorumStateStore), so a FormatError means that a broker cannot read the file either. UUIDs are in Kafka's text form.
 """
 
 import json
@@ -31,7 +31,7 @@ class PartitionMetadata:
 
 
 def decode_partition_metadata(data: bytes) -> PartitionMetadata:
-    """Raises FormatError naming the line. The words before the colons are not looked at, as in Kafka."""
+    """Raises FormatError with the line. The words before the colons are ignored, as in Kafka."""
     lines = read_lines(bytes(data))
     if len(lines) < 2:
         raise FormatError(f"partition.metadata has {counted(len(lines), 'line')}, it needs 2")
@@ -50,12 +50,12 @@ def decode_partition_metadata(data: bytes) -> PartitionMetadata:
 
 
 def split_named(line: str) -> list[str]:
-    """A line of partition.metadata as Kafka takes it apart: a name and a value, where it is well-formed."""
+    """A line of partition.metadata as Kafka parses it: a name and a value, if it is well-formed."""
     return split_fields(line, _COLON)
 
 
 def encode_partition_metadata(metadata: PartitionMetadata) -> bytes:
-    """The file's bytes; raises FormatError for a topic id that no topic has."""
+    """The file's bytes; raises FormatError for an invalid topic id."""
     topic_id = uuids.canonical_uuid(metadata.topic_id)
     if topic_id == uuids.ZERO:
         raise FormatError("the zero uuid is not a valid topic id")
@@ -64,7 +64,7 @@ def encode_partition_metadata(metadata: PartitionMetadata) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """version: 0 or 1. node_id: `node.id`, or `broker.id` in version 0. None = absent (allowed in version 0; the
+    """version: 0 or 1. node_id: `node.id`, or `broker.id` in version 0. None = missing (allowed in version 0; for the
     directory id in both)."""
 
     version: int
@@ -74,7 +74,7 @@ class MetaProperties:
 
     @property
     def is_from_zookeeper(self) -> bool:
-        """Whether a broker wrote it that kept its metadata in ZooKeeper (Kafka 3.9 and older): in KRaft mode every node writes version 1."""
+        """Whether a broker wrote it that kept its metadata in ZooKeeper (Kafka 3.9 and older): KRaft nodes write version 1."""
         return self.version == 0 and self.node_id is not None
 
 
@@ -112,13 +112,13 @@ def encode_meta_properties(properties: MetaProperties, written_at_ms: int) -> by
 
 @dataclass(frozen=True, slots=True)
 class CleanShutdown:
-    """broker_epoch: None when the file does not say (empty before 3.7) or cannot be parsed, as for a broker."""
+    """broker_epoch: None if the file has none (empty before 3.7) or cannot be parsed, as for a broker."""
 
     broker_epoch: int | None = None
 
 
 def decode_clean_shutdown(data: bytes) -> CleanShutdown:
-    """Never fails: the file's existence is the message, its content an addition."""
+    """Never fails: a broker requires only that the file exists."""
     try:
         content, _ = json.JSONDecoder().raw_decode(data.decode("utf-8").lstrip())
     except (ValueError, RecursionError):
@@ -132,7 +132,7 @@ def decode_clean_shutdown(data: bytes) -> CleanShutdown:
 
 
 def _lenient_number(value: object, bits: int) -> int | None:
-    """What Jackson binds to an integer field: numbers, fractions cut off, and numbers in quotes."""
+    """The value that Jackson binds to an integer field: numbers, with fractions truncated, and numbers in quotes."""
     if isinstance(value, str):
         return parse_integer(value.strip(), bits)
     if isinstance(value, float) and abs(value) < 2.0**63:
@@ -148,8 +148,8 @@ def _bounded(value: object, bits: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class QuorumState:
-    """data_version 0 has cluster_id, applied_offset and current_voters (node ids), 1 has voted_directory_id; what a
-    version has not is None. leader_id, voted_id: -1 = none."""
+    """data_version 0 has cluster_id, applied_offset and current_voters (node ids), 1 has voted_directory_id; the fields of the
+    other version are None. leader_id, voted_id: -1 = none."""
 
     data_version: int
     leader_id: int
@@ -162,7 +162,7 @@ class QuorumState:
 
 
 class QuorumStateFault(FormatError):
-    """A quorum-state that a node fails on. kafka_exception: with this exception."""
+    """A quorum-state on which a node fails. kafka_exception: the exception that it throws."""
 
     def __init__(self, message: str, kafka_exception: str = "UncheckedIOException") -> None:
         super().__init__(message)
@@ -170,7 +170,7 @@ class QuorumStateFault(FormatError):
 
 
 def decode_quorum_state(data: bytes) -> QuorumState:
-    """Only the first line counts. Raises QuorumStateFault naming the field that is missing or of the wrong kind."""
+    """Reads only the first line. Raises QuorumStateFault with the field that is missing or has the wrong type."""
     try:
         lines = read_lines(bytes(data))
     except FormatError as error:
@@ -217,7 +217,7 @@ def _refuse_constant(word: str) -> None:
 
 
 def _short(value: object) -> int:
-    """JsonNode.shortValue: the low bits of a number, 0 of anything else."""
+    """JsonNode.shortValue: the low bits of a number, 0 for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return 0
     whole = value if isinstance(value, int) else int(max(-(1 << 31), min(value, (1 << 31) - 1)))

@@ -12,11 +12,11 @@
         26  timestamp_ms              int64, of the last batch or marker
         34  coordinator_epoch         int32, -1: no marker seen
         38  current_txn_first_offset  int64, negative: no open transaction
-Bytes after the last entry are covered by the checksum and otherwise ignored, as Kafka does. The order of entries is
-that of a hash map and means nothing.
+The checksum covers bytes after the last entry, which are otherwise ignored, as in Kafka. The order of entries is
+that of a hash map and has no meaning.
 
-A file that a broker takes for corrupt raises SnapshotCorrupt. It carries, beside our own sentence, the one that
-Kafka's dump tool prints on stderr, because that output is compared with ours.
+A file that a broker considers corrupt raises SnapshotCorrupt. Besides kseg's own sentence it contains the one that
+Kafka's dump tool prints on stderr, because tests compare that output.
 """
 
 import struct
@@ -41,7 +41,7 @@ _SCHEMA = "Snapshot failed schema validation: "
 
 
 class SnapshotCorrupt(FormatError):
-    """A snapshot that a broker deletes. kafka_message: what Kafka says about it, letter for letter."""
+    """A snapshot that a broker deletes. kafka_message: Kafka's message about it, verbatim."""
 
     def __init__(self, sentence: str, kafka_message: str) -> None:
         super().__init__(sentence, kafka_message)
@@ -65,12 +65,12 @@ class ProducerSnapshotEntry(NamedTuple):
 
     @property
     def has_batch(self) -> bool:
-        """Whether a last batch is remembered; if not, sequence, offset and delta mean nothing."""
+        """Whether the entry has a last batch; if not, sequence, offset and delta have no meaning."""
         return self.last_offset >= 0
 
     @property
     def first_sequence(self) -> int:
-        """Of the remembered batch (with wraparound), -1 without one."""
+        """First sequence of the last batch (with wraparound), -1 without one."""
         if not self.has_batch:
             return L.NO_SEQUENCE
         first = L.decrement_sequence(self.last_sequence, self.offset_delta)
@@ -78,16 +78,16 @@ class ProducerSnapshotEntry(NamedTuple):
 
     @property
     def first_offset(self) -> int:
-        """Of the remembered batch, -1 without one."""
+        """First offset of the last batch, -1 without one."""
         return self.last_offset - self.offset_delta if self.has_batch else NO_OFFSET
 
 
 def decode_snapshot(
     buffer: bytes | bytearray | memoryview, *, check_crc: bool = True
 ) -> tuple[ProducerSnapshotEntry, ...]:
-    """The producers in the file `buffer`. check_crc: False reads on in spite of a wrong checksum.
+    """The producers in the file `buffer`. check_crc: False ignores a wrong checksum.
 
-    Raises SnapshotCorrupt when the file is too short, of another version, damaged, or announces more than it has.
+    Raises SnapshotCorrupt if the file is too short, of another version, damaged, or declares more entries than it has.
     """
     view = memoryview(buffer).cast("B")
     if len(view) < 2:
@@ -116,7 +116,7 @@ def _check_count(count: int, remaining_bytes: int) -> None:
         raise SnapshotCorrupt(f"the snapshot declares {count} producers", message)
     if count * ENTRY_BYTES <= remaining_bytes:
         return
-    # Kafka compares the count itself with the bytes left, and otherwise runs out of bytes (an exception without text)
+    # Kafka compares the count itself with the remaining bytes, and otherwise reads past the end (an exception without text)
     allocation = f"Tried to allocate a collection of size {count}, but there are only {counted(remaining_bytes, 'byte')} remaining."
     message = _SCHEMA + (allocation if count > remaining_bytes else "null")
     raise SnapshotCorrupt(
@@ -131,7 +131,7 @@ def _entries(view: memoryview) -> Iterator[ProducerSnapshotEntry]:
 
 def encode_snapshot(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
     """The file that Kafka would write for these producers, in this order; entries without a batch get Kafka's
-    placeholders. Raises FormatError when a number does not fit its field."""
+    placeholders. Raises FormatError if a number does not fit its field."""
     packed = [_pack(entry) for entry in entries]
     body = len(packed).to_bytes(4, "big") + b"".join(packed)
     return VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body

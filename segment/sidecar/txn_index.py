@@ -4,12 +4,12 @@
     2  producer_id         int64
    10  first_offset        int64, first offset of the transaction; may be in an earlier segment
    18  last_offset         int64, offset of the ABORT marker; strictly increases from entry to entry
-   26  last_stable_offset  int64, as it was after this abort
-34 bytes an entry, no header, no checksum, never preallocated; absent when nothing was aborted.
+   26  last_stable_offset  int64, its value after this abort
+34 bytes per entry, no header, no checksum, never preallocated; the file is missing if nothing was aborted.
 
-Kafka up to 4.3 reads the version as the one byte at position 0, newer ones as the int16. Entries of an unknown
-version are read by the known fields here; that a broker fails on them is told by `sanity_problem`. A partial entry
-at the end is left out by Kafka's readers, and so it is here (`trailing_bytes`).
+Kafka up to 4.3 reads the version as the single byte at position 0, newer versions as the int16. Entries of an unknown
+version are read here by the known fields; `sanity_problem` reports that a broker fails on them. Kafka's readers omit
+a partial entry at the end, and so does this one (`trailing_bytes`).
 """
 
 import struct
@@ -43,7 +43,7 @@ class AbortedTxn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AbortedSearch:
-    """What a range of offsets needs to know. is_complete: no later segment can add to `aborted`."""
+    """The aborted transactions of a range of offsets. is_complete: no later segment can add to `aborted`."""
 
     aborted: tuple[AbortedTxn, ...]
     is_complete: bool
@@ -62,9 +62,9 @@ def collect_aborted(entries: Iterable[AbortedTxn], from_offset: int, to_offset: 
 
 
 class TxnIndex:
-    """A `.txnindex` file: `buffer` is the whole file (empty for an absent one), `base_offset` its name's number.
+    """A `.txnindex` file: `buffer` is the whole file (empty if it is missing), `base_offset` the number in its name.
 
-    entries: whole entries. trailing_bytes: of a partial entry after them.
+    entries: number of whole entries. trailing_bytes: size of a partial entry after them.
     """
 
     def __init__(self, buffer: bytes | bytearray | memoryview, base_offset: int) -> None:
@@ -92,7 +92,7 @@ class TxnIndex:
         return collect_aborted(self, from_offset, to_offset)
 
     def sanity_problem(self) -> str | None:
-        """What Kafka would throw for when it loads the segment, in words, or None: an entry whose marker lies
+        """The reason for which Kafka would throw when it loads the segment, as text, or None: an entry whose marker is
         below the segment, or a version above 0 (as Kafka up to 4.3 reads it)."""
         for slot, entry in enumerate(self):
             if entry.version_as_kafka > CURRENT_VERSION:
@@ -102,9 +102,9 @@ class TxnIndex:
         return None
 
     def truncate_to(self, offset: int) -> memoryview:
-        """The bytes that remain when the log ends at `offset`: up to the first entry whose marker is not below it.
+        """The bytes that remain if the log ends at `offset`: up to the first entry whose marker is not below it.
 
-        A file without such an entry stays whole, a partial entry at its end included (Kafka: truncateTo).
+        A file without such an entry is kept whole, including a partial entry at its end (Kafka: truncateTo).
         """
         for slot, entry in enumerate(self):
             if entry.last_offset >= offset:
@@ -113,7 +113,7 @@ class TxnIndex:
 
 
 def encode_aborted(entry: AbortedTxn) -> bytes:
-    """The 34 bytes of one entry; raises FormatError when a number does not fit its field."""
+    """The 34 bytes of one entry; raises FormatError if a number does not fit its field."""
     try:
         return _ENTRY.pack(*entry)
     except struct.error as error:
@@ -121,7 +121,7 @@ def encode_aborted(entry: AbortedTxn) -> bytes:
 
 
 def encode_txn_index(entries: Iterable[AbortedTxn]) -> bytes:
-    """The file that holds `entries`; raises FormatError when last offsets do not increase (Kafka: append)."""
+    """The file with `entries`; raises FormatError if last offsets do not increase (Kafka: append)."""
     parts: list[bytes] = []
     last_offset: int | None = None
     for entry in entries:

@@ -1,13 +1,13 @@
-"""Control records: the broker's own notes between the data, told apart by their key.
+"""Control records: records that brokers write between the data, distinguished by their key.
 
-    key    int16 version   read as 0 when higher, refused when negative
+    key    int16 version   read as 0 if higher, rejected if negative
            int16 type      0 ABORT, 1 COMMIT, 2-6 KRaft (see kraft_messages), anything else UNKNOWN
            …               further bytes are ignored
     value  of ABORT and COMMIT: int16 version (the same tolerance), int32 coordinator epoch, … ignored
            of KRaft types:      a flexible message (kraft_messages)
-           of UNKNOWN:          not looked at, may be null
+           of UNKNOWN:          ignored, may be null
 
-What Kafka's readers refuse raises ControlRecordError, which names their exception; what they tolerate is read the
+If Kafka's readers reject a record, ControlRecordError names their exception; what they tolerate is read the
 same way here. Sources: Kafka's ControlRecordType, EndTransactionMarker, ControlRecordUtils; fact sheet §2.5.
 """
 
@@ -37,7 +37,7 @@ _KEY = struct.Struct(">hh")
 _MARKER_VALUE = struct.Struct(">hi")
 _MARKER_VERSION_BYTES = 2
 
-# the words Kafka's dump tool puts before the JSON of a value; only the first of them has a colon
+# the words that Kafka's dump tool prints before the JSON of a value; only the first of them has a colon
 _LABELS: Final[Mapping[str, str]] = {
     kraft.LEADER_CHANGE: "LeaderChange: ",
     kraft.SNAPSHOT_HEADER: "SnapshotHeader ",
@@ -63,7 +63,7 @@ class ControlRecord:
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionMarker:
-    """What replay needs of a transaction's end. timestamp_ms: of the marker *record*, not of its batch."""
+    """The fields of a transaction marker that replay needs. timestamp_ms: of the marker *record*, not of its batch."""
 
     is_abort: bool
     coordinator_epoch: int
@@ -71,7 +71,7 @@ class EndTransactionMarker:
 
 
 def parse_control_record(key: bytes | None, value: bytes | None) -> ControlRecord:
-    """The meaning of a control record. Raises ControlRecordError (a FormatError) where Kafka's readers fail."""
+    """Parse a control record. Raises ControlRecordError (a FormatError) where Kafka's readers fail."""
     type_id = _type_id(key)
     kind = _KINDS.get(type_id, UNKNOWN)
     if kind == UNKNOWN:
@@ -86,7 +86,7 @@ def parse_control_record(key: bytes | None, value: bytes | None) -> ControlRecor
 def end_transaction_marker(record: Record) -> EndTransactionMarker:
     """The marker in the first record of a control batch that has a producer id.
 
-    Raises ControlRecordError for any other control record: in such a batch Kafka's replay takes nothing else.
+    Raises ControlRecordError for any other control record: Kafka's replay accepts nothing else in such a batch.
     """
     kind = _KINDS.get(_type_id(record.key), UNKNOWN)
     if kind not in (ABORT, COMMIT):
@@ -120,7 +120,7 @@ def control_value(kind: str, fields: Mapping[str, object]) -> bytes:
 def end_transaction_batch(
     marker: EndTransactionMarker, offset: int, producer_id: int, producer_epoch: int, leader_epoch: int
 ) -> NewBatch:
-    """The batch a broker writes to end a transaction: one record, control and transactional, no sequence."""
+    """The batch that a broker writes to end a transaction: one record, control and transactional, no sequence."""
     kind = ABORT if marker.is_abort else COMMIT
     value = control_value(kind, {"coordinatorEpoch": marker.coordinator_epoch})
     return NewBatch(
@@ -135,7 +135,7 @@ def end_transaction_batch(
 
 
 def kafka_text(control: ControlRecord) -> str:
-    """What Kafka's DumpLogSegments 4.3 prints after the fields of a control record, leading blank included."""
+    """The text that Kafka's DumpLogSegments 4.3 prints after the fields of a control record, with the leading blank."""
     if control.kind == UNKNOWN:
         return f" controlType: UNKNOWN({control.type_id})"
     if control.kind in (ABORT, COMMIT):
@@ -174,8 +174,8 @@ def _coordinator_epoch(value: bytes) -> int:
 
 
 def _as_kafka_prints(control: ControlRecord) -> Mapping[str, object]:
-    """Kafka prints by the schema that the payload's version names, though it never reads by it: a leader change
-    of version 1 or more gets directory ids, which were not read and hence are zero."""
+    """Kafka prints by the schema of the payload's version, although it never reads by it: a leader change
+    of version 1 or later gets directory ids, which were not read and hence are zero."""
     version = control.fields["version"]
     if control.kind != kraft.LEADER_CHANGE or not isinstance(version, int) or version < 1:
         return control.fields

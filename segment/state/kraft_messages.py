@@ -1,4 +1,4 @@
-"""The values of KRaft's control records: who leads, who votes, where a snapshot begins and ends.
+"""The values of KRaft's control records: leader changes, voters, snapshot headers and footers.
 
 They are *flexible* messages (fact sheet §10.4), always of schema version 0 (Kafka: ControlRecordUtils):
 
@@ -15,7 +15,7 @@ They are *flexible* messages (fact sheet §10.4), always of schema version 0 (Ka
                                     kRaftVersionFeature(minSupportedVersion maxSupportedVersion)]
 
 The field `version` is payload: it never selects the schema, and any value is accepted. Bytes after a message are
-ignored. Both follow Kafka's readers, as do the limits: an array may not announce more elements than bytes remain,
+ignored. Both follow Kafka's readers, as do the limits: an array may not declare more elements than bytes remain,
 so reading takes time and memory linear in the size of the value.
 """
 
@@ -39,10 +39,10 @@ MAX_TEXT_BYTES = 0x7FFF
 
 
 class ControlRecordError(FormatError):
-    """A control record that Kafka's readers refuse too.
+    """A control record that Kafka's readers reject as well.
 
-    kafka_exception: simple name of the Java exception they die of. A broker's recovery survives only
-    `InvalidRecordException` (it cuts the log after the batch); every other one fails the load of the log.
+    kafka_exception: simple name of the Java exception that they throw. A broker's recovery survives only
+    `InvalidRecordException` (it truncates the log after the batch); every other one fails the load of the log.
     """
 
     def __init__(self, sentence: str, kafka_exception: str) -> None:
@@ -99,7 +99,7 @@ def read_message(kind: str, value: bytes) -> dict[str, object]:
 def write_message(kind: str, fields: Mapping[str, object]) -> bytes:
     """The exact inverse of `read_message`, without tagged fields.
 
-    Raises ControlRecordError when a field is missing, of the wrong type, or beyond its range.
+    Raises ControlRecordError if a field is missing, of the wrong type, or out of range.
     """
     out = bytearray()
     try:
@@ -115,7 +115,7 @@ def uuid_text(raw: bytes) -> str:
 
 
 class _Reader:
-    """A cursor over one value; each method reads one thing or raises ControlRecordError."""
+    """A cursor over one value; each method reads one item or raises ControlRecordError."""
 
     __slots__ = ("_data", "_position")
 

@@ -2,11 +2,11 @@
 
 1. Segments of the range in order, from the dirty offset on. Control batches, aborted transactions
    and records without a key are skipped; a later offset replaces an earlier one.
-2. The first keyed record that meets a full map ends the round there, whether or not its key is in the map.
-3. The map reaches to the last offset put when it ended inside a batch, else to the end of the last batch, else (a
-   segment was read to its end) to the base of the next segment less one.
+2. The first keyed record that finds the map full ends the round there, whether or not its key is in the map.
+3. The map extends to the last offset put if it ended inside a batch, otherwise to the end of the last batch, or (if a
+   segment was read to its end) to the base offset of the next segment minus one.
 
-The map is an array of 24-byte slots (`kernel.keymap`). It begins small and grows as it fills, up to what the settings allow, since
+The map is an array of 24-byte slots (`kernel.keymap`). It begins small and grows as it fills, up to the limit of the settings, since
 random access to a large memory costs more time than moving a small map.
 """
 
@@ -29,11 +29,11 @@ _NO_OFFSET_PUT = -1
 _LARGE_BYTES = 64 << 20
 _FIRST_SLOTS, _GROWTH = 4096, 8
 _JOINED = 8192  # rows joined in one call
-_MAX_DOUBLING_BYTES = 128 << 20  # maps up to this may be there beside the one that they grow from, and to
+_MAX_DOUBLING_BYTES = 128 << 20  # up to this size, a map may exist beside the one from which it grows
 
 
 class MapLimits(Protocol):
-    """How large a map may become: slots, and keys in them."""
+    """The maximum size of a map: number of slots, and of keys in them."""
 
     @property
     def map_slots(self) -> int: ...
@@ -52,7 +52,7 @@ class Full:
 class KeyLookup(Protocol):
     """The lookup that a second pass uses for a table of records, and the kernel (`key_verdicts.judge_rows`) for each record.
 
-    words: by which they are looked up in `slots`; where that is the map itself, the hashes of their keys.
+    words: those with which records are looked up in `slots`; the hashes of their keys if that is the map itself.
     latest_offset: records above it are not judged.
     """
 
@@ -62,17 +62,17 @@ class KeyLookup(Protocol):
     latest_offset: int
 
     def hash(self, chunk: Chunk) -> bool:
-        """Fill `words` for a chunk; False when a key or value is outside of the body."""
+        """Fill `words` for a chunk; False if a key or value is outside the body."""
 
 
 class OffsetMap:
-    """A map for one partition, used for round after round.
+    """A map for one partition, reused for each round.
 
-    dirty_bytes: of the log that will go into it. skipped_ranges: ranges of offsets that were not put, in order.
+    dirty_bytes: size of the part of the log that will be put. skipped_ranges: ranges of offsets that were not put, in order.
     """
 
     def __init__(self, settings: MapLimits, dirty_bytes: int, *, like: "OffsetMap | None" = None) -> None:
-        """like: hash keys as this map does, so that it can take what is packed here."""
+        """like: hash keys as this map does, so that it can accept what is packed here."""
         self._settings = settings
         self._is_large = dirty_bytes > _LARGE_BYTES
         self._take_memory(min(_FIRST_SLOTS, settings.map_slots))
@@ -131,13 +131,13 @@ class OffsetMap:
         self._state[S.MAP_ROW] = _NO_OFFSET_PUT
 
     def hash(self, chunk: Chunk) -> bool:
-        """The hashes of a chunk's keys into `hashes`; False when a key or value is outside of the body."""
+        """Write the hashes of a chunk's keys to `hashes`; False if a key or value is outside the body."""
         records = chunk.records
         is_hashed = K.hash_rows(chunk.body, *records.raw, records.count, *self._secret, self.hashes)
         return is_hashed == records.count
 
     def put(self, chunk: Chunk, start_offset: int) -> Full | None:
-        """Put the hashed records of a chunk into the map; where it was full."""
+        """Put the hashed records of a chunk into the map; returns where it was full."""
         records, stopped = chunk.records, 0
         while True:
             stopped = K.put_rows(
@@ -157,8 +157,8 @@ class OffsetMap:
                 return Full(stopped)
 
     def map_rows(self, run: DecompressedRun, table: Columns, row: int, start_offset: int) -> int:
-        """Put the records of batches of magic 2 into the map, from `row` of a run on. MAPPED, FULL or BAD of the kernel;
-        `stopped` says where. A run without bounds has the file for its body, in which the batches are as they are."""
+        """Put the records of batches of magic 2 into the map, from `row` of a run on. Returns MAPPED, FULL or BAD of the kernel, and sets
+        `stopped` to the position. The body of a run without bounds is the file, with its uncompressed batches."""
         while True:
             status = K.map_rows(
                 run.body,
@@ -177,7 +177,7 @@ class OffsetMap:
             )
             if status != K.FULL or not self._grow():
                 return status
-            row = self.stopped  # what was put of that batch is put once more, which changes nothing
+            row = self.stopped  # the records of that batch are put again, which changes nothing
             self._state[S.MAP_OFFSET] = table.at(C.BASE_OFFSET, row) - 1
 
     @property
@@ -186,7 +186,7 @@ class OffsetMap:
         return int(self._state[S.MAP_STOPPED])
 
     def last_put_offset(self, row: int) -> int | None:
-        """The last offset put, when that was a record of batch `row` of the table at work."""
+        """The last offset put, if that was a record of batch `row` of the current table."""
         return int(self._state[S.MAP_OFFSET]) if self._state[S.MAP_ROW] == row else None
 
     def skip(self, first_offset: int, last_offset: int) -> None:
@@ -205,16 +205,16 @@ class OffsetMap:
         return int(self._state[S.MAP_OFFSET])
 
     def expect_above(self, offset: int) -> None:
-        """What is put from now on is above this offset in an ordered map."""
+        """In an ordered map, offsets put from now on are above this one."""
         self._state[S.MAP_OFFSET] = offset
 
     def pack(self, rows: memoryview) -> int:
-        """Copy the keys and their offsets to `rows`; how many there are."""
+        """Copy the keys and their offsets to `rows`; returns their number."""
         return K.pack_slots(self.slots, self.slot_count, rows)
 
     def join(self, rows: memoryview, count: int) -> bool:
-        """Add what another map has packed, the greater offset of each key staying; whether there is room for all, known before
-        anything is added."""
+        """Add the packed entries of another map, keeping the greater offset of each key; returns whether there is room for all, which is
+        known before anything is added."""
         if self.size + count >= self._settings.map_keys:
             return False
         state, gone = memoryview(array("q", [self.size, 0, 0])), memoryview(array("q", bytes(8 * _JOINED)))

@@ -2,7 +2,7 @@
 
 Every marker needs the oldest open transaction of *another* producer. A batch that begins a transaction comes after all others, so the
 transactions form a queue of columns, which `kernel.follow_producers` updates. Only in a damaged log can one begin before another that
-was opened earlier: those are in a heap, where ended ones stay until they reach the top or outnumber the others, so every call takes
+was opened earlier. Those are in a heap, where ended ones stay until they reach the top or outnumber the others, so every call takes
 logarithmic time on average.
 """
 
@@ -27,7 +27,7 @@ _FIRST_ROOM = 16
 
 
 class OpenPlace(NamedTuple):
-    """An open transaction. since_ms: the maximum timestamp of its first batch that was seen, UNSEEN_MS when none was."""
+    """An open transaction. since_ms: the maximum timestamp of the first batch of it that was read, UNSEEN_MS if none was."""
 
     first_offset: int
     producer_id: int
@@ -35,8 +35,8 @@ class OpenPlace(NamedTuple):
 
 
 class OpenTransactions:
-    """Producers by the first offset of their open transaction. cells, room: the queue (columns `O_…` of the kernel), whose ends are in
-    `state`. is_in_order: whether all are in the queue."""
+    """Producers by the first offset of their open transaction. cells, room: the queue (columns `O_…` of the kernel), whose head and tail
+    are in `state`. is_in_order: whether all are in the queue."""
 
     __slots__ = ("_heap", "_late", "_state", "cells", "room")
 
@@ -52,7 +52,7 @@ class OpenTransactions:
         return not self._late
 
     def reserve(self) -> None:
-        """Make room in the queue, more than half of it where it was full."""
+        """Make room in the queue, more than half of it if it was full."""
         head, tail, room = self._state[S_HEAD], self._state[S_TAIL], self.room
         if tail < room:
             return
@@ -66,7 +66,7 @@ class OpenTransactions:
         self._state[S_HEAD], self._state[S_TAIL] = 0, len(rows)
 
     def add(self, first_offset: int, producer_id: int, since_ms: int = UNSEEN_MS) -> None:
-        """Add an open transaction; one with the same first offset is replaced."""
+        """Add an open transaction; it replaces one with the same first offset."""
         head, tail = self._state[S_HEAD], self._state[S_TAIL]
         row = self._row(first_offset)
         if row is not None:
@@ -82,7 +82,7 @@ class OpenTransactions:
             self._late[first_offset] = OpenPlace(first_offset, producer_id, since_ms)
 
     def sort(self) -> None:
-        """Put all transactions into the queue; those of a snapshot come in no order."""
+        """Put all transactions into the queue; those of a snapshot are unordered."""
         if self._late:
             places = self.in_order()
             self._late, self._heap = {}, []
@@ -91,7 +91,7 @@ class OpenTransactions:
                 self.add(*place)
 
     def see(self, first_offset: int, since_ms: int) -> None:
-        """Note a batch of the transaction that begins at `first_offset`; only the first batch counts."""
+        """Record a batch of the transaction that begins at `first_offset`; only its first batch has an effect."""
         place = self.at(first_offset)
         if place is not None and place.since_ms == UNSEEN_MS:
             self.add(first_offset, place.producer_id, since_ms)
@@ -101,7 +101,7 @@ class OpenTransactions:
         return self._late.get(first_offset) if row is None else self._place(row)
 
     def remove(self, first_offset: int) -> bool:
-        """Whether there was one."""
+        """Remove a transaction; returns whether it existed."""
         row = self._row(first_offset)
         if row is not None:
             self.cells[O_IS_OPEN * self.room + row] = 0
@@ -148,7 +148,7 @@ class OpenTransactions:
         return sorted((*queued, *self._late.values()))
 
     def _row(self, first_offset: int) -> int | None:
-        """The row of the queue that holds a transaction."""
+        """The row of the queue with a transaction."""
         tail = self._state[S_TAIL]
         column = self.cells[O_FIRST * self.room : O_FIRST * self.room + tail]
         row = bisect_left(column, first_offset, self._state[S_HEAD])
