@@ -1,13 +1,13 @@
-"""Text from the evidence on a screen, or in a command to type: names and records may hold anything.
+"""Escape text from the evidence for a screen, or for a suggested command: names and records may contain anything.
 
-What a terminal would obey or would show as nothing (C0 and C1 controls), what turns the order of letters around or joins them
-(Unicode's bidirectional and invisible format characters), and bytes that are no UTF-8 are written as escapes.
+Escaped are control characters (C0 and C1), which a terminal would execute or not show, characters that reorder or join text
+(Unicode's bidirectional and invisible format characters), and bytes that are not UTF-8.
 """
 
 import re
 import shlex
 
-# parts of character sets; no pattern is compiled before there is something to say
+# parts of character sets; patterns are compiled on first use
 CONTROL = "\x00-\x1f\x7f-\x9f"
 FORMAT = "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
 _LONGEST, _KEPT = 250, 100  # characters
@@ -15,7 +15,7 @@ RAW = "\udc80-\udcff"  # bytes that are no UTF-8, as names have them
 
 
 def visible(text: str) -> str:
-    """The text on one line: characters that are not to be seen, and bytes that are no UTF-8, as escapes."""
+    """The text on one line: invisible characters, and bytes that are not UTF-8, are escaped."""
     return re.sub(f"[{CONTROL}{FORMAT}{RAW}]", _escaped, text)
 
 
@@ -31,8 +31,8 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def for_terminal(data: bytes) -> bytes:
-    """Lines as a terminal may have them: everything but line feeds and tabs as `visible` has it, in a form that leaves
-    JSON what it is."""
+    """Lines for a terminal: everything except line feeds and tabs is escaped as by `visible`, in a form that keeps
+    JSON valid."""
     text = data.decode("utf-8", "surrogateescape")
     return re.sub(f"(?![\n\t])[{CONTROL}{FORMAT}{RAW}]", _as_json, text).encode()
 
@@ -43,17 +43,17 @@ def _as_json(match: re.Match[str]) -> str:
 
 
 def shown_path(path: str) -> str:
-    """A path in a sentence: as it is, or, where it has anything that cannot be seen, as a shell takes it back ($'…')."""
+    """A path in a sentence: unchanged, or quoted for a shell ($'…') if it has invisible characters."""
     return shell_quoted(path) if re.search(f"[{CONTROL}{FORMAT}{RAW}]", path) else path
 
 
 def shell_quoted(path: str) -> str:
-    """A path as one word of a command to type; a leading dash is not an option."""
+    """A path as one word of a command; a leading dash is not taken for an option."""
     return shell_word(f"./{path}" if path.startswith("-") else path)
 
 
 def shell_word(text: str) -> str:
-    """Any text as one word of a command to type: what cannot be seen is spelt out ($'…' of bash and zsh)."""
+    """Any text as one word of a command; invisible characters are escaped ($'…' of bash and zsh)."""
     if not re.search(f"[{CONTROL}{FORMAT}{RAW}]", text):
         return shlex.quote(text)
     return "$'" + re.sub(rf"[\\'{CONTROL}{FORMAT}{RAW}]", _as_bytes, text) + "'"

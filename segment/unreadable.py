@@ -1,18 +1,18 @@
-"""Bytes of files that cannot be read: a dying disk, a page that cannot be mapped in, a file that somebody cuts off meanwhile.
+"""Unreadable bytes of files: a failing disk, a page that cannot be mapped in, a file that is truncated meanwhile.
 
-A read error is not the end of a file. What can be read before and after it is used; in its place stand zeros, and the area
-is noted to the sector: `areas` says which bytes of a file are not what they seem, `findings` makes them known.
+A read error is not the end of a file. The readable bytes before and after it are used, zeros replace the rest, and the area
+is recorded to the sector: `areas` returns the unreadable ranges of a file, `findings` reports them.
 
-Reading wears out a dying disk, so it is asked as little as can be:
+Reading wears out a failing disk, so it is read as little as possible:
 
-1. Large reads first. One that fails is divided, by 16 each time, down to the sectors of one page; those are read past the page
-   cache where the file system allows it, since a block that cannot be read mostly has one bad sector of eight.
-2. A read that ends early has met the bad spot, and only its page is divided.
-3. No sector that was found bad is asked for again, by this process or by one that it forks later: the rest of its page is
-   read past the cache as well, since the cache reads whole pages.
-4. An error of the file itself (a server that is gone) ends the reading of this file.
+1. Large reads first. One that fails is divided, by 16 each time, down to the sectors of one page; those are read bypassing the page
+   cache if the file system allows it, since an unreadable block usually has one bad sector of eight.
+2. A read that ends early has reached the bad spot, and only its page is divided.
+3. A bad sector is not read again, by this process or by one that it forks later: the rest of its page is
+   read bypassing the cache as well, since the cache reads whole pages.
+4. An error that concerns the whole file (a lost server) ends the reading of this file.
 
-Mapped files are read by the system, in large pieces too; for what happens there when a page cannot be read, see `kernel.in_c.faults`.
+The system reads mapped files, in large pieces too; `kernel.in_c.faults` handles unreadable pages there.
 """
 
 import _thread
@@ -39,23 +39,23 @@ LARGE_BYTES = 1 << 20
 _SHARES = 16
 _MADV_POPULATE_READ = 22
 
-# errors of a place in a file; every other one is the file's own
+# errors of a position in a file; all others concern the whole file
 _OF_A_PLACE = frozenset(
     getattr(errno, name)
     for name in ("EIO", "ENODATA", "EREMOTEIO", "EILSEQ", "ETIMEDOUT", "EBADMSG", "EUCLEAN", "EHWPOISON")
     if hasattr(errno, name)
-) | {133}  # EHWPOISON, which Python does not name
+) | {133}  # EHWPOISON, which Python does not define
 _BECAME_SHORTER = 0
 
-# before anything is forked: what one process finds to be bad, the others shall know
+# before any fork, so that processes share the bad areas that they find
 bad_pages.start()
 
-# device, inode, time of the last change of the inode in ns: an inode is used again, and a restored file keeps its old mtime
+# device, inode, ctime of the inode in ns: inodes are reused, and a restored file keeps its old mtime
 Identity = tuple[int, int, int]
 
 
 class BadArea(NamedTuple):
-    """error: errno, 0 where the file was truncated in the meantime. read_errors: how many reads failed here."""
+    """error: errno, 0 if the file was truncated meanwhile. read_errors: number of failed reads here."""
 
     position: int
     length: int
@@ -68,12 +68,12 @@ class BadArea(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The error as the system names it."""
+        """The system's message for the error."""
         return os.strerror(self.error) if self.error else "the file became shorter while it was being read"
 
 
 class _State(_thread._local):
-    """The files that were opened since `begin`, of each thread: targets may be worked on in several. opened: path and size."""
+    """The files opened since `begin`, per thread: several threads may process targets. opened: path and size."""
 
     def __init__(self) -> None:
         self.opened: dict[Identity, tuple[str, int]] = {}
@@ -87,17 +87,17 @@ def identity_of(status: os.stat_result) -> Identity:
 
 
 def opened(status: os.stat_result, path: str) -> None:
-    """Take note that somebody reads this file, under this name."""
+    """Record that this file is read, under this name."""
     _state.opened[identity_of(status)] = path, status.st_size
 
 
 def begin() -> None:
-    """The work on another target begins: what was opened so far is no concern of its."""
+    """Begin with another target: forget the files opened so far."""
     _state.opened.clear()
 
 
 def findings() -> Iterator[Finding]:
-    """What cannot be read of the files that were opened since `begin`: a finding for each bad area, in the order of the names."""
+    """A finding for each bad area of the files opened since `begin`, in the order of the names."""
     if not bad_pages.count():
         return
     for identity, (path, size_bytes) in sorted(_state.opened.items(), key=lambda item: item[1]):
@@ -106,7 +106,7 @@ def findings() -> Iterator[Finding]:
 
 
 def is_known(descriptor: int, position: int, count: int) -> bool:
-    """Whether a read of these bytes of an open file would ask for some that are known to be bad."""
+    """Whether a read of these bytes of an open file would include known bad ones."""
     if not bad_pages.count():
         return False
     start = position // PAGE_BYTES * PAGE_BYTES
@@ -116,14 +116,14 @@ def is_known(descriptor: int, position: int, count: int) -> bool:
 
 
 def taken() -> list[Finding]:
-    """The same, for those who tell them in their own place; they are not told again."""
+    """The same, for callers that report them elsewhere; they are not reported again."""
     found = list(findings())
     _state.opened.clear()
     return found
 
 
 def bytes_of(path: str) -> int:
-    """How many bytes could not be read of a file that was opened under this path since `begin`."""
+    """The number of unreadable bytes of a file that was opened under this path since `begin`."""
     if not bad_pages.count():
         return 0
     found = (identity for identity, (name, _) in _state.opened.items() if name == path)
@@ -131,13 +131,13 @@ def bytes_of(path: str) -> int:
 
 
 def findings_of(directory: str) -> list[Finding]:
-    """Those of the files that are in a directory itself."""
+    """The findings about files directly in a directory."""
     own = os.path.abspath(directory)
     return [found for found in findings() if os.path.dirname(os.path.abspath(found.path)) == own]
 
 
 def findings_in(directory: str) -> list[Finding]:
-    """Those of the files that are in a directory, or below it."""
+    """The findings about files in a directory, or below it."""
     prefix = os.path.join(os.path.abspath(directory), "")
     return [found for found in findings() if os.path.abspath(found.path).startswith(prefix)]
 
@@ -157,7 +157,7 @@ def _finding(path: str, size_bytes: int, area: BadArea) -> Finding:
 
 
 def areas(identity: Identity, start: int = 0, stop: int | None = None) -> tuple[BadArea, ...]:
-    """What is known to be unreadable of a file between two positions, in order; areas that touch are one."""
+    """The known unreadable areas of a file between two positions, in order; adjacent areas are joined."""
     number = bad_pages.count()
     if not number:
         return ()
@@ -211,9 +211,9 @@ def is_of_a_place(error: OSError) -> bool:
 def write(descriptor: int, data: "Buffer", position: int | None = None) -> int:
     """os.write, or os.pwrite, of bytes that may be in a map.
 
-    Where a program that touches a page is sent a signal, the system gives an error (EFAULT) when it is handed the page. So the
-    pages are touched here, and what can be read of them is written. Raises OSError, with EIO when some cannot be read now:
-    the zeros in their place are nobody's data.
+    When the system itself accesses an unreadable page of a map, it returns an error (EFAULT) instead of a signal. So the
+    pages are accessed here first, and the readable bytes are written. Raises OSError, with EIO if some are unreadable now:
+    the zeros in their place must not be written as data.
     """
     try:
         return _write(descriptor, data, position)
@@ -235,7 +235,7 @@ def _write(descriptor: int, data: "Buffer", position: int | None) -> int:
 
 
 def populate(view: mmap.mmap, position: int, count: int) -> None:
-    """Have a range of a map in memory. Raises OSError: EINVAL where the system does not know how (Linux before 5.14)."""
+    """Load a range of a map into memory. Raises OSError: EINVAL if the system does not support it (Linux before 5.14)."""
     view.madvise(_MADV_POPULATE_READ, position, count)
 
 
@@ -244,9 +244,9 @@ def pread(descriptor: int, count: int, position: int) -> bytes:
 
 
 def pread_past_the_cache(descriptor: int, count: int, position: int) -> bytes:
-    """Whole sectors straight from the disk; raises OSError with EINVAL where the file system does not do that."""
+    """Read whole sectors directly from the disk; raises OSError with EINVAL if the file system does not support that."""
     flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
-    buffer = mmap.mmap(-1, count)  # begins at a page, as the disk wants it
+    buffer = mmap.mmap(-1, count)  # begins at a page, as direct I/O requires
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_DIRECT)
         got = os.preadv(descriptor, [buffer], position)
@@ -259,9 +259,10 @@ def pread_past_the_cache(descriptor: int, count: int, position: int) -> bytes:
 def read_around(
     descriptor: int, status: os.stat_result, position: int, count: int, failed: OSError | None = None
 ) -> bytes:
-    """`count` bytes of an open file (fewer at its end), with zeros for what cannot be read, which is noted.
+    """`count` bytes of an open file (fewer at its end); unreadable bytes become zeros, and are recorded.
 
-    failed: how a read of all of it has just failed, while nothing was known to be bad. Raises OSError for an error that is not of a place in the file.
+    failed: the error with which a read of all of it just failed, while no bad areas were known. Raises OSError for an error of the whole
+    file.
     """
     identity = identity_of(status)
     count = max(0, min(count, status.st_size - position))
@@ -285,7 +286,7 @@ class _Reading:
         self._out = out
 
     def beside_what_is_known(self, start: int, stop: int, failed: OSError | None) -> None:
-        """A range that holds no area known to be bad; there may be some in its first and its last page."""
+        """Read a range that contains no known bad area, except perhaps in its first and its last page."""
         head = min(stop, start + -start % PAGE_BYTES) if self._is_known_page(start) else start
         tail = max(head, stop - stop % PAGE_BYTES) if self._is_known_page(stop) else stop
         if start < head:
@@ -334,7 +335,7 @@ class _Reading:
                 waiting.append((at, page_end))
 
     def _sectors(self, start: int, stop: int, failed: OSError | None) -> None:
-        """The parts of one page, each read once. failed: how the page could not be read as a whole."""
+        """Read the parts of one page, each once. failed: the error with which the read of the whole page failed."""
         read, step = pread_past_the_cache, SECTOR_BYTES
         at = start // SECTOR_BYTES * SECTOR_BYTES
         while at < stop:
@@ -346,7 +347,7 @@ class _Reading:
                     at = start // step * step
                     if failed is None or step < PAGE_BYTES:
                         continue
-                    error = failed  # nothing smaller can be asked for
+                    error = failed  # the smallest unit
                 if error.errno not in _OF_A_PLACE:
                     raise
                 self._note(at, min(step, self._size_bytes - at), error.errno or errno.EIO)
@@ -362,13 +363,13 @@ class _Reading:
         self._out[at : at + len(piece)] = piece
 
     def _note(self, position: int, length: int, error: int) -> None:
-        """Raises OSError when too many are known: zeros that nobody knows of would be taken for the file's."""
+        """Raises OSError if too many are known: unrecorded zeros would be taken for content of the file."""
         if not bad_pages.note(*self._identity, position, length, error):
             raise OSError(errno.EIO, "too many ranges cannot be read")
 
 
 def _shares(start: int, stop: int, end: int) -> list[tuple[int, int]]:
-    """A range that could not be read at once, in pages; after it what was not asked for yet."""
+    """A range that could not be read in one piece, in pages, followed by what was not read yet."""
     size = max(PAGE_BYTES, -(-(stop - start) // _SHARES // PAGE_BYTES) * PAGE_BYTES)
     bounds = [start, *range(start // size * size + size, stop, size), stop]
     found = list(pairwise(bounds))

@@ -1,13 +1,13 @@
 """`dataclass` of the standard library, for a program that starts often.
 
 The standard decorator compiles up to eight functions for each class while its module is imported. A command imports about a hundred such
-classes, makes values of a third of them, and took more than a third of its start for that. Here
+classes, creates instances of a third of them, and spent more than a third of its start on that. Here
 
-1. the standard decorator finds the fields and makes the slots, and is asked for no function;
-2. `__init__`, the only function whose speed needs code of its own, is compiled when the first value is made;
+1. the standard decorator finds the fields and creates the slots, but generates no function;
+2. `__init__`, the only function that needs generated code for speed, is compiled when the first instance is created;
 3. `__repr__`, `__eq__`, `__hash__`, and for frozen classes `__setattr__`, `__delattr__` and pickling, are closures over the names of the fields.
 
-`fields`, `replace`, `asdict` and `match` work as ever. Left out, because nobody uses them: `order`, `unsafe_hash`, `weakref_slot`, `InitVar`.
+`fields`, `replace`, `asdict` and `match` work as usual. Unsupported, because unused: `order`, `unsafe_hash`, `weakref_slot`, `InitVar`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _made(plain: type, frozen: bool, slots: bool, kw_only: bool) -> type:
     if not plain.__doc__:
         plain.__doc__ = (
             plain.__name__
-        )  # else the standard decorator makes one from a signature, which is slow
+        )  # otherwise the standard decorator builds one from a signature, which is slow
     own = set(plain.__dict__)
     own.discard("__hash__" if plain.__dict__.get("__hash__") is None else "")
     kind: type = dataclasses.dataclass(plain, init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)
@@ -76,7 +76,7 @@ def _as_tuple(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _refusals(kind: Any, names: frozenset[str]) -> dict[str, Any]:
-    """What keeps a frozen value as it is."""
+    """The methods that make a frozen instance immutable."""
 
     def set_attribute(self: Any, name: str, value: Any) -> None:
         if type(self) is kind or name in names:
@@ -104,7 +104,7 @@ def _set_state(self: Any, state: Sequence[Any]) -> None:
 
 
 def _first_init(kind: type, frozen: bool, slots: bool) -> Callable[..., None]:
-    """An `__init__` that compiles the real one, and puts it in its own place."""
+    """An `__init__` that compiles the real one and replaces itself with it."""
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         init = _init(kind, frozen, slots)
@@ -139,7 +139,7 @@ def _parameter(field: Field[Any]) -> str:
 def _assignment(
     kind: type, field: Field[Any], frozen: bool, slots: bool, names: dict[str, Any]
 ) -> tuple[str, ...]:
-    """The line that gives a field its value, none when it stays as it is. names: takes the values that the line mentions."""
+    """The line that assigns a field, empty if the field keeps its default. names: receives the values that the line uses."""
     name = field.name
     names[f"_default_{name}"], names[f"_make_{name}"] = field.default, field.default_factory
     value = name
@@ -153,7 +153,7 @@ def _assignment(
         return (f"self.{name} = {value}",)
     slot = getattr(kind, name, None)
     if isinstance(slot, MemberDescriptorType):
-        names[f"_put_{name}"] = slot.__set__  # no name has to be looked up then
+        names[f"_put_{name}"] = slot.__set__  # avoids a look-up by name
         return (f"_put_{name}(self, {value})",)
     names["_put_"] = object.__setattr__
     return (f"_put_(self, {name!r}, {value})",)

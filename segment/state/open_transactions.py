@@ -101,7 +101,7 @@ class OpenTransactions:
         return self._late.get(first_offset) if row is None else self._place(row)
 
     def remove(self, first_offset: int) -> bool:
-        """Remove a transaction; returns whether it existed."""
+        """Remove a transaction; returns whether there was one."""
         row = self._row(first_offset)
         if row is not None:
             self.cells[O_IS_OPEN * self.room + row] = 0

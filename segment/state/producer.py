@@ -1,24 +1,24 @@
-"""What a broker remembers of producers and transactions, found by replaying the batches of a log.
+"""Producer state: what a broker knows of producers and transactions, determined by replaying the batches of a log.
 
-The state is a map from producer id to its newest batch, its epochs and the start of its open transaction. Replay
+The state is a map from producer id to its last batch, its epochs and the start of its open transaction. The replay
 (Kafka: ProducerStateManager, ProducerAppendInfo with origin REPLICATION; fact sheet §5.3) takes batches in log
-order; nothing is validated, because what is on disk was accepted once:
+order and validates nothing, because the log accepted these batches once:
 
 1. A batch without a producer id only moves the end of the state.
-2. A data batch: an epoch other than the known one (lower ones too) forgets the remembered batch; then remember
+2. A data batch: an epoch other than the known one (also a lower one) discards the last batch; then store
    epoch, last sequence, last offset, offset delta and maximum timestamp.
      transactional, none open      -> a transaction opens at the batch's base offset
      not transactional, one open   -> a broker throws InvalidTxnStateException and cannot load the log
-3. A control batch without records (cleaned): the producer becomes known, with nothing remembered.
-4. A marker: its epoch as in 2, its coordinator epoch, its timestamp; the open transaction ends. Without an open
-   transaction nothing ends. An aborted one yields an entry of the transaction index, whose last stable offset is
-   the first offset of the oldest transaction of another producer still open, else the marker's offset + 1.
+3. A control batch without records (cleaned): the producer becomes known, without a last batch.
+4. A marker: its epoch as in 2, its coordinator epoch, its timestamp; the open transaction ends, if there is one. An aborted
+   transaction adds an entry to the transaction index, whose last stable offset is
+   the first offset of the oldest open transaction of another producer, else the marker's offset + 1.
 
-First unstable offset: the smallest first offset of the open transactions, and of those whose marker is not below
-the high watermark. `last_stable_offset` follows from it.
+First unstable offset: the smallest first offset of the open transactions, and of those whose marker is at or above
+the high watermark. `last_stable_offset` is derived from it.
 
-A snapshot holds the map in the order in which Java's HashMap walks it, so that it equals a broker's file byte for
-byte: by bucket of the hash, then by age. (A bucket of more than eight producers is ordered otherwise in Java; the
+A snapshot has the map in the iteration order of Java's HashMap, so that it equals a broker's file byte for
+byte: by bucket of the hash, then by age. (Java orders a bucket of more than eight producers differently; the
 entries are the same.)
 """
 
@@ -67,8 +67,8 @@ _HASH_CAPACITY = 16  # of an empty java.util.HashMap; it doubles when more than 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction without a marker so far. last_offset, timestamp_ms: of the producer's newest batch. since_ms: the maximum timestamp of
-    the transaction's first batch that was seen; of the newest where a snapshot alone knows of it."""
+    """A transaction without a marker so far. last_offset, timestamp_ms: of the producer's last batch. since_ms: the maximum timestamp of
+    the first batch of the transaction that was read; of the last one if only a snapshot contains the transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -84,11 +84,12 @@ def last_stable_offset(
     high_watermark: int,
     begin_of_batch: Callable[[int], int],
 ) -> int:
-    """Where a read_committed reader stops (exclusive). first_unstable: None when everything is decided. high_watermark: of the log;
-    offline usually its end offset. begin_of_batch: the base offset of the batch that holds an offset or follows it, the log end if there is none.
+    """The offset (exclusive) at which a read_committed reader stops. first_unstable: None if everything is decided. high_watermark: of the
+    log; offline usually its end offset. begin_of_batch: the base offset of the batch that contains an offset or follows it, the log end if
+    there is none.
 
-    A broker that has loaded a log knows the first unstable offset without its position, and looks for its batch, or for that of the
-    log start where the transaction begins below it. Batches stay whole, so the answer may be below the log start
+    A broker that has loaded a log knows the first unstable offset without its position, and looks up its batch, or that of the log start if
+    the transaction begins below it. Batches stay whole, so the result may be below the log start
     (Kafka: UnifiedLog.maybeIncrementFirstUnstableOffset, convertToOffsetMetadataOrThrow)."""
     if first_unstable is None:
         return high_watermark
@@ -96,11 +97,11 @@ def last_stable_offset(
 
 
 class ProducerState:
-    """The replay: feed it with the batches of a log in order, ask it in between.
+    """The replay: apply the batches of a log in order; the state can be read in between.
 
-    end_offset: the log offset up to which batches were seen, exclusive; a snapshot taken now is named by it.
-    Batches of magic 0 and 1 do not move it, as in a broker's recovery: set it when the log's end is known.
-    high_watermark: transactions whose marker is at or above it stay unstable; None = all is replicated.
+    end_offset: the log offset up to which batches were applied, exclusive; a snapshot taken now has it in its name.
+    Batches of magic 0 and 1 do not move it, as in a broker's recovery: set it once the log end is known.
+    high_watermark: transactions whose marker is at or above it stay unstable; None = everything is replicated.
     """
 
     __slots__ = (
@@ -135,10 +136,10 @@ class ProducerState:
         *,
         are_replayed: bool = False,
     ) -> "ProducerState":
-        """The state a broker has after loading a snapshot. end_offset: the number in the snapshot's name. are_replayed: the entries come from
-        batches and not from a file, which forgets a batch whose last offset is negative.
+        """The state of a broker after it has loaded a snapshot. end_offset: the number in the snapshot's name. are_replayed: the entries
+        come from batches instead of a file, which drops a batch whose last offset is negative.
 
-        now_ms: producers idle for `expiration_ms` are left out as a broker does; None keeps them. Of several
+        now_ms: producers that were idle for `expiration_ms` are dropped, as by a broker; None keeps them. Of several
         entries of one producer, which no broker writes, the last one counts, but the transactions of the others stay open forever (Kafka:
         ProducerStateManager.loadProducerEntry).
         """
@@ -149,10 +150,10 @@ class ProducerState:
         return state
 
     def apply(self, batch: "Batch", marker: "EndTransactionMarker | None" = None) -> tuple[ReplayEvent, ...]:
-        """Take in the next batch; what there is to say about it, mostly nothing.
+        """Apply the next batch; returns the events that it causes, usually none.
 
-        marker: what the first record of a control batch with a producer id says (`end_transaction_marker`), None
-        when the batch has no record; not looked at for other batches.
+        marker: the content of the first record of a control batch with a producer id (`end_transaction_marker`), None
+        if the batch has no record; ignored for other batches.
         """
         if batch.magic < L.MAGIC_V2:
             return ()
@@ -167,15 +168,15 @@ class ProducerState:
         return self._apply_marker(batch, marker, slot)
 
     def follow(self, table: Columns, first: int, stop: int) -> int:
-        """Take in rows of a table of batches, as by `apply`, while there is nothing to say about them, no transaction begins or ends, and
-        the map need not change its shape; the first row that is left to `apply`, `stop` when none is."""
+        """Apply rows of a table of batches, like `apply`, as long as they cause no events, no transaction begins or ends, and the map needs
+        no new entry. Returns the first row that is left to `apply`, `stop` if there is none."""
         return self._taken(*self._producers.follow(table, first, stop))
 
     def follow_transactions(
         self, view: "ReadableBuffer", table: Columns, first: int, stop: int
     ) -> tuple[int, list[PassedMarker]]:
-        """The same with the transactions that begin and end. view: the bytes of the file. Returns the row that is left to `apply`, and the
-        markers that were passed before it."""
+        """The same including transactions that begin and end. view: the bytes of the file. Returns the row that is left to `apply`, and the
+        markers before it."""
         if not self._open.is_in_order:
             return self.follow(table, first, stop), []
         if self._markers is None:
@@ -200,7 +201,7 @@ class ProducerState:
         return row
 
     def expire(self, now_ms: int, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> tuple[int, ...]:
-        """Drop producers without an open transaction that were idle for `expiration_ms`; the ids dropped."""
+        """Drop producers without an open transaction that were idle for `expiration_ms`; returns their ids."""
         known = self._producers
         idle = tuple(
             producer_id
@@ -213,19 +214,19 @@ class ProducerState:
         return idle
 
     def keep_open(self, first_offset: int, producer_id: int) -> None:
-        """Add a transaction that no entry of its producer has any more."""
+        """Add a transaction that no entry of its producer contains any more."""
         self._open.add(first_offset, producer_id)
         self._open.sort()
 
     def snapshot(self) -> tuple[ProducerSnapshotEntry, ...]:
-        """The entries a broker would write now, in its order."""
+        """The entries that a broker would write now, in its order."""
         in_order = sorted(
             self._producers.slot_of, key=self._bucket
-        )  # stable: within a bucket the older comes first
+        )  # stable: within a bucket the older one comes first
         return tuple(self._entry(producer_id) for producer_id in in_order)
 
     def entry(self, producer_id: int) -> ProducerSnapshotEntry | None:
-        """The state of one producer; None when it is unknown."""
+        """The state of one producer; None if it is unknown."""
         return self._entry(producer_id) if producer_id in self._producers.slot_of else None
 
     def batch_timestamp_ms(self, producer_id: int) -> int:
@@ -234,17 +235,18 @@ class ProducerState:
 
     @property
     def open_transactions(self) -> tuple[OpenTransaction, ...]:
-        """By first offset."""
+        """The open transactions by first offset."""
         return tuple(self._open_transaction(place) for place in self._open.in_order())
 
     @property
     def first_undecided_offset(self) -> int | None:
-        """The smallest first offset of the open transactions, None when there are none."""
+        """The smallest first offset of the open transactions, None if there are none."""
         return self._open.first()
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The smallest first offset of what is undecided or decided above the high watermark, None if none is."""
+        """The smallest first offset of transactions that are undecided, or decided at or above the high watermark; None if there are
+        none."""
         offsets = [offset for offset in (self._open.first(), self._first_unreplicated) if offset is not None]
         return min(offsets, default=None)
 
@@ -350,7 +352,7 @@ class ProducerState:
     def _open_transaction(self, place: OpenPlace) -> OpenTransaction:
         known = self._producers
         slot = known.slot_of.get(place.producer_id)
-        if slot is None:  # of one whose other entry has expired
+        if slot is None:  # the other entry of its producer has expired
             return OpenTransaction(place.producer_id, -1, place.first_offset, -1, -1, -1)
         timestamp_ms = known.get(slot, TIMESTAMP)
         return OpenTransaction(
@@ -369,5 +371,5 @@ class ProducerState:
 
 
 def idle_ms(last_timestamp_ms: int, now_ms: int) -> int:
-    """How long a producer was idle, in Java's 64 bits: a timestamp far below 0 is taken for one in the future."""
+    """How long a producer was idle, in Java's 64 bits: a timestamp far below 0 counts as one in the future."""
     return L.as_int64(now_ms - last_timestamp_ms)

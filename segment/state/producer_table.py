@@ -1,6 +1,6 @@
 """The producer map as columns: an entry for each producer id, in int64 columns for the kernel.
 
-Field names are those of `kernel.follow_producers`; what they mean is that of a snapshot's entry. The map keeps the order in
+Field names are those of `kernel.follow_producers`; their meaning is that of a snapshot's entry. The map keeps the order in
 which producers became known, as Java's HashMap does within a bucket.
 """
 
@@ -34,7 +34,7 @@ _UNSET = -L.INT64_MAX - 1
 
 
 class ProducerTable:
-    """Slots by producer id, and the fields of each slot. width: how many; those above the kernel's begin at -1."""
+    """Slots by producer id, and the fields of each slot. width: number of fields; those that the kernel does not use begin at -1."""
 
     __slots__ = ("_free", "_width", "cells", "room", "slot_of")
 
@@ -81,25 +81,25 @@ class ProducerTable:
         self.set(slot, BATCH_TIMESTAMP, L.NO_TIMESTAMP)
 
     def enter_epoch(self, slot: int, epoch: int) -> None:
-        """Change the epoch, which discards the remembered batch."""
+        """Change the epoch, which discards the last batch."""
         if epoch != self.get(slot, EPOCH):
             self.forget_batch(slot)
             self.set(slot, EPOCH, epoch)
 
     def transaction_first_offset(self, slot: int) -> int | None:
-        """Of the open transaction, None when none is open."""
+        """First offset of the open transaction, None if none is open."""
         return self.get(slot, FIRST_OFFSET) if self.get(slot, IS_OPEN) else None
 
     def set_transaction(self, slot: int, first_offset: int | None, *, is_seen: bool = True) -> None:
-        """is_seen: one of its batches was."""
+        """is_seen: one of its batches was read."""
         self.set(slot, IS_OPEN, 0 if first_offset is None else 1 if is_seen else 2)
         self.set(slot, FIRST_OFFSET, NO_OFFSET if first_offset is None else first_offset)
 
     def follow(self, table: Columns, first: int, stop: int) -> tuple[int, int | None]:
-        """Let the rows of a table of batches pass while known producers simply continue; transactions begin and end with the caller.
+        """Apply the rows of a table of batches while known producers simply continue; the caller handles the start and end of transactions.
 
-        Returns the first row that needs a closer look (`stop` when none does) and the last offset of the newest batch
-        of magic 2 before it, None when there was none.
+        Returns the first row that needs a closer look (`stop` if none does) and the last offset of the newest batch
+        of magic 2 before it, None if there was none.
         """
         state = memoryview(array("q", (_UNSET, *bytes(P.S_WIDTH - 1))))
         row = P.follow(
@@ -119,8 +119,9 @@ class ProducerTable:
         replicated: int,
         state: memoryview,
     ) -> tuple[int, int | None]:
-        """The same with the transactions that begin and end. view: the whole file. opened: those that wait, with their ends in `state`.
-        markers: filled from row `markers.count` on (columns `M_…` of the kernel). replicated: those at or above it are left to the caller."""
+        """The same including transactions that begin and end. view: the whole file. opened: the queue of open ones, with its ends in
+        `state`. markers: filled from row `markers.count` on (columns `M_…` of the kernel). replicated: markers at or above it are left to
+        the caller."""
         state[P.S_LAST], state[P.S_MARKERS] = _UNSET, markers.count
         row = P.follow(
             view,

@@ -1,7 +1,7 @@
-"""Feeding a segment's batches to the producer state: what every command that needs transactions shares.
+"""Apply a segment's batches to the producer state, for every command that needs transactions.
 
 Only batches with a producer id matter; of control batches the first record is decoded. Damage is skipped: it cannot be
-replayed, and the commands that report damage do so elsewhere.
+replayed, and commands that report damage do so elsewhere.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ from kseg.segment.state.replay_events import CompletedTransaction, PassedMarker,
 
 
 def replay_segment(log: OpenFile, base_offset: int, state: ProducerState) -> Iterator[ReplayEvent]:
-    """Apply all batches of one segment to `state`, in order; yields what the state has to say."""
+    """Apply all batches of one segment to `state`, in order; yields the resulting events."""
     decoder = Decoder(log.view, capacity=16)
     for block in Scanner.over(log, base_offset).blocks():
         if not isinstance(block, Damage):
@@ -29,7 +29,7 @@ def replay_segment(log: OpenFile, base_offset: int, state: ProducerState) -> Ite
 
 
 def replay_table(decoder: Decoder, table: Columns, state: ProducerState) -> Iterator[ReplayEvent]:
-    """Apply the rows of one table of valid batches, whose bytes are those of `decoder.view`."""
+    """Apply the rows of one table of valid batches, whose bytes are in `decoder.view`."""
     row = 0
     while True:
         row, markers = state.follow_transactions(decoder.view, table, row, table.count)
@@ -51,7 +51,7 @@ def completed(markers: Iterable[PassedMarker]) -> Iterator[CompletedTransaction]
 
 
 def marker_of(decoder: Decoder, table: Columns, row: int) -> EndTransactionMarker | None:
-    """The marker in the first record of a control batch; None when there is no record or it ends no transaction."""
+    """The marker in the first record of a control batch; None if there is no record or it does not end a transaction."""
     for chunk in decoder.chunks(table, row, row + 1):
         if chunk.records.count:
             try:

@@ -1,4 +1,4 @@
-"""The events of `producer`: what the replay of producers and transactions reports of a batch, mostly nothing."""
+"""The events that the replay of producers and transactions (`producer`) reports for a batch; most batches cause none."""
 
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -17,7 +17,7 @@ _SEQUENCES = 2**31
 @dataclass(frozen=True, slots=True)
 class CompletedTransaction:
     """A transaction that a marker ended. first_offset: of its data. last_offset: of the marker.
-    last_stable_offset: as a broker notes it in the transaction index."""
+    last_stable_offset: the value that a broker writes to the transaction index."""
 
     producer_id: int
     first_offset: int
@@ -27,7 +27,7 @@ class CompletedTransaction:
 
     @property
     def index_entry(self) -> AbortedTxn | None:
-        """The entry for the transaction index of the marker's segment; None when the transaction was committed."""
+        """The entry for the transaction index of the marker's segment; None if the transaction was committed."""
         if not self.is_aborted:
             return None
         return AbortedTxn(
@@ -41,8 +41,8 @@ class CompletedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class SequenceBreak:
-    """A data batch that does not continue its producer's sequence within one epoch. kind: GAP when it starts
-    later than `expected`, DUPLICATE when earlier. distance: how far, in records."""
+    """A data batch that does not continue its producer's sequence within one epoch. kind: GAP if it starts
+    later than `expected`, DUPLICATE if earlier. distance: the difference in records."""
 
     kind: str
     producer_id: int
@@ -66,7 +66,7 @@ class OutsideTransaction:
 
 @dataclass(frozen=True, slots=True)
 class LostTransaction:
-    """A marker for a transaction whose place in the list of open ones another producer took, by a batch with the
+    """A marker for a transaction that was replaced in the list of open ones by that of another producer, whose batch has the
     same base offset; a broker's load fails on it (IllegalArgumentException)."""
 
     producer_id: int
@@ -74,8 +74,8 @@ class LostTransaction:
     last_offset: int
 
 
-# a marker that `follow_transactions` has taken in, a row of its table: offset, producer id, whether it aborts (1), the first offset of the
-# transaction that it ended (-1: none was open), and the last stable offset as a transaction index has it
+# a marker that `follow_transactions` has applied, a row of its table: offset, producer id, whether it aborts (1), the first offset of the
+# transaction that it ended (-1: none was open), and the last stable offset for a transaction index
 PassedMarker: TypeAlias = tuple[int, int, int, int, int]
 
 

@@ -1,11 +1,11 @@
-"""The transactions in a log: which were committed and aborted, which are open, and what producers are remembered.
+"""The transactions in a log: which were committed or aborted, which are open, and the state of their producers.
 
-It replays tables of batches as `ProducerState` does (Kafka: ProducerStateManager, fact sheet §5.3), for questions about transactions
-rather than about an index or a snapshot: it keeps the data range of each transaction, returns ended ones as columns, and creates no
-object for a batch.
+It replays tables of batches like `ProducerState` (Kafka: ProducerStateManager, fact sheet §5.3), but to list transactions
+rather than to check an index or a snapshot: it keeps the data range of each transaction, returns ended ones as columns, and creates
+no object per batch.
 
-The data of a transaction are its batches with records. If the cleaner has emptied all of them it has none, and a marker that ends no
-data makes no transaction. As a broker sees it, an open transaction begins at the first batch, even an empty one.
+The data of a transaction are its batches with records. If the cleaner has emptied all of them it has none, and a marker without
+data is not reported as a transaction. For a broker, an open transaction begins at its first batch, even an empty one.
 """
 
 from array import array
@@ -34,8 +34,8 @@ _ENDED_ROWS = 4096
 
 
 class UnfinishedTransaction(NamedTuple):
-    """A transaction without a marker. first_offset: as a broker has it. The rest is of its last data batch; last_offset is None where
-    no batch is remembered."""
+    """A transaction without a marker. first_offset: as in a broker. The other fields are those of its last data batch; last_offset is None
+    if the producer has no last batch."""
 
     producer_id: int
     producer_epoch: int
@@ -53,13 +53,13 @@ class LastMarker(NamedTuple):
 
 
 class TransactionReplay:
-    """The replay: feed it with tables of valid batches in the order of the log, take out the transactions that ended.
+    """The replay: apply tables of valid batches in log order, and take the transactions that ended.
 
-    end_offset: after the last batch seen.
+    end_offset: after the last applied batch.
     """
 
     def __init__(self, end_offset: int = 0, entries: Iterable[ProducerSnapshotEntry] = ()) -> None:
-        """entries: of the snapshot that is named by `end_offset`."""
+        """entries: of the snapshot with `end_offset` in its name."""
         self.end_offset = end_offset
         self._known = ProducerTable(T.TRANSACTION_WIDTH)
         self._ended = Columns(T.ENDED_WIDTH, _ENDED_ROWS)
@@ -69,8 +69,8 @@ class TransactionReplay:
             self._load(entry)
 
     def follow(self, decoder: Decoder, table: Columns, first: int = 0) -> Iterator[Columns]:
-        """Take in the rows from `first` on. Yields the table of ended transactions (columns `E_…` of the kernel) whenever it is full;
-        it is filled again after that."""
+        """Apply the rows from `first` on. Yields the table of ended transactions (columns `E_…` of the kernel) whenever it is full;
+        the next rows reuse it."""
         known, ended, state = self._known, self._ended, self._state
         row = first
         while row < table.count:
@@ -93,7 +93,7 @@ class TransactionReplay:
         self.end_offset = state[T.S_LAST] + 1
 
     def take_ended(self) -> Iterator[Columns]:
-        """The transactions that ended since the last time, as a table; nothing when there are none."""
+        """The transactions that ended since the last call, as a table; yields nothing if there are none."""
         if self._state[T.S_ENDED]:
             self._ended.count, self._state[T.S_ENDED] = self._state[T.S_ENDED], 0
             yield self._ended
@@ -109,7 +109,7 @@ class TransactionReplay:
         return sorted(found, key=_by_first_offset)
 
     def replaced(self) -> list[UnfinishedTransaction]:
-        """By first offset: transactions that a snapshot has in an entry which a later entry of the same producer replaced. A broker keeps them
+        """By first offset: transactions in an entry of a snapshot that a later entry of the same producer replaced. A broker keeps them
         open, and no marker ends them (Kafka: ProducerStateManager.loadProducerEntry)."""
         return sorted(self._replaced.values(), key=_by_first_offset)
 
@@ -118,7 +118,7 @@ class TransactionReplay:
         return [self._entry(producer_id, slot) for producer_id, slot in sorted(self._known.slot_of.items())]
 
     def entry(self, producer_id: int) -> ProducerSnapshotEntry | None:
-        """The state of one producer; None when it is unknown."""
+        """The state of one producer; None if it is unknown."""
         slot = self._known.slot_of.get(producer_id)
         return None if slot is None else self._entry(producer_id, slot)
 
@@ -142,7 +142,7 @@ class TransactionReplay:
         )
 
     def last_marker(self, producer_id: int) -> LastMarker | None:
-        """The last marker of a producer; None when none was seen. Markers that only a snapshot knows of do not count."""
+        """The last marker of a producer; None if none was read. Markers that only a snapshot contains do not count."""
         slot = self._known.slot_of.get(producer_id)
         if slot is None or self._known.get(slot, T.MARKER_OFFSET) < 0:
             return None

@@ -1,1 +1,1 @@
-"""Files that are on no disk: objects of a store that fsspec knows, members of a tar archive."""
+"""Files that are not on a disk: objects of a store that fsspec supports, members of a tar archive."""

@@ -1,6 +1,6 @@
-"""The bytes of an archive: a file of this machine or an object, read by range; and its content in order where it is compressed.
+"""The bytes of an archive: a local file or an object, read by range, and its decompressed content in order.
 
-A compressed stream has no index. It is read from the beginning, forward only, and from the beginning again for an earlier position.
+A compressed stream has no index. It is read from the beginning, forward only, and again from the beginning for an earlier position.
 """
 
 import io
@@ -51,7 +51,7 @@ class LocalBytes:
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         if getattr(self, "_descriptor", -1) >= 0:
-            close(self._descriptor)  # also when the interpreter ends, and modules are gone
+            close(self._descriptor)  # also at interpreter exit, when modules are gone
 
 
 class OriginBytes:
@@ -108,7 +108,7 @@ class ArchiveFile(io.RawIOBase):
 
 
 class ForwardStream:
-    """The decompressed content from its beginning on. damage: why it ended before its end, once it has. Raises OSError when the archive
+    """The decompressed content from its beginning on. damage: why it ended early, once it has. Raises OSError if the archive
     cannot be read."""
 
     def __init__(self, source: ArchiveBytes, suffix: str) -> None:
@@ -143,14 +143,14 @@ class ForwardStream:
             return self._stream.read(count)
         except OSError as error:
             if error.errno is not None:
-                raise  # of the store or the disk
+                raise  # an error of the store or the disk
             self.damage = str(error)
         except _damage() as error:
             self.damage = str(error)
         return b""
 
     def skip_to(self, position: int) -> None:
-        """Go to a position; restarts from the beginning when that is before the current one."""
+        """Go to a position; restarts from the beginning if it is before the current one."""
         if position < self.position:
             self._stream = self._opened()
         while self.position < position and self.read(min(_STEP_BYTES, position - self.position)):

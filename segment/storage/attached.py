@@ -1,17 +1,17 @@
-"""Which paths lead into which origin.
+"""Resolve paths to origins.
 
-`attach` looks at a path that the user gave:
+`attach` examines a path given by the user:
 
     s3://bucket/backup/orders-0        a URL with a scheme: a store of fsspec, attached at s3://bucket
     backup.tar.zst                     a file with the name of a tar archive, which is a directory from then on
     backup.tar.zst/orders-0            the same
     s3://bucket/backup.tar             both
     file:///data                       the local path /data
-    tiered:s3://bucket/prefix          what the tiered-storage plugin has put there, or below a local path, as partition directories
-    tiered:s3://bucket/prefix/orders-7 one of them
+    tiered:s3://bucket/prefix          uploads of the tiered-storage plugin there, or below a local path, as partition directories
+    tiered:s3://bucket/prefix/orders-7 one of these
 
 Everything below an attached path is looked up in its origin (`located`). Paths are strings throughout, so that they can be joined, split
-and shown like any other; a URL keeps its two slashes. What is attached belongs to the process: a worker that is not forked gets the
+and shown like any other; a URL keeps its two slashes. Attached paths are per process: a worker that is not forked attaches the
 `attached_paths` of its parent.
 """
 
@@ -40,13 +40,13 @@ def is_url(path: str) -> bool:
 
 
 def is_tiered(path: str) -> bool:
-    """Whether a path shows segments that a tiered-storage plugin has uploaded. No broker loads such a directory, so that it lacks nothing
-    when files of a data directory are not there."""
+    """Whether a path shows segments that a tiered-storage plugin has uploaded. No broker loads such a directory, so missing files of a data
+    directory are no loss."""
     return path.startswith(TIERED)
 
 
 def is_elsewhere(path: str) -> bool:
-    """Whether a path that the user gave leads into an object store or a tar archive, attached or not."""
+    """Whether a path given by the user leads into an object store or a tar archive, attached or not."""
     found = _URL.match(path)
     if path.startswith(TIERED):
         return True
@@ -56,9 +56,9 @@ def is_elsewhere(path: str) -> bool:
 
 
 def attach(path: str) -> str:
-    """Make what is below a given path readable where it is in an origin; any other path is left alone.
+    """Attach the origin of a given path, so that everything below it is readable; other paths are left unchanged.
 
-    Returns the path to continue with. Raises UsageError for a URL of an unknown scheme, and OSError where an origin cannot be opened.
+    Returns the path to continue with. Raises UsageError for a URL of an unknown scheme, and OSError if an origin cannot be opened.
     """
     if path.startswith(TIERED):
         _attach_tiered(path)
@@ -94,7 +94,7 @@ def attach_all(paths: Iterable[str]) -> None:
 
 
 def damaged_archives() -> list[tuple[str, str]]:
-    """Archives that could not be read to their end, each with a sentence about it."""
+    """Archives that could not be read to their end, each with the reason as a sentence."""
     return [(path, damage) for path in _paths if (damage := _origins[path].damage) is not None]
 
 
@@ -110,7 +110,7 @@ def is_anything_attached() -> bool:
 
 
 def located(path: str) -> tuple[ByteOrigin, str] | None:
-    """The origin that a path leads into and the path inside it; None for a path on disk. Raises FileNotFoundError for one that leads
+    """The origin of a path and the path inside it; None for a path on disk. Raises FileNotFoundError for a path that leads
     out of its origin."""
     longest = ""
     for prefix in _origins:
@@ -125,7 +125,7 @@ def located(path: str) -> tuple[ByteOrigin, str] | None:
 
 
 def item_at(origin: ByteOrigin, inside: str) -> Item:
-    """What a path inside an origin stands for. Raises OSError as `ByteOrigin.listing` does."""
+    """The item at a path inside an origin. Raises OSError as `ByteOrigin.listing` does."""
     if not inside:
         return ROOT
     head, _, name = inside.rpartition("/")
@@ -154,7 +154,7 @@ def _attach_archive(path: str) -> None:
 
 
 def _attach_tiered(path: str) -> None:
-    """Attach a tiered-storage root: the existing part of the path, as partitions and files below it are stored under other names."""
+    """Attach a tiered-storage root: the existing part of the path, since partitions and files below it are stored under other names."""
     if located(path) is not None:
         return
     root = path[len(TIERED) :].rstrip("/")
@@ -184,7 +184,7 @@ def _is_directory(path: str) -> bool:
 
 
 def _archive_in(path: str) -> str | None:
-    """The leading part of a path that is named like a tar archive and is no directory."""
+    """The leading part of a path that is named like a tar archive and is not a directory."""
     at = path.find(".t")
     while at >= 0:
         end = path.find("/", at)

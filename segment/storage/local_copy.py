@@ -1,15 +1,15 @@
-"""The bytes of a file of an origin behind a descriptor of this machine.
+"""The bytes of a file of an origin, behind a local descriptor.
 
-Kernels work on contiguous memory, and everything above `segment.files` knows what a descriptor is. So a file of an origin becomes an
+Kernels work on contiguous memory, and code above `segment.files` uses descriptors. So a file of an origin becomes an
 unnamed local file for as long as it is open:
 
-    whole      every byte, read in order, in blocks of READ_BYTES. Up to IN_MEMORY_BYTES it is anonymous memory, else a scratch file in the
-               folder for temporary files (TMPDIR), after a look at the room that is left there. The last few that were read are kept
-               for a while: side files are opened again and again.
-    ranges     a sparse file of the same size, filled on demand (`RangedCopy.need`), in whole blocks. Who asks for what follows
-               the last answer gets more at a time, up to READ_BYTES.
+    whole      every byte, read in order, in blocks of READ_BYTES. Up to IN_MEMORY_BYTES it is anonymous memory, otherwise a scratch file in
+               the folder for temporary files (TMPDIR), after a check of the free space. The last few files are kept for
+               a while, because side files are opened repeatedly.
+    ranges     a sparse file of the same size, filled on demand (`RangedCopy.need`), in whole blocks. A request that continues the
+               previous one fetches more at a time, up to READ_BYTES.
 
-What one process has fetched is its own. A file that is closed costs no room.
+Processes do not share what they have fetched. A closed file takes no space.
 """
 
 import errno
@@ -21,7 +21,7 @@ from kseg.segment.storage.origin import ByteOrigin, Item
 
 IN_MEMORY_BYTES = 4 << 20
 READ_BYTES = 16 << 20
-# below this a file is read at once: another request costs more than its bytes
+# below this size a file is fetched whole: another request costs more than its bytes
 WHOLE_BYTES = 256 << 10
 BLOCK_BYTES = 16 << 10
 _READ_AHEAD_BYTES = (0, 0, 0, 128 << 10, 512 << 10, 2 << 20, 8 << 20)
@@ -30,7 +30,7 @@ _KEPT_FILES = 256
 
 
 class _Kept:
-    """Descriptors of the files read last, duplicated for each opener."""
+    """Descriptors of the files read last, duplicated for each open."""
 
     def __init__(self) -> None:
         self._files: OrderedDict[tuple[int, str, str, int], int] = OrderedDict()
@@ -88,7 +88,8 @@ def forget_copies() -> None:
 
 
 class RangedCopy:
-    """A file of an origin of which only what is needed is fetched. descriptor: of the sparse copy, for its owner to close. Raises OSError."""
+    """A file of an origin of which only the needed ranges are fetched. descriptor: of the sparse copy, which its owner closes. Raises
+    OSError."""
 
     def __init__(self, origin: ByteOrigin, inside: str, item: Item) -> None:
         self._origin, self._inside, self._item = origin, inside, item
@@ -102,7 +103,7 @@ class RangedCopy:
             raise
         self._present = bytearray(-(-item.size_bytes // BLOCK_BYTES))
         self._last_end = -1  # block after the last one fetched
-        self._streak = 0  # how many requests in a row have followed one another
+        self._streak = 0  # number of consecutive requests that continued the previous one
 
     def need(self, start: int, stop: int) -> None:
         """Make sure the copy has the bytes between two positions. Raises OSError."""
@@ -132,7 +133,7 @@ class RangedCopy:
         return last
 
     def close(self) -> None:
-        """Forget where the bytes come from; a map of the descriptor stays as it is."""
+        """Drop the source of the bytes; a map of the descriptor stays unchanged."""
         if self._own >= 0:
             os.close(self._own)
             self._own = -1
@@ -147,7 +148,7 @@ def _unnamed(item: Item, *, is_in_memory: bool, room_bytes: int | None = None) -
     """A new unnamed file, which disappears with its last descriptor. room_bytes: what will be written; None: all of it."""
     if is_in_memory and hasattr(os, "memfd_create"):
         return os.memfd_create("kseg", os.MFD_CLOEXEC)
-    import tempfile  # takes longer than the rest of the module
+    import tempfile  # importing it takes longer than the rest of the module
 
     _check_room(item.size_bytes if room_bytes is None else room_bytes)
     descriptor, path = tempfile.mkstemp(prefix="kseg-")
@@ -177,7 +178,7 @@ def _write_at(descriptor: int, data: bytes, position: int) -> None:
         while view:
             written = os.pwrite(descriptor, view, position)
             view, position = view[written:], position + written
-    except OSError as error:  # the room that there was has gone to somebody else
+    except OSError as error:  # another process has used the free space meanwhile
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         import tempfile

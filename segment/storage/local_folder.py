@@ -1,4 +1,4 @@
-"""A directory on disk as an origin, for what is laid out in another way there than it is shown."""
+"""A directory on disk as an origin, for files that are stored in another layout than the one shown."""
 
 import os
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
-"""Objects of a store that fsspec knows (S3, Google Cloud Storage, Azure, HDFS, SFTP, …) as files.
+"""Objects of a store that fsspec supports (S3, Google Cloud Storage, Azure, HDFS, SFTP, …) as files.
 
-Names are listed a directory at a time, and once. A read asks for a range of the object that was listed: with its ETag where the store
-takes one, so that an object that was replaced meanwhile is an error and never half of one and half of the other. Credentials, endpoints
-and proxies are those that the store's own library finds (for S3: environment, profiles, instance role), or fsspec's configuration has.
+Names are listed a directory at a time, and once. A read requests a range of the object that was listed, with its ETag if the store
+accepts one, so that an object that was replaced meanwhile is an error and the two versions are never mixed. Credentials, endpoints
+and proxies come from the store's own library (for S3: environment, profiles, instance role) or from fsspec's configuration.
 """
 
 import importlib
@@ -44,8 +44,8 @@ _GONE = "the object was deleted after it was listed; start again"
 
 
 class ObjectStore:
-    """A bucket, or whatever a URL's scheme and first part name. url: `s3://bucket`. Raises UsageError for a scheme that nothing reads,
-    OSError where a package is missing or the store refuses."""
+    """A bucket, or whatever a URL's scheme and first part name. url: `s3://bucket`. Raises UsageError for an unsupported scheme,
+    OSError if a package is missing or the store rejects the request."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -94,7 +94,7 @@ class ObjectStore:
         return items
 
     def _with_size(self, row: dict[str, Any]) -> Mapping[str, Any]:
-        """A file in a listing without sizes (HTTP) is asked for by itself."""
+        """Request the size of a file from a listing without sizes (HTTP)."""
         if row.get("type") == "directory" or row.get("size") is not None:
             return row
         try:
@@ -133,7 +133,7 @@ class ObjectStore:
 
 
 def _named(rows: list[dict[str, Any]], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Entries of a listing by the last part of their names. The prefix itself may be among them."""
+    """Entries of a listing by the last part of their names, which may include the prefix itself."""
     for row in rows:
         full = str(row["name"]).rstrip("/")
         if full.strip("/") != path.strip("/"):
@@ -151,7 +151,7 @@ def _item(row: Mapping[str, Any]) -> Item:
 
 
 def _is_same(now: Item, listed: Item) -> bool:
-    """Whether an object is the one that was listed, as far as both tell: what HTTP opens has a size only."""
+    """Whether an object is the one that was listed, as far as both have the same attributes: HTTP has only a size."""
     return now.size_bytes == listed.size_bytes and all(
         one == other
         for one, other in ((now.version, listed.version), (now.mtime_ns, listed.mtime_ns))
@@ -172,7 +172,7 @@ def _nanoseconds(written: object) -> int:
 
 
 def readable(error: Exception, url: str) -> OSError:
-    """The error of a store as an OSError with a readable sentence."""
+    """Convert an error of a store to an OSError with a readable sentence."""
     chain = [error]
     while chain[-1].__cause__ is not None and len(chain) < 8 and isinstance(chain[-1].__cause__, Exception):
         chain.append(chain[-1].__cause__)
@@ -204,7 +204,7 @@ def _code(error: Exception) -> str:
 
 
 def _sentence(error: Exception) -> str:
-    """The message of an exception in one line, without the errno that an OSError adds."""
+    """The message of an exception on one line, without the errno that an OSError adds."""
     words = (
         str(error.strerror if isinstance(error, OSError) and error.strerror else error)
         or type(error).__name__

@@ -1,14 +1,14 @@
-"""Where bytes come from that are on no disk: the interface, and what an item in it is.
+"""The interface to byte sources other than disks.
 
-An origin is a tree of names. It lists directories and reads ranges of files; that is all that the rest of kseg needs:
+An origin is a tree of names. It lists directories and reads ranges of files; kseg needs nothing else:
 
-    attached      which paths lead into which origin
+    attached      resolves paths to origins
     places        os.stat, os.scandir, os.path.isdir … for paths of either kind
-    local_copy    the bytes of such a file as a descriptor: whole, or the ranges that were asked for
-    segment.files asks for that descriptor; from there on a file is a file
+    local_copy    the bytes of such a file as a descriptor: whole, or the requested ranges
+segment.files uses that descriptor like that of any other file.
 
-`object_store` and `tar_archive` are the two kinds. An error of theirs is an OSError whose `strerror` is a sentence about what is wrong with
-the store, so that it is reported as that of a disk would be.
+`object_store` and `tar_archive` are the two kinds. Their errors are OSErrors whose `strerror` is a sentence about the problem, so that they
+are reported like those of a disk.
 """
 
 import errno
@@ -21,7 +21,7 @@ from kseg.segment.values import dataclass
 
 
 class ItemKind(StrEnum):
-    """What a name in an origin stands for. OTHER: a link, a device: nothing that is read."""
+    """What a name in an origin refers to. OTHER: a link or a device, which is never read."""
 
     FILE = "file"
     DIRECTORY = "directory"
@@ -30,8 +30,8 @@ class ItemKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One name. mtime_ns: when it was written, as the origin tells it; 0 when it does not. version: what changes with the content
-    (an ETag); empty where nothing tells."""
+    """One name. mtime_ns: modification time in the origin; 0 if unknown. version: changes with the content
+    (an ETag); empty if unknown."""
 
     kind: ItemKind
     size_bytes: int = 0
@@ -43,9 +43,9 @@ ROOT = Item(ItemKind.DIRECTORY)
 
 
 class ByteOrigin(Protocol):
-    """A tree of files. Paths inside it have no slash at either end; the root is the empty one.
+    """A tree of files. Paths inside it have no slash at either end; the root is the empty path.
 
-    damage: a sentence about why not all of it can be listed; None when it can.
+    damage: why the listing is incomplete, as a sentence; None if it is complete.
     """
 
     damage: str | None
@@ -55,7 +55,7 @@ class ByteOrigin(Protocol):
         ...
 
     def read(self, inside: str, item: Item, start: int, stop: int) -> bytes:
-        """The bytes of a file between two positions. Raises OSError, also when the file has changed since it was listed."""
+        """The bytes of a file between two positions. Raises OSError, also if the file has changed since it was listed."""
         ...
 
     def is_seekable(self, inside: str) -> bool:
@@ -64,10 +64,10 @@ class ByteOrigin(Protocol):
 
 
 def failure(sentence: str) -> OSError:
-    """The exception for an origin whose bytes are not what they should be. The sentence gives the reason."""
+    """The exception for an origin with invalid bytes. The sentence gives the reason."""
     return OSError(errno.EREMOTEIO, sentence)
 
 
 def out_of_reach(sentence: str) -> OSError:
-    """The exception for an origin that does not deliver its bytes, which may be sound. The sentence gives the reason."""
+    """The exception for an origin that does not return its bytes, which may be valid. The sentence gives the reason."""
     return OSError(OUT_OF_REACH, sentence)

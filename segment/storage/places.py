@@ -1,6 +1,6 @@
-"""What is at a path, on disk or in an origin: the functions of `os` and `os.path` that those who read need, under their names.
+"""The functions of `os` and `os.path` that readers need, under the same names, for paths on disk or in an origin.
 
-As long as nothing is attached, and for every path on disk, each is the function of `os`.
+If nothing is attached, and for every path on disk, each calls the function of `os`.
 """
 
 import os
@@ -41,16 +41,16 @@ class DirEntry(Protocol):
 
 
 def given(path: str) -> str:
-    """Prepare a path that the user gave for the functions here: attach the origin that it leads into.
+    """Prepare a path given by the user for these functions: attach the origin to which it leads.
 
-    Raises UnreadableInput when an object store cannot be reached or an archive cannot be opened, UsageError for a URL of an unknown scheme.
+    Raises UnreadableInput if an object store cannot be reached or an archive cannot be opened, UsageError for a URL of an unknown scheme.
     """
     try:
         attached = attach(path)
         if is_elsewhere(attached):
             stat(attached)
     except (FileNotFoundError, NotADirectoryError):
-        return path  # whoever looks there says that nothing is
+        return path  # later calls report that nothing is there
     except OSError as error:
         raise cannot_read(path, error) from error
     return attached
@@ -119,7 +119,7 @@ def getsize(path: str) -> int:
 
 
 def abspath(path: str) -> str:
-    """os.path.abspath; of a URL it is the URL, without steps up and down."""
+    """os.path.abspath; a URL is only normalised."""
     if path.startswith(TIERED):
         return TIERED + abspath(path[len(TIERED) :])
     return _normal_url(path) if is_url(path) else os.path.abspath(path)
@@ -138,7 +138,7 @@ def _normal_url(path: str) -> str:
 
 
 def _kind(path: str) -> ItemKind | None:
-    """The kind of a path; None where nothing exists, or it cannot be determined."""
+    """The kind of a path; None if nothing exists, or it cannot be determined."""
     try:
         place = located(path)
         return None if place is None else item_at(*place).kind
@@ -148,7 +148,7 @@ def _kind(path: str) -> ItemKind | None:
 
 def _status(path: str, item: Item) -> os.stat_result:
     """An os.stat_result for an item. Device and inode are the same in every process, and differ for different content."""
-    from hashlib import blake2b  # few need it
+    from hashlib import blake2b  # few runs need it
 
     identity = blake2b(
         f"{abspath(path)}\0{item.version}".encode(errors="surrogateescape"), digest_size=7

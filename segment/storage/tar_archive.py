@@ -1,15 +1,15 @@
 """A tar archive as a tree of files, without unpacking it.
 
-The headers are walked once:
+The headers are read once:
 
-    .tar                        from header to header; a file is a range of the archive from then on
-    .tar.gz .tgz .tar.zst .tzst the whole stream is decompressed, and what fits is kept in a scratch file as it comes by: files up to
-                                half of the room in the folder for temporary files, small ones a
-                                little longer; for the others the stream is gone through again
+    .tar                        from header to header; from then on a file is a range of the archive
+    .tar.gz .tgz .tar.zst .tzst the whole stream is decompressed, and what fits is kept in a scratch file on the way: files up to
+                                half of the space in the folder for temporary files, small ones a
+                                little longer; for other files the stream is decompressed again
 
-An archive is evidence too. Where its headers end before their time, what was found until then is a tree like any other, a file that is
-cut off ends where its bytes end, and `damage` says so. Names that lead out of the archive are left out, links and devices are no files.
-A name that occurs twice is the later one, as tar would unpack it.
+An archive is evidence too. If its headers end early, the files found until then are still available, a truncated file ends where
+its bytes end, and `damage` says so. Names that lead out of the archive are left out, links and devices are not files.
+Of a name that occurs twice the later entry is used, as when tar unpacks it.
 """
 
 import os
@@ -33,8 +33,8 @@ _REGULAR = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a file's bytes are. position: in the decompressed archive. pieces: (position in the file, length) of what is stored of a
-    sparse file, None when it is all. kept_at: in the scratch file; -1 when it is not there."""
+    """The location of a file's bytes. position: in the decompressed archive. pieces: (position in the file, length) of the stored parts of
+    a sparse file, None if all is stored. kept_at: position in the scratch file; -1 if it is not there."""
 
     position: int
     stored_bytes: int
@@ -44,7 +44,7 @@ class _Place:
 
 @dataclass(slots=True)
 class _Tree:
-    """The content by the headers: names by directory, and the places of the files' bytes."""
+    """The content according to the headers: names by directory, and the locations of the files' bytes."""
 
     directories: dict[str, dict[str, Item]] = field(default_factory=lambda: {"": {}})
     places: dict[str, _Place] = field(default_factory=dict)
@@ -61,13 +61,13 @@ class _Tree:
         if inside in self.directories:
             return
         head, _, name = inside.rpartition("/")
-        self._make(head)  # no deeper than MAX_LEVELS
+        self._make(head)  # at most MAX_LEVELS deep
         self.places.pop(inside, None)
         self.directories[head][name] = Item(ItemKind.DIRECTORY)
         self.directories[inside] = {}
 
     def cut(self, inside: str, size_bytes: int) -> int:
-        """Shorten a file to the bytes that the archive has of it; returns its declared size."""
+        """Shorten a file to the bytes that the archive contains; returns its declared size."""
         head, _, name = inside.rpartition("/")
         item = self.directories[head][name]
         self.directories[head][name] = Item(item.kind, size_bytes, item.mtime_ns, item.version)
@@ -75,8 +75,8 @@ class _Tree:
 
 
 class TarArchive:
-    """source: the bytes of the archive. path: its name, which says how it is compressed. damage: a sentence about where it ends before
-    its time, None when it does not. Raises OSError when it cannot be read or is no tar archive."""
+    """source: the bytes of the archive. path: its name, which determines the compression. damage: a sentence about why it ends
+    early, None if it does not. Raises OSError if it cannot be read or is not a tar archive."""
 
     def __init__(self, source: ArchiveBytes, path: str) -> None:
         self.path = path
@@ -87,7 +87,7 @@ class TarArchive:
         self._scratch = _Scratch() if self._stream is not None else None
         self._walk()
 
-    # --- what it holds
+    # --- content
 
     def listing(self, inside: str) -> Mapping[str, Item]:
         """The entries of a directory, from the headers."""
@@ -98,7 +98,7 @@ class TarArchive:
         return found
 
     def is_seekable(self, inside: str) -> bool:
-        """Whether ranges can be read without going through the stream for each."""
+        """Whether ranges can be read without decompressing the stream for each."""
         return self._stream is None or self._tree.places[inside].kept_at >= 0
 
     def read(self, inside: str, item: Item, start: int, stop: int) -> bytes:
@@ -118,7 +118,7 @@ class TarArchive:
         return bytes(data)
 
     def _stored(self, place: _Place, start: int, stop: int) -> bytes:
-        """A range of what is stored of a file; zeros after what the archive still has are a caller's, who knows its size."""
+        """A range of the stored part of a file. The caller, which knows the size, adds zeros for what the archive lacks."""
         if place.kept_at >= 0 and self._scratch is not None:
             return self._scratch.read(place.kept_at + start, place.kept_at + stop)
         if self._stream is None:
@@ -149,7 +149,7 @@ class TarArchive:
                 raise failure(f"not a tar archive ({reason})") from error
             self._cut_off(last, reason)
             return
-        except (ValueError, OverflowError) as error:  # of a header that nobody has written so
+        except (ValueError, OverflowError) as error:  # from a header that no tar program writes
             raise failure(f"not a tar archive ({error})") from error
         if self._stream and self._stream.damage:
             self._cut_off(last, self._stream.damage)
@@ -198,7 +198,7 @@ class TarArchive:
         self._scratch.skip(stored_bytes)
 
     def _cut_off(self, last: str, reason: str) -> None:
-        """Cut the last member to the bytes that are there."""
+        """Truncate the last member to the existing bytes."""
         self.damage = f"the archive ends before its time ({reason})"
         place = self._tree.places.get(last)
         if place is None:
@@ -211,7 +211,7 @@ class TarArchive:
 
 
 def _noting(ends: list[Exception]) -> type[tarfile.TarInfo]:
-    """A tarfile header class that records why there is no further header: tarfile takes damage for the end."""
+    """A tarfile header class that records why there is no further header: tarfile treats damage as the end."""
 
     class NotingHeader(tarfile.TarInfo):
         @classmethod
@@ -250,7 +250,7 @@ def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 
 class _Scratch:
-    """An unnamed file for what was decompressed."""
+    """An unnamed file for decompressed content."""
 
     def __init__(self) -> None:
         import tempfile
@@ -274,7 +274,7 @@ class _Scratch:
             view, self.end = view[written:], self.end + written
 
     def skip(self, count: int) -> None:
-        """Skip the bytes that the archive does not have."""
+        """Skip the bytes that the archive lacks."""
         self.end += count
 
     def read(self, start: int, stop: int) -> bytes:
@@ -287,4 +287,4 @@ class _Scratch:
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         if getattr(self, "_descriptor", -1) >= 0:
-            close(self._descriptor)  # also when the interpreter ends, and modules are gone
+            close(self._descriptor)  # also at interpreter exit, when modules are gone

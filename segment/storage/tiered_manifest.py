@@ -1,20 +1,20 @@
 """The manifest that Aiven's plugin for tiered storage uploads with each segment (`….rsm-manifest`, version 1).
 
-Three objects stand for a segment:
+Each segment is stored in three objects:
 
-    PREFIX<topic>-<topic id>/<partition>/<base offset, 20 digits>-<segment id>.log           the log, in transformed chunks one after the other
-                                                                             .indexes       the side files one after the other, each a range
+    PREFIX<topic>-<topic id>/<partition>/<base offset, 20 digits>-<segment id>.log           the log, in consecutive transformed chunks
+                                                                             .indexes       the side files, each a range
                                                                              .rsm-manifest  this JSON
 
-    chunkIndex      originalChunkSize, originalFileSize and how large the chunks are in the object:
+    chunkIndex      originalChunkSize, originalFileSize and the sizes of the chunks in the object:
                     fixed       transformedChunkSize, finalTransformedChunkSize
                     variable    transformedChunks: base64 of a zstd frame of
                                 count int32 · base int32 · width int8 · (count − 1) × unsigned of that width, plus base · last int32
                                 (count 0: nothing else; count 1: only the last)
     segmentIndexes  offset, timestamp, producerSnapshot, leaderEpoch, transaction (or null): position and size in .indexes
-    compression     whether each chunk is a zstd frame; the side files never are
-    encryption      there when log and side files are encrypted
-    remoteLogSegmentMetadata.endOffset   of the segment; the producer snapshot is the one after it
+    compression     whether each chunk is a zstd frame; the side files are never compressed
+    encryption      present if log and side files are encrypted
+    remoteLogSegmentMetadata.endOffset   of the segment; the producer snapshot is named by the next offset
 
 Source: the code of the plugin (SegmentManifestV1, ChunkSizesBinaryCodec, ObjectKeyFactory), 2026-05. Every number is checked before it is used.
 """
@@ -38,8 +38,8 @@ _INDEXES = ("offset", "timestamp", "producerSnapshot", "leaderEpoch", "transacti
 
 @dataclass(frozen=True, slots=True)
 class TieredManifest:
-    """chunk_bytes: of the log, but for the last chunk. size_bytes: of the log. starts: where chunks begin in the object, and where the last
-    ends. indexes: (position, size) in .indexes by the manifest's name. end_offset: None where the manifest does not say it."""
+    """chunk_bytes: of the log, except for the last chunk. size_bytes: of the log. starts: where chunks begin in the object, and where the
+    last one ends. indexes: (position, size) in .indexes by the manifest's name. end_offset: None if the manifest does not contain it."""
 
     chunk_bytes: int
     size_bytes: int

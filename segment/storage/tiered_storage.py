@@ -1,4 +1,4 @@
-"""What Aiven's plugin for tiered storage has uploaded, as partition directories with the files that a broker knows.
+"""The uploads of Aiven's plugin for tiered storage, as partition directories with the file names of a broker.
 
     stored below the root                                     shown
     orders-MWJ6FHTfRYy67jzwZdeqSQ/7/                          orders-7/
@@ -8,9 +8,9 @@
                                                                 leader-epoch-checkpoint     of the last segment
       ….rsm-manifest                                            read for sizes and chunks, see `tiered_manifest`
 
-Objects without a manifest (an upload that did not end), and those of another segment with the same base offset, are shown under their own names.
-Two topics of one name (one was deleted and made again) are shown with their ids: orders-MWJ6FHTfRYy67jzwZdeqSQ-7. A range of a log costs the
-chunks that it is in; the last few of them are kept.
+Objects without a manifest (an incomplete upload), and those of another segment with the same base offset, are shown under their own names.
+Two topics of one name (one was deleted and created again) are shown with their ids: orders-MWJ6FHTfRYy67jzwZdeqSQ-7. Reading a range of a
+log fetches the chunks that contain it; the last few of them are kept.
 """
 
 import os
@@ -39,8 +39,8 @@ _KEPT_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where a shown file is stored. path: of the object. stored: its item. start: of a side file in the object. manifest: of a log, else
-    None. is_encrypted: the content cannot be read."""
+    """The storage location of a shown file. path: of the object. stored: its item. start: of a side file in the object. manifest: of a log,
+    otherwise None. is_encrypted: the content cannot be read."""
 
     path: str
     stored: Item
@@ -51,7 +51,7 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class _Uploaded:
-    """An uploaded segment. path: of its objects, without their suffix. indexes: the object with its side files, None without one."""
+    """An uploaded segment. path: of its objects, without their suffix. indexes: the object with its side files, None if there is none."""
 
     path: str
     manifest: TieredManifest
@@ -59,7 +59,7 @@ class _Uploaded:
 
 
 class TieredStorage:
-    """origin, root: the directory that holds the directories of topics."""
+    """origin, root: the directory with the directories of topics."""
 
     def __init__(self, origin: ByteOrigin, root: str) -> None:
         self._origin, self._root = origin, root
