@@ -1,7 +1,7 @@
-"""What a command's work yields: a stream of plain, picklable values.
+"""The events that a command's work yields: a stream of plain, picklable values.
 
 Every command is a function `(target, options) -> Iterator[Event]`. The local run, the worker processes of
-`--jobs` and a cluster differ only in who calls it; whoever called it shows the events in order.
+`--jobs` and a cluster differ only in where they call it; the caller prints the events in order.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,17 +14,17 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Bytes that go to stdout exactly as they are (whole lines). What another process has made (`log_parts`) is a memoryview of the
-    memory they share, released when the next event is asked for."""
+    """Bytes for stdout, unchanged (whole lines). If another process produced them (`log_parts`), they are a memoryview of the
+    shared memory, which is released when the next event is requested."""
 
     data: bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One answer as named values; the JSON form of the command is exactly this mapping, `type` included.
+    """One answer as named values; the JSON line of the command is exactly this mapping, including `type`.
 
-    values is output. result: the same as a value, for code that uses it; None where nobody does.
+    values is output. result: the same as a value, for code that uses it; None if no code does.
     """
 
     values: Mapping[str, object]
@@ -33,10 +33,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An input that could not be processed; `sentence` names the path, `exit_status` is the contract's.
+    """An input that could not be processed; `sentence` contains the path, `exit_status` is that of the contract.
 
-    trace: the traceback, of a bug only; shown when the user asks for it. paths: all inputs that are meant, when it is
-    not only `path`.
+    trace: the traceback, only for a bug; shown on request. paths: all inputs concerned, if there are others than
+    `path`.
     """
 
     path: str
@@ -61,6 +61,6 @@ O_contra = TypeVar("O_contra", contravariant=True)
 
 
 class Work(Protocol[T_contra, O_contra]):
-    """The shape of every command's work; must be importable by name so that it can be pickled."""
+    """The signature of every command's work; must be importable by name so that it can be pickled."""
 
     def __call__(self, target: T_contra, options: O_contra, /) -> Iterator[Event]: ...

@@ -3,17 +3,17 @@
 With several targets and several jobs:
 
 1. Fork the workers (spawn them if this process has threads of Python). SIGINT stays blocked in them: the parent handles Ctrl-C. Threads of
-   libraries, such as Arrow's or librdkafka's, do not survive the fork. That is harmless as long as a worker frees nothing it
-   inherited (the end of a Kafka client would wait for its threads forever), so what was there before is hidden from its collector.
+   libraries, such as Arrow's or librdkafka's, do not survive the fork. That is harmless as long as a worker frees nothing that it
+   inherited (closing a Kafka client would wait for its threads forever), so inherited objects are hidden from its collector.
 2. Assign targets by number, in order. While many targets remain, the next number is already in a worker's pipe when it finishes one;
    near the end it is sent on demand, so that no worker has a queue while another is idle.
 3. A worker sends its events in chunks. The parent always reads from the worker whose target is next in the output; it reads from the
-   others only while less than `AHEAD_BYTES` are buffered. A worker that is not read blocks in its pipe: that is the back pressure, and
+   others only while less than `AHEAD_BYTES` are buffered. A worker that is not read blocks in its pipe: this is the back pressure, and
    the bound on memory.
 4. If a worker dies, its target becomes a `Failure`, and a new worker takes over what was queued for it. Death by a signal (out of
    memory, an unreadable page) means that the target could not be processed.
-5. Whatever ends the run (completion, Ctrl-C, the consumer closing the iterator) stops the workers. So does the death of the parent,
-   immediately: with it goes the broker's lock that it held for them.
+5. Whatever ends the run (completion, Ctrl-C, the consumer closing the iterator) stops the workers. The death of the parent stops them
+   immediately, because it releases the broker's lock that the parent held for them.
 
 6. A shared target (too large for one worker) is the work of this process and of others that the work itself starts, when its turn in the
    output comes. The workers go on with the other targets meanwhile.
@@ -95,7 +95,7 @@ def _options_for(number: int, options: O, shared: Collection[int], shared_option
 
 
 class _Worker:
-    """A process, the parent's end of its pipe, and the numbers it has been given and has not finished."""
+    """A process, the parent's end of its pipe, and the assigned numbers that it has not finished."""
 
     __slots__ = ("connection", "numbers", "process")
 
@@ -111,7 +111,7 @@ class _Worker:
 
 
 class _WorkerPool:
-    """The parent's side: which worker has which target, what has arrived, and what to read next."""
+    """The parent's side: which worker has which target, what was received, and what to read next."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class _WorkerPool:
         self._current += 1
 
     def _take(self) -> Iterator[Event]:
-        """What has arrived of the current target."""
+        """The received events of the current target."""
         import pickle
 
         chunks = self._arrived.get(self._current)
@@ -266,7 +266,7 @@ class _WorkerPool:
         try:
             worker.connection.send_bytes(number.to_bytes(8, "little"))
         except OSError:
-            return  # it is dead: the next read finds out and buries it
+            return  # it is dead, which the next read detects
 
     def _start(self) -> _Worker:
         import multiprocessing
@@ -280,7 +280,7 @@ class _WorkerPool:
         process = context.Process(target=_serve, args=arguments, daemon=True)  # type: ignore[attr-defined]
         masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         collects = gc.isenabled()
-        gc.disable()  # until the worker has put aside what it inherits
+        gc.disable()  # until the worker has frozen what it inherits
         try:
             process.start()
         finally:
@@ -292,7 +292,7 @@ class _WorkerPool:
 
 
 def _failure_of(path: str, exitcode: int | None) -> Failure:
-    """What a worker's death means for its target. exitcode: below 0 the signal that ended it."""
+    """What the death of a worker means for its target. exitcode: the signal that ended it if below 0."""
     import signal
 
     who = f"the process working on {path}"
@@ -333,11 +333,11 @@ def _serve(
             number = int.from_bytes(connection.recv_bytes(), "little")
             _send_events(connection, number, targets[number], work, options)
     except (EOFError, BrokenPipeError, ConnectionResetError):
-        os._exit(0)  # the parent is gone or has had enough; nothing here needs an orderly end
+        os._exit(0)  # the parent is gone or has stopped; nothing here needs an orderly exit
 
 
 def _end_with_the_parent(connection: "Connection") -> None:
-    """Let this process end as `stop` would end it as soon as the other end of its pipe is closed."""
+    """Make this process end as `stop` would end it as soon as the other end of its pipe is closed."""
     import select
     import signal
     import threading
@@ -345,7 +345,7 @@ def _end_with_the_parent(connection: "Connection") -> None:
     if not hasattr(select, "poll"):
         return
     hang_up = select.poll()
-    hang_up.register(connection.fileno(), 0)  # asks for no event: only the end of the connection wakes it
+    hang_up.register(connection.fileno(), 0)  # requests no event: only the end of the connection wakes it
 
     def wait() -> None:
         while not hang_up.poll():

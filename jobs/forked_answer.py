@@ -1,4 +1,4 @@
-"""A forked process that does one piece of work on what this process has in memory, and answers once."""
+"""A forked process that does one piece of work on the memory of this process, and returns one result."""
 
 import os
 import pickle
@@ -15,11 +15,11 @@ _PIECE_BYTES = 1 << 20
 
 
 class NoAnswer(Exception):
-    """The process could not be started, or ended without an answer: its work raised an exception, or it was killed."""
+    """The process could not be started, or ended without a result: its work raised an exception, or it was killed."""
 
 
 class ForkedAnswer(Generic[A]):
-    """A context manager, which ends the process. work: runs there; what it gives is pickled. Raises NoAnswer when the system allows no
+    """A context manager that ends the process. work: runs in it; its result is pickled. Raises NoAnswer if the system allows no
     more processes or pipes."""
 
     def __init__(self, work: Callable[[], A]) -> None:
@@ -35,7 +35,7 @@ class ForkedAnswer(Generic[A]):
             raise NoAnswer from error
 
     def answer(self) -> A:
-        """Wait for the answer; to be asked for once. Raises NoAnswer."""
+        """Wait for the result; call it once. Raises NoAnswer."""
         (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
         found: A = pickle.loads(self._read(length))
         return found

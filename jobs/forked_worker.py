@@ -1,4 +1,4 @@
-"""A forked process that works on what this process has in memory, with one pipe in each direction.
+"""A forked process that works on the memory of this process, with one pipe in each direction.
 
 A fork takes a few milliseconds and copies only what changes, in particular no mapped files. So it pays off for a share of one large
 file, where a new process (`fanout`) or a thread (the interpreter runs one at a time) would not.
@@ -24,14 +24,14 @@ signs_of_life: set[int] = set()
 def can_fork() -> bool:
     """Whether a fork is possible, and safe: it copies only the thread that calls it.
 
-    Threads of Python may hold locks that a child needs. Those of libraries do not count: Arrow has some from its import on, and
-    a child that frees nothing of what it inherits is not hurt by their absence."""
+    Threads of Python may hold locks that a child needs. Those of libraries do not count: Arrow has some from its import on, but a child
+    that frees nothing of what it inherited does not need them."""
     threading = sys.modules.get("threading")
     return hasattr(os, "fork") and (threading is None or threading.active_count() == 1)
 
 
 def waiting_for_processors() -> int:
-    """How many other tasks run or wait for a processor at the moment; 0 if the system does not say."""
+    """The number of other tasks that run or wait for a processor now; 0 if the system does not report it."""
     try:
         with open("/proc/loadavg") as file:
             return max(0, int(file.read().split()[3].partition("/")[0]) - 1)
@@ -40,15 +40,15 @@ def waiting_for_processors() -> int:
 
 
 def has_free_processor() -> bool:
-    """Whether other work leaves a processor for a second process or thread. Where it does not, that would share the time which the system
-    gives to this program, and cost some of it."""
+    """Whether other work leaves a processor for a second process or thread. If not, the second one would share the time that the system
+    gives to this program, and waste some of it."""
     return waiting_for_processors() < (os.cpu_count() or 1)
 
 
 class ForkedWorker:
-    """main: the main function of the process, given the descriptors it reads from and writes to. others: workers that exist already.
+    """main: the main function of the process, which gets the descriptors to read from and write to. others: existing workers.
 
-    reads, writes: this side's ends of the pipes. Raises OSError when the system allows no more processes or pipes.
+    reads, writes: this side's ends of the pipes. Raises OSError if the system allows no more processes.
     """
 
     def __init__(self, main: Callable[[int, int], None], others: "Sequence[ForkedWorker]" = ()) -> None:
@@ -62,7 +62,7 @@ class ForkedWorker:
         try:
             self._pid = os.fork()
             if not self._pid:
-                # left open here they would hide that the parent has gone
+                # if left open here they would hide the death of the parent
                 _close(*(end for helper in (self, *others) for end in (helper.reads, helper.writes)))
                 _close(*signs_of_life)
                 _run_child(main, child_reads, child_writes)
@@ -85,7 +85,7 @@ class ForkedWorker:
 def _run_child(main: Callable[[int, int], None], reads: int, writes: int) -> NoReturn:
     status = 1
     try:
-        gc.freeze()  # a collection would touch, and so copy, everything that was there before
+        gc.freeze()  # a collection would touch, and so copy, all inherited memory
         main(reads, writes)
         status = 0
     finally:

@@ -1,14 +1,14 @@
-"""Make text of one large log in several processes, in parts cut at batch boundaries: for `dump`, and `export` to text.
+"""Format the text of one large log in several processes, in parts cut at batch boundaries: for `dump`, and `export` to text.
 
-Receiving text costs this process nearly as much as making it from uncompressed batches, so those are distributed only
-where a line costs more; decompression always pays.
+Receiving text costs this process nearly as much as formatting it from uncompressed batches, so those are distributed only
+if a line costs more; decompression always pays.
 
-1. Follow the length fields from header to header. Where they do not lead to the exact end of the file, it is not split.
-2. Cut it at batches about PART_BYTES apart; several processes make them (`part_pool`). If other work occupies all processors at the start,
-   none is started: it would only take processor time from this process.
-3. A part is finished before it is emitted. After a finding in it later lines may depend on earlier ones, and text beyond
+1. Follow the length fields from header to header. If they do not lead to the exact end of the file, it is not split.
+2. Cut it at batches about PART_BYTES apart; several processes format the parts (`part_pool`). If other work occupies all processors at
+   the start, none is started: it would only take processor time from this process.
+3. A part is completed before it is emitted. After a finding in it later lines may depend on earlier ones, and text beyond
    MAX_TEXT_BYTES takes too much memory: then the helpers are ended, and this process continues alone from the start of
-   that part, as if there had been no parts. The death of a helper is treated like a finding.
+   that part, as if there were no parts. The death of a helper is treated like a finding.
 """
 
 from array import array
@@ -30,7 +30,7 @@ MIN_PARTS = 16  # a smaller file is done before a helper has started
 MAX_TEXT_BYTES = 64 * 1024 * 1024
 _HEADERS_PER_WALK = 1024
 
-# the events of the bytes from a position up to another, None = of all the rest, as if no part had been asked for
+# the events of the bytes from one position to another, None = to the end, as without parts
 MakeText = Callable[[int, int | None], Iterator[Event]]
 
 
@@ -43,10 +43,10 @@ def in_parts(
     seen: HeaderContinuity | None = None,
     write_into: Callable[[Room], None] | None = None,
 ) -> Iterator[Event]:
-    """The events of `make(0, None)`, by `jobs` processes when that can be done and pays.
+    """The events of `make(0, None)`, produced by `jobs` processes if that is possible and worthwhile.
 
     include_uncompressed: also split logs that need no decompression. seen: collects the batch headers during the walk.
-    write_into: lets `make` write into memory that it is given, in a helper.
+    write_into: makes `make` write into the given memory, in a helper.
     """
     was_free = has_free_processor()
     cuts = (
@@ -93,7 +93,7 @@ def _starts_compressed(view: memoryview) -> bool:
 
 
 def boundaries(view: memoryview, seen: HeaderContinuity | None = None) -> list[int]:
-    """Positions of batches, about PART_BYTES apart, the first 0; none when the lengths do not lead to the end."""
+    """Positions of batches, about PART_BYTES apart, the first 0; empty if the lengths do not lead to the end."""
     end = len(view)
     table = Columns(C.BATCH_WIDTH, _HEADERS_PER_WALK)
     state = memoryview(array("q", [0, 0]))

@@ -1,10 +1,10 @@
-"""What work on one target must offer so that a cluster can divide a large target among tasks.
+"""The interfaces through which a cluster divides a large target among tasks.
 
     Splittable       the output of a target is the output of its pieces, concatenated     dump
     Prevalidatable   tasks validate parts in advance, and the work skips those parts      verify
 
-A piece is between two batch boundaries, as far as the index can be trusted. So the task that works on a piece checks that the batches
-from its start lead exactly to its end, and gives up the piece if they do not.
+A piece is between two batch boundaries, as far as the index is correct. So the task that works on a piece checks that the batches
+from its start lead exactly to its end, and rejects the piece if they do not.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,10 +26,10 @@ class CannotSplit(Exception):
 
 @runtime_checkable
 class Splittable(Protocol):
-    """Work whose answer about a target is that of its pieces."""
+    """Work whose output for a target is that of its pieces, concatenated."""
 
     def cuts(self, target: Any, options: Any, piece_bytes: int) -> list[int]:
-        """Where pieces of about this size begin, the first at 0; one at most when the target stays whole."""
+        """The start positions of pieces of about this size, the first 0; at most one if the target is not divided."""
         ...
 
     def piece(self, target: Any, options: Any, start: int, stop: int | None) -> Iterator[Event]:
@@ -49,10 +49,10 @@ class Part:
 
 @runtime_checkable
 class Prevalidatable(Protocol):
-    """Work on a target in order, most of which others can do in advance in any order."""
+    """Work that processes a target in order, most of which other tasks can do in advance in any order."""
 
     def parts(self, target: Any, options: Any, part_bytes: int) -> list[Part]:
-        """The parts of a target that others can validate, each of about this size."""
+        """The parts of a target that other tasks can validate, each of about this size."""
         ...
 
     def claim(self, part: Part, options: Any) -> Any:
@@ -65,9 +65,9 @@ class Prevalidatable(Protocol):
 
 
 def index_cuts(log_path: str, piece_bytes: int) -> list[int]:
-    """Positions in a `.log` about `piece_bytes` apart where its `.index` says that a batch begins, the first 0.
+    """Positions in a `.log` about `piece_bytes` apart at which a batch begins according to its `.index`, the first 0.
 
-    Only the index is looked at, some probes for each piece. No index, or a smaller log: [0].
+    Reads only the index, with some probes for each piece. No index, or a smaller log: [0].
     """
     cuts = [0]
     try:
@@ -75,7 +75,7 @@ def index_cuts(log_path: str, piece_bytes: int) -> list[int]:
         if size_bytes < 2 * piece_bytes or not log_path.endswith(LOG_SUFFIX):
             return cuts
         if places.is_elsewhere(log_path):
-            return cuts  # each who reads a piece would fetch all of it
+            return cuts  # every reader of a piece would fetch all of it
         with MappedFile(log_path.removesuffix(LOG_SUFFIX) + OFFSET_INDEX_SUFFIX) as file:
             index = OffsetIndex(file.view, 0)
             slot = 0
@@ -90,5 +90,5 @@ def index_cuts(log_path: str, piece_bytes: int) -> list[int]:
 
 
 def pieces_between(path: str, size_bytes: int, part_bytes: int) -> list[Part]:
-    """A log of this size in parts, cut by its index."""
+    """A log of this size in parts, cut according to its index."""
     return [Part(path, start, stop) for start, stop in pairwise([*index_cuts(path, part_bytes), size_bytes])]

@@ -11,7 +11,7 @@ from kseg.jobs.log_splitting import CannotSplit
 from kseg.jobs.part_worker import Make, PartWorker, Room
 
 QUEUED = 2
-AHEAD = 8  # a worker that shares a processor with this process is that late at times; what it is late with is made twice
+AHEAD = 8  # a worker that shares a processor with this process may be this late; late parts are done twice
 AHEAD_BYTES = 32 * 1024 * 1024
 
 
@@ -26,7 +26,7 @@ class PartPool:
         self._workers: list[PartWorker] = []
         self._worker_of_part: dict[int, PartWorker] = {}
         self._own_pieces: dict[int, list[bytes | memoryview] | None] = {}
-        self._next = 0  # the first part that nobody makes yet
+        self._next = 0  # the first part that is not assigned yet
 
     def start_workers(self, count: int) -> None:
         """Start `count` workers, or as many as the system allows."""
@@ -54,7 +54,7 @@ class PartPool:
         return self._own_pieces.pop(part)
 
     def give_back(self, part: int) -> None:
-        """The pieces of a part are no longer read."""
+        """Release the pieces of a part."""
         worker = self._worker_of_part.get(part)
         if worker is not None:
             worker.give_back()

@@ -1,11 +1,11 @@
-"""A forked worker process that works part by part and passes on what it produces (text, tables of batches) in shared memory.
+"""A forked worker process that works part by part and returns its output (text, tables of batches) in shared memory.
 
-    orders   pipe to the worker: the number of a part to make, or TAKEN: one more slot may be filled again
-    reports  pipe from it: bytes in the next slot, and whether the part goes on (MORE), is over or was given up
+    orders   pipe to the worker: the number of a part, or TAKEN: one more slot may be filled again
+    reports  pipe from it: bytes in the next slot, and whether the part continues (MORE), is complete or was rejected
 
 The memory consists of SLOTS slots, filled and emptied in turn. A part usually fits into one, so a report usually means that a
-part is complete. Nothing is copied then: the kernels in the worker write into the slot (`Room`), and this process hands out
-views of it until it takes the next part. After the slots comes the number of the first part that is still needed: a late worker
+part is complete. Nothing is copied then: the kernels in the worker write into the slot (`Room`), and this process returns
+views of it until it takes the next part. After the slots comes the number of the first part that is still needed, so that a late worker
 does not begin an earlier one. A worker without free slots waits for orders. Start and end: `forked_worker`.
 """
 
@@ -20,9 +20,9 @@ from contextlib import suppress
 from kseg.jobs import forked_worker
 from kseg.jobs.log_splitting import CannotSplit
 
-SLOT_BYTES = 8 * 1024 * 1024  # room; only what a part fills is ever memory
-SLOTS = 3  # one that is read, one that is ready, one that is filled
-MIN_ROOM_BYTES = 512 * 1024  # what a slot has left for more of a part; with less the next one is begun
+SLOT_BYTES = 8 * 1024 * 1024  # reserved; only what a part fills takes memory
+SLOTS = 3  # one that is read, one that is ready, one that is being filled
+MIN_ROOM_BYTES = 512 * 1024  # minimum space in a slot for more of a part; with less the next slot is used
 
 TAKEN = -1
 MORE, OVER, GIVEN_UP = range(3)
@@ -30,18 +30,18 @@ _ORDER = struct.Struct("<q")
 _REPORT = struct.Struct("<qq")
 _NUMBER = struct.Struct("<q")
 
-# what a part gives by its number, in pieces that are not divided (whole lines, tables); raises CannotSplit
+# returns the pieces of a part by its number; they are not divided (whole lines, tables); raises CannotSplit
 Make = Callable[[int], Iterator[bytes | memoryview]]
-# gives the memory for the next piece; what is written into its beginning is then given out by `Make`, as a view of it
+# returns the memory for the next piece; `Make` then yields what was written to its beginning, as a view
 Room = Callable[[], memoryview]
 
 
 class PartWorker:
     """The worker as seen by the process that started it. earlier_workers: those that were started before. begin: called in the worker
-    before all else, for what can write into room that it is given.
+    before anything else, with the memory into which it can write.
 
     pending: the parts that were ordered and not yet received, in order.
-    Raises OSError when the system has no memory, pipe or process to give.
+    Raises OSError if the system has no memory, pipe or process left.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class PartWorker:
         _NUMBER.pack_into(self._memory, SLOTS * SLOT_BYTES, part + 1)
 
     def is_ready(self) -> bool:
-        """Whether something has arrived of the first part that is wanted; mostly all of it."""
+        """Whether output of the first wanted part has arrived; usually all of it."""
         while self._has_arrived():
             if self.pending[0] not in self._dropped:
                 return True
@@ -75,7 +75,7 @@ class PartWorker:
         return False
 
     def receive(self) -> list[bytes | memoryview] | None:
-        """Wait for the first pending part, in pieces, valid until `give_back`; None if the worker gave it up or is gone."""
+        """Wait for the first pending part, in pieces, valid until `give_back`; None if the worker rejected it or died."""
         while self.pending[0] in self._dropped:
             self._receive()
         return self._receive()
@@ -84,7 +84,7 @@ class PartWorker:
         return bool(self.pending) and bool(select.select((self._process.reads,), (), (), 0)[0])
 
     def give_back(self) -> None:
-        """What was received last is no longer read: its memory may be filled again."""
+        """Release what was received last: the worker may fill its memory again."""
         if self._lent is not None:
             self._lent.release()
             self._lent = None
@@ -114,7 +114,7 @@ class PartWorker:
         self._memory.close()
 
     def _send(self, order: int) -> None:
-        with suppress(BrokenPipeError):  # it is gone: `receive` finds out
+        with suppress(BrokenPipeError):  # it died, which `receive` detects
             os.write(self._process.writes, _ORDER.pack(order))
 
 
@@ -132,7 +132,7 @@ class _WorkerSide:
         self._parts: deque[int] = deque()
 
     def serve(self, make: Make, begin: Callable[[Room], None] | None = None) -> None:
-        """The worker's main loop, until it gives up a part or its parent is gone (EOFError)."""
+        """The worker's main loop, until it rejects a part or its parent dies (EOFError)."""
         if begin is not None:
             begin(self.room)
         try:
@@ -152,7 +152,7 @@ class _WorkerSide:
         return int(part)
 
     def room(self) -> memoryview:
-        """What is free of the slot, or of the next when that is little."""
+        """The free part of the slot, or of the next one if that is small."""
         if self._filled and self._filled + MIN_ROOM_BYTES > SLOT_BYTES:
             self._report(MORE)
         while not self._free:
@@ -161,7 +161,7 @@ class _WorkerSide:
         return self._room[start + self._filled : start + SLOT_BYTES]
 
     def _put(self, text: bytes | memoryview) -> None:
-        """Text that was not made in its place, and does not fit into what is left of the slot, goes into the next; into several when it must."""
+        """Copy text that was not written in place into the slot, or if it does not fit into the next one, or several."""
         if isinstance(text, memoryview) and text.obj is self._memory:
             self._filled += len(text)
             return

@@ -41,14 +41,14 @@ from kseg.segment.partition.recognition import is_log_directory, is_partition_di
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.unreadable import findings_in
 
-_JOURNAL_BYTES = 16 << 10  # at least, of an append that makes few files
+_JOURNAL_BYTES = 16 << 10  # minimum, for an append that creates few files
 _DIRECTORIES = 4  # around a journal in a partition
 COUNTED = ("batch", "record")  # the types of lines that are appended
 Numbered = tuple[int, Line]
 
 
 def append_target(path: str) -> PartitionTarget:
-    """The partition that PATH names, existing or not, with its log dir. Raises UsageError for a file."""
+    """The partition at PATH, existing or not, with its log dir. Raises UsageError for a file."""
     path = path.rstrip(os.sep) or path
     if os.path.lexists(path) and not is_directory(path):
         raise UsageError(f"{path} is a file; append takes the directory of a partition")
@@ -88,7 +88,7 @@ def append(target: PartitionTarget, options: AppendOptions) -> Iterator[Event]:
 
 
 def _protected(target: PartitionTarget, options: AppendOptions) -> AbstractContextManager[Protection | None]:
-    """The protection of a change. A plan only refuses to start where a change was left half done."""
+    """The protection of a change. A plan only refuses to start if a change was left incomplete."""
     if options.apply:
         return Protection(target, options.run_id, options.follow_links, options.keeping)
     for directory in (target.log_dir, target.path):
@@ -153,7 +153,7 @@ def _taken(
     blocks: Iterator[bytes],
     protection: Protection | None,
 ) -> Generator[Event, None, "AppendJob"]:
-    """A job that has taken all lines, and is still open."""
+    """A job that has processed all lines, and is still open."""
     rows = json_rows(blocks)
     first = _first(rows)
     job = _job(target, options, first, protection)
@@ -167,20 +167,20 @@ def _taken(
 
 
 class AppendJob(Protocol):
-    """An append to one kind of partition, or its rehearsal. Nothing is changed before the first batch is taken."""
+    """An append to one kind of partition, or its rehearsal. Nothing changes before the first batch is appended."""
 
     @property
     def log_end_offset(self) -> int: ...
 
     @property
     def changes_something(self) -> bool:
-        """Whether a batch was taken, or the partition is a new one."""
+        """Whether a batch was appended, or the partition is a new one."""
 
     def take(self, rows: Iterable[Numbered]) -> Iterator[None]:
-        """Append everything, batch by batch. Raises BadLine for the first line that cannot be."""
+        """Append everything, batch by batch. Raises BadLine for the first line that cannot be appended."""
 
     def close(self) -> None:
-        """Finish as a clean shutdown does; a partition that got no batch is left as it was."""
+        """Finish as a clean shutdown does; a partition without new batches stays as it was."""
 
     @property
     def planned_bytes(self) -> Sequence[int]:
@@ -223,7 +223,7 @@ def _becomes_stray(target: PartitionTarget, options: AppendOptions) -> bool:
 
 
 def _first(rows: Iterator[Numbered]) -> tuple[Numbered, ...]:
-    """The lines up to the first batch or record, which tells where a new partition begins."""
+    """The lines up to the first batch or record, which determines where a new partition begins."""
     read = []
     for numbered in rows:
         read.append(numbered)
@@ -359,7 +359,7 @@ class LogAppending:
 
 
 def _start_offset(first: Iterable[Numbered], options: AppendOptions) -> int:
-    """Start offset of a new partition: the requested one, else that of the segment or the record that the first line names."""
+    """Start offset of a new partition: the requested one, otherwise that of the segment or the record in the first line."""
     if options.start_offset is not None:
         return options.start_offset
     for _, row in first:
@@ -370,7 +370,7 @@ def _start_offset(first: Iterable[Numbered], options: AppendOptions) -> int:
         ):
             continue
         segment = base_offset_of_file(row)
-        # a batch in an old format carries its last offset, so only its segment tells where it begins
+        # a batch in an old format has only its last offset, so its segment determines where it begins
         offset = (
             row.get("base_offset", row.get("offset"))
             if row.get("magic", L.MAGIC_V2) == L.MAGIC_V2
@@ -382,7 +382,7 @@ def _start_offset(first: Iterable[Numbered], options: AppendOptions) -> int:
 
 
 def _producer(partition: OpenPartition, rules: BatchRules) -> Producer:
-    """The producer of batches without a header: continues its state in the log, unless the options say otherwise."""
+    """The producer of batches without a header: continues its state in the log, unless the options specify it."""
     if rules.producer_id < 0:
         return Producer()
     known = partition.producers.entry(rules.producer_id)

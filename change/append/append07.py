@@ -31,7 +31,7 @@ class MessageSets07:
     def __init__(self, rules: BatchRules) -> None:
         self.rules = rules
         self.ignored: Counter[str] = Counter()
-        self._mark: object = None  # what the messages of the open set share
+        self._mark: object = None  # the property that the messages of the open set share
         self._messages: list[tuple[bytes, int]] = []
         self._codec = L.NONE
         self._bytes = 0

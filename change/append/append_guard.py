@@ -1,4 +1,4 @@
-"""What protects an append: locks, a journal to undo it, and a log dir that never claims more than is on disk.
+"""Protection for an append: locks, a journal to undo it, and a log dir that never claims more than is on disk.
 
 The run holds the lock of the log dir and takes care of its checkpoints and its clean-shutdown marker, as for any change of several
 partitions (`multi_partition_guard`). Before the first byte is written the partition gets a journal (`apply.append_journal`). A

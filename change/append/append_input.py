@@ -2,7 +2,7 @@
 
 A regular file is read again from where reading began (also as standard input: `< lines.jsonl`). Input that can be read only once
 (a pipe, a terminal) is copied to an unnamed temporary file (`apply.scratch_file`), never kept in memory; a dry run keeps nothing.
-Size, modification time, inode and a checksum tell whether the second reading returned the bytes that were checked.
+Size, modification time, inode and a checksum show whether the second read returned the bytes that were checked.
 """
 
 import os

@@ -23,22 +23,22 @@ _BATCHES_AT_ONCE = 16  # a set rarely holds more; a larger one is read in severa
 
 @dataclass(frozen=True, slots=True)
 class SetEntry:
-    """One batch of a set, with what its marker says when it is one."""
+    """One batch of a set, with the content of its marker if it is one."""
 
     batch: Batch
     marker: EndTransactionMarker | None
 
 
 def least_first_offset(entries: list[SetEntry]) -> int:
-    """The first offset of a set. Old formats can hide it in a wrapper, so for all of them Kafka takes the least
-    that it can be (UnifiedLog.maybeRoll); the log end is then what counts."""
+    """The first offset of a set. In old formats only the inner messages of a wrapper contain it, so for all of them Kafka takes a lower
+    bound (UnifiedLog.maybeRoll); the log end then decides."""
     if entries[0].batch.magic < L.MAGIC_V2:
         return entries[-1].batch.last_offset - L.INT32_MAX
     return entries[0].batch.base_offset
 
 
 def entry_of(new: NewBatch, content: bytes) -> SetEntry:
-    """The batch that was just encoded, from its header: nothing is left to be judged."""
+    """The batch that was just encoded, from its header, without validation."""
     base_offset, _, leader_epoch, magic, crc, attributes, delta, *rest = _BATCH_HEADER.unpack_from(content)
     base_timestamp_ms, max_timestamp_ms, producer_id, producer_epoch, base_sequence, count = rest
     batch = Batch(
@@ -63,7 +63,7 @@ def entry_of(new: NewBatch, content: bytes) -> SetEntry:
 
 
 def entries_of(content: bytes) -> list[SetEntry]:
-    """The batches of a set; raises UsageError when it is empty or a byte of it is not sound."""
+    """The batches of a set; raises UsageError if it is empty or contains a byte that is not part of a valid batch."""
     entries: list[SetEntry] = []
     for block in Scanner(content, capacity=_BATCHES_AT_ONCE).blocks():
         if isinstance(block, Damage):

@@ -1,4 +1,4 @@
-"""Lines of JSON to records and batch headers: what `dump --json --deep-iteration` writes, and less (docs/json.md).
+"""Parse JSON lines into records and batch headers: the output of `dump --json --deep-iteration`, or less (docs/json.md).
 
     line     one JSON object in UTF-8; empty lines do not count
     batch    {"type":"batch", …}: a header that the records after it belong to
@@ -45,9 +45,9 @@ class BadLine(UsageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLine:
-    """The header of a batch. number: of its line. count: None where the dump knew none (a wrapper of an old format).
+    """The header of a batch. number: of its line. count: None if the dump did not know it (a wrapper of an old format).
 
-    base_offset, last_offset: of an old format None, its records tell. source: file and position it was dumped from.
+    base_offset, last_offset: None in an old format, where the records contain them. source: file and position from which it was dumped.
     is_valid: False for a batch that was dumped in spite of a wrong checksum, and has no records. is_of_log: False for
     one from a snapshot of KRaft, which is not part of the log beside it.
     """
@@ -75,7 +75,7 @@ class BatchLine:
 def json_rows(blocks: Iterable[bytes]) -> Iterator[tuple[int, Row]]:
     """(line number, object) of each line that is not empty. blocks: the bytes, cut anywhere. Raises BadLine."""
     number = 1
-    begun: list[bytes] = []  # of a line whose end is not seen yet
+    begun: list[bytes] = []  # of a line whose end was not read yet
     begun_bytes = 0
     for block in blocks:
         whole, newline, tail = block.rpartition(b"\n")
@@ -182,7 +182,7 @@ def batch_line(row: Row, number: int) -> BatchLine:
 
 
 def record_line(row: Row, number: int, offset: int, timestamp_ms: int, *, keep_offset: bool = True) -> Record:
-    """The record that a line describes. offset, timestamp_ms: used where the line has none; the offset also where keep_offset is
+    """The record in a line. offset, timestamp_ms: used if the line has none; the offset also if keep_offset is
     false."""
     found = row.get("offset")
     if found is not None and keep_offset:
@@ -202,7 +202,7 @@ def record_line(row: Row, number: int, offset: int, timestamp_ms: int, *, keep_o
 
 
 def base_offset_of_file(row: Row) -> int | None:
-    """The base offset of the segment that a line was dumped from; None when it names none."""
+    """The base offset of the segment from which a line was dumped; None if it has none."""
     name = _file_name(row)
     return None if name is None or name.role is not Role.LOG else name.base_offset
 
@@ -220,7 +220,7 @@ def _file_name(row: Row) -> FileName | None:
 def _bytes(shown: object, encoding: object, name: str, number: int) -> bytes | None:
     if shown is None:
         return None
-    if encoding not in (None, "utf8", "base64", "hex"):  # also what a decoder made of it, text or not
+    if encoding not in (None, "utf8", "base64", "hex"):  # also those that a decoder has produced, text or not
         raise BadLine(number, f"its {name} was dumped as {encoding}, which cannot be decoded")
     try:
         if isinstance(shown, str):
@@ -250,7 +250,7 @@ def _headers(headers: object, number: int) -> Headers:
 
 
 def _control_bytes(row: Row, number: int) -> tuple[bytes | None, bytes | None]:
-    """Key and value as they were dumped, else made from what an end of a transaction says."""
+    """Key and value as dumped, or encoded from the fields of an end-of-transaction marker."""
     if row.get("key") is not None:
         return (
             _bytes(row["key"], row.get("key_encoding"), "key", number),

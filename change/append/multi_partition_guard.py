@@ -1,11 +1,11 @@
-"""What protects a change of several partitions: locks, one journal to undo it, and no false clean shutdown.
+"""Protection for a change of several partitions: locks, one journal to undo it, and no false clean shutdown.
 
 1. The lock of the log dir is held from the first read to the end, so that no broker runs or starts. An unfinished change of
    kseg is refused.
 2. Before the first byte is written, a journal in the log dir records its checkpoints, its clean-shutdown marker and the partitions
    that will change; each of those gets a journal of its own. Undoing the journal of the log dir undoes theirs too.
-3. The marker is removed in the meantime, so that a broker that starts after a crash recovers what was not finished. It is
-   restored last, when everything is on disk and the checkpoints say so.
+3. The marker is removed in the meantime, so that a broker that starts after a crash recovers what is incomplete. It is
+   restored last, when everything is on disk and the checkpoints agree.
 """
 
 import os
@@ -27,8 +27,8 @@ from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, Role
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, encode_offset_checkpoint, with_offsets
 
 _OF_FORMER_LOGS = (Role.LOG_START_OFFSETS, Role.CLEANER_OFFSETS)
-# To these a broker writes the log end at a clean shutdown. The recovery point says that everything below it is on disk, so it is raised
-# only where the log dir was shut down cleanly: elsewhere nobody knows that of the rest of the log.
+# A broker writes the log end to these at a clean shutdown. The recovery point means that everything below it is on disk, so it is raised
+# only if the log dir was shut down cleanly: otherwise that is unknown for the rest of the log.
 _RAISED = (Role.HIGH_WATERMARKS,)
 _RAISED_IF_CLEAN = (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS)
 
@@ -48,8 +48,8 @@ def guard_of(
     follow_links: bool = False,
     keeping: Keeping = BESIDE,
 ) -> Guard:
-    """The journal of one directory (see `Guard`). A replacement is first written under a temporary name, which takes the place of
-    any file there."""
+    """The journal of one directory (see `Guard`). A replacement is first written under a temporary name, and replaces any
+    file of that name."""
     names = list(replaces)
     waiting = {temporary_name(name) for name in names}
     there = {name for name in waiting if os.path.lexists(os.path.join(directory, name))}
@@ -74,7 +74,7 @@ class LogDirProtection:
     """Protects one change of a log dir; a context manager that holds its lock.
 
     command, run_id: identify the journals. Entering raises Refused if a broker is running, another kseg is changing the log dir,
-    or a change was left half done. findings: checkpoints that could not be read and are left unchanged.
+    or a change was left incomplete. findings: checkpoints that could not be read and are left unchanged.
     """
 
     def __init__(

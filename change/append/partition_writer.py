@@ -9,10 +9,10 @@ For each append (Kafka: UnifiedLog.append, LocalLog.roll, LogSegment.append; fac
 
 1. Read the headers; refuse what a broker would not append: damage, offsets below the log end.
 2. Roll when the segment would exceed its bytes or its time, an index is full, or an offset does not fit 31 bits.
-   The old segment ends: final time entry, trimmed indexes. The new base offset is max(first offset, log end), and a
-   producer snapshot is named by it.
-3. The bytes go into the log, each batch into the indexes, its epoch into the history, its producer into the state;
-   an abort marker adds to the transaction index of the segment it is in.
+   The old segment ends: final time index entry, trimmed indexes. The new base offset is max(first offset, log end), and a
+   producer snapshot with that name is written.
+3. The bytes are appended to the log, each batch is added to the indexes, its epoch to the history, and the producer state is updated;
+   an abort marker adds an entry to the transaction index of its segment.
 
 A clean shutdown ends the last segment, takes a snapshot at the log end and writes the leader epochs. Every file but `.log` is a
 single piece; a `.log` is written in consecutive pieces.
@@ -89,7 +89,7 @@ class OpenSegment:
     def must_roll_before(
         self, size_bytes: int, max_timestamp_ms: int, last_offset: int, now_ms: int | None
     ) -> bool:
-        """Whether a broker rolls before it appends such a set (Kafka: LogSegment.shouldRoll)."""
+        """Whether a broker rolls before it appends this set (Kafka: LogSegment.shouldRoll)."""
         return (
             self.size_bytes > self.rules.segment_bytes - size_bytes
             or (self.size_bytes > 0 and self._has_waited_too_long(max_timestamp_ms, now_ms))

@@ -1,18 +1,18 @@
 """Reopens an existing partition: builds the state that a broker has after loading it without recovery.
 
-A broker that was stopped cleanly reads almost nothing (Kafka: LogLoader, LogSegment; fact sheet §4.4, §6.2): it
-trusts the index files, takes the greatest timestamp from the last time entry and the age of the active segment
+After a clean shutdown a broker reads almost nothing (Kafka: LogLoader, LogSegment; fact sheet §4.4, §6.2): it
+trusts the index files, takes the greatest timestamp from the last time index entry and the age of the active segment
 from its first batch, loads the newest producer snapshot, replays the log after it, and counts the bytes between
-index entries from the end of the log. So does this:
+index entries from the end of the log. This module does the same:
 
-1. Refuse a directory that would not load as it is: set aside by name, left in the middle of a cleaning, a segment
+1. Refuse a directory that would not load as it is: renamed as stray or deleted, left in the middle of a cleaning, a segment
    without indexes, snapshots or a log start beyond the log end.
 2. Refuse an active segment that is not valid to the last byte, because appending would bury the damage:
-   damage, offsets that do not rise, an index with a zero tail (the broker died), one that belongs to other bytes.
-3. Take the indexes as they are, producers from the newest snapshot, leader epochs from the checkpoint.
+   damage, offsets that do not increase, an index with a zero tail (the broker died), an index of other bytes.
+3. Use the indexes as they are, producers from the newest snapshot, leader epochs from the checkpoint.
 
-What else a load cleans up (snapshots of former log ends, files marked as deleted) is left to the next broker.
-Every refusal names the file and the command that repairs it. Older segments are trusted, as a broker trusts them.
+Other cleanup of a load (snapshots of former log ends, files marked for deletion) is left to the next broker.
+Every refusal names the file and the command that repairs it. Older segments are trusted, as by a broker.
 """
 
 import os
@@ -148,7 +148,7 @@ def _refuse_beyond_end(log: PartitionLog, end_offset: int) -> None:
 
 
 def _content_of(segment: LogSegment) -> _Content:
-    """Scan the segment with every checksum; Refused for damage and for offsets that do not rise."""
+    """Scan the segment with every checksum; raises Refused for damage and for offsets that do not increase."""
     first_timestamp_ms, end_offset = None, segment.base_offset
     for block in Scanner.over(segment.file, segment.base_offset).blocks():
         if isinstance(block, Damage):
@@ -185,7 +185,7 @@ def _offset_index(segment: LogSegment, content: _Content) -> bytes:
 
 def _time_index(segment: LogSegment, content: _Content) -> bytes:
     path = segment.paths.get(Role.TIME_INDEX)
-    if path is None:  # brokers before 0.10 wrote none, later ones take an absent one for empty
+    if path is None:  # brokers before 0.10 wrote none, later ones treat a missing one as empty
         return b""
     data = read_small(path)
     index = TimeIndex(data, segment.base_offset)

@@ -1,7 +1,7 @@
 """Writes partitions of Kafka 0.7: `.kafka` files that follow each other without a gap (0.7.1: Log.append, Log.roll).
 
     append   a message set goes to the end of the last file and is never split
-    roll     *after* an append: when the file is larger than the limit, an empty one named by the log end is made
+    roll     *after* an append: if the file is larger than the limit, an empty one named by the log end is created
     offset   the byte at which an entry begins, counted over all files
 
 There are no side files, so nothing is left to write at the end.
@@ -85,7 +85,7 @@ class Writer07:
         return self._unflushed.flushes
 
     def append(self, new: MessageSet07) -> None:
-        """Add one set. Raises UsageError for what 0.7 could not have written."""
+        """Add one set. Raises UsageError for a set that 0.7 could not have written."""
         content = encode_kafka07_set(new)
         if self._file.size_bytes + len(content) > L.INT32_MAX:
             raise UsageError(f"a set of {len(content)} bytes does not fit into the file")

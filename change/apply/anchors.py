@@ -1,14 +1,14 @@
 """Path resolution inside a changed directory: by descriptors, and without following links.
 
-Anybody who can create files in a data directory can also create links, and can replace a directory by a link while kseg is
+Anyone who can create files in a data directory can also create links, and can replace a directory by a link while kseg is
 working. So a path is never passed to the system as a whole:
 
-    an anchored directory     (`anchored`, as long as a change works on it) is open, and every path below it is resolved from
-                              its descriptor, wherever its name leads by now
+    an anchored directory     (`anchored`, while a change works on it) is open, and every path below it is resolved from
+                              its descriptor, wherever its name leads now
     below `.kseg`             no link is followed, anchored or not: kseg creates none there
     the last name of a path   is never followed
 
-The path above the directory is the one that the user typed, and may contain links.
+The path above the directory is the one that the user entered, and may contain links.
 """
 
 import errno
@@ -78,10 +78,10 @@ def _reason(error: OSError) -> str:
 
 @contextmanager
 def parent_of(path: str, *, as_entry: bool = False) -> Iterator[tuple[int | None, str]]:
-    """(descriptor of the directory that a name is in, the name to give to the system with it); a descriptor of None
-    goes with the path as it is. Raises OSError.
+    """(descriptor of the directory that contains a name, the name to pass to the system with it); a descriptor of None
+    means the path as it is. Raises OSError.
 
-    An anchored directory is `.` in itself, unless its entry in the parent directory is meant (as_entry)."""
+    An anchored directory is `.` relative to itself, unless its entry in the parent directory is meant (as_entry)."""
     head, descriptor, steps = _route(path, as_entry)
     if descriptor is None:
         yield None, path
@@ -106,8 +106,8 @@ def parent_of(path: str, *, as_entry: bool = False) -> Iterator[tuple[int | None
 
 
 def _route(path: str, as_entry: bool) -> tuple[str, int | None, list[str]]:
-    """(directory to begin at, its descriptor, the names from there on). -1: it has to be opened; None: the path stays
-    as it is, since nothing is known of where it leads."""
+    """(directory to begin at, its descriptor, the remaining names). -1: it has to be opened; None: the path stays
+    as it is, since it is not below a known directory."""
     head, steps = _key(path), list[str]()
     around_ours, below_ours = "", 0
     while True:

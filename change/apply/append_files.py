@@ -1,4 +1,4 @@
-"""Files that grow and small files that are replaced: what `append` does to a directory in place.
+"""Files that grow and small files that are replaced: how `append` changes a directory in place.
 
 The executor of plans writes complete files; only a log to which batches are appended grows in place.
 """
@@ -32,7 +32,7 @@ class GrowingFile(Protocol):
 
 
 class NoFile:
-    """Stands for a log in a dry run: counts the bytes and writes none."""
+    """Replaces a log in a dry run: counts the bytes and writes none."""
 
     def __init__(self, size_bytes: int = 0) -> None:
         self.size_bytes = size_bytes
@@ -140,7 +140,7 @@ def remove_file(path: str | os.PathLike[str]) -> None:
 
 
 def _write_new(name: str, data: "Buffer", fsync: bool) -> None:
-    """All of a new file or nothing. Raises OSError."""
+    """Write all of a new file or nothing. Raises OSError."""
     descriptor = DISK.create(name)
     try:
         write_all(DISK, descriptor, data, 0)

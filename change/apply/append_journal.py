@@ -5,10 +5,10 @@
 2. The name of a new file is recorded before the file is created.
 3. `done` records the final state of the changed files.
 
-Undo truncates files that grew, restores those that were replaced, and removes new ones. What a killed command wrote can also
+Undo truncates files that grew, restores those that were replaced, and removes new ones. The output of a killed command can also
 be kept: the journal is then closed and the directory stays as it is.
 
-A file with a second hard link elsewhere is refused: what is written to it would appear there too.
+A file with a second hard link elsewhere is refused: writes to it would appear there too.
 """
 
 import os
@@ -39,8 +39,8 @@ from kseg.segment.errors import KsegError, Refused
 class Guard:
     """The journal of one directory while a command writes into it; a context manager.
 
-    If the body raises before `done`, the change stays incomplete, and the user is told how to finish or undo it. Raises Refused when the
-    journal cannot be written; then nothing has changed yet, or the sentence says how to continue.
+    If the body raises before `done`, the change stays incomplete, and the user is told how to finish or undo it. Raises Refused if the
+    journal cannot be written; then nothing has changed yet, or the message explains how to continue.
     """
 
     def __init__(
@@ -62,9 +62,10 @@ class Guard:
     ) -> None:
         """grows: existing files that will only grow. replaces: existing files that may change anywhere or be removed. creates:
         names that do not exist yet. is_new: the directory was created for this change, and its undo removes it. in_log_dir:
-        whether it is a data directory; None: what it holds tells. partitions: for the journal of a data directory,
-        the names of the partitions that change with it, and are undone with it. new_partitions: those of them that are
-        not there yet. quarantine, journal_dir: directories elsewhere (`executor.apply_plan`). The lock of the data directory is the caller's."""
+        whether it is a data directory; None: determined by its content. partitions: for the journal of a data directory,
+        the names of the partitions that change with it, and are undone with it. new_partitions: those of them that do
+        not exist yet. quarantine, journal_dir: directories elsewhere (`executor.apply_plan`). The caller holds the lock of the data
+        directory."""
         self._disk = disk
         self._stack = ExitStack()
         self._created: set[str] = set()

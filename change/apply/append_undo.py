@@ -1,6 +1,6 @@
 """The undo of an append: truncate the log to its former end, restore replaced files, remove new ones.
 
-What is truncated and removed was written by the append, if the journal is genuine. A signed journal is trusted; with an
+The append wrote what is truncated and removed, if the journal is genuine. A signed journal is trusted; with an
 unsigned one all of it is kept (module undo_quarantine).
 """
 
@@ -102,7 +102,7 @@ class AppendUndo:
             )
 
     def _may_be(self, name: str, seen: ObservedFile | None) -> bool:
-        """Whether a file can be what a killed append or a killed undo left."""
+        """Whether a file can be the result of a killed append or a killed undo."""
         found = self._found.get(name)
         if name in self._created or name in self._kept:
             return True
@@ -150,7 +150,7 @@ class AppendUndo:
         with quarantine_open(self._journal, self._elsewhere) as is_there:
             if not is_there or disk.status(source) is None:
                 raise Refused(f"cannot undo: {source} is gone; nothing was changed")
-            if disk.status(path) is not None:  # left by an undo that was killed while it copied
+            if disk.status(path) is not None:  # left by an undo that was killed while copying
                 if not is_copy(path, source, 0, disk):
                     raise Refused(f"cannot undo: {path} is not what was kept there; nothing was changed")
                 disk.unlink(path)
@@ -189,11 +189,11 @@ class AppendUndo:
 
     def clear(self) -> None:
         check_disposable(self._journal, self._disk)
-        for name in self._new_partitions:  # made, and not yet written to
+        for name in self._new_partitions:  # created, but not written yet
             remove_if_empty(self._disk, self._location.target(name))
         clear_guard(self._journal, self._disk)
         if self._journal.header.get("is_new") is True:
-            with suppress(OSError):  # something else is in it by now
+            with suppress(OSError):  # it contains something else by now
                 self._disk.remove_directory(self._location.directory)
                 return
         give_back_time(self._journal, self._disk)

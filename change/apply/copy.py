@@ -43,7 +43,7 @@ _OWN_FILES = ".own-files"
 
 @dataclass(slots=True)
 class Copied:
-    """directory: the copy. Its bytes by origin: blocks shared with the input, hard links to the input's files,
+    """directory: the copy. The other fields: bytes in blocks shared with the input, in hard links to the input's files,
     copied, and written new."""
 
     directory: str
@@ -65,8 +65,8 @@ def write_copy(
     """Write to `target` what the planned directory would become; a plan without steps gives a plain copy.
 
     hard_link: unchanged files become hard links to the input's files, so that writing to either writes
-    to both; across file systems they are copied. Raises Refused when `target` exists and is not
-    empty, the inputs changed, or the file system fails; then nothing stays behind.
+    to both; across file systems they are copied. Raises Refused if `target` exists and is not
+    empty, the inputs changed, or the file system fails; then nothing remains.
     """
     target = os.path.abspath(target)
     try:
@@ -110,16 +110,16 @@ def write_files(
     journal: JournalLocation | None = None,
     disk: Disk = DISK,
 ) -> None:
-    """Write the files of a planned directory into `target`, which may hold the copies of its
-    sub-directories already. over: names that are replaced there; files from before the run are set aside. Raises
-    Refused when another name is taken, otherwise as `write_copy`."""
+    """Write the files of a planned directory into `target`, which may contain the copies of its
+    subdirectories already. over: names that are replaced there; files from before the run are kept. Raises
+    Refused if another name is taken, otherwise as `write_copy`."""
     target = os.path.abspath(target)
     folder = os.path.join(target, f"{_OWN_FILES}{aside(journal)}")
     try:
         taken = (set(disk.names(target)) & set(StepProgress(plan.inputs, plan.steps).end)) - set(over)
         if taken:
             raise Refused(f"{os.path.join(target, min(taken))} already exists")
-        if disk.status(folder) is not None:  # left by a run that was killed
+        if disk.status(folder) is not None:  # left by a killed run
             remove_with_files(disk, folder)
         write_copy(plan, folder, hard_link=hard_link, disk=disk)
         names = disk.names(folder)
@@ -209,7 +209,7 @@ class _Copying:
         origin = os.path.join(self._plan.directory, source)
         status = self._disk.status(origin)
         if status is not None and unreadable.areas(unreadable.identity_of(status)):
-            return False  # a second name would be one of the same bad sectors
+            return False  # a second name would refer to the same bad sectors
         try:
             self._disk.link(origin, path)
         except OSError as error:
@@ -227,7 +227,7 @@ class _Copying:
             try:
                 is_whole = not unreadable.is_known(
                     origin, 0, size_bytes
-                )  # else it would share the bad sectors
+                )  # otherwise it would share the bad sectors
                 if is_whole and disk.clone(origin, target):
                     self._done.bytes_shared += size_bytes
                 else:
@@ -242,7 +242,7 @@ class _Copying:
             disk.close(origin)
 
     def _copied(self, origin: int, target: int, size_bytes: int) -> int:
-        """Copy a file, or what can be read of it; the CRC-32C of what should be there now."""
+        """Copy a file, or its readable part; returns the CRC-32C of the expected content."""
         try:
             copy(self._disk, origin, 0, size_bytes, target, 0)
             return checksum(self._disk, origin, 0, size_bytes)
@@ -252,7 +252,7 @@ class _Copying:
             return self._rescued(origin, target, size_bytes)
 
     def _rescued(self, origin: int, target: int, size_bytes: int) -> int:
-        """Copy what can be read of a file, with zeros for the rest; the CRC-32C of what was written."""
+        """Copy the readable part of a file, with zeros for the rest; returns the CRC-32C of what was written."""
         from kseg.segment.crc import crc32c
 
         self._disk.truncate(target, 0)
@@ -285,7 +285,7 @@ class _Copying:
             raise OSError(errno.EIO, "the written bytes read back differently", path)
 
     def _finish(self, path: str, descriptor: int, like: str | None) -> None:
-        """Attributes: those of the file it is like, or those of a new file in the input."""
+        """Copy the attributes of the file that it replaces, or those that a new file in the input would have."""
         disk, directory = self._disk, self._plan.directory
         status = disk.status(directory if like is None else os.path.join(directory, like))
         if status is not None:

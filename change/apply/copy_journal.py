@@ -3,13 +3,13 @@
 It is in the output directory, like the journal of a data directory, and is written before anything else:
 
     journal, staged   the command; whether the output, and which directories above it, were made for this
-    copy              before a copy gets its name: that name, and by inode, size and time all that it is; of files in a
+    copy              before a copy gets its name: that name, and inode, size and time of everything in it; for files in a
                       directory that already exists also those that they replace, which are kept beside the journal
     done              every copy is there
     undoing, undone   as in every journal
 
-Copies are made by several processes at a time; each adds whole lines, one at a time. What is removed is what a line
-describes, and directories under the names that only this run gives while a copy is not complete. If
+Several processes make copies at a time; each appends whole lines, one at a time. Undo removes only what a line
+describes, and directories with the names that only this run uses while a copy is incomplete. If
 a copy was changed since, nothing is removed.
 """
 
@@ -40,7 +40,7 @@ _Row = tuple[str, int, int, int]
 
 
 def clear_begun(output: str, disk: Disk = DISK) -> list[str]:
-    """Remove what killed runs left of an output that was never completed; returns what was removed. Raises OSError."""
+    """Remove what killed runs left of an output that was never completed; returns the removed paths. Raises OSError."""
     output = os.path.abspath(output)
     made = missing_parents(output, disk)
     return (
@@ -140,7 +140,7 @@ def _add_line(location: JournalLocation, line: Line, disk: Disk) -> None:
         end = os.fstat(descriptor).st_size
         before = disk.read(descriptor, end, 0)
         end = before.rfind(b"\n") + 1
-        disk.truncate(descriptor, end)  # what a kill left of a line
+        disk.truncate(descriptor, end)  # the rest of a line that a kill left
         try:
             write_all(disk, descriptor, encoded(line, before[:end], is_signed=True), end)
             disk.sync(descriptor)
@@ -174,7 +174,7 @@ class CopyUndo:
         self._disk = disk
         self._made = [str(path) for path in journal.header.get("made", ())]
         self._undo_quarantine = UndoQuarantine(journal, disk)
-        self._copies: dict[str, list[Line]] = {}  # of several attempts at one, one has the name
+        self._copies: dict[str, list[Line]] = {}  # of several attempts at one copy, only one has the name
         for line in journal.lines:
             if line["type"] == "copy":
                 self._copies.setdefault(str(line["name"]), []).append(line)
@@ -237,7 +237,7 @@ class CopyUndo:
         if self._made:
             self._clear_lock()
         for path in self._made:
-            with suppress(OSError):  # somebody else's files are in it
+            with suppress(OSError):  # it contains files of others
                 disk.remove_directory(path)
         mtime_ns = self._journal.header.get("directory_mtime_ns")
         if isinstance(mtime_ns, int):
@@ -280,11 +280,11 @@ class CopyUndo:
         if status is None:
             return [], False
         lines = self._copies[name]
-        if not all(line["is_whole"] for line in lines):  # files in a directory that is somebody else's
+        if not all(line["is_whole"] for line in lines):  # files in a directory that belongs to others
             known, before = _known(lines), _known(lines, "over")
             names = {row[0] for row in known}
             rows = [_row(each, target, disk) for each in disk.names(target) if each in names]
-            rows = [row for row in rows if row not in before]  # not replaced yet, or back already
+            rows = [row for row in rows if row not in before]  # not replaced yet, or restored already
             return [row[0] for row in rows if self._checked(row, known, target)], False
         ours = [line for line in lines if line["inode"] == status.st_ino]
         if not stat.S_ISDIR(status.st_mode) or not ours:

@@ -33,10 +33,10 @@ class Disk:
 
     follow_links = False
 
-    # --- looking
+    # --- queries
 
     def status(self, path: str) -> os.stat_result | None:
-        """lstat: a link is not followed; None when there is nothing of that name."""
+        """lstat: a link is not followed; None if the name does not exist."""
         try:
             with parent_of(path) as (folder, name):
                 return os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -58,14 +58,14 @@ class Disk:
         return open_file(path, os.O_RDONLY)
 
     def read(self, descriptor: int, count: int, position: int) -> bytes:
-        """At most `count` bytes from `position`; fewer only at the end. Raises OSError where one of them cannot be read."""
+        """At most `count` bytes from `position`; fewer only at the end. Raises OSError if one of them cannot be read."""
         if not unreadable.is_known(descriptor, position, count):
             try:
                 return os.pread(descriptor, count, position)
             except OSError as error:
                 if not unreadable.is_of_a_place(error):
                     raise
-        # the system reads blocks: the bad sector may be beside what is wanted
+        # the system reads blocks: the bad sector may be outside the wanted range
         status = os.fstat(descriptor)
         data = unreadable.read_around(descriptor, status, position, count)
         bad = unreadable.areas(unreadable.identity_of(status), position, position + count)
@@ -74,8 +74,8 @@ class Disk:
         return data
 
     def data_extents(self, descriptor: int, position: int, count: int) -> Iterator[tuple[int, int]]:
-        """Where the bytes of a range of an open file lie (position, length); between them are holes, which read as
-        zeros. Raises OSError (EIO) when the file ends before the range does."""
+        """(position, length) of the data in a range of an open file; between them are holes, which read as
+        zeros. Raises OSError (EIO) if the file ends before the range does."""
         if os.fstat(descriptor).st_size < position + count:
             raise OSError(errno.EIO, "the file was truncated in the meantime")
         yield from data_extents(descriptor, position, count)
@@ -89,7 +89,7 @@ class Disk:
             return os.open(name, flags, 0o666, dir_fd=folder)
 
     def create_nameless(self, directory: str) -> int | None:
-        """A descriptor of a new file on the file system of `directory` that has no name yet; None where that cannot be."""
+        """A descriptor of a new unnamed file on the file system of `directory`; None if that is not supported."""
         try:
             with parent_of(directory) as (folder, name):
                 return os.open(name, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666, dir_fd=folder)
@@ -106,7 +106,7 @@ class Disk:
         return unreadable.write(descriptor, data, position)
 
     def clone(self, source: int, target: int) -> bool:
-        """Make the empty file `target` share all blocks of `source` (FICLONE); False where the file system cannot."""
+        """Make the empty file `target` share all blocks of `source` (FICLONE); False if the file system does not support it."""
         try:
             fcntl.ioctl(target, _FICLONE, source)
         except OSError as error:
@@ -116,7 +116,7 @@ class Disk:
         return True
 
     def copy_range(self, source: int, position: int, count: int, target: int, target_position: int) -> int:
-        """copy_file_range; returns the bytes copied, 0 where the system cannot or `source` ends."""
+        """copy_file_range; returns the bytes copied, 0 if the system does not support it or `source` ends."""
         if unreadable.is_known(source, position, count):
             return 0
         try:
@@ -134,7 +134,7 @@ class Disk:
         os.fsync(descriptor)
 
     def start_writeback(self, descriptor: int) -> None:
-        """Start writing the file out, so that a later `sync` has little to do."""
+        """Start writing the file to disk, so that a later `sync` has little to do."""
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def close(self, descriptor: int) -> None:
@@ -164,7 +164,7 @@ class Disk:
             os.link(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder, follow_symlinks=False)
 
     def give_name(self, descriptor: int, path: str) -> bool:
-        """Link an open unnamed file as `path`; False where the system cannot."""
+        """Link an open unnamed file as `path`; False if the system does not support it."""
         try:
             folder = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
@@ -175,13 +175,13 @@ class Disk:
         except OSError as error:
             if error.errno in (*NO_LINKS, errno.ENOENT):
                 return False
-            raise OSError(error.errno, error.strerror, path) from None  # else it names the descriptor
+            raise OSError(error.errno, error.strerror, path) from None  # otherwise it contains the descriptor
         finally:
             os.close(folder)
         return True
 
     def rename(self, path: str, new_path: str) -> None:
-        """Atomic; a file of the new name is replaced."""
+        """Atomic; replaces a file of the new name."""
         with (
             parent_of(path, as_entry=True) as (folder, name),
             parent_of(new_path, as_entry=True) as (new_folder, new_name),

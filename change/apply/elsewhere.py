@@ -1,22 +1,22 @@
 """Journals and quarantines in another directory (`--journal DIR`, `--quarantine DIR`): for a disk that is full or must not be written.
 
     <DIR>/kseg-<id>/<directory name>.<inode>/journal.jsonl      the journal of one directory
-    <DIR>/kseg-<id>/<directory name>.<inode>/<file name>        what a change has taken out of it
+    <DIR>/kseg-<id>/<directory name>.<inode>/<file name>        a file that the change has removed from the directory
 
-A directory whose journal is elsewhere has an empty file, the pointer, whose name says where; so `undo` and later commands
-find the journal:
+A directory whose journal is elsewhere has an empty file, the pointer, whose name contains that place, so that `undo` and later
+commands find the journal:
 
     kseg-journal-<id>-at-<DIR, percent-encoded>.open            the change is not done; later `.done`
 
 An empty file takes an inode and a name and, as a rule, no block: with 0 bytes free ext4 and tmpfs have room for it, as long as
 the blocks of the directory and of the inodes have. (XFS and Btrfs may need a block for either; then the change is refused before
-anything has moved.) The second names of files that move are beside the pointer for the same reason, where others make a directory.
+anything has moved.) The hard links of files that move are beside the pointer for the same reason; elsewhere they have a directory.
 New files cannot be elsewhere, since they become part of the directory by a rename.
 
 The journal is created before its pointer and removed after it, so a pointer without a journal means that DIR is not mounted: an
 open pointer blocks every change, a done one does not. (A kill between the two can leave a journal in DIR to which nothing
 points: it had not committed, or was undone, and is never read.) A pointer may be forged: no link is followed, the name must
-be one that kseg makes from this directory's inode, and what is found there is trusted no more than any journal.
+be one that kseg derives from this directory's inode, and a journal found there is trusted no more than any other.
 """
 
 import os
@@ -41,7 +41,7 @@ def home(around: str, journal_id: str, directory: str, inode: int) -> str:
 
 
 def is_home(path: str, journal_id: str, inode: int) -> bool:
-    """Whether a path can be one that `home` gives."""
+    """Whether `home` can return this path."""
     head, tail = os.path.split(path)
     is_ours = os.path.basename(head) == f"kseg-{journal_id}" and tail.rpartition(".")[2] == f"{inode:x}"
     return is_ours and os.path.isabs(path) and os.path.normpath(path) == path
@@ -66,7 +66,7 @@ def read_pointer(name: str) -> tuple[str, str] | None:
 
 
 def check_place(path: str, directory: str, what: str) -> None:
-    """what: a journal or a quarantine of `directory`. Raises Refused where it would keep a broker from starting, and below
+    """what: a journal or a quarantine of `directory`. Raises Refused for a place where it would keep a broker from starting, and below
     something that is not a directory."""
     inside = os.path.realpath(path)
     there = inside

@@ -47,9 +47,9 @@ from kseg.segment.errors import Refused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What was done. journal: for `kseg undo`. quarantine: where removed data is kept (a directory, or the prefix of the file
+    """The result. journal: for `kseg undo`. quarantine: where removed data is kept (a directory, or the prefix of the file
     names; None if nothing was removed). steps: their number. bytes_written: of new files.
-    bytes_kept: in quarantine. not_owned: new files that could not be given the owner they should have."""
+    bytes_kept: in quarantine. not_owned: new files that could not get the owner that they should have."""
 
     directory: str
     journal: str
@@ -71,14 +71,14 @@ def apply_plan(
     note: Mapping[str, object] | None = None,
     disk: Disk = DISK,
 ) -> Applied:
-    """Carry out a plan. The lock of the data directory is the caller's (`lock.locked`), before it plans.
+    """Carry out a plan. The caller has taken the lock of the data directory (`lock.locked`) before planning.
 
-    journal_id: of the run (`new_run_id`), the same for all directories it changes. quarantine: a directory
-    elsewhere for what is taken out, made when it is missing. journal_dir: the same for the journal. partitions: for the plan of a data directory, the names
-    of the partitions in it that the run has changed: undoing this journal undoes theirs too (such a plan may have no
+    journal_id: of the run (`new_run_id`), the same for all directories that it changes. quarantine: a directory elsewhere for removed
+    data, created if missing. journal_dir: the same for the journal. partitions: for the plan of a data directory, the names of the
+    partitions in it that the run has changed: undoing this journal undoes theirs too (such a plan may have no
     steps). after: the id of an earlier journal of the same directory, which is undone after this one. note: for later
-    attempts at the same (module attempts). Raises Refused with one sentence: before the change is decided nothing has changed, after it the sentence
-    says how to continue. Raises ValueError for a plan that contradicts itself.
+    attempts at the same change (module attempts). Raises Refused with one sentence: before the commit nothing has changed, after it the
+    sentence explains how to continue. Raises ValueError for a plan that contradicts itself.
     """
     if plan.is_empty and not partitions and after is None:
         raise ValueError("there is nothing to do in an empty plan")
@@ -91,10 +91,10 @@ def apply_plan(
 
 
 def finish(location: JournalLocation, disk: Disk = DISK) -> list[Applied]:
-    """Complete an incomplete change, and those in partitions that its journal names; a complete one stays as it
-    is, one that did not commit is cleared away, what an `append` wrote is kept.
+    """Complete an incomplete change, and those in partitions that its journal names. A complete change stays as it
+    is, one that did not commit is removed, and what an `append` wrote is kept.
 
-    The lock of the data directory is the caller's. Raises Refused when there is no such journal, a directory changed
+    The caller holds the lock of the data directory. Raises Refused if there is no such journal, a directory changed
     since, or an undo has begun.
     """
     if not is_there(location, disk):
@@ -107,7 +107,7 @@ def finish(location: JournalLocation, disk: Disk = DISK) -> list[Applied]:
     return finished
 
 
-# --- up to the decision
+# --- up to the commit
 
 
 def _decided(
@@ -149,7 +149,7 @@ def _decided(
 
 
 def _elsewhere(location: JournalLocation, quarantine: str, disk: Disk) -> str:
-    """The directory of this change in a quarantine; Refused where it would keep a broker from starting."""
+    """The directory of this change in a quarantine; raises Refused for a place that would keep a broker from starting."""
     check_place(quarantine, location.directory, "quarantine")
     return location.elsewhere(quarantine, disk)
 
@@ -174,7 +174,7 @@ def _location_of(error: OSError, otherwise: str) -> str:
     return str(error.filename) if error.filename is not None else otherwise
 
 
-# --- from the decision on
+# --- from the commit on
 
 
 def finish_claimed(journal: Journal, disk: Disk) -> Applied | None:
@@ -235,7 +235,7 @@ def _looked(change: Change, disk: Disk) -> dict[str, ObservedFile]:
 
 
 def _carried_out(change: Change, done: int, disk: Disk) -> Applied:
-    """Carry out the steps after the first `done`."""
+    """Carry out the steps that are not `done` yet."""
     assert change.staged is not None
     try:
         with deferring_signals(), kept_open(change.journal.location.directories):
@@ -256,7 +256,7 @@ def _take_steps(change: Change, done: int, disk: Disk) -> None:
     location, progress = change.journal.location, change.progress
     for number, step in enumerate(progress.steps[done:], done):
         _take(location, number, step, progress, disk)
-    for tail in progress.tails:  # a kill may have come between truncation and this
+    for tail in progress.tails:  # a kill may have come between the truncation and this
         name = progress.survivors.get(tail.name)
         if name is not None:
             disk.change_times(location.target(name), progress.inputs[tail.name].mtime_ns)
@@ -279,7 +279,7 @@ def _take(location: JournalLocation, number: int, step: Step, progress: StepProg
             target = location.target(step.new_name)
             here, there = disk.status(path), disk.status(target)
             if here is not None and there is not None and os.path.samestat(here, there):
-                disk.unlink(path)  # two names of one file: a rename would do nothing
+                disk.unlink(path)  # two names of one file: a rename would have no effect
             else:
                 disk.rename(path, target)
         case Truncate():

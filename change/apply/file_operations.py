@@ -1,4 +1,4 @@
-"""Operations on files that are made of several calls of a `Disk`.
+"""File operations that consist of several calls of a `Disk`.
 
 Bytes are copied from file to file by the best available method: shared blocks (FICLONE), a copy inside the kernel
 (copy_file_range, which also shares blocks where it can), read and write. Holes stay holes and are not read.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 COPY_BYTES = 8 * 1024 * 1024
-_READ_BYTES = 256 * 1024  # stays in the processor's cache until it is summed up
+_READ_BYTES = 256 * 1024  # stays in the processor's cache until it is checksummed
 
 
 def write_all(disk: Disk, descriptor: int, data: "Buffer", position: int) -> None:
@@ -73,7 +73,7 @@ def _checksum_of_data(disk: Disk, descriptor: int, position: int, count: int, cr
 
 
 def give_owner(disk: Disk, path: str, like: os.stat_result) -> bool:
-    """Give a file or directory the owner and group of another; False when that is not permitted (only root may)."""
+    """Give a file or directory the owner and group of another; False if that is not permitted (only root may)."""
     own = disk.status(path)
     if own is not None and (own.st_uid, own.st_gid) == (like.st_uid, like.st_gid):
         return True
@@ -85,7 +85,7 @@ def give_owner(disk: Disk, path: str, like: os.stat_result) -> bool:
 
 
 def give_likeness(disk: Disk, path: str, like: os.stat_result) -> bool:
-    """Give a file the owner, permissions and modification time of another; False when the owner is not permitted."""
+    """Give a file the owner, permissions and modification time of another; False if changing the owner is not permitted."""
     is_owned = give_owner(disk, path, like)
     disk.change_mode(path, stat.S_IMODE(like.st_mode))
     disk.change_times(path, like.st_mtime_ns)

@@ -4,10 +4,10 @@ Lines, each one JSON object, in this order:
 
     journal   version, id, kind, command, directory; the files as found, the steps, the findings that led here
               (of an attempt on a cluster also the events emitted so far: module attempts); a nonce (module journal_signature)
-    staged    the new files (inode, size, time, CRC-32C) and what is in quarantine: the change is committed from here on
+    staged    the new files (inode, size, time, CRC-32C) and the content of the quarantine: the change is committed from here on
     done      all steps are done and checked
     undoing   the undo is committed
-    undone    everything is restored; journal and quarantine are left to remove
+    undone    everything is restored; only journal and quarantine have to be removed
 
 A journal ends with a complete line: the rest of a torn one is ignored, and truncated by the next write. Without `staged` nothing
 has changed yet. `append` writes another kind of journal (module append_journal), and `--output` a third (copy_journal), with the
@@ -29,17 +29,22 @@ from kseg.change.apply.journal_signature import is_signed, spend
 from kseg.segment.errors import FormatError, cannot_read
 from kseg.segment.values import dataclass
 
-NOT_OURS = (errno.ELOOP, errno.ENOTDIR, errno.EINVAL, errno.EISDIR)  # a link, or no directory, or no file
+NOT_OURS = (
+    errno.ELOOP,
+    errno.ENOTDIR,
+    errno.EINVAL,
+    errno.EISDIR,
+)  # a link, or not a directory, or not a file
 
 
 class JournalState(StrEnum):
     """The state of a change."""
 
-    ABANDONED = "abandoned"  # nothing has happened yet, the staging is waste
-    APPLYING = "applying"  # decided and not done
+    ABANDONED = "abandoned"  # nothing has changed yet, the staged files are unused
+    APPLYING = "applying"  # committed and not done
     DONE = "done"
     UNDOING = "undoing"
-    UNDONE = "undone"  # but for the journal and the quarantine
+    UNDONE = "undone"  # except for the journal and the quarantine
     UNREADABLE = "unreadable"
     OUT_OF_REACH = "out-of-reach"  # it is elsewhere, and nothing is there
 
@@ -79,7 +84,7 @@ class Journal:
         )
 
     def line(self, kind: str) -> Line | None:
-        """The last line of a type."""
+        """The last line of a kind."""
         return next((line for line in reversed(self.lines) if line["type"] == kind), None)
 
     @property
@@ -89,7 +94,7 @@ class Journal:
         return {str(name): int(inode) for name, inode in line.get("holders", {}).items()}
 
     def elsewhere(self, disk: Disk) -> str | None:
-        """The quarantine in another directory. Raises FormatError for a directory that kseg has not made for this one."""
+        """The quarantine in another directory. Raises FormatError for a directory that kseg would not create for this one."""
         path = self.header.get("quarantine")
         if path is None:
             return None
@@ -157,7 +162,7 @@ def partition_locations(journal: Journal, disk: Disk = DISK) -> list[JournalLoca
 
 
 def spend_journals(journals: Iterable[Journal], disk: Disk = DISK) -> None:
-    """Record that journals are spent, before they are removed: a copy of one that is put back is no longer trusted."""
+    """Record that journals are spent, before they are removed: a restored copy of one is no longer trusted."""
     found = []
     for journal in journals:
         with suppress(OSError, ValueError):

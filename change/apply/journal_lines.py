@@ -1,15 +1,15 @@
 """The lines of a journal: written with a checksum, and accepted only if every checksum, kind, field and order is right.
 
-A journal is part of the evidence: anybody may have written it, and a disk may have damaged it. The checks here need
+A journal is part of the evidence: anyone may have written it, and a disk may have damaged it. The checks here need
 only its bytes:
 
     size      at most `LIMIT_BYTES`, and no more values than `_MOST_VALUES`, so that reading it is bounded
-    lines     each a JSON object with the fields of its kind and no field twice, in the order of its life
-    sum       the last field: of the line and of the sum before it, so that no line can be lost, moved or changed unnoticed
-    values    numbers in the range of what they count, names that name a file in a directory and nothing of kseg's
+    lines     each a JSON object with the fields of its kind and no field twice, in the order of the journal's states
+    sum       the last field: checksum of the line and of the previous sum, so that no line can be lost, moved or changed unnoticed
+    values    numbers in the range of what they count, names of files in a directory that are not kseg's own
 
-A checksum detects accidents and does not prove who wrote the line; a signature does (module journal_signature). So nothing that an
-unsigned journal says is carried out unless what is on the disk proves that no byte is lost by it (modules proof, undo_quarantine).
+A checksum detects accidents but does not prove who wrote the line; a signature does (module journal_signature). So nothing in an
+unsigned journal is carried out unless the disk proves that no byte is lost by it (modules proof, undo_quarantine).
 """
 
 import json
@@ -65,13 +65,13 @@ def encoded(line: Line, before: bytes, is_signed: bool = False) -> bytes:
 
 
 def is_too_large(data: bytes, share: float = 1) -> bool:
-    """Whether a journal of these bytes would be too large to be read, or above a share of that limit."""
+    """Whether a journal of these bytes would be too large to read, or above a share of that limit."""
     values = data.count(b",") + data.count(b"[") + data.count(b"{")
     return len(data) > share * LIMIT_BYTES or values > share * _MOST_VALUES
 
 
 def decoded(data: bytes, location_id: str) -> list[dict[str, Any]]:
-    """The lines of a whole journal. Raises ValueError with what is wrong, in words that follow its path."""
+    """The lines of a whole journal. Raises ValueError with the fault, as a text that follows its path."""
     if is_too_large(data):
         raise ValueError("it is larger than any journal")
     lines = list[dict[str, Any]]()
@@ -89,7 +89,7 @@ def decoded(data: bytes, location_id: str) -> list[dict[str, Any]]:
 
 
 def _sum(head: bytes, before: bytes) -> bytes:
-    import hashlib  # only who has a journal before him needs it
+    import hashlib  # needed only if there is a journal
 
     return hashlib.sha256(before + head).hexdigest()[:_SUM_HEX].encode()
 
@@ -284,7 +284,7 @@ _LINES: dict[tuple[str, str], Callable[[Line], None]] = {
 
 
 def check_name(name: object) -> None:
-    """A journal may name files of its directory only, and none of kseg's own. Raises ValueError, TypeError."""
+    """A journal may name only files of its directory, and none of kseg's own. Raises ValueError, TypeError."""
     if not isinstance(name, str):
         raise TypeError("a name is not a string")
     is_plain = name and "/" not in name and "\0" not in name and name not in (".", "..", KSEG_DIRECTORY)
@@ -299,7 +299,7 @@ def check_name(name: object) -> None:
 
 
 def text(line: Line, field: str) -> str:
-    """A field that holds text. Raises KeyError, TypeError."""
+    """A field with text. Raises KeyError, TypeError."""
     value = line[field]
     if not isinstance(value, str):
         raise TypeError(f"`{field}` is not a string")
@@ -307,7 +307,7 @@ def text(line: Line, field: str) -> str:
 
 
 def listed(value: object) -> Sequence[Any]:
-    """A field that holds a list. Raises TypeError."""
+    """A field with a list. Raises TypeError."""
     if not isinstance(value, list):
         raise TypeError("a list is missing")
     return value

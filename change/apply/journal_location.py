@@ -3,8 +3,8 @@
 A broker fails on unknown directories in a data directory, but leaves sub-directories of a partition and unknown regular files alone:
 
     a partition       <partition>/.kseg/<id>/journal.jsonl        new files before they are renamed into the partition in new/,
-                                                                  what the change takes out of the partition in old/
-    a data directory  <log dir>/kseg-journal-<id>.jsonl           the same as kseg-journal-<id>-new-... and -old-...
+                                                                  files that the change removes from the partition in old/
+    a data directory  <log dir>/kseg-journal-<id>.jsonl           likewise as kseg-journal-<id>-new-... and -old-...
 
 Journal and quarantine can be in another directory (module elsewhere).
 """
@@ -26,7 +26,7 @@ from kseg.segment.values import dataclass
 
 JOURNAL_FILE = elsewhere.JOURNAL
 SUFFIX = ".jsonl"
-_KEPT = ".kept"  # a broker takes no file of this name for one of a log
+_KEPT = ".kept"  # a broker does not treat a file of this name as part of a log
 
 
 def new_run_id(now_ms: int) -> str:
@@ -93,7 +93,7 @@ class JournalLocation:
         return os.path.join(self._base, kind, name)
 
     def kept_name(self, path: str) -> str:
-        """The name of the file that is kept at `path`, if `path` is one that `old` gives."""
+        """The name of the file that is kept at `path`, if `old` returns that path for one."""
         name = os.path.basename(path)
         if self.is_flat:
             name = name.removeprefix(os.path.basename(self.beginnings[1]))
@@ -174,7 +174,7 @@ def put_elsewhere(location: JournalLocation, journal_dir: str | None, disk: Disk
 
 
 def as_pointed(location: JournalLocation, disk: Disk) -> JournalLocation:
-    """The location, with the journal elsewhere if a pointer says so. Raises UnreadableInput."""
+    """The location, with the journal elsewhere if there is a pointer. Raises UnreadableInput."""
     try:
         for found in filter(None, map(elsewhere.read_pointer, disk.names(location.directory))):
             if found[0] == location.id:

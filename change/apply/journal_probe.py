@@ -26,7 +26,7 @@ def half_done_around(targets: Sequence[Target]) -> Iterator[Finding]:
 
 
 def _directories(targets: Sequence[Target]) -> Iterator[str]:
-    """The directories that have something of kseg's in them."""
+    """The directories with files of kseg in them."""
     partitions: dict[str, None] = {}
     log_dirs: dict[str, None] = {}
     for target in targets:
@@ -54,7 +54,7 @@ def has_journal(log_dir: str) -> bool:
 
 
 def may_have_journal(log_dir: str) -> bool:
-    """The same for whoever continues from there: also where that cannot be told, which reading the journals says."""
+    """The same for callers that read the journals next: also true if it cannot be determined, which reading them reports."""
     try:
         return _is_among(os.listdir(log_dir))
     except OSError:
@@ -70,11 +70,11 @@ def _holds(directory: str, *others: str) -> bool:
     """Whether there is a journal, or an entry with one of these names."""
     try:
         names = os.listdir(directory)
-    except OSError:  # whoever reads it says why it cannot be read
+    except OSError:  # reading it reports the reason
         return any(os.path.lexists(os.path.join(directory, name)) for name in others)
     return _is_among(names, *others)
 
 
 def _is_among(names: Sequence[str], *others: str) -> bool:
-    is_journal = f"{os.sep}{_PREFIX}" in os.sep + os.sep.join(names)  # no name has a separator in it
+    is_journal = f"{os.sep}{_PREFIX}" in os.sep + os.sep.join(names)  # names contain no separator
     return is_journal or any(name in names for name in others)

@@ -19,7 +19,7 @@ class Bound(StrEnum):
 @dataclass(frozen=True, slots=True)
 class LogToClean:
     """Input of the rules. segments: the last one is the active one. last_clean_offset: from the cleaner checkpoint or
-    the user, None when neither gives one; first_batch_timestamps are asked only for max.compaction.lag.ms."""
+    the user, None if neither has one; first_batch_timestamps is called only for max.compaction.lag.ms."""
 
     segments: Sequence[CleanerSegment]
     log_start_offset: int
@@ -48,7 +48,7 @@ class Cleanable:
         return self.dirty_bytes / total if total else 0.0
 
     def is_due(self, settings: CleanSettings, is_overdue: bool) -> bool:
-        """Whether a cleaner would choose the log. is_overdue: max.compaction.lag.ms has passed for part of it."""
+        """Whether a cleaner would select the log. is_overdue: max.compaction.lag.ms has passed for part of it."""
         if not self.dirty_bytes:
             return False
         return is_overdue or self.dirty_ratio > settings.min_cleanable_dirty_ratio

@@ -5,7 +5,7 @@
 3. Run the rounds (`rounds`). With --apply or --output new logs are written along the way, to files without names; a plan alone only counts.
 4. Plan the steps that put the new segments into place (`swapping`); the executor carries them out.
 
-Yields findings, a row for each step, and one result. Whoever runs this with `apply` holds the lock of the data directory, and writes its
+Yields findings, a row for each step, and one result. With `apply` the caller holds the lock of the data directory, and writes its
 checkpoint afterwards (`run`).
 """
 
@@ -180,8 +180,8 @@ def _planned(
 def _is_in_order(
     target: PartitionTarget, evidence: CleaningEvidence, range_: Cleanable, options: CompactOptions
 ) -> Generator[Event, None, bool]:
-    """Whether the offsets of all that would be read tell which record of a key is the newest. Segments with an altered leader
-    epoch are marked as damaged. Raises DamagedSegment unless damage is skipped."""
+    """Whether the offsets of everything that the cleaning would read show which record of a key is the latest. Segments with an altered
+    leader epoch are marked as damaged. Raises DamagedSegment unless damage is skipped."""
     segments, is_in_order = evidence.segments, True
     for segment, following in pairwise(segments):
         if segment.base_offset >= range_.first_uncleanable_offset:

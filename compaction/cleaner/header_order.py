@@ -3,11 +3,11 @@
 The CRC covers neither field. A base offset that was altered upwards would be the latest one of every key in its batch, and the
 cleaner would remove the true latest records as superseded. So before anything is cleaned:
 
-1. The headers of each segment are walked without checksums: offsets must rise from the base offset to below the next segment's,
-   and leader epochs must not decrease. Nearly always this settles it.
+1. The headers of each segment are walked without checksums: offsets must increase from the base offset to below the next segment's,
+   and leader epochs must not decrease. Nearly always this is sufficient.
 2. Otherwise the segment is scanned, and only batches with a valid checksum are compared: the others are damage anyway, which any
    reader of the segment finds.
-3. Offsets that do not rise are always damage. A leader epoch is damage only if it contradicts both adjacent batches while these
+3. Offsets that do not increase are always damage. A leader epoch is damage only if it contradicts both adjacent batches while these
    agree with each other: logs of old brokers do have decreasing epochs.
 """
 
@@ -76,7 +76,7 @@ def _needs_scan(view: memoryview, base_offset: int, next_base_offset: int | None
                 return True
             row += 1
     if state[0] < len(view):
-        return True  # damage: the batches after it have not been seen
+        return True  # damage: the batches after it were not read
     return next_base_offset is not None and seen[S.SEEN_LAST] >= next_base_offset
 
 

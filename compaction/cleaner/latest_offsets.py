@@ -4,7 +4,7 @@ A record of the mapped range is the latest of its key if the map contains exactl
 the map clears the bits of these offsets in a bitmap of ones; the second pass reads the bitmap sequentially, instead of hashing
 every key again and probing the map at random.
 
-The map itself still answers for records that were not put into it: batches next to those that the first pass took for aborted. No
+The map itself still answers for records that were not put into it: batches next to those that the first pass treated as aborted. No
 bitmap is built if there are records before the range (keys of which the map has later offsets), if offsets were not put in
 ascending order, if they are too sparse, or if the map is so small that scanning it costs more than it gains.
 """
@@ -46,7 +46,7 @@ def fastest_lookup(offset_map: OffsetMap, first_offset: int) -> "KeyLookup | Lat
 
 
 class LatestOffsets:
-    """A `KeyLookup` that uses a bitmap where it covers the offsets, else the map. bits: from the map's start offset on."""
+    """A `KeyLookup` that uses a bitmap where it covers the offsets, otherwise the map. bits: from the map's start offset on."""
 
     def __init__(self, offset_map: OffsetMap, bits: PrivateMemory) -> None:
         self._map = offset_map
@@ -74,7 +74,7 @@ class LatestOffsets:
         return at < len(self._skipped) and self._map.skipped_ranges[at][0] <= last_offset
 
     def kept_below(self, offset: int) -> int:
-        """How many latest records of their keys the map has below an offset."""
+        """The number of latest records of their keys that the map has below an offset."""
         bits = max(0, min(8 * len(self._memory.view), offset - self._base))
         blocks, rest = divmod(bits, 8 * _COUNTED_BYTES)
         start = blocks * _COUNTED_BYTES

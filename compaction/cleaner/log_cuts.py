@@ -1,9 +1,9 @@
 """Cut a range of segments in two at the start of a batch, so that two processes can share a pass.
 
-The cut depends only on sizes, offset indexes and what the map says, never on the number of processes. An index entry is only
+The cut depends only on sizes, offset indexes and the map, never on the number of processes. An index entry is only
 provisional: the process that reads up to a cut checks that a batch ends there.
 
-In a second pass a record that stays costs more than one that goes (it is encoded, compressed and written), and most of those that
+In a second pass a record that stays costs more than one that is removed (it is encoded, compressed and written), and most records that
 stay are at the end of the log. So the range is cut where half of the work is done, not where half of the bytes are.
 """
 
@@ -20,12 +20,12 @@ from kseg.segment.sidecar.index import OffsetIndex
 
 # for a smaller range a second process costs more than it saves
 MIN_BYTES = 16 << 20
-# shares of the work before the cut: the process after it also has to read the headers before it and, in a first pass, to hand over
+# share of the work before the cut: the process after it also has to read the headers before it and, in a first pass, to transfer
 # its map
 FIRST_PASS_SHARE = 0.56
 _SHARE = 0.53
 _LEAST_SHARE = 0.25
-# what it takes to keep a record, in units of reading one: measured with and without compression
+# the cost of keeping a record, in units of reading one: measured with and without compression
 _COST_OF_KEPT = 1.5
 
 
@@ -63,7 +63,7 @@ def within(cut: Cut | None, first: int, count: int) -> Cut | None:
 
 
 class KeptRecords(Protocol):
-    """How many records of a range of offsets a second pass keeps."""
+    """The number of records in a range of offsets that a second pass keeps."""
 
     def kept_below(self, offset: int) -> int:
         """The number of them below this offset."""
@@ -79,20 +79,20 @@ class _Work:
         self._bytes_before = [0, *accumulate(segment.size_bytes for segment in segments)]
 
     def before(self, number: int, position: int, offset: int) -> float:
-        """What is to be done before the position of a segment at which a batch from `offset` on starts."""
+        """The work before the position of a segment at which a batch from `offset` on starts."""
         work = float(self._bytes_before[number] + position)
         if self._kept is not None:
             work += self._cost_of_kept * self._kept.kept_below(offset)
         return work
 
     def before_segment(self, number: int) -> float:
-        """What is to be done before a segment, or before the end of the last one."""
+        """The work before a segment, or before the end of the last one."""
         is_end = number == len(self._segments)
         return self.before(number, 0, L.INT64_MAX if is_end else self._segments[number].base_offset)
 
 
 def _bytes_per_offset(segments: Sequence[CleanerSegment]) -> float:
-    """The greatest of all segments but the last: those that were cleaned before lack most of their offsets."""
+    """The greatest of all segments except the last: segments that were cleaned before lack most of their offsets."""
     return max(
         (
             segment.size_bytes / max(1, following.base_offset - segment.base_offset)
@@ -109,8 +109,8 @@ def middle(
     kept: KeptRecords | None = None,
     share: float = _SHARE,
 ) -> Cut | None:
-    """Where to cut a range of segments that is read from `first_position` of the first one on. kept: for a second pass. None if it stays
-    whole: it is small, or no index names a batch near the middle."""
+    """Where to cut a range of segments that is read from `first_position` of the first one on. kept: for a second pass. None if the range
+    is not cut: it is small, or no index has an entry near the middle."""
     if sum(segment.size_bytes for segment in segments) - first_position < MIN_BYTES:
         return None
     work = _Work(segments, kept)
@@ -131,7 +131,7 @@ def middle(
 
 
 def _batch_start(segment: CleanerSegment, number: int, work: _Work, wanted: float) -> tuple[int, float]:
-    """The first position with an entry in the offset index before which `wanted` is done, and what is done there; 0 when there is none."""
+    """The first position in the offset index before which `wanted` work is done, and that work; 0 if there is none."""
     if segment.side_files is not None:
         return _entry_position(memoryview(segment.side_files.offset_index), segment, number, work, wanted)
     path = segment.index_paths[0]

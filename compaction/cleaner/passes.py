@@ -37,7 +37,7 @@ class LogBeingCleaned:
     settings: CleanSettings
 
     def aborted_in(self, segment: CleanerSegment) -> list[AbortedTxn]:
-        """Aborted transactions of a segment that a second pass knows before reading it."""
+        """Aborted transactions of a segment that a second pass knows before it reads the segment."""
         following = self.segments[floor_at(self.segments, segment.base_offset) + 1].base_offset
         return aborted_in(self.segments, self.start_offset, segment.base_offset, following)
 
@@ -71,7 +71,7 @@ class SecondPassRequest:
         return middle(self.segments(log), kept=kept)
 
     def cleaner(self, log: LogBeingCleaned, key_lookup: KeyLookup) -> SegmentCleaner:
-        """What rewrites the segments, or some of them, in their order."""
+        """The object that rewrites the segments, or some of them, in their order."""
         return SegmentCleaner(
             key_lookup,
             log.settings,

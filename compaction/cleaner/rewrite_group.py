@@ -20,7 +20,7 @@ from kseg.segment.sidecar.txn_index import AbortedTxn, encode_txn_index
 class GroupRewriter:
     """Builds the new segment of one group, part by part and in order.
 
-    aborted: what is known of each segment of the group before it is read. log: where it is written, None to count only; it is
+    aborted: the known aborted transactions of each segment of the group. log: where it is written, None to count only; it is
     closed unless the new segment has it.
     """
 

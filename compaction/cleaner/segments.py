@@ -91,7 +91,7 @@ class CleanerSegment:
             self.file = None
 
     def __getstate__(self) -> object:
-        """For another process, which opens the file itself."""
+        """A copy for another process, which opens the file itself."""
         state = {each.name: getattr(self, each.name) for each in fields(self)}
         return None, state | {"file": None, "stays_open": False}
 

@@ -97,7 +97,7 @@ def prepare(
         prepared = yield from _kafka07(target, inputs, options, result)
     else:
         prepared = yield from _marked(target, listing, options, result)
-        # on a cluster the journal of the previous attempt says what was moved
+        # on a cluster the journal of the previous attempt contains what was moved
         if is_resumed and options.shared is None:
             prepared = replace(prepared, result=replace(prepared.result, log_start_moved=True))
     return prepared

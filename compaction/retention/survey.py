@@ -122,7 +122,7 @@ def _occupied(directory: str, names: Iterable[str]) -> int:
 
 
 def _linked(directory: str, names: Iterable[str]) -> int:
-    """Bytes that it does not get back, because the files have other hard links."""
+    """Bytes that stay occupied because the files have other hard links."""
     return sum(size_bytes for size_bytes, is_linked in _sizes(directory, names) if is_linked)
 
 
