@@ -1,5 +1,5 @@
-"""Finds journals: all those of a directory (of a partition in .kseg, of a data directory beside its own files), or the one that a
-path names."""
+"""Find journals: all those of a directory (of a partition in .kseg, of a data directory beside its own files), or the one at a
+given path."""
 
 import os
 import stat
@@ -17,7 +17,7 @@ _LAST_LINE_BYTES = 4096
 
 
 def journals_in(directory: str, disk: Disk = DISK) -> list[Journal]:
-    """All journals in a directory, oldest first. Raises UnreadableInput when one cannot be read."""
+    """All journals in a directory, oldest first. Raises UnreadableInput if one cannot be read."""
     return [read_journal(location, disk) for location in locations_in(directory, disk)]
 
 
@@ -33,8 +33,8 @@ def unfinished_in(directory: str, disk: Disk = DISK) -> list[Journal]:
 
 
 def locations_in(directory: str, disk: Disk = DISK) -> list[JournalLocation]:
-    """Their locations, oldest first; none is opened. Raises UnreadableInput when the directory cannot be listed, Refused
-    when .kseg is not a directory."""
+    """Their locations, oldest first, without opening them. Raises UnreadableInput if the directory cannot be listed, Refused
+    if .kseg is not a directory."""
     try:
         locations = [
             JournalLocation(directory, name, in_log_dir=False) for name in _partition_ids(directory, disk)
@@ -50,8 +50,8 @@ def locations_in(directory: str, disk: Disk = DISK) -> list[JournalLocation]:
 
 
 def _ends_done(location: JournalLocation, disk: Disk) -> bool:
-    """Whether the last line of a journal says that the change is done; False if its last bytes do not tell. For a journal
-    elsewhere, which may be out of reach, the pointer tells."""
+    """Whether the change is done according to the last line of its journal; False if its last bytes do not show it. For a journal
+    elsewhere, which may be unreachable, the pointer shows it."""
     try:
         if location.home is not None and (location.pointer(disk) or "").endswith(DONE):
             return True
@@ -65,7 +65,7 @@ def _ends_done(location: JournalLocation, disk: Disk) -> bool:
         finally:
             disk.close(descriptor)
     except OSError as error:
-        if error.errno in NOT_OURS:  # whoever reads it says so
+        if error.errno in NOT_OURS:  # reading it reports that
             return False
         raise cannot_read(location.journal, error) from error
     _, newline, last = data.removesuffix(b"\n").rpartition(b"\n")
@@ -111,7 +111,7 @@ def location_of(path: str) -> JournalLocation | None:
     a journal elsewhere whose directory is missing."""
     around = os.path.dirname(path) if os.path.basename(path) == JOURNAL_FILE else path
     is_inside = os.path.basename(os.path.dirname(os.path.abspath(around))).startswith("kseg-")
-    # a data directory below one that somebody has called kseg-data is none
+    # a data directory below another one that is named kseg-data is not a journal
     if is_inside and not (os.path.isdir(around) and not os.path.lexists(os.path.join(around, JOURNAL_FILE))):
         return _location_elsewhere(os.path.realpath(around))
     head, tail = os.path.split(path.rstrip(os.sep) or path)

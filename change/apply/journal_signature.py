@@ -1,20 +1,20 @@
 """Signs the lines of a journal, so that a later undo can tell its own journals from planted ones.
 
-The checksums of a journal detect accidents; anybody can compute them (module journal_lines). The bytes that an undo truncates or removes
+The checksums of a journal detect accidents; anyone can compute them (module journal_lines). The bytes that an undo truncates or removes
 exist nowhere else, because the change itself wrote them. Only a signed journal is trusted with that; with any other journal an undo
 keeps those bytes (module undo_quarantine).
 
-    key        32 random bytes in $XDG_STATE_HOME/kseg/journal-key (default ~/.local/state), readable by its owner only, made
+    key        32 random bytes in $XDG_STATE_HOME/kseg/journal-key (default ~/.local/state), readable only by its owner, created
                by the first change
-    nonce      8 random bytes in the first line: the same change of the same run, made again after an undo, has other signatures
+    nonce      8 random bytes in the first line: the same change of the same run, repeated after an undo, has other signatures
     signature  HMAC-SHA-256 over the line and the signature of the line before it; the last field before the sum
 
-A signature does not expire: somebody could put a copy of a journal back after it was undone or forgotten, when the same bytes may
-belong to a later change. So the first signature of a finished journal is recorded beside the key (`spent-journals`, a line of
-it each), and a journal whose signature is there counts as unsigned.
+A signature does not expire: a copy of a journal could be restored after it was undone or forgotten, when the same bytes may
+belong to a later change. So the first signature of a finished journal is recorded beside the key (`spent-journals`, one line
+each), and a journal with a recorded signature counts as unsigned.
 
 Another user, another machine or a new container has another key, and so does a process that cannot store one. Their journals are
-followed too, as unsigned ones.
+followed too, but as unsigned ones.
 """
 
 import os
@@ -30,11 +30,11 @@ _HEX = 32
 _SIGNATURE = re.compile(rb'(.*),"signature":"([0-9a-f]{%d})","sum":"[0-9a-f]*"\}' % _HEX, re.DOTALL)
 _SPENT = "spent-journals"
 _MOST_SPENT_BYTES = 4 << 20
-_keys: dict[str, bytes] = {}  # by the path where they should be
+_keys: dict[str, bytes] = {}  # by the path where they are stored
 
 
 def new_nonce() -> bytes:
-    """As hexadecimal digits."""
+    """The signature as hexadecimal digits."""
     return os.urandom(_NONCE_BYTES).hex().encode()
 
 
@@ -65,7 +65,7 @@ def _has_signatures(data: bytes) -> bool:
 
 
 def spend(journals: Iterable[bytes]) -> None:
-    """Record that journals are spent, if there is a place for that. journals: the lines of each."""
+    """Record that journals are spent, if that can be stored. journals: the lines of each."""
     spent = _spent()
     firsts = [_first(data) + b"\n" for data in journals if _has_signatures(data)]
     firsts = [first for first in firsts if first not in spent]
@@ -73,7 +73,7 @@ def spend(journals: Iterable[bytes]) -> None:
         return
     path = _spent_path()
     with suppress(OSError):
-        if len(spent) > _MOST_SPENT_BYTES:  # of more than a hundred thousand the older half is forgotten
+        if len(spent) > _MOST_SPENT_BYTES:  # with more than a hundred thousand, the older half is dropped
             _shorten(path)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o600)
@@ -97,7 +97,7 @@ def _shorten(path: str) -> None:
 
 
 def _first(data: bytes) -> bytes:
-    """The signature of a journal's first line, empty when it has none."""
+    """The signature of a journal's first line, empty if it has none."""
     match = _SIGNATURE.fullmatch(data.partition(b"\n")[0])
     return b"" if match is None else bytes(match[2])
 
@@ -127,7 +127,7 @@ def _path() -> str:
     state = os.environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(state):
         home = os.path.expanduser("~")
-        with suppress(KeyError):  # not $HOME: sudo may leave that of another user
+        with suppress(KeyError):  # not $HOME: sudo may keep that of another user
             home = pwd.getpwuid(os.geteuid()).pw_dir
         state = os.path.join(home, ".local", "state")
     return os.path.join(state, "kseg", "journal-key")
@@ -140,7 +140,7 @@ def _stored(path: str) -> bytes | None:
 
 
 def _private(path: str, limit_bytes: int) -> bytes | None:
-    """The content of a file that only its owner, this user, can have written and read; None of any other."""
+    """The content of a file that only its owner, this user, can have written and read; None for any other file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -150,7 +150,7 @@ def _private(path: str, limit_bytes: int) -> bytes | None:
         is_private = status.st_uid == os.geteuid() and not status.st_mode & 0o077
         if not stat.S_ISREG(status.st_mode) or not is_private:
             return None
-        # a read reserves what it is asked for; the byte more shows what has grown meanwhile
+        # a read allocates the requested size; one byte more shows whether the file has grown
         return os.read(descriptor, min(limit_bytes, status.st_size + 1))
     except OSError:
         return None

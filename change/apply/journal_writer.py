@@ -1,4 +1,4 @@
-"""Writes the journal of a change: the first line together with the journal's directories, then line by line, each on the disk
+"""Writes the journal of a change: the first line together with the journal's directories, then line by line, each synced
 before the step that it announces; and removes it.
 """
 
@@ -22,12 +22,12 @@ from kseg.change.apply.journal_location import JournalLocation
 
 
 def begin(location: JournalLocation, header: Line, disk: Disk) -> Journal:
-    """Write and sync a journal's first line and its directories (whose names the caller syncs
-    before the commit: losing them earlier loses nothing). Raises OSError, and then nothing of it is left.
+    """Write and sync a journal's first line and its directories (the caller syncs their names before the
+    commit: losing them earlier loses nothing). Raises OSError, and then nothing of it remains.
 
-    The first name that comes into the directory is that of a whole first line, which tells the directory's time as it
-    was found: killed at any moment, `abandon` knows what to give back. So where `.kseg` is yet to be made, the journal
-    is beside the files of the partition until it is.
+    The first name that appears in the directory is that of a complete first line, which contains the original modification time of the
+    directory: after a kill at any moment, `abandon` can restore it. So while `.kseg` does not exist, the journal
+    is beside the files of the partition.
     """
     status = disk.status(location.directory)
     data = _first_line(header, location.journal)
@@ -87,7 +87,7 @@ def _withdraw(
 
 
 def write_at_once(path: str, data: bytes, like: os.stat_result | None, disk: Disk) -> None:
-    """Create a file that has all its bytes as soon as it has its name, where the file system can."""
+    """Create a file that is complete as soon as it has its name, if the file system supports that."""
     descriptor = disk.create_nameless(os.path.dirname(path) or os.curdir)
     is_named = descriptor is None
     if descriptor is None:
@@ -107,7 +107,7 @@ def write_at_once(path: str, data: bytes, like: os.stat_result | None, disk: Dis
 
 
 def _first_line(header: Line, path: str) -> bytes:
-    """Without the reasons where they are too many. Raises OSError (EFBIG)."""
+    """The line without its reasons if they are too many. Raises OSError (EFBIG)."""
     header = {"type": "journal", "version": VERSION, **header}
     line = encoded(header, b"", is_signed=True)
     if is_too_large(line, 0.5):
@@ -148,14 +148,14 @@ def append(journal: Journal, line: Line, disk: Disk) -> Journal:
     finally:
         disk.close(descriptor)
     if line["type"] == "done":
-        with suppress(OSError):  # the journal says so, as long as it is in reach
+        with suppress(OSError):  # the journal shows it, as long as it is reachable
             _point(journal.location, DONE, disk)
     lines = (*journal.lines, line)
     return replace(journal, lines=lines, state=state_of(lines))
 
 
 def _point(location: JournalLocation, how: str, disk: Disk) -> None:
-    """Let the pointer of a journal elsewhere say whether its change is done. Raises OSError."""
+    """Make the pointer to a journal elsewhere show whether its change is done. Raises OSError."""
     if location.home is not None:
         before, now = location.pointers if how == DONE else location.pointers[::-1]
         if disk.status(before) is not None:
@@ -168,7 +168,7 @@ def discard(location: JournalLocation, disk: Disk) -> None:
     pointer = location.pointer(disk)
     for path in location.files(disk):
         if path == location.journal and pointer is not None:
-            disk.unlink(pointer)  # a pointer without a journal would be one out of reach
+            disk.unlink(pointer)  # a pointer without a journal would look like an unreachable one
             disk.sync_directory(location.directory)
         with suppress(FileNotFoundError):
             disk.unlink(path)

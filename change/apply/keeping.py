@@ -1,4 +1,4 @@
-"""Where a run puts its journals and its quarantine, as a value that is passed with its options."""
+"""The places for a run's journals and quarantine, as a value that is passed with its options."""
 
 from kseg.segment.values import dataclass
 

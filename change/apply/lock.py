@@ -3,17 +3,17 @@
 A broker takes `.lock` of each of its data directories (Kafka: FileLock; Java's FileChannel.tryLock is the POSIX record
 lock over the whole file). `locked` takes the same lock, so that it refuses while a broker runs and a broker refuses
 to start meanwhile. A `.lock` that did not exist is removed again. POSIX record locks belong to the process: children do not inherit
-them (the parent of worker processes holds them), and they are lost as soon as the process closes *any* descriptor of the
-file, so nothing else in kseg opens a `.lock`.
+them (the parent of worker processes holds them), and they are released as soon as the process closes *any* descriptor of the
+file, so no other module of kseg opens a `.lock`.
 
 A KRaft node with its metadata log in a data directory opens and writes `__cluster_metadata-0` before it takes the lock of
 that directory (observed with 4.3.1): a node that is started while kseg works there refuses to start, but has appended to
-that one log. So a change of that partition relies on the check of its files just before the commit.
+that log. So a change of that partition relies on the check of its files just before the commit.
 
-A run whose attempts work in other processes (a cluster) leaves a part of the lock to them: `partition_lock` says how.
+A run with attempts in other processes (on a cluster) leaves a part of the lock to them, see `partition_lock`.
 
-Two processes of kseg in one directory are kept apart by `claimed`: a BSD lock on the directory itself, which needs
-no file and ends with the process that holds it. It does not reach beyond the machine.
+`claimed` excludes a second process of kseg from a directory: a BSD lock on the directory itself, which needs
+no file and ends with the process that holds it. It does not extend beyond the machine.
 """
 
 import errno
@@ -38,13 +38,13 @@ _FLOCK = struct.Struct("hhqqi4x")  # of Linux: type, whence, start, length, proc
 
 _Key = tuple[int, int]  # device and inode
 
-# of the locks this process holds: a second POSIX lock would be granted, and its release would end both
+# locks that this process holds: a second POSIX lock would be granted, and its release would end both
 _held: set[_Key] = set()
 os.register_at_fork(after_in_child=_held.clear)
 
 
-# the bytes of a lock that belong to a run: as many for each, from a place that its id gives
-SHARED_LOCK = ".kseg.lock"  # of a run on a cluster, where no broker looks for one
+# each run has a range of bytes of a lock, at a position derived from its id
+SHARED_LOCK = ".kseg.lock"  # of a run on a cluster, in a place where no broker looks for a lock
 PART_BYTES = 1 << 31
 
 
@@ -62,7 +62,7 @@ def lock_path(log_dir: str) -> str:
 def locked(log_dirs: Iterable[str]) -> Iterator[None]:
     """Hold the locks of several data directories, all or none; those this process holds already stay as they are.
 
-    Raises Refused naming the directory when a broker is running on one of them or its lock cannot be made.
+    Raises Refused with the directory if a broker is running on one of them or its lock cannot be created.
     """
     with locked_files(map(lock_path, log_dirs)):
         yield
@@ -87,7 +87,7 @@ def _locked(path: str, part_for: str) -> Iterator[None]:
     before = _mtime_ns(folder)
     descriptor, key, is_new = _taken(path, folder)
     if is_new:
-        _set_mtime(folder, before)  # as if nobody had been here: a journal notes it
+        _set_mtime(folder, before)  # as before: a journal records it
     _held.add(key)
     try:
         if part_for:
@@ -122,8 +122,8 @@ def is_locked(log_dir: str) -> bool:
 
 
 def lock_holder(log_dir: str) -> int | None:
-    """The process that holds the broker's lock on a data directory at this moment, 0 when it is not visible from here (another container's); None
-    where nobody holds it, or that cannot be determined. Only queries (F_GETLK), so that a broker that starts meanwhile is not disturbed."""
+    """The process that holds the broker's lock on a data directory now, 0 if it is not visible from here (in another container); None
+    if no process does, or that cannot be determined. Only queries (F_GETLK), so that a broker that starts meanwhile is not disturbed."""
     path = lock_path(log_dir)
     if sys.platform != "linux" or is_held(
         path
@@ -153,7 +153,7 @@ def is_held(path: str) -> bool:
 
 
 def _taken(path: str, log_dir: str) -> tuple[int, _Key, bool]:
-    """(descriptor that holds the lock, device and inode, whether the file was created). Tries again if the file was removed meanwhile."""
+    """(descriptor that holds the lock, device and inode, whether the file was created). Retries if the file was removed meanwhile."""
     while True:
         try:
             descriptor, is_new = _opened(path)
@@ -180,7 +180,7 @@ def _taken(path: str, log_dir: str) -> tuple[int, _Key, bool]:
 
 
 def _lock(descriptor: int, log_dir: str) -> None:
-    """Raises Refused when another process has the lock, OSError when it cannot be had at all."""
+    """Raises Refused if another process has the lock, OSError if it cannot be taken at all."""
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -197,7 +197,7 @@ def _opened(path: str) -> tuple[int, bool]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except FileExistsError:
         return open_file(path, os.O_RDWR), False
-    with suppress(OSError):  # should it stay behind, the broker's user must be able to lock it
+    with suppress(OSError):  # in case it remains, the broker's user must be able to lock it
         status = os.stat(os.path.dirname(path) or os.curdir)
         os.fchown(descriptor, status.st_uid, status.st_gid)
     return descriptor, True
@@ -217,9 +217,9 @@ def claimed_by_command(directory: str, follow_links: bool) -> AbstractContextMan
 
 @contextmanager
 def claimed(directory: str, *, follow_link: bool = False) -> Iterator[None]:
-    """Be the only kseg that changes `directory`, and meanwhile resolve every path below it from the directory that is open now.
+    """Exclude other processes of kseg from changing `directory`, and resolve every path below it from the directory that is open now.
 
-    follow_link: whether its name may be a link. Raises Refused when another kseg has claimed it, or it cannot be opened.
+    follow_link: whether its name may be a link. Raises Refused if another kseg has claimed it, or it cannot be opened.
     """
     try:
         descriptor = open_directory(directory, follow_link=follow_link)
@@ -241,12 +241,12 @@ def claimed(directory: str, *, follow_link: bool = False) -> Iterator[None]:
 
 
 def _may_be_link(directory: str) -> bool:
-    """Whether the directory may be a link: the user named the data directory, but a partition in it can have come from anywhere."""
+    """Whether the directory may be a link: the user named the data directory, but the source of a partition in it is unknown."""
     return own_partition_name(directory) is None and not is_partition_directory(directory)
 
 
 def is_claimed(directory: str) -> bool:
-    """Whether a kseg is changing `directory` at this moment; False where that cannot be determined."""
+    """Whether a kseg is changing `directory` now; False if that cannot be determined."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:

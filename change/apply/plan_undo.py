@@ -45,7 +45,7 @@ class PlanUndo:
     def kept(self) -> tuple[str, ...]:
         return self._undo_quarantine.paths()
 
-    # --- before
+    # --- checks
 
     def check(self) -> None:
         actual = look(self._location.directory, self._disk)
@@ -64,7 +64,7 @@ class PlanUndo:
             )
 
     def _off_the_way(self, actual: Mapping[str, ObservedFile]) -> list[str]:
-        """Names whose content neither the change nor its undo put there."""
+        """Names with content that neither the change nor its undo wrote."""
         may = self._course.tokens()
         return [
             name
@@ -119,7 +119,7 @@ class PlanUndo:
             raise Refused(f"cannot undo: {path} is not what was removed; nothing was changed")
 
     def _survivors(self) -> dict[str, str]:
-        """What the found files that are in the directory are called now."""
+        """The current names of the found files that are in the directory."""
         if self._change.journal.state is JournalState.DONE:
             return self._course.survivors
         actual = look(self._location.directory, self._disk)
@@ -128,7 +128,7 @@ class PlanUndo:
 
     def _hold(self, name: str, now: str | None, made: list[str]) -> int:
         """Make sure that the quarantine next to the journal has an original file; returns its inode there. now: its name in the
-        directory, None if it has none."""
+        directory, None if it is not there."""
         disk, path, found = self._disk, self._location.old(name), self._course.inputs[name]
         status = disk.status(path)
         is_copied = name in self._staged.copied
@@ -148,7 +148,7 @@ class PlanUndo:
             source = self._location.target(now)
         else:
             raise Refused(f"cannot undo: {path} is gone; nothing was changed")
-        if status is not None:  # left by an undo that was killed while it copied
+        if status is not None:  # left by an undo that was killed while copying
             if not stat.S_ISREG(status.st_mode) or not is_copy(path, source, 0, disk):
                 raise Refused(f"cannot undo: {path} is not what was removed; nothing was changed")
             disk.unlink(path)
@@ -160,10 +160,10 @@ class PlanUndo:
         held = disk.status(path)
         return -1 if held is None else held.st_ino
 
-    # --- decided
+    # --- after the commit
 
     def restore(self, holders: Mapping[str, int]) -> None:
-        if self._change.journal.state is JournalState.UNDOING:  # else `hold` has just looked
+        if self._change.journal.state is JournalState.UNDOING:  # otherwise `hold` has just checked
             check_removable(self._location, self._course, self._staged, holders, self._disk)
         with self._change.quarantine_elsewhere():
             self._restore(holders)
@@ -197,7 +197,7 @@ class PlanUndo:
             self._undo_quarantine.keep(self._location.target(name), name)
 
     def _is_restored_by(self, holders: Mapping[str, int]) -> bool:
-        """Whether every file is as found; one that was touched is told from what replaced it by its inode."""
+        """Whether every file is as found; the inode distinguishes a touched file from its replacement."""
         actual = look(self._location.directory, self._disk)
         return actual.keys() == self._course.inputs.keys() and all(
             (seen.size_bytes, seen.mtime_ns) == (file.size_bytes, file.mtime_ns)

@@ -1,10 +1,10 @@
 """Prove from the files on disk that no byte will be lost: a journal can be forged (module journal_lines).
 
-    what is cleared away    each file in `old` must be in the directory too: a second name of a file there, or a copy of its
-                            bytes; each in `new` must be one that the steps write
-    what the steps take     the file itself, or its bytes, must be in the quarantine before the first step
-    what the steps put in   inode, size, time and checksum must be as when it was made, and it has no other name
-    what an undo removes    the same, of files that the steps put in
+    what is cleared         each file in `old` must be in the directory too: as another hard link, or as a file with
+                            the same bytes; each in `new` must be one that the steps write
+    what the steps remove   the file itself, or its bytes, must be in the quarantine before the first step
+    what the steps add      inode, size, time and checksum must be as when it was staged, and it has no other name
+    what an undo removes    the same, for files that the steps added
 
 All checks use descriptors and names that no link can redirect (module anchors).
 """
@@ -26,14 +26,14 @@ _SECTOR_BYTES = 512
 
 Copy = tuple[
     str, str, int
-]  # path of a file, the name of which file of the directory it repeats, from which position on
+]  # path of a file, the name of the file in the directory that it duplicates, and the position in that file
 
 
-# --- what is cleared away
+# --- what is cleared
 
 
 def check_disposable(journal: Journal, disk: Disk) -> None:
-    """Raises Refused if a file of a journal must not be removed: no change makes such a file, or its bytes are nowhere in the
+    """Raises Refused if a file of a journal must not be removed: no change writes such a file, or its bytes are not in the
     directory."""
     location = journal.location
     new = {location.new(number) for number in _writes(journal)}
@@ -65,7 +65,7 @@ def _writes(journal: Journal) -> Iterator[int]:
 
 
 def _repeats(path: str, name: str) -> Iterator[Copy]:
-    """The files of which a file in the quarantine can be a copy."""
+    """The files of the directory of which a file in the quarantine can be a copy."""
     yield path, name, 0
     head, _, position = name.rpartition(".from-")
     if head and position.isascii() and position.isdigit() and len(position) < 20:
@@ -105,7 +105,7 @@ def _is_foreign(location: JournalLocation, name: str) -> bool:
 
 
 def is_copy(path: str, original: str, position: int, disk: Disk) -> bool:
-    """Whether a file has the same bytes as another, up to its own size; zeros count as equal where the machine died while
+    """Whether a file has the same bytes as another, up to its own size; zeros count as equal if the machine crashed while
     it was written."""
     status = disk.status(original)
     if status is None or not stat.S_ISREG(status.st_mode):
@@ -128,7 +128,7 @@ def is_copy(path: str, original: str, position: int, disk: Disk) -> bool:
 
 
 def _data_blocks(disk: Disk, descriptor: int, position: int, count: int) -> Iterator[tuple[int, int]]:
-    """A range of an open file in blocks (position, length), without its holes: they read as zeros, which stand for anything."""
+    """A range of an open file in blocks (position, length), without its holes: they read as zeros, which match anything."""
     if not count:
         return  # the file may end before the range
     for start, length in disk.data_extents(descriptor, position, count):
@@ -149,7 +149,7 @@ def _is_alike(copy: bytes, source: bytes) -> bool:
     return True
 
 
-# --- what steps take and put in
+# --- what steps remove and add
 
 
 def check_steps(
@@ -160,8 +160,8 @@ def check_steps(
     done: int,
     disk: Disk,
 ) -> None:
-    """Called before an incomplete change continues after its first `done` steps. Raises Refused when what they take out is kept
-    nowhere, or what they put in is not what was staged for them."""
+    """Called before an incomplete change continues after its first `done` steps. Raises Refused if what they remove is not kept,
+    or what they add is not what was staged for them."""
     for number in range(done, len(progress.steps)):
         if number in staged.files and not is_made(location.new(number), staged, number, disk):
             raise Refused(
@@ -233,8 +233,8 @@ def has_other_names(path: str, known: Iterable[str], disk: Disk) -> bool:
 def check_removable(
     location: JournalLocation, progress: StepProgress, staged: Staged, holders: Mapping[str, int], disk: Disk
 ) -> None:
-    """Called before an undo restores files. holders: inodes by name. Raises Refused when a file to be restored is missing,
-    or a name to be freed or restored holds a file that is neither kept nor made by the change."""
+    """Called before an undo restores files. holders: inodes by name. Raises Refused if a file to be restored is missing,
+    or a name to be freed or restored has a file that is neither kept nor written by the change."""
     kept = set()
     for name, inode in holders.items():
         held = [disk.status(path) for path in (location.old(name), location.target(name))]
@@ -274,7 +274,7 @@ def _is_kept(
 
 
 def _holds_part_of(path: str, kept: str, disk: Disk) -> bool:
-    """Whether a file is the beginning of another, of which it was found and perhaps cut."""
+    """Whether a file is the beginning of another as it was found, which may be truncated now."""
     status = disk.status(kept)
     return status is not None and stat.S_ISREG(status.st_mode) and _is_same(path, kept, 0, disk)
 
@@ -297,7 +297,7 @@ def may_grow(path: str, tail: str, position: int, disk: Disk) -> bool:
 
 
 def _is_same(path: str, original: str, position: int, disk: Disk) -> bool:
-    """Whether a file repeats bytes of another, without a hole for what could not be written."""
+    """Whether a file duplicates bytes of another, without a hole for bytes that could not be written."""
     copy = disk.open_to_read(path)
     try:
         size_bytes = os.fstat(copy).st_size

@@ -1,4 +1,4 @@
-"""A planned change as recorded in its journal: the steps, the files made for them, and how to name them to the user."""
+"""A planned change as recorded in its journal: the steps, the files staged for them, and their descriptions for the user."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """journal: its journal. progress: of its steps. staged: the files made for them, None before the commit.
+    """journal: its journal. progress: of its steps. staged: the files staged for them, None before the commit.
     elsewhere: the directory of this change in a quarantine elsewhere."""
 
     journal: Journal
@@ -34,8 +34,8 @@ class Change:
     elsewhere: str | None
 
     def files_elsewhere(self) -> Iterator[tuple[str, str, int]]:
-        """Every file that the change puts into a quarantine elsewhere: its path, the file as found that it is a
-        copy of, and from which position on."""
+        """Every file that the change puts into a quarantine elsewhere: its path, the found file that it
+        copies, and the position in that file."""
         if self.elsewhere is not None:
             for name in self.progress.lost:
                 yield os.path.join(self.elsewhere, name), name, 0
@@ -49,7 +49,7 @@ class Change:
         return quarantine_open(self.journal, self.elsewhere)
 
     def clear(self, disk: Disk) -> None:
-        """Remove journal, staging and quarantine. Only when the directory is as found: the removed bytes must exist there
+        """Remove journal, staging and quarantine. Only if the directory is as found: the removed bytes must exist there
         (module proof). Raises OSError and Refused."""
         check_disposable(self.journal, disk)
         _clear_elsewhere(self.journal, self.elsewhere, list(self.files_elsewhere()), disk)
@@ -79,8 +79,8 @@ def quarantine_open(journal: Journal, elsewhere: str | None) -> Iterator[bool]:
 def _clear_elsewhere(
     journal: Journal, elsewhere: str | None, files: Sequence[tuple[str, str, int]], disk: Disk
 ) -> None:
-    """Remove what a quarantine elsewhere has: each path with the file as found that it is a copy of, and from which position
-    on. Raises OSError and Refused."""
+    """Remove the content of a quarantine elsewhere: each path with the found file that it copies, and the position in that
+    file. Raises OSError and Refused."""
     with quarantine_open(journal, elsewhere) as is_there:
         if is_there:
             check_copies(journal.location, files, disk)
@@ -138,7 +138,7 @@ def change_of(journal: Journal, disk: Disk) -> Change:
 
 
 def _check_complete(change: Change, staged: Staged) -> None:
-    """Whether everything was made that the steps need, and all that they take out kept. Raises ValueError."""
+    """Whether everything that the steps need was staged, and everything that they remove was kept. Raises ValueError."""
     progress = change.progress
     new = {number: _size_of(change.journal.header["steps"][number]) for number, _ in written(progress)}
     kept = {*progress.touched} if change.elsewhere is None else {*progress.touched} - {*progress.lost}
@@ -160,7 +160,7 @@ def _size_of(row: Mapping[str, Any]) -> int:
 
 
 def _step(row: Mapping[str, Any]) -> Step:
-    """A step as far as carrying it out needs it: what a file is made of was settled when it was staged."""
+    """A step as far as it is needed to carry it out: the content of a file was fixed when it was staged."""
     name, why = str(row["file"]), str(row["why"])
     match row["do"]:
         case "write":
@@ -229,9 +229,9 @@ def abandon(journal: Journal, disk: Disk) -> None:
         else:
             check_disposable(journal, disk)
             clear_guard(journal, disk)
-        # of a journal that was written before its directory was made
+        # of a journal that was written before its directory was created
         remove_if_empty(disk, os.path.join(journal.location.directory, KSEG_DIRECTORY))
-        if journal.header.get("is_new") is True:  # made for this
+        if journal.header.get("is_new") is True:  # created for this change
             remove_if_empty(disk, journal.location.directory)
         else:
             give_back_time(journal, disk)

@@ -1,12 +1,12 @@
 """The disk space that a change needs on each file system, checked before it begins.
 
 Counted in whole blocks: the journal and its directories, new files, copies of truncated tails, and with a quarantine elsewhere copies
-of all removed files. Hard links take no space. Files that were made during planning have their space already; a plan that is only
+of all removed files. Hard links take no space. Files that were written during planning have their space already; a plan that is only
 shown counts them, because they are gone when it is applied. Bytes that a new file takes over from another one count unless they
-are a hole, and only where the file system cannot share blocks (`_COPIES`). So a change may need less than this; the growth of a
-directory itself comes on top: if the system runs out of space nevertheless, what was begun is removed and the message is the same.
+are a hole, and only if the file system cannot share blocks (`_COPIES`). So a change may need less than this. The growth of a
+directory itself is not counted: if the system runs out of space nevertheless, the change is cleaned up with the same message.
 
-A file system may have bytes left and no inode for another file. What is counted of them is the least: where a second name takes one
+A file system may have free bytes but no free inode for another file. The count of inodes is a minimum: if a hard link takes one
 too (tmpfs), only the attempt shows it.
 """
 
@@ -31,11 +31,11 @@ from kseg.segment.values import dataclass
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _COPIES = frozenset(("ext2", "ext3", "ext4", "tmpfs", "vfat", "exfat"))  # file systems without shared blocks
 _DIRECTORIES = 4  # around a journal in a partition
-# Without names and reasons, of an input and of a step (or a piece of one) in the journal's first line; at most.
+# Upper bounds, without names and reasons, for an input and for a step (or a piece of one) in the journal's first line.
 _INPUT_BYTES, _STEP_BYTES = 8, 96
-_LINE_BYTES = 160  # at most, of a file in the journal's later lines
-_SECTOR_BYTES = 512  # of st_blocks
-FEW_INODES = 1000  # a change of a few dozen partitions may fail for want of them
+_LINE_BYTES = 160  # upper bound, for a file in the journal's later lines
+_SECTOR_BYTES = 512  # unit of st_blocks
+FEW_INODES = 1000  # with fewer, a change of a few dozen partitions may fail
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def rooms_of(plan: Plan, keeping: Keeping, steps: Sequence[Step] | None = None) 
     around_journal = _directories_around_journal(keeping) + 1
     files = [(journal_at, around_journal), (plan.directory, len(writes)), (kept_at, len(kept))]
     rooms = rooms_for(needs, files)
-    # what was made is there at this moment, and will be gone
+    # the files staged so far exist now, and will be gone
     return tuple(
         replace(r, free_bytes=r.free_bytes + of_it_here) if of_it_here and r.path == plan.directory else r
         for r in rooms
@@ -96,7 +96,7 @@ def refuse_without(rooms: Iterable[Room], directory: str, keeping: Keeping) -> N
 
 def _can_be_had(room: Room) -> bool:
     """Whether there is room nevertheless: root may use the reserved blocks of a file system, and only an attempt shows how many.
-    The attempt allocates them for an unnamed file, which is gone at once."""
+    The attempt allocates them for an unnamed file, which it closes immediately."""
     if os.geteuid() != 0 or room.lacks_inodes:
         return False
     there = os.path.realpath(room.path)
@@ -104,7 +104,7 @@ def _can_be_had(room: Room) -> bool:
         there = os.path.dirname(there)
     descriptor = DISK.create_nameless(there)
     if descriptor is None:
-        return True  # nobody can tell before
+        return True  # unknown without an attempt
     try:
         os.posix_fallocate(descriptor, 0, room.needed_bytes)
     except OSError as error:
@@ -126,7 +126,7 @@ def advice(keeping: Keeping) -> str:
 
 
 def out_of_room(error: OSError, rooms: Iterable[Room], keeping: Keeping) -> str:
-    """The addition to the sentence about an OSError when the file system is full; else empty."""
+    """The text to add to an OSError if the file system is full; otherwise empty."""
     if error.errno not in _NO_ROOM:
         return ""
     needed = "".join(f"; {_sentence(_as_it_is_now(room))}" for room in rooms)
@@ -134,7 +134,7 @@ def out_of_room(error: OSError, rooms: Iterable[Room], keeping: Keeping) -> str:
 
 
 def _as_it_is_now(room: Room) -> Room:
-    """The same with what is free now; if the bytes would do, it is the inodes that did not."""
+    """The same with the space that is free now; if the bytes would suffice, inodes are missing."""
     now = file_system_of(room.path)
     if now is None:
         return room
@@ -145,7 +145,7 @@ def _as_it_is_now(room: Room) -> Room:
 
 
 def out_of_room_writing(error: OSError, path: str, least_bytes: int) -> str:
-    """The same for a file that is written while a change is planned. least_bytes: what it needs at least."""
+    """The same for a file that is written while a change is planned. least_bytes: the minimum that it needs."""
     if error.errno not in _NO_ROOM:
         return ""
     rooms = map(_as_it_is_now, rooms_for([(path, least_bytes)], [(path, 1)]))
@@ -166,7 +166,7 @@ def _sentence(room: Room, where: str = "", or_more: str = "") -> str:
 
 
 def _of_journal(plan: Plan, steps: Sequence[Step], keeping: Keeping) -> list[int]:
-    """Counted, not encoded: a plan may have tens of thousands of files."""
+    """Counts without encoding: a plan may have tens of thousands of files."""
     changed = {step.name for step in steps} | {step.new_name for step in steps if isinstance(step, Rename)}
     numbers = [f"{file.size_bytes}{file.mtime_ns}{file.inode}" for file in plan.inputs]
     texts = [*numbers, *(file.name for file in plan.inputs), *changed, plan.directory]
@@ -179,7 +179,7 @@ def _of_journal(plan: Plan, steps: Sequence[Step], keeping: Keeping) -> list[int
             texts += (piece.name for piece in step.content if isinstance(piece, Span))
             items += len(step.content)
     text = "".join(texts)
-    text_bytes = len(text) if text.isascii() and text.isprintable() else 6 * len(text)  # as JSON, at most
+    text_bytes = len(text) if text.isascii() and text.isprintable() else 6 * len(text)  # upper bound as JSON
     reasons = sum(len(json_line(finding.as_row())) for finding in plan.reasons)
     lines = len(plan.inputs) * _INPUT_BYTES + items * _STEP_BYTES + (len(changed) + 2) * _LINE_BYTES
     directories = [1] * _directories_around_journal(keeping)
@@ -191,9 +191,9 @@ def _directories_around_journal(keeping: Keeping) -> int:
 
 
 def _kept(plan: Plan, steps: Sequence[Step], keeping: Keeping) -> list[int]:
-    """The sizes of the copies of what the plan takes out."""
+    """The sizes of the copies of what the plan removes."""
     if keeping.quarantine is None and not any(isinstance(step, Truncate) for step in steps):
-        return []  # all that goes gets a second name
+        return []  # everything that is removed gets a hard link
     progress = StepProgress(plan.inputs, steps)
     lost = progress.lost if keeping.quarantine is not None else ()
     return [
@@ -203,7 +203,7 @@ def _kept(plan: Plan, steps: Sequence[Step], keeping: Keeping) -> list[int]:
 
 
 def _data_bytes(directory: str, tail: Tail) -> int:
-    """Of a tail, what is not a hole: copies have holes where it has some, as preallocated logs do."""
+    """The size of a tail without holes: copies keep holes, which preallocated logs have."""
     with suppress(OSError):
         descriptor = DISK.open_to_read(os.path.join(directory, tail.name))
         try:

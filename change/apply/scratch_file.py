@@ -1,11 +1,11 @@
 """New files that are too large for memory: written while a change is planned, unnamed until it is applied.
 
-A scratch file has no name (O_TMPFILE), so it is gone when the process ends in any way. It is on the
-file system of the directory, and staging gives it a name there without moving a byte. Where a file system does not
-support that, a named file is created and unlinked at once, and staging copies it.
+A scratch file has no name (O_TMPFILE), so it is gone when the process ends for any reason. It is on the
+file system of the directory, and staging gives it a name there without copying a byte. If a file system does not
+support that, a named file is created and unlinked immediately, and staging copies it.
 
-A file that another process makes for the planner needs a name: it is written under one, left (`leave`)
-and `found` by it, and unlinked when the finder closes it.
+A file that another process writes for the planner needs a name: that process writes it under one and leaves it (`leave`);
+the planner finds it (`found`) and unlinks it when it closes it.
 """
 
 import errno
@@ -30,12 +30,12 @@ _NO_NAMELESS = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 
 
 class ScratchFile:
-    """One unnamed file, written sequentially, then read or made a piece of a plan. directory: selects the file system; None for
+    """One unnamed file, written sequentially, then read or used as a piece of a plan. directory: selects the file system; None for
     that of temporary files. Raises Refused if it cannot be created or written.
     """
 
     def __init__(self, directory: str | None, disk: Disk = DISK, *, name: str | None = None) -> None:
-        """name: of the new file in `directory`, when it is to have one."""
+        """name: of the new file in `directory`, if it needs one."""
         self._where = directory or "the directory for temporary files"
         self._disk = disk
         self._name = None if name is None else os.path.join(self._where, name)
@@ -85,7 +85,7 @@ class ScratchFile:
         self._count(memoryview(data))
 
     def filled(self, size_bytes: int) -> None:
-        """Note that a forked process has written this many bytes; `crc` is then unknown."""
+        """Record that a forked process has written this many bytes; `crc` is then unknown."""
         self.size_bytes = size_bytes
 
     def copy(self, path: str, view: memoryview, position: int, length: int) -> None:
@@ -98,7 +98,7 @@ class ScratchFile:
         self._count(view[position : position + length])
 
     def _refused(self, error: OSError, more_bytes: int) -> Refused:
-        from kseg.change.apply.room import out_of_room_writing  # only where there is none
+        from kseg.change.apply.room import out_of_room_writing  # needed only if the space is short
 
         room = out_of_room_writing(error, self._where, self.size_bytes + more_bytes)
         return Refused(f"cannot write {self._where}: {error.strerror}{room}")
@@ -145,7 +145,7 @@ class ScratchFile:
     def close(self) -> None:
         """Discard the bytes, unless staging gave them a name."""
         self.release()
-        self._map = None  # lives as long as somebody looks at it
+        self._map = None  # lives as long as views of it
         if self._descriptor >= 0:
             self._disk.close(self._descriptor)
             self._descriptor = -1
@@ -163,7 +163,7 @@ class ScratchFile:
 
 def temporary_directory() -> str:
     """Where large temporary files go: $TMPDIR, else /var/tmp, since /tmp is often in memory."""
-    import tempfile  # and shutil, and what that knows of archives
+    import tempfile  # loads shutil and its archive modules
 
     is_chosen = tempfile.tempdir is not None or any(
         os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")

@@ -1,7 +1,7 @@
 """Defer termination signals for the moments in which an operation must not be interrupted.
 
 Masking them in this thread is not enough: if the process has another one (of a library or a test runner), the system delivers
-the signal there, and Python runs the handler here all the same. So the handlers are replaced, once for callers that need
+the signal there, and Python runs the handler in this thread nevertheless. So the handlers are replaced, once for callers that need
 it often (`handling_signals`). Outside the main thread no handler ever runs.
 """
 

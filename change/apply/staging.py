@@ -1,12 +1,12 @@
-"""The first half of a change: write everything that will be needed, change nothing that exists.
+"""The first half of a change: write everything that the change needs, without changing existing files.
 
-1. Every file that the plan writes is made in full under a number, with the attributes of the file it is like, and
+1. Every file that the plan writes is written completely under a number, with the attributes of the file that it replaces, and
    read back: length and CRC-32C must be those of the pieces.
-2. Every file that will be removed, renamed or truncated gets a hard link in the quarantine (no bytes move). What
-   a truncation will cut off is copied. With a quarantine elsewhere, what will be lost is copied there and compared.
+2. Every file that will be removed, renamed or truncated gets a hard link in the quarantine (no bytes are copied). Tails that
+   will be truncated are copied. With a quarantine elsewhere, everything that will be removed is copied there and compared.
 3. All of that is synced.
 
-A file that has hard links outside of the directory (a backup made with `cp -l`, a copy made by us) is never cut in
+A file that has hard links outside the directory (a backup made with `cp -l`, a copy made by kseg) is never truncated in
 place: its beginning is rewritten, so that the other name keeps its bytes.
 """
 
@@ -43,14 +43,14 @@ from kseg.segment.values import dataclass
 _GET_FLAGS, _FLAGS = 0x80086601, struct.Struct("=L4x")  # FS_IOC_GETFLAGS, ioctl_iflags(2)
 _IMMUTABLE_OR_APPENDED = 0x10 | 0x20
 OURS = (Role.LOCK, Role.KSEG_JOURNAL)
-_SYNCED_TOGETHER = 32  # of each of the writers in a process, whose open files are limited
+_SYNCED_TOGETHER = 32  # for each writer of a process, whose open files are limited
 
 
 @dataclass(slots=True)
 class Staged:
-    """What was staged. files, crcs: of the new files by step number. kept: inode in the local quarantine by name as
-    found. copied: CRC-32C of what was copied to a quarantine elsewhere, by name as found. tails: CRC-32C of what
-    truncations cut off, by step number. not_owned: names whose owner could not be given."""
+    """The staged files. files, crcs: of the new files by step number. kept: inode in the local quarantine by name as
+    found. copied: CRC-32C of the copies in a quarantine elsewhere, by name as found. tails: CRC-32C of the truncated
+    tails, by step number. not_owned: names whose owner could not be set."""
 
     files: dict[int, ObservedFile] = field(default_factory=dict)
     crcs: dict[int, int] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Staged:
 
     @classmethod
     def of_line(cls, line: Mapping[str, object]) -> "Staged":
-        """Raises ValueError, TypeError, KeyError or IndexError for a line that `as_line` has not made."""
+        """Raises ValueError, TypeError, KeyError or IndexError for a line that `as_line` does not write."""
         staged = cls()
         for number, inode, size_bytes, mtime_ns, crc in _rows(line["files"]):
             staged.files[int(number)] = ObservedFile(int(inode), int(size_bytes), int(mtime_ns))
@@ -119,7 +119,7 @@ def check_inputs(directory: str, inputs: Sequence[FileIdentity], disk: Disk) -> 
 
 
 def unshared(directory: str, steps: Sequence[Step], disk: Disk) -> tuple[Step, ...]:
-    """The steps, with a `Write` for every `Truncate` of a file that has a name outside of this directory as well, or whose end
+    """The steps, with a `Write` instead of every `Truncate` of a file that has a hard link outside this directory, or whose end
     cannot be read."""
     found: dict[str, str] = {}  # the name now -> the name as found
     safe: list[Step] = []
@@ -137,12 +137,12 @@ def unshared(directory: str, steps: Sequence[Step], disk: Disk) -> tuple[Step, .
 
 
 def _cannot_be_kept(status: os.stat_result, position: int) -> bool:
-    """Whether some bytes after that position cannot be read, and so not be copied to the quarantine; a hard link keeps the whole file."""
+    """Whether bytes after that position are unreadable, and so cannot be copied to the quarantine; a hard link keeps the whole file."""
     return bool(unreadable.areas(unreadable.identity_of(status), position))
 
 
 def _is_immutable(path: str, disk: Disk) -> bool:
-    """Whether nobody can rename, remove or cut a file (`chattr +i`, `+a`); False where a file system has no such flags."""
+    """Whether the file cannot be renamed, removed or truncated (`chattr +i`, `+a`); False if the file system has no such flags."""
     with suppress(OSError):
         descriptor = disk.open_to_read(path)
         try:
@@ -194,7 +194,7 @@ class Staging:
         return staged
 
     def _made(self, descriptor: int) -> int:
-        """Note a new file to be synced: many at a time, so that the disk can write them together."""
+        """Record a new file for syncing: many at a time, so that the disk can write them together."""
         if len(self._open) >= _SYNCED_TOGETHER:
             self._sync_files()
         self._open.append(descriptor)
@@ -207,7 +207,7 @@ class Staging:
             self._disk.close(self._open.pop())
 
     def _check_names(self) -> None:
-        """Raises Refused if something that is neither an original file nor kseg's has a name that the plan needs."""
+        """Raises Refused if a name that the plan needs is taken by something that is neither an original file nor kseg's."""
         for change in self._course.changes:
             for name, _ in change:
                 path = self._location.target(name)
@@ -215,7 +215,7 @@ class Staging:
                     raise Refused(f"{path} is in the way: it is not a regular file; nothing was done")
 
     def _check_flags(self) -> None:
-        """Raises Refused if a file that changes is immutable: else the change would end half way, for root too."""
+        """Raises Refused if a file that changes is immutable: otherwise the change would stop half way, even for root."""
         for name in self._course.touched:
             path = self._location.target(name)
             if _is_immutable(path, self._disk):
@@ -252,7 +252,7 @@ class Staging:
         staged.kept[name] = link_or_copy(self._disk, self._location.target(name), self._location.old(name))
 
     def _copied(self, name: str, position: int, count: int, path: str) -> int:
-        """Copy a range of a file as found to a new file with its attributes; its CRC-32C, compared with the source."""
+        """Copy a range of a file as found to a new file with its attributes; returns its CRC-32C, after comparing it with the source."""
         disk, source_path = self._disk, self._location.target(name)
         like = disk.status(source_path)
         if like is None:
@@ -272,7 +272,7 @@ class Staging:
 
 
 def tail_path(location: JournalLocation, elsewhere: str | None, name: str, position: int) -> str:
-    """The path of the bytes that were cut off a file at `position`."""
+    """The path of the copy of a tail that was truncated at `position`."""
     label = f"{name}.from-{position}"
     return location.old(label) if elsewhere is None else os.path.join(elsewhere, label)
 
@@ -286,7 +286,7 @@ def adopted(disk: Disk, content: Content, path: str) -> Made | None:
 
 
 def write_content(disk: Disk, directory: str, content: Content, descriptor: int) -> int:
-    """Write the pieces of a file, spans being of files in `directory`; the CRC-32C of what was meant. Raises OSError."""
+    """Write the pieces of a file; spans are of files in `directory`. Returns the CRC-32C of the intended content. Raises OSError."""
     from kseg.segment.crc import crc32c
 
     crc = position = 0
@@ -307,7 +307,7 @@ def write_content(disk: Disk, directory: str, content: Content, descriptor: int)
 
 
 class _Sources:
-    """The files that a content takes spans of, one open at a time (spans of one file mostly follow each other)."""
+    """The files to which the spans of a content refer, one open at a time (spans of one file are usually adjacent)."""
 
     def __init__(self, directory: str, disk: Disk) -> None:
         self._directory = directory

@@ -1,16 +1,16 @@
-"""The course of a plan: every state a directory passes through, told apart by what its names hold.
+"""The course of a plan: every state through which a directory passes, identified by what its names refer to.
 
-A file is known by a token: its name as found (a string), or the number of the step that writes it (an integer). A
-state says which token each name holds and how long that is. Steps are atomic, so a directory whose change was killed
-is in one of these states, and the inode numbers of the journal say in which: nothing has to be written down between
+A file is identified by a token: its name as found (a string), or the number of the step that writes it (an integer). A
+state contains the token and the length of each name. Steps are atomic, so a directory whose change was killed
+is in one of these states, and the inode numbers of the journal show in which: progress need not be recorded between
 the steps.
 
-Also known from the steps alone, before anything moves:
+These are also derived from the steps alone, before the first one:
 
-    lost        files as found that no name holds at the end: the quarantine must have them
-    touched     files as found that do not stay as and where they were: lost, renamed, or cut
-    made        names that are none of the files as found
-    tails       what each truncation cuts off
+    lost        found files that have no name at the end: the quarantine must have them
+    touched     found files that do not stay as and where they were: lost, renamed, or truncated
+    made        names that are not of found files
+    tails       the bytes that each truncation removes
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ Change = tuple[tuple[str, Token | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What step `number` cuts off the file found as `name`: `length` bytes from `position`."""
+    """The bytes that step `number` truncates from the file found as `name`: `length` bytes from `position`."""
 
     number: int
     name: str
@@ -35,7 +35,7 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class ObservedFile:
-    """A name as it is on the disk."""
+    """The state of a name on disk."""
 
     inode: int
     size_bytes: int
@@ -122,13 +122,13 @@ class StepProgress:
         return {token: step.size_bytes}
 
     def end_size(self, found: str) -> int:
-        """How long a file as found is at the end."""
+        """The final length of a found file."""
         return self._sizes[found]
 
-    # --- where a directory stands
+    # --- the state of a directory
 
     def end_state(self, staged: Mapping[int, ObservedFile]) -> dict[str, ObservedFile]:
-        """What each name holds when all is done. staged: the files that the steps wrote, by number."""
+        """The token of each name when all is done. staged: the files that the steps wrote, by number."""
         return {name: self._at_the_end(token, staged) for name, token in self.end.items()}
 
     def _at_the_end(self, token: Token, staged: Mapping[int, ObservedFile]) -> ObservedFile:
@@ -140,15 +140,15 @@ class StepProgress:
     def steps_done(
         self, actual: Mapping[str, ObservedFile], staged: Mapping[int, ObservedFile]
     ) -> int | None:
-        """How many steps are done in a directory that holds `actual`; None when it is in no state of the course.
+        """The number of steps that are done in a directory in the state `actual`; None if it is not a state of the course.
 
-        The greatest number that fits. Time: linear in files and steps. Modification times of files that the plan cuts
+        The greatest number that fits. Time: linear in files and steps. Modification times of files that the plan truncates
         are not compared: a kill can come before they are restored.
         """
         cut = {tail.name for tail in self.tails}
         state: dict[str, Token] = dict(self.start)
         sizes = {name: file.size_bytes for name, file in self.inputs.items()}
-        location = {name: name for name in cut}  # what the cut files are called at the moment
+        location = {name: name for name in cut}  # the current names of the truncated files
 
         def is_wrong(name: str) -> bool:
             seen, token = actual.get(name), state.get(name)
@@ -179,7 +179,7 @@ class StepProgress:
         return answer
 
     def names_after(self, done: int) -> dict[str, Token]:
-        """What each name holds after the first `done` steps."""
+        """The token of each name after the first `done` steps."""
         state = dict(self.start)
         for change in self.changes[:done]:
             for name, token in change:
@@ -190,7 +190,7 @@ class StepProgress:
         return state
 
     def tokens(self) -> dict[str, set[Token | None]]:
-        """What each name may hold at any moment of the course (None: no file)."""
+        """The tokens that each name may have during the course (None: no file)."""
         may: dict[str, set[Token | None]] = {name: {name} for name in self.inputs}
         for change in self.changes:
             for name, token in change:
@@ -198,7 +198,7 @@ class StepProgress:
         return may
 
     def sizes(self, found: str) -> set[int]:
-        """The sizes that a file as found has in the course."""
+        """The sizes that a found file has during the course."""
         cuts = {cut_to[found] for cut_to in self._cut_to if found in cut_to}
         return {self.inputs[found].size_bytes, *cuts}
 

@@ -1,4 +1,4 @@
-"""Sync files that others wrote: before a log dir is marked clean, all of it must be on disk."""
+"""Sync files that other processes wrote: before a log dir is marked clean, all of it must be on disk."""
 
 import os
 import stat
@@ -9,7 +9,7 @@ from kseg.segment.partition.names import Role, parse_file_name
 
 
 def sync_files(directory: str) -> int:
-    """Sync every regular file of a directory (not of those below it) and its entries.
+    """Sync every regular file of a directory (not of its subdirectories) and its entries.
 
     Returns the number of files. The `.lock` of a data directory is skipped: closing it would release the lock. Raises Refused if
     a file cannot be synced: then the directory must not be marked clean.

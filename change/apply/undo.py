@@ -2,16 +2,16 @@
 
 1. Check: the directory is in the planned final state, or in a state that a killed change leaves; nothing was changed
    since (undo would discard what others wrote).
-2. Hold: every file that the change touched gets a second name in the local quarantine, as during the change. What is
-   in a quarantine elsewhere is copied back and compared; so are the tails that truncations removed.
+2. Hold: every file that the change touched gets a hard link in the local quarantine, as during the change. Files
+   in a quarantine elsewhere are copied back and compared; so are the tails that truncations removed.
 3. Write the line `undoing`: from now on only `undo` can continue.
 4. Restore each touched file under its original name: append the removed tail, restore the modification time, one rename. Files
-   that the change created are removed. Each of these can be repeated, and their order does not matter to a crash.
+   that the change created are removed. Each of these is idempotent, and a crash may come between any two.
 5. Check names, sizes and times against the files as found, and write the line `undone`. Then remove quarantine and
    journal, the journal last.
 
 Undoing the journal of a data directory also undoes the partitions of its run, many at a time: all are checked before the first is
-touched. It can name an earlier journal of its run, which is undone after it. Its own journal is removed last.
+changed. It can name an earlier journal of its run, which is undone after it. Its own journal is removed last.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ from kseg.segment.values import dataclass
 
 _AT_A_TIME = 256  # partitions that are restored before their journals are removed
 
-# told of the directories that are checked or restored: what was done, how many of them, of how many
+# called for the directories that are checked or restored: what was done, how many of them, of how many
 Watch = Callable[[str, int, int], None]
 
 P = ParamSpec("P")
@@ -53,13 +53,13 @@ R = TypeVar("R")
 I = TypeVar("I")
 
 _THREADS = 16
-_FEW = 8  # directories that are undone one after the other
+_FEW = 8  # up to this number, directories are undone one after the other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undone:
-    """What was undone. journal: removed by now. command: that made the change. files: names that were restored or removed. kept:
-    the removed data, if only an unsigned journal says that the change had written it (module undo_quarantine)."""
+    """The result of an undo. journal: removed by now. command: that made the change. files: names that were restored or removed. kept:
+    the removed data, if only an unsigned journal claims that the change had written it (module undo_quarantine)."""
 
     directory: str
     journal: str
@@ -69,10 +69,10 @@ class Undone:
 
 
 class DirectoryUndo(Protocol):
-    """How one kind of journal is undone; the methods are called in this order. All raise OSError and Refused."""
+    """The undo of one kind of journal; the methods are called in this order. All raise OSError and Refused."""
 
     def check(self) -> None:
-        """Raise Refused if the undo would discard what was written since. Changes nothing."""
+        """Raise Refused if the undo would discard later writes. Changes nothing."""
 
     def hold(self) -> dict[str, int]:
         """Make sure that all originals are available; returns the inode that each name will hold."""
@@ -91,15 +91,15 @@ class DirectoryUndo(Protocol):
 
 
 def unwatched(_what: str, _done: int, _of: int) -> None:
-    """For whoever does not show how far an undo is."""
+    """For callers that do not show the progress of an undo."""
 
 
 def undo(location: JournalLocation, disk: Disk = DISK, watch: Watch = unwatched) -> list[Undone]:
-    """Undo a change, or continue undoing it, and then the change that it followed in the same run. One
+    """Undo a change, or continue undoing it, and then the change that preceded it in the same run. Returns one
     entry for each directory and change, the journal's own first.
 
-    The lock of the data directory is the caller's. Raises Refused when there is no such journal, when a directory
-    changed since, or with a sentence that says how to continue.
+    The caller holds the lock of the data directory. Raises Refused if there is no such journal, if a directory
+    changed since, or with a sentence that explains how to continue.
     """
     if not has_traces(location, disk):
         raise Refused(f"there is no journal {location.journal}")
@@ -122,8 +122,8 @@ def undo(location: JournalLocation, disk: Disk = DISK, watch: Watch = unwatched)
 def check_undo(
     location: JournalLocation, disk: Disk = DISK, watch: Watch = unwatched
 ) -> list[JournalLocation]:
-    """Raises Refused when `undo` would, as far as that can be known before. The journals that it takes back: this one, those of
-    the partitions, and the former one of the run with its partitions. The former's own files can be checked only once this one
+    """Raises Refused if `undo` would, as far as that is known in advance. Returns the journals that it undoes: this one, those of
+    the partitions, and the former one of the run with its partitions. The former one's own files can be checked only once this one
     is undone."""
     if not has_traces(location, disk):
         raise Refused(f"there is no journal {location.journal}")
@@ -138,11 +138,11 @@ def check_undo(
 
 
 def _inside(journal: Journal, disk: Disk) -> list[JournalLocation]:
-    """The journals of the partitions that the journal of a data directory names, as far as they are there."""
+    """The existing journals of the partitions that the journal of a data directory names."""
     inside = partition_locations(journal, disk)
     begun = [
         replace(each, in_log_dir=True) for each in inside if each.home is None
-    ]  # killed before its directory was made
+    ]  # killed before its directory was created
     return [each for each in inside if has_traces(each, disk)] + [
         each for each in begun if is_there(each, disk)
     ]
@@ -188,7 +188,7 @@ def _all_back(
 
 
 def _inside_back(undos: "Sequence[tuple[Journal, DirectoryUndo | None]]", disk: Disk) -> list[Undone]:
-    """Undo the changes of partitions; also when one of them fails the journals of the others are removed."""
+    """Undo the changes of partitions; if one of them fails, the journals of the others are still removed."""
     restored: list[tuple[Journal, DirectoryUndo | None]] = []
 
     def put_back(undo_of: "tuple[Journal, DirectoryUndo | None]") -> Undone:
@@ -204,7 +204,7 @@ def _inside_back(undos: "Sequence[tuple[Journal, DirectoryUndo | None]]", disk: 
 
 
 def _undo_for(journal: Journal, disk: Disk) -> tuple[Journal, "DirectoryUndo | None"]:
-    """None for a change that was never decided."""
+    """None for a change that was never committed."""
     if journal.state in (JournalState.UNREADABLE, JournalState.OUT_OF_REACH):
         raise Refused(half_done_sentence(journal))
     if journal.state is JournalState.ABANDONED:
@@ -262,7 +262,7 @@ def _remove(journal: Journal, undo_of: DirectoryUndo | None, disk: Disk) -> None
 def _guarded(
     location: JournalLocation, is_decided: bool, action: Callable[P, R], *args: P.args, **kwargs: P.kwargs
 ) -> R:
-    """Turn an OSError into a sentence that says what state the directory is in."""
+    """Turn an OSError into a sentence that describes the state of the directory."""
     try:
         return action(*args, **kwargs)
     except OSError as error:
@@ -275,9 +275,9 @@ def _guarded(
 
 
 def _side_by_side(work: Callable[[I], R], items: Sequence[I]) -> list[R]:
-    """What `work` gives for each item, in order, with many items in threads: nearly all the time is spent waiting for the disk, and a file
-    system commits the syncs of several threads together. An exception is raised when those that were begun have
-    ended; nothing is begun after it."""
+    """The result of `work` for each item, in order, with many items in threads: nearly all the time is spent waiting for the disk, and a
+    file system commits the syncs of several threads together. An exception is raised once the items that have begun are done; no further
+    item begins after it."""
     if len(items) <= _FEW:
         return list(map(work, items))
     from concurrent.futures import ThreadPoolExecutor

@@ -34,7 +34,7 @@ _SECOND = len("20260101T120000Z")  # of a run's id
 
 @dataclass(frozen=True, slots=True)
 class UndoOptions:
-    """go_on: finish a half-done change instead. follow_links: a directory may be a link. watch: told how far it is."""
+    """go_on: finish an incomplete change instead. follow_links: a directory may be a link. watch: called with the progress."""
 
     go_on: bool = False
     follow_links: bool = False
@@ -42,9 +42,9 @@ class UndoOptions:
 
 
 def undo_journal(path: str, options: UndoOptions) -> Iterator[Event]:
-    """Take back the change that a journal tells of, or finish it. One row for each directory, whose result is the directory's path.
+    """Undo the change of a journal, or finish it. One row for each directory, whose result is the directory's path.
 
-    path: of the journal, of its directory, or of a directory that has just one. What cannot be is a Failure.
+    path: of the journal, of its directory, or of a directory with a single journal. An undo that is not possible is a Failure.
     """
     disk = disk_for(options.follow_links)
     try:
@@ -77,8 +77,8 @@ def undo_journal(path: str, options: UndoOptions) -> Iterator[Event]:
 
 
 def check_journal(path: str, options: UndoOptions) -> set[str]:
-    """Raises Refused and UnreadableInput where `undo_journal` would be a Failure, as far as that can be known before. The paths of the
-    journals that it takes back. The locks of the data directories are the caller's."""
+    """Raises Refused and UnreadableInput if `undo_journal` would be a Failure, as far as that is known in advance. Returns the paths of the
+    journals that it undoes. The caller holds the locks of the data directories."""
     *_, location = _journals_at(path)
     for log_dir in _log_dirs_of(location):
         _refuse_below_a_marker(location, log_dir)
@@ -86,7 +86,7 @@ def check_journal(path: str, options: UndoOptions) -> set[str]:
 
 
 def log_dirs_of_journals(locations: Iterable[JournalLocation]) -> set[str]:
-    """The data directories whose locks an undo of these journals needs, each looked at once. Raises UnreadableInput."""
+    """The data directories whose locks an undo of these journals needs, each checked once. Raises UnreadableInput."""
     one_of_each = {
         location if location.in_log_dir else os.path.dirname(os.path.abspath(location.directory)): location
         for location in locations
@@ -95,7 +95,7 @@ def log_dirs_of_journals(locations: Iterable[JournalLocation]) -> set[str]:
 
 
 def _begun_at(path: str) -> list[str]:
-    """Remove what a run that was killed at its start left of an output that does not exist. Raises Refused."""
+    """Remove what a run that was killed at its start left for an output that does not exist. Raises Refused."""
     try:
         return clear_begun(path)
     except OSError as error:
@@ -107,12 +107,12 @@ def _row(directory: str, journal: str, state: str) -> dict[str, object]:
 
 
 def _journal_around(location: JournalLocation, log_dir: str) -> str | None:
-    """The journal of the data directory's own files that the run of a partition's journal left: they stay as it set
-    them when only the partition is taken back."""
+    """The journal of the data directory's own files from the run of a partition's journal: these files stay as the run set
+    them if only the partition is undone."""
     if location.in_log_dir:
         return None
     around = os.path.dirname(location.directory) or os.curdir
-    shown = around if os.path.abspath(around) == log_dir else log_dir  # as it was given
+    shown = around if os.path.abspath(around) == log_dir else log_dir  # as given by the user
     ours = [whole for whole in locations_in(shown) if whole.id.split("-end")[0] == location.id]
     return ours[-1].journal if ours else None
 
@@ -143,7 +143,7 @@ def _journals_at(path: str) -> list[JournalLocation]:
         journal for journal in journals if journal.location.id not in followed
     ]  # those are undone after the one that follows them
     if len(journals) > 1:
-        journals.sort(key=last_change_ns)  # several can have come in one second
+        journals.sort(key=last_change_ns)  # several can have ended within one second
         raise Refused(
             f"{path} contains {len(journals)} journals; name one of them, the newest first: {journals[-1].path}"
         )
@@ -163,7 +163,7 @@ def _status(path: str, *, follow: bool) -> os.stat_result | None:
 
 
 def _log_dirs_of(location: JournalLocation) -> list[str]:
-    """The data directory whose lock keeps a broker away, if there is one."""
+    """The data directory whose lock excludes a broker, if there is one."""
     if location.in_log_dir:
         is_of_copies = (
             read_journal(location).kind == COPY
@@ -175,10 +175,10 @@ def _log_dirs_of(location: JournalLocation) -> list[str]:
 
 
 def _refuse_below_a_marker(location: JournalLocation, log_dir: str) -> None:
-    """Raises Refused when a data directory was marked clean on the strength of a repair that is to be taken back: the
-    broker would believe the marker, and a log that it does not check can lose its records (fact sheet §6.3d).
+    """Raises Refused if a data directory was marked clean because of a repair that is to be undone: the
+    broker would trust the marker, and a log that it does not check can lose its records (fact sheet §6.3d).
 
-    A marker that only came back, after the journal that took it away, lay there before the repair too."""
+    A marker that was only restored, by the journal that had removed it, was there before the repair too."""
     marker = os.path.join(log_dir, _MARKER)
     if location.in_log_dir or not os.path.lexists(marker):
         return
@@ -194,7 +194,7 @@ def _refuse_below_a_marker(location: JournalLocation, log_dir: str) -> None:
 
 
 def _has_written(journal: Journal, name: str) -> bool:
-    """Whether a change that is done wrote a file of this name."""
+    """Whether a completed change wrote a file of this name."""
     steps = journal.header.get("steps") or ()
     return journal.state is JournalState.DONE and any(
         isinstance(step, dict) and (step.get("do"), step.get("file")) == ("write", name) for step in steps

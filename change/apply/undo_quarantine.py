@@ -1,13 +1,13 @@
-"""Keeps what an undo takes out of a directory, when only an unsigned journal says that kseg had written it.
+"""Keeps what an undo removes from a directory, if only an unsigned journal claims that kseg had written it.
 
-Such a journal may have been planted (module journal_signature): the bytes that it has an undo remove can be the only copy of the
-log. So before a file is removed or replaced it gets a second name, which costs no room, and what is cut off a file is copied:
+Such a journal may have been planted (module journal_signature): the bytes that it makes an undo remove can be the only copy of the
+log. So before a file is removed or replaced it gets a hard link, which takes no space, and truncated tails are copied:
 
     <directory>/kseg-undone-<id>-<name>.kept                    a file
-    <directory>/kseg-undone-<id>-<name>.from-<position>.kept    what was cut off a file from this position on
+    <directory>/kseg-undone-<id>-<name>.from-<position>.kept    the tail that was truncated from this position on
 
-Nothing is written over: a name that is taken gets a number. Where a file system has not room for all that is cut off, it is moved
-piece by piece, from the end, so that one piece of room is enough.
+Nothing is overwritten: if a name is taken, a number is appended. If a file system lacks the space for the whole tail, it is moved
+piece by piece, from the end, so that the space for one piece is enough.
 """
 
 import errno
@@ -23,11 +23,11 @@ from kseg.change.apply.proof import is_copy
 from kseg.change.apply.room import Room, refuse_without, rooms_for
 from kseg.segment.partition.names import UNDONE_PREFIX
 
-_KEPT = ".kept"  # a broker takes no file of this name for one of a log
+_KEPT = ".kept"  # a broker does not treat a file of this name as part of a log
 
 
 class UndoQuarantine:
-    """What the undo of one journal keeps; nothing when the journal is signed. Methods raise OSError."""
+    """Keeps what the undo of one journal removes; does nothing if the journal is signed. Methods raise OSError."""
 
     def __init__(self, journal: Journal, disk: Disk) -> None:
         self._is_needed = not journal.is_signed
@@ -36,20 +36,20 @@ class UndoQuarantine:
         self._disk = disk
 
     def paths(self) -> tuple[str, ...]:
-        """What is kept, also by an undo of the same journal that was killed."""
+        """The kept files, also those of an undo of the same journal that was killed."""
         if not self._is_needed:
             return ()
         names = [name for name in self._disk.names(self._directory) if name.startswith(self._prefix)]
         return tuple(os.path.join(self._directory, name) for name in names)
 
     def check_room(self, cut_off_bytes: int) -> None:
-        """Raises Refused when there is not enough room to keep what will be cut off."""
+        """Raises Refused if there is not enough space to keep what will be truncated."""
         if self._is_needed and cut_off_bytes:
             rooms = rooms_for([(self._directory, min(cut_off_bytes, COPY_BYTES))])
             refuse_without(rooms, self._directory, Keeping("", ""))
 
     def keep(self, path: str, name: str) -> None:
-        """Give a file that is about to be removed or replaced a second name."""
+        """Give a file that is about to be removed or replaced a hard link."""
         disk, status = self._disk, self._disk.status(path)
         if not self._is_needed or status is None or stat.S_ISDIR(status.st_mode):
             return
@@ -64,7 +64,7 @@ class UndoQuarantine:
                 return
 
     def cut(self, path: str, name: str, position: int) -> None:
-        """Truncate a file to `position`, and keep what is cut off. A killed undo may have kept it already."""
+        """Truncate a file to `position`, and keep the tail. A killed undo may have kept it already."""
         disk = self._disk
         descriptor = disk.open_to_write(path)
         try:
@@ -96,7 +96,7 @@ class UndoQuarantine:
             if status is None:
                 break
             if stat.S_ISREG(status.st_mode) and is_copy(kept, path, position, disk):
-                disk.unlink(kept)  # an undo that was killed had begun to copy
+                disk.unlink(kept)  # a killed undo had begun to copy it
                 break
         target = disk.create(kept)
         try:

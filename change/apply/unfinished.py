@@ -16,9 +16,9 @@ AT_WORK = "another kseg is changing {} at this moment"
 
 
 def complete_unfinished(directory: str, command: str, disk: Disk = DISK) -> list[Applied]:
-    """Before `command` plans a change to `directory`: clear away what was never decided, and continue with what the same
-    command left half done. What was finished so. Raises Refused when another command's half-done change, or a
-    half-done undo, is in the way."""
+    """Before `command` plans a change to `directory`: remove a change that did not commit, and complete an incomplete one of the same
+    command. Returns what was completed. Raises Refused if an incomplete change of another command, or an
+    incomplete undo, is in the way."""
     if not unfinished_in(directory, disk):
         return []
     with claimed_by_command(directory, disk.follow_links):
@@ -38,13 +38,13 @@ def complete_unfinished(directory: str, command: str, disk: Disk = DISK) -> list
 
 
 def refuse_half_done(directory: str, disk: Disk = DISK) -> None:
-    """For a command that plans without writing. Raises Refused when a half-done change is in `directory`."""
+    """For a command that plans without writing. Raises Refused if `directory` has an incomplete change."""
     for journal in half_done(directory, disk):
         raise Refused(AT_WORK.format(directory) if is_claimed(directory) else half_done_sentence(journal))
 
 
 def half_done(directory: str, disk: Disk = DISK) -> list[Journal]:
-    """The half-done changes of one directory. Looks up two names if kseg has never changed it."""
+    """The incomplete changes of one directory. Two look-ups if kseg has never changed it."""
     return [journal for journal in unfinished_in(directory, disk) if journal.is_half_done]
 
 

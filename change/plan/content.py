@@ -1,4 +1,4 @@
-"""The content of a planned file: spans of existing files, fresh bytes, and bytes written ahead.
+"""The content of a planned file: spans of existing files, new bytes in memory, and bytes written to an unnamed file.
 
 A plan never holds the bytes of a log. The content of a planned file is a sequence of pieces:
 
@@ -56,7 +56,7 @@ Content = tuple[Piece, ...]
 
 def content_of(pieces: Iterable[Piece]) -> Content:
     """The shortest form of a content: no empty pieces, adjacent spans of a file joined, so that equal contents
-    made of spans compare equal."""
+    of spans compare equal."""
     joined: list[Piece] = []
     for piece in pieces:
         if not piece.length:

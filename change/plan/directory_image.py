@@ -1,11 +1,11 @@
-"""A directory as a plan would leave it: planners change the image, nothing on disk moves.
+"""A directory as a plan would leave it: planners change the image, nothing on disk changes.
 
 An image maps names to contents. It starts as the directory was found, each file being one span of itself; its operations
 are those of a file system. The difference between the first image and the last is the plan:
 
-1. Files that are gone are removed, side files before logs, unless all of their bytes live on under one other name:
-   then the file is renamed (and truncated, if only its beginning lives on).
-2. Files that shrink to a prefix of what they were are truncated in place: no byte is copied.
+1. Missing files are removed, side files before logs, unless all of their bytes are in one file of another name:
+   then the file is renamed (and truncated, if only its beginning remains).
+2. Files that shrink to a prefix of themselves are truncated in place: no byte is copied.
 3. Everything else is rewritten: logs first, then their indexes and snapshots, checkpoints last.
 
 Between two steps a broker sees logs without side files, which it rebuilds, and never side files of other log contents.
@@ -58,7 +58,7 @@ class DirectoryImage:
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     def content(self, name: str) -> Content:
-        """The content of a file. Raises KeyError when there is none of that name."""
+        """The content of a file. Raises KeyError if there is none of that name."""
         return self._files[name]
 
     def size_bytes(self, name: str) -> int:
@@ -69,14 +69,14 @@ class DirectoryImage:
         return self._like.get(name, _only_source(self._files[name]))
 
     def write(self, name: str, pieces: Iterable[Piece] | bytes, like: str | None = None) -> None:
-        """Make or replace a file."""
+        """Create or replace a file."""
         self._files[name] = content_of([Fresh(pieces)] if isinstance(pieces, bytes) else pieces)
         self._like.pop(name, None)
         if like is not None:
             self._like[name] = like
 
     def truncate(self, name: str, size_bytes: int) -> None:
-        """Keep the first `size_bytes` of a file, which must not be fewer than that."""
+        """Truncate a file to `size_bytes`, which must not exceed its size."""
         kept: list[Piece] = []
         room = size_bytes
         for piece in self._files[name]:
@@ -111,7 +111,7 @@ class DirectoryImage:
 def steps_between(before: DirectoryImage, after: DirectoryImage, why: Mapping[str, str]) -> tuple[Step, ...]:
     """The steps that turn one image into the other (`change.plan.steps`).
 
-    before: as found. why: a reason for each name that goes, comes or changes; for a rename that of either name.
+    before: as found. why: a reason for each name that is removed, added or changed; for a rename that of either name.
     """
     moves = dict(_moves(before, after))
     moved = set(moves.values())
@@ -137,7 +137,7 @@ def steps_between(before: DirectoryImage, after: DirectoryImage, why: Mapping[st
 
 
 def _moves(before: DirectoryImage, after: DirectoryImage) -> Iterator[tuple[str, str]]:
-    """(new name, old name) of the files that live on under another name: one taker, no bytes but its own."""
+    """(new name, old name) of the files that become another name: by a single file that contains only their bytes."""
     taken: set[str] = set()
     for name in after:
         source = _only_source(after.content(name))
@@ -155,7 +155,7 @@ def _is_beginning(before: DirectoryImage, source: str, content: Content) -> bool
 
 
 def _is_log(name: str) -> bool:
-    """Whether an emptied file of this name is that file cut to nothing (a log), or a new one that has no bytes."""
+    """Whether an empty file of this name is the old one truncated to 0 bytes (a log), or a new empty file."""
     return parse_file_name(name).role is Role.LOG
 
 

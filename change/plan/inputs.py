@@ -13,8 +13,8 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One look at a directory. files: all regular files in it (not in those below it), by name. names: of everything in it. odd_logs: paths of
-    what has the name of a log and is not a regular file."""
+    """A listing of a directory. files: all regular files in it (not in subdirectories), by name. names: of everything in it. odd_logs:
+    paths of logs by name that are not regular files."""
 
     files: tuple[FileIdentity, ...]
     names: tuple[str, ...]
@@ -62,7 +62,7 @@ def identity(name: str, status: os.stat_result) -> FileIdentity:
 def _leads_to_file(entry: places.DirEntry) -> bool:
     try:
         return entry.is_file()
-    except OSError:  # a ring of links
+    except OSError:  # cyclic links
         return False
 
 

@@ -1,16 +1,16 @@
-"""A plan: which files change, in which order, and why. It is a value that can be printed, compared and put into JSON.
+"""A plan: which files change, in which order, and why. It is a value that can be printed, compared and converted to JSON.
 
-What every executor of a plan guarantees:
+Every executor of a plan guarantees:
 
-1. `inputs` are the files as they were when the evidence was gathered. If one of them has changed since, nothing
+1. `inputs` are the files as they were when the evidence was read. If one of them has changed since, nothing
    is done.
-2. All new contents are made first, from the files as found; so a `Span` names a file by the name it had then.
-3. The steps follow one by one in their order, each naming files as they are called at that moment. A step whose
-   target name is taken sets the former file aside. Nothing is ever deleted: what a step replaces, cuts off or
+2. All new contents are written first, from the files as found; so a `Span` refers to a file by its name as found.
+3. The steps are carried out in order, each naming files by their names at that moment. A step whose
+   target name is taken replaces that file. Nothing is ever deleted: what a step replaces, truncates or
    removes goes to the quarantine.
 
-A broker may open the directory between any two steps. So a planner orders its steps such that each state in between
-is one that a broker understands: side files of a log that changes go first and come back last.
+A broker may open the directory between any two steps. So a planner orders its steps such that each intermediate state
+is one that a broker understands: side files of a log that changes are removed first and written last.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """What identifies an unchanged file. inode: so that a replaced file is recognised too."""
+    """The identity of an unchanged file. inode: so that a replaced file is recognised too."""
 
     name: str
     size_bytes: int
@@ -33,8 +33,8 @@ class FileIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Write the file `name` with this content; an existing one is replaced atomically. like: the file (by its
-    name as found) whose owner, permissions and modification time it takes; None gives what a new file gets."""
+    """Write the file `name` with this content, replacing an existing one atomically. like: the file (by its
+    name as found) whose owner, permissions and modification time it gets; None gives those of a new file."""
 
     name: str
     content: Content
@@ -91,7 +91,7 @@ class Plan:
 
 
 def step_rows(partition: str, plan: Plan) -> Iterator[dict[str, object]]:
-    """The lines of a plan (docs/json.md), one for each step, in order. partition: whose plan it is, as shown."""
+    """The lines of a plan (docs/json.md), one for each step, in order. partition: as shown."""
     for step in plan.steps:
         yield {
             "type": "step",
@@ -119,7 +119,7 @@ def step_words(step: Step) -> str:
 
 
 def step_row(step: Step) -> dict[str, object]:
-    """The JSON form (docs/json.md): what is done, to which file, its size afterwards, why."""
+    """The JSON form (docs/json.md): the operation, the file, its resulting size, the reason."""
     match step:
         case Write():
             values: dict[str, object] = {

@@ -1,7 +1,7 @@
 """Changes that may be attempted more than once: by a process that took over from a lost one, or by two at the same time.
 
-On a cluster any process can be lost in the middle of a change; its work is given to another, and it is unknown whether the first is
-really gone. The output must be that of one undisturbed attempt, and the directory must change once.
+On a cluster any process can be lost in the middle of a change; its work is given to another, and it is unknown whether the first has
+really ended. The output must be that of one undisturbed attempt, and the directory must change once.
 
 Planning everything first and applying the plans in a second round would not help: the plan of a compaction is gigabytes of new files
 on the machine that made them, and the second round can be lost in the middle as well. So there is one round, and an attempt

@@ -6,14 +6,14 @@ A POSIX lock covers a range of bytes, which need not exist, and a broker locks a
       ├────── the run ───────┼──── the attempts of the run ──┼────── the run ───────►
              exclusive         one byte per directory in work  exclusive
 
-1. The driver holds everything but its run's part, from before the work until after it (`lock`). It held all of it at first:
+1. The driver holds everything except its run's part, from before the work until after it (`lock`). It held all of it at first:
    no broker was running, no other kseg, and no attempt of an earlier run.
 2. An attempt locks the byte of its directory before it reads it, and keeps it until the directory is as planned.
    If the byte is locked it waits: two attempts at the same work run one after the other, wherever they are.
-3. Whoever holds a byte checks that the rest of the file is locked. If it is not, the run is over, or the file system does not share
+3. A process that holds a byte checks that the rest of the file is locked. If it is not, the run is over, or the file system does not share
    locks between machines; either way something else may be running, and nothing may be changed.
 4. A process releases its byte when it dies, and not before: as long as anything can still change, a
-   broker is refused on every machine that sees the lock, even after the driver is gone.
+   broker is refused on every machine that sees the lock, even after the driver has died.
 
 Closing any descriptor of the file loses all locks (see `lock`), so a process has one descriptor for all its bytes.
 """
@@ -29,7 +29,9 @@ from contextlib import contextmanager, suppress
 from kseg.change.apply.lock import PART_BYTES, TAKEN, is_held, part_of
 from kseg.segment.errors import Refused
 
-_LOCK_BYTES = PART_BYTES - 1  # the last byte of a part is nobody's: whoever locks it locks more than a seat
+_LOCK_BYTES = (
+    PART_BYTES - 1
+)  # the last byte of a part is unused: a process that locks it locks more than one byte
 _FIRST_WAIT_SECONDS = 0.01
 _LONGEST_WAIT_SECONDS = 0.5
 
@@ -38,7 +40,7 @@ _Key = tuple[int, int]  # device and inode of a lock file
 
 
 class _LockFile:
-    """What this process holds of one lock file: the descriptor (None where the process holds the whole lock anyway) and
+    """What this process holds of one lock file: the descriptor (None if the process holds the whole lock anyway) and
     the locked bytes."""
 
     def __init__(self, descriptor: int | None) -> None:
@@ -55,8 +57,8 @@ os.register_at_fork(after_in_child=_lock_files.clear)
 def partition_locked(path: str, run_id: str, name: str) -> Iterator[None]:
     """Hold the byte of `name` in the lock file at `path`; waits for another attempt that holds it.
 
-    name: what is worked on; the same for every attempt, whatever the path to it. Raises Refused when the run that the
-    attempt belongs to is over, or another process holds the lock.
+    name: of the target; the same for every attempt, whatever the path to it. Raises Refused if the run of the
+    attempt is over, or another process holds the lock.
     """
     lock_byte = part_of(run_id) + zlib.crc32(name.encode()) % _LOCK_BYTES
     wait_seconds = _FIRST_WAIT_SECONDS
@@ -78,7 +80,9 @@ def _taken(path: str, run_id: str, lock_byte: int) -> _Key | None:
             key = (status.st_dev, status.st_ino)
             lock_file = _lock_files.get(key)
             if lock_file is None:
-                is_ours = is_held(path)  # then nothing may open the file, and nobody else can be there
+                is_ours = is_held(
+                    path
+                )  # then nothing may open the file, and no other process can hold a byte
                 lock_file = _lock_files[key] = _LockFile(
                     None if is_ours else os.open(path, os.O_RDWR | os.O_CLOEXEC)
                 )
@@ -98,7 +102,7 @@ def _taken(path: str, run_id: str, lock_byte: int) -> _Key | None:
 
 
 def _is_free(descriptor: int | None, folder: str, part: int, lock_byte: int) -> bool:
-    """Lock the byte if it is free; whether that worked. Raises Refused if the run is over, and OSError."""
+    """Lock the byte if it is free; returns whether that worked. Raises Refused if the run is over, and OSError."""
     if descriptor is None:
         return True
     is_ours = _lock(descriptor, fcntl.LOCK_EX, lock_byte)

@@ -38,8 +38,8 @@ class Prepared(Generic[R]):
     """A planned change that is not yet carried out.
 
     result: so far. copy: where the changed copy goes, None for a change in place; hard_link: unchanged files of
-    it are links. sources: open files that the plan takes bytes
-    from. note: what the journal stores for a later attempt. done: the change, when an earlier
+    it are links. sources: open files to which the plan refers.
+    note: stored in the journal for a later attempt. done: the change, if an earlier
     attempt has made it.
     """
 
@@ -50,7 +50,7 @@ class Prepared(Generic[R]):
     sources: tuple[Closeable, ...] = ()
     note: Mapping[str, object] | None = None
     done: "Applied | None" = None
-    # what could not be read meanwhile of the files in the plan's directory
+    # bytes of the files in the plan's directory that turned out to be unreadable meanwhile
     unreadable: tuple[Finding, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -66,7 +66,7 @@ def complete_or_refuse(
     directory: str, command: str, options: ChangeOptions, names: Sequence[str] | None = None
 ) -> bool:
     """Before `command` plans: with --apply, complete what an earlier run of the same command left incomplete; any other
-    incomplete change is refused. names: of everything in the directory, where it has been listed. Returns whether something was
+    incomplete change is refused. names: of everything in the directory, if it was listed. Returns whether something was
     completed. Raises Refused."""
     if not options.apply and not (is_known_to_kseg(directory) if names is None else is_among(names)):
         return False
@@ -82,7 +82,7 @@ def complete_or_refuse(
 
 @contextmanager
 def planning(directory: str, inputs: Sequence[FileIdentity]) -> Iterator[None]:
-    """Around what reads a directory for a plan. Files that somebody writes meanwhile contradict each other, and whatever fails because of that is no
+    """Context for reading a directory for a plan. Files that are written meanwhile contradict each other, and a resulting failure is not a
     bug: raises Refused with the names of those that have changed. inputs: the files before they were read."""
     try:
         yield
@@ -97,7 +97,7 @@ def planning(directory: str, inputs: Sequence[FileIdentity]) -> Iterator[None]:
 
 
 def refuse_unreadable(directory: str, found: Sequence[Finding]) -> None:
-    """Raises Refused when bytes of the directory to be changed cannot be read: other tools may still recover them, as
+    """Raises Refused if bytes of the directory to be changed are unreadable: other tools may still recover them, as
     long as nothing is written to that disk."""
     if not found:
         return

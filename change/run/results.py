@@ -61,7 +61,7 @@ class ChangeResult:
 
 
 def _plain(annotation: Any) -> Any:
-    """What `isinstance` takes for an annotation: `tuple` for `tuple[int, ...]`."""
+    """The argument of `isinstance` for an annotation: `tuple` for `tuple[int, ...]`."""
     if isinstance(annotation, types.UnionType):
         return tuple(_plain(each) for each in annotation.__args__)
     return get_origin(annotation) or annotation

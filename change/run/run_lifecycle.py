@@ -59,7 +59,7 @@ class RunLifecycle(ABC, Generic[O]):
         yield from ()
 
     def begin(self, targets: Sequence[Target]) -> None:
-        """Called when all locks are held, before anything changes. Raises Refused."""
+        """Called once all locks are held, before anything changes. Raises Refused."""
 
     def copy_of(self, target: Target) -> str | None:
         """Where the copy of a target goes; None without --output."""
@@ -73,7 +73,7 @@ class RunLifecycle(ABC, Generic[O]):
         return list(dict.fromkeys([*self.whole, *found]))
 
     def log_dir_around(self, directory: str) -> str | None:
-        """Which of the run's data directories a partition directory is in."""
+        """The data directory of the run that contains a partition directory."""
         around = os.path.dirname(directory)
         if around in self.log_dirs:  # nearly always, and at no cost
             return around
@@ -85,10 +85,10 @@ class RunLifecycle(ABC, Generic[O]):
         """Hold the locks while the targets are processed; yields the options to work with. Raises Refused
         when a broker is running."""
         self.log_dirs = self.log_dirs_of(targets)
-        # the journal of copies comes first: it says whether their directory was made for them
+        # the journal of copies comes first: it records whether their directory was created for them
         with self._copies(), self._locks(targets):
             if self.options.apply:
-                # imported by those who change something: a plan need not wait for the executor
+                # imported only for a change: a plan need not wait for the executor
                 from kseg.change.apply.unfinished import complete_unfinished
 
                 for log_dir in self.log_dirs:

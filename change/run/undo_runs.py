@@ -2,8 +2,8 @@
 by the path that was given to it.
 
 A path stands for the directory itself, for the partitions of a data directory, and for all data directories below a parent. If there
-are several runs the newest is undone first; an unfinished one comes before all others. A run over several data
-directories is checked as a whole before anything of it is undone.
+are several runs, the newest is undone first; an incomplete one comes before all others. A run over several data
+directories is checked as a whole before any of it is undone.
 """
 
 import os
@@ -131,7 +131,7 @@ def _directories(path: str) -> Iterator[str]:
 
 
 def undo_paths(paths: Sequence[str], options: UndoOptions) -> Iterator[Event]:
-    """The same for what was given to one command. Of several directories, the newest run of all is undone, not the newest of
+    """The same for all paths of one command. Of several directories, the newest run of all is undone, not the newest of
     each: so the same command continues an interrupted undo, and undoes nothing else."""
     folders = [path.rstrip(os.sep) or path for path in paths if _is_folder(path)]
     if len(folders) < 2:
@@ -178,7 +178,7 @@ def _together(runs: Iterable[ChangeRun]) -> list[ChangeRun]:
 
 
 def _meant(runs: Sequence[ChangeRun]) -> ChangeRun | None:
-    """The run to undo: an unfinished one, else the newest."""
+    """The run to undo: an incomplete one, otherwise the newest."""
     return next((run for run in reversed(runs) if run.is_half_done), runs[-1] if runs else None)
 
 
@@ -190,7 +190,7 @@ def _later(runs: Sequence[ChangeRun], run: ChangeRun) -> ChangeRun | None:
 
 
 def undo_path(path: str, options: UndoOptions) -> Iterator[Event]:
-    """Undo the newest run below a directory, or the run of a journal; or finish it. What cannot be done is
+    """Undo the newest run below a directory, or the run of a journal; or finish it. What is not possible is
     a Failure."""
     given = path.rstrip(os.sep) or path
     try:
@@ -210,15 +210,15 @@ def undo_path(path: str, options: UndoOptions) -> Iterator[Event]:
     assert run is not None
     later = _later(in_reach, run)
     run = _with_log_dirs([given], run, options)
-    if [given] == run.directories and len(runs) == 1:  # with what was never decided beside it
+    if [given] == run.directories and len(runs) == 1:  # next to changes that did not commit
         yield from undo_journal(path, options)
         return
     yield from _undo_run(run, options, later)
 
 
 def _with_log_dirs(given: Sequence[str], run: ChangeRun, options: UndoOptions) -> ChangeRun:
-    """A run over the given partitions with what it changed in their data directories, where that was for these partitions alone. The run as
-    it is where that cannot be taken back any more, as a later run has changed it again, and where a marker vouches for them, which is refused."""
+    """A run over the given partitions with its changes to their data directories, if those were for these partitions alone. The unchanged
+    run if those cannot be undone any more because a later run has changed it again, or if a marker covers them, which is refused."""
     if not set(run.directories) <= set(given):
         return run
     names: dict[str, set[str]] = {}
@@ -246,7 +246,7 @@ def _with_log_dirs(given: Sequence[str], run: ChangeRun, options: UndoOptions) -
 
 
 def _check_all(paths: Sequence[str], options: UndoOptions) -> None:
-    """Raises Refused and UnreadableInput where a journal cannot be taken back."""
+    """Raises Refused and UnreadableInput if a journal cannot be undone."""
     covered: set[str] = set()
     for path in paths:
         if path not in covered:
@@ -276,7 +276,7 @@ def _undo_run(run: ChangeRun, options: UndoOptions, later: ChangeRun | None) -> 
             return
         for journal in run.journals:
             if journal.path not in paths or not has_traces(journal.location, DISK):
-                continue  # taken back by the one of its data directory
+                continue  # undone by the one of its data directory
             for event in undo_journal(journal.path, options):
                 if isinstance(event, Failure):
                     yield replace(event, sentence=event.sentence + _so_far(run))
@@ -293,7 +293,7 @@ def _clear_undecided(directory: str, options: UndoOptions) -> None:
 
 
 def _so_far(run: ChangeRun) -> str:
-    """What was undone of a run of which a journal was refused."""
+    """The part of a run that was undone, if a journal of it was refused."""
     left = [journal.location.directory for journal in run.journals if has_traces(journal.location, DISK)]
     done = [directory for directory in run.directories if directory not in left]
     if not done:
