@@ -187,7 +187,7 @@ def _groups(
     end_offset: int | None,
     committed: Mapping[tuple[str, int], Sequence[tuple[str, int]]],
 ) -> list[dict[str, object]]:
-    """How far each group is behind the log end, the largest lag first. end_offset: None for a partition without segments."""
+    """The lag of each group behind the log end, the largest first. end_offset: None for a partition without segments."""
     if name is None or name.state is not PartitionState.LIVE or end_offset is None:
         return []
     offsets = sorted(committed.get((name.topic, name.partition), ()), key=lambda each: (each[1], each[0]))
@@ -308,7 +308,7 @@ def _bytes_of(directory: LogDirectory) -> int:
 
 
 def _checkpoints(directory: LogDirectory) -> dict[str, int | None]:
-    """For each checkpoint file how many partitions it names, None when it cannot be read."""
+    """The number of partitions in each checkpoint file, None if it cannot be read."""
     counts: dict[str, int | None] = {}
     for role in OFFSET_CHECKPOINT_ROLES:
         entry = directory.entry(role)

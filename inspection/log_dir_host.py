@@ -21,7 +21,7 @@ _MARKER = NAME_BY_ROLE[Role.CLEAN_SHUTDOWN]
 class LogDirHost:
     """broker_process_id: of the broker that uses it, 0 if that process is not visible, None if there is none. is_clean: whether
     the last shutdown left the clean-shutdown marker. mount: None if unknown. total_bytes, free_bytes (for an ordinary user),
-    free_inodes (None also if the file system has no such limit): None if unknown. is_read_only: whether it is mounted so."""
+    free_inodes (None also if the file system has no such limit): None if unknown. is_read_only: whether it is mounted read-only."""
 
     path: str
     broker_process_id: int | None

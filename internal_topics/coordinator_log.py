@@ -117,7 +117,7 @@ def read_coordinator_chunks(
     """The same with records in chunks, for callers that do not need each record as an object. Raises UnreadableInput as well."""
     if isinstance(directory, str):
         (directory,) = _targets_of(directory)
-    # what is in the place of a log is a problem of that segment
+    # an entry that is not a file, in the place of a log, is a problem of that segment
     names = names_in(directory.path) if isinstance(directory, PartitionTarget) else None
     with PartitionLog(directory, names=names) as log:
         start = log.start_offset
@@ -167,7 +167,7 @@ def _first_row(table: Columns, start: int) -> int:
 
 
 def _records(table: Columns, chunk: Chunk, until_ms: int | None) -> Iterator[CoordinatorRecord]:
-    """By columns; only the producer of a batch is read."""
+    """Selects by columns; reads only the producer of a batch."""
     view, records = memoryview(chunk.body), chunk.records
     fields = (
         C.R_BATCH,

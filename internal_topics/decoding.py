@@ -11,8 +11,8 @@
     key of a coordinator's topic        int16 type, message (version 0)
     value                               int16 version, message
 
-As in Kafka's generated readers, a known tagged field is read by its own length and not by the tag's size, the second of two equal tags
-wins, and unknown tags are skipped; each of these causes a remark. Where Kafka's tool would guess or give up, decoding continues: a
+As in Kafka's generated readers, a known tagged field is read with its own length and not with the tag's size, the second of two equal tags
+wins, and unknown tags are skipped; each of these causes a remark. Where Kafka's tool would guess or fail, decoding continues: a
 version above the last known one is decoded like that one, with a remark, and left-over bytes are counted.
 
 Time and memory are linear in the size of the input: a length or a count is checked against the remaining bytes before it is used.

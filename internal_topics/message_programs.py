@@ -192,7 +192,7 @@ def _type_name(name: str) -> str:
 
 
 def _default_text(field: Field, version: int) -> str:
-    """How the converter prints the default of a field; in a tagged field it omits the default."""
+    """The default of a field as the converter prints it; in a tagged field the converter omits it."""
     if field.default == "null":
         return "null"
     if field.is_array:

@@ -35,8 +35,7 @@ class Row:
 class Failure:
     """An input that could not be processed; `sentence` contains the path, `exit_status` is that of the contract.
 
-    trace: the traceback, only for a bug; shown on request. paths: all inputs concerned, if there are others than
-    `path`.
+    trace: the traceback, only for a bug; shown on request. paths: all inputs concerned, if there are others than `path`.
     """
 
     path: str

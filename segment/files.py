@@ -63,12 +63,11 @@ class _Map(mmap.mmap):
 class MappedFile:
     """A read-only map of a regular file (a small one is read); a context manager.
 
-    path: as given by the user. size_bytes, mtime_ms: of the file when it was opened. data_end: everything after it is a
-    hole, which reads as zeros. view: the bytes (an empty view for an empty file); zeros where they cannot be read
-    (`unreadable`). The map is a snapshot of the inode, which a rename or unlink does not affect.
-    random_access: only a few positions will be read, so disable read-ahead. For a file that is not on a disk, nothing is fetched until
-    the caller uses `view`, which fetches everything, or announces the ranges of `sparse_view` that it will read (`need`).
-    Raises UnreadableInput if the path is missing, not a regular file, or must not be read.
+    path: as given by the user. size_bytes, mtime_ms: of the file when it was opened. data_end: everything after it is a hole, which reads
+    as zeros. view: the bytes (an empty view for an empty file); zeros where they cannot be read (`unreadable`). The map is a snapshot of
+    the inode, which a rename or unlink does not affect. random_access: only a few positions will be read, so disable read-ahead. For a file
+    that is not on a disk, nothing is fetched until the caller uses `view`, which fetches everything, or announces the ranges of
+    `sparse_view` that it will read (`need`). Raises UnreadableInput if the path is missing, not a regular file, or must not be read.
     """
 
     def __init__(
@@ -226,8 +225,7 @@ class OpenFile(Protocol):
 
 
 class Reader:
-    """Opens files. This implementation opens existing ones; others return planned files as if they
-    existed. Raises UnreadableInput."""
+    """Opens files. This implementation opens existing ones; others return planned files as if they existed. Raises UnreadableInput."""
 
     def open(self, path: str, drop_cache: bool = False) -> OpenFile:
         """A `MappedFile`."""
@@ -295,8 +293,7 @@ def mapped(descriptor: int) -> mmap.mmap:
 
 
 def read_small(path: str | os.PathLike[str], limit_bytes: int = 64 * 1024 * 1024) -> bytes:
-    """The whole content of a side file (checkpoint, snapshot, metadata), at most `limit_bytes`; unreadable bytes
-    become zeros.
+    """The whole content of a side file (checkpoint, snapshot, metadata), at most `limit_bytes`; unreadable bytes become zeros.
 
     Raises UnreadableInput if it cannot be read or exceeds the limit.
     """

@@ -35,10 +35,9 @@ class Record:
 class Batch:
     """One batch as it is stored in a file; for magic 0 and 1 one entry (a message, or a compressed wrapper).
 
-    position, size_bytes: byte range of the whole entry in the file. last_offset: for legacy entries the stored offset.
-    base_offset: for a legacy *wrapper* equal to last_offset (the true one requires decompression). count: number of records
-    that the header declares; None for a legacy wrapper. crc: unsigned, as stored. crc_valid: size and checksum are
-    valid (Kafka: RecordBatch.isValid).
+    position, size_bytes: byte range of the whole entry in the file. last_offset: for legacy entries the stored offset. base_offset: for a
+    legacy *wrapper* equal to last_offset (the true one requires decompression). count: number of records that the header declares; None for
+    a legacy wrapper. crc: unsigned, as stored. crc_valid: size and checksum are valid (Kafka: RecordBatch.isValid).
     """
 
     position: int

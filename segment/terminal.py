@@ -31,8 +31,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def for_terminal(data: bytes) -> bytes:
-    """Lines for a terminal: everything except line feeds and tabs is escaped as by `visible`, in a form that keeps
-    JSON valid."""
+    """Lines for a terminal: everything except line feeds and tabs is escaped as by `visible`, in a form that keeps JSON valid."""
     text = data.decode("utf-8", "surrogateescape")
     return re.sub(f"(?![\n\t])[{CONTROL}{FORMAT}{RAW}]", _as_json, text).encode()
 

@@ -182,8 +182,7 @@ def batch_line(row: Row, number: int) -> BatchLine:
 
 
 def record_line(row: Row, number: int, offset: int, timestamp_ms: int, *, keep_offset: bool = True) -> Record:
-    """The record in a line. offset, timestamp_ms: used if the line has none; the offset also if keep_offset is
-    false."""
+    """The record in a line. offset, timestamp_ms: used if the line has none; the offset also if keep_offset is false."""
     found = row.get("offset")
     if found is not None and keep_offset:
         offset = found if type(found) is int else _integer(row, "offset", number, offset)

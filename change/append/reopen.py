@@ -1,9 +1,8 @@
 """Reopens an existing partition: builds the state that a broker has after loading it without recovery.
 
-After a clean shutdown a broker reads almost nothing (Kafka: LogLoader, LogSegment; fact sheet §4.4, §6.2): it
-trusts the index files, takes the greatest timestamp from the last time index entry and the age of the active segment
-from its first batch, loads the newest producer snapshot, replays the log after it, and counts the bytes between
-index entries from the end of the log. This module does the same:
+After a clean shutdown a broker reads almost nothing (Kafka: LogLoader, LogSegment; fact sheet §4.4, §6.2): it trusts the index files, takes
+the greatest timestamp from the last time index entry and the age of the active segment from its first batch, loads the newest producer
+snapshot, replays the log after it, and counts the bytes between index entries from the end of the log. This module does the same:
 
 1. Refuse a directory that would not load as it is: renamed as stray or deleted, left in the middle of a cleaning, a segment
    without indexes, snapshots or a log start beyond the log end.

@@ -60,12 +60,11 @@ class Guard:
         journal_dir: str | None = None,
         disk: Disk = DISK,
     ) -> None:
-        """grows: existing files that will only grow. replaces: existing files that may change anywhere or be removed. creates:
-        names that do not exist yet. is_new: the directory was created for this change, and its undo removes it. in_log_dir:
-        whether it is a data directory; None: determined by its content. partitions: for the journal of a data directory,
-        the names of the partitions that change with it, and are undone with it. new_partitions: those of them that do
-        not exist yet. quarantine, journal_dir: directories elsewhere (`executor.apply_plan`). The caller holds the lock of the data
-        directory."""
+        """grows: existing files that will only grow. replaces: existing files that may change anywhere or be removed. creates: names that
+        do not exist yet. is_new: the directory was created for this change, and its undo removes it. in_log_dir: whether it is a data
+        directory; None: determined by its content. partitions: for the journal of a data directory, the names of the partitions that change
+        with it, and are undone with it. new_partitions: those of them that do not exist yet. quarantine, journal_dir: directories elsewhere
+        (`executor.apply_plan`). The caller holds the lock of the data directory."""
         self._disk = disk
         self._stack = ExitStack()
         self._created: set[str] = set()

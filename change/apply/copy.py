@@ -64,9 +64,8 @@ def write_copy(
 ) -> Copied:
     """Write to `target` what the planned directory would become; a plan without steps gives a plain copy.
 
-    hard_link: unchanged files become hard links to the input's files, so that writing to either writes
-    to both; across file systems they are copied. Raises Refused if `target` exists and is not
-    empty, the inputs changed, or the file system fails; then nothing remains.
+    hard_link: unchanged files become hard links to the input's files, so that writing to either writes to both; across file systems they
+    are copied. Raises Refused if `target` exists and is not empty, the inputs changed, or the file system fails; then nothing remains.
     """
     target = os.path.abspath(target)
     try:
@@ -110,9 +109,8 @@ def write_files(
     journal: JournalLocation | None = None,
     disk: Disk = DISK,
 ) -> None:
-    """Write the files of a planned directory into `target`, which may contain the copies of its
-    subdirectories already. over: names that are replaced there; files from before the run are kept. Raises
-    Refused if another name is taken, otherwise as `write_copy`."""
+    """Write the files of a planned directory into `target`, which may contain the copies of its subdirectories already. over: names that
+    are replaced there; files from before the run are kept. Raises Refused if another name is taken, otherwise as `write_copy`."""
     target = os.path.abspath(target)
     folder = os.path.join(target, f"{_OWN_FILES}{aside(journal)}")
     try:

@@ -8,9 +8,8 @@ It is in the output directory, like the journal of a data directory, and is writ
     done              every copy is there
     undoing, undone   as in every journal
 
-Several processes make copies at a time; each appends whole lines, one at a time. Undo removes only what a line
-describes, and directories with the names that only this run uses while a copy is incomplete. If
-a copy was changed since, nothing is removed.
+Several processes make copies at a time; each appends whole lines, one at a time. Undo removes only what a line describes, and directories
+with the names that only this run uses while a copy is incomplete. If a copy was changed since, nothing is removed.
 """
 
 import errno

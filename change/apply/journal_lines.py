@@ -1,7 +1,6 @@
 """The lines of a journal: written with a checksum, and accepted only if every checksum, kind, field and order is right.
 
-A journal is part of the evidence: anyone may have written it, and a disk may have damaged it. The checks here need
-only its bytes:
+A journal is part of the evidence: anyone may have written it, and a disk may have damaged it. The checks here need only its bytes:
 
     size      at most `LIMIT_BYTES`, and no more values than `_MOST_VALUES`, so that reading it is bounded
     lines     each a JSON object with the fields of its kind and no field twice, in the order of the journal's states

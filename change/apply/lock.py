@@ -1,10 +1,9 @@
 """Mutual exclusion: the broker's lock on a data directory, and kseg's own lock on a directory that it changes.
 
-A broker takes `.lock` of each of its data directories (Kafka: FileLock; Java's FileChannel.tryLock is the POSIX record
-lock over the whole file). `locked` takes the same lock, so that it refuses while a broker runs and a broker refuses
-to start meanwhile. A `.lock` that did not exist is removed again. POSIX record locks belong to the process: children do not inherit
-them (the parent of worker processes holds them), and they are released as soon as the process closes *any* descriptor of the
-file, so no other module of kseg opens a `.lock`.
+A broker takes `.lock` of each of its data directories (Kafka: FileLock; Java's FileChannel.tryLock is the POSIX record lock over the whole
+file). `locked` takes the same lock, so that it refuses while a broker runs and a broker refuses to start meanwhile. A `.lock` that did not
+exist is removed again. POSIX record locks belong to the process: children do not inherit them (the parent of worker processes holds them),
+and they are released as soon as the process closes *any* descriptor of the file, so no other module of kseg opens a `.lock`.
 
 A KRaft node with its metadata log in a data directory opens and writes `__cluster_metadata-0` before it takes the lock of
 that directory (observed with 4.3.1): a node that is started while kseg works there refuses to start, but has appended to

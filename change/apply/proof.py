@@ -33,8 +33,7 @@ Copy = tuple[
 
 
 def check_disposable(journal: Journal, disk: Disk) -> None:
-    """Raises Refused if a file of a journal must not be removed: no change writes such a file, or its bytes are not in the
-    directory."""
+    """Raises Refused if a file of a journal must not be removed: no change writes such a file, or its bytes are not in the directory."""
     location = journal.location
     new = {location.new(number) for number in _writes(journal)}
     for path in location.files(disk):

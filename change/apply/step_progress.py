@@ -1,9 +1,8 @@
 """The course of a plan: every state through which a directory passes, identified by what its names refer to.
 
-A file is identified by a token: its name as found (a string), or the number of the step that writes it (an integer). A
-state contains the token and the length of each name. Steps are atomic, so a directory whose change was killed
-is in one of these states, and the inode numbers of the journal show in which: progress need not be recorded between
-the steps.
+A file is identified by a token: its name as found (a string), or the number of the step that writes it (an integer). A state contains the
+token and the length of each name. Steps are atomic, so a directory whose change was killed is in one of these states, and the inode numbers
+of the journal show in which: progress need not be recorded between the steps.
 
 These are also derived from the steps alone, before the first one:
 

@@ -17,8 +17,7 @@ AT_WORK = "another kseg is changing {} at this moment"
 
 def complete_unfinished(directory: str, command: str, disk: Disk = DISK) -> list[Applied]:
     """Before `command` plans a change to `directory`: remove a change that did not commit, and complete an incomplete one of the same
-    command. Returns what was completed. Raises Refused if an incomplete change of another command, or an
-    incomplete undo, is in the way."""
+    command. Returns what was completed. Raises Refused if an incomplete change of another command, or an incomplete undo, is in the way."""
     if not unfinished_in(directory, disk):
         return []
     with claimed_by_command(directory, disk.follow_links):

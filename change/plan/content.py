@@ -55,8 +55,7 @@ Content = tuple[Piece, ...]
 
 
 def content_of(pieces: Iterable[Piece]) -> Content:
-    """The shortest form of a content: no empty pieces, adjacent spans of a file joined, so that equal contents
-    of spans compare equal."""
+    """The shortest form of a content: no empty pieces, adjacent spans of a file joined, so that equal contents of spans compare equal."""
     joined: list[Piece] = []
     for piece in pieces:
         if not piece.length:

@@ -6,8 +6,7 @@ Every executor of a plan guarantees:
    is done.
 2. All new contents are written first, from the files as found; so a `Span` refers to a file by its name as found.
 3. The steps are carried out in order, each naming files by their names at that moment. A step whose
-   target name is taken replaces that file. Nothing is ever deleted: what a step replaces, truncates or
-   removes goes to the quarantine.
+   target name is taken replaces that file. Nothing is ever deleted: what a step replaces, truncates or removes goes to the quarantine.
 
 A broker may open the directory between any two steps. So a planner orders its steps such that each intermediate state
 is one that a broker understands: side files of a log that changes are removed first and written last.

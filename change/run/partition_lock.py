@@ -40,8 +40,7 @@ _Key = tuple[int, int]  # device and inode of a lock file
 
 
 class _LockFile:
-    """What this process holds of one lock file: the descriptor (None if the process holds the whole lock anyway) and
-    the locked bytes."""
+    """What this process holds of one lock file: the descriptor (None if the process holds the whole lock anyway) and the locked bytes."""
 
     def __init__(self, descriptor: int | None) -> None:
         self.descriptor = descriptor

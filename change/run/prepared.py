@@ -65,9 +65,8 @@ def copy_path(output: str, directory: str) -> str:
 def complete_or_refuse(
     directory: str, command: str, options: ChangeOptions, names: Sequence[str] | None = None
 ) -> bool:
-    """Before `command` plans: with --apply, complete what an earlier run of the same command left incomplete; any other
-    incomplete change is refused. names: of everything in the directory, if it was listed. Returns whether something was
-    completed. Raises Refused."""
+    """Before `command` plans: with --apply, complete what an earlier run of the same command left incomplete; any other incomplete change
+    is refused. names: of everything in the directory, if it was listed. Returns whether something was completed. Raises Refused."""
     if not options.apply and not (is_known_to_kseg(directory) if names is None else is_among(names)):
         return False
     from kseg.change.apply.unfinished import complete_unfinished, refuse_half_done

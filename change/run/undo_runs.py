@@ -190,8 +190,7 @@ def _later(runs: Sequence[ChangeRun], run: ChangeRun) -> ChangeRun | None:
 
 
 def undo_path(path: str, options: UndoOptions) -> Iterator[Event]:
-    """Undo the newest run below a directory, or the run of a journal; or finish it. What is not possible is
-    a Failure."""
+    """Undo the newest run below a directory, or the run of a journal; or finish it. What is not possible is a Failure."""
     given = path.rstrip(os.sep) or path
     try:
         is_journal = os.path.basename(given) == KSEG_DIRECTORY or location_of(path) is not None

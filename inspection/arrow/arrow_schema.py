@@ -1,6 +1,6 @@
 """The Arrow schema of records: the columns of a data frame over a log.
 
-The first eight are those of Spark's own Kafka source. `_meta` is never null and has no nulls in it: the format's own
+The first eight are those of Spark's own Kafka source. `_meta` is never null and its members are never null: the format's own
 −1 stands for "none" (no producer, no sequence, no leader epoch).
 """
 

@@ -26,7 +26,7 @@ from kseg.segment.scanning.decode import Decoder, Problem
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.values import dataclass
 
-RANGES_TOLD = 200  # per copy; nobody would read more
+RANGES_TOLD = 200  # limit per copy, to keep the output readable
 
 
 @dataclass(frozen=True, slots=True)

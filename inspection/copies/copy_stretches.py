@@ -2,7 +2,7 @@
 
 1. The indexes of A locate batches about `STRETCH_BYTES` apart. From each of them on, the batch headers of both copies are followed until no
    batch of either contains the offset with which one begins: that is a cut. If there is no such place, there is no cut.
-2. `fanout` has the stretches compared, and the results are added up in order. From the first stretch in which the copies diverge, only the
+2. `fanout` compares the stretches, and the results are added up in order. From the first stretch in which the copies diverge, only the
    bytes read count.
 3. A stretch must begin and end where the adjacent ones do, and must be free of damage. Otherwise one process compares both logs from the
    beginning.
@@ -30,7 +30,7 @@ from kseg.segment.values import dataclass
 
 STRETCH_BYTES = 16 << 20
 _MIN_STRETCHES = 3
-_HEADERS_TRIED = 2000  # while looking for a cut
+_HEADERS_TRIED = 2000  # limit of a search for a cut
 
 
 @dataclass(frozen=True, slots=True)

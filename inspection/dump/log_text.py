@@ -44,14 +44,14 @@ STOPS = {TOO_SMALL: "CorruptRecordException", HEADER_CUT: "KafkaException"}
 
 # This many in a row, each leading to the next, are trusted to end where their lengths say.
 MAX_SUSPECTS = 256
-# Going back after wrong lengths is bounded, so that a hostile file is not printed again and again.
+# Going back after wrong lengths is limited, so that a hostile file is not printed repeatedly.
 REWALK_ALLOWANCE_BYTES = 16 * 1024 * 1024
 REWALK_FACTOR = 4
 _NO_RECORDS = Columns(C.RECORD_WIDTH, 1)
 
 
 class LogText:
-    """Writes one file's batches as text. path: as shown. scanner: over the whole file. batch_filter: what is selected."""
+    """Writes one file's batches as text. path: as shown. scanner: over the whole file. batch_filter: the selection."""
 
     def __init__(self, path: str, scanner: Scanner, options: DumpOptions, batch_filter: BatchFilter) -> None:
         self.path = path
@@ -74,7 +74,7 @@ class LogText:
         self._redactor = redactor if redactor is not None and redactor.concerns(path) else None
         self._block = Block(4096 + 4 * self.size_bytes)
         self._state = memoryview(array("q", bytes(8 * T.STATE_WIDTH)))
-        # the first of the batches with a wrong checksum that no valid batch has followed yet, and how many these are:
+        # the first of the batches with a wrong checksum that no valid batch has followed yet, and their number:
         # their lengths may be wrong too
         self._suspect: int | None = None
         self._suspects = 0

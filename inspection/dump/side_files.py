@@ -8,7 +8,7 @@ creates a missing `.index`), this prints what is there and adds a finding. Its l
     version: 0 producerId: 1 firstOffset: 5 lastOffset: 9 lastStableOffset: 10          .txnindex
     producerId: 1 producerEpoch: 0 … timestamp: 1700000000000      .snapshot
 
-Kafka takes every slot for an entry and stops, after the first one, at an entry whose offset is the base offset:
+Kafka treats every slot as an entry and stops, after the first one, at an entry whose offset is the base offset:
 this is how it recognizes the zeros after the last entry of an active index.
 """
 
@@ -58,7 +58,7 @@ def offset_index_lines(index: OffsetIndex) -> bytes:
 
 
 def _overflow(base: int, numbers: list[int], first: int) -> None:
-    """Let every other number be what a broker's sum is near 2^63."""
+    """Replace numbers by the result of a broker's sum, which overflows near 2^63."""
     if base > L.INT64_MAX - L.INT32_MAX:
         numbers[first::2] = map(L.as_int64, numbers[first::2])
 

@@ -91,7 +91,7 @@ class Sink(ABC):
         """Write buffered rows and the end of the file, as its form requires."""
 
     def abandon(self) -> None:
-        """Write nothing more. When this returns, no thread is writing."""
+        """Discard the rest. When this returns, no thread is writing."""
         return
 
 
@@ -136,7 +136,7 @@ class _Parquet(Sink):
             self._encoder.shutdown()
 
     def _wait(self) -> None:
-        """Wait until the previous row group is written. Raises what went wrong with it."""
+        """Wait until the previous row group is written. Raises the exception of writing it."""
         if self._encoding is not None:
             encoding, self._encoding = self._encoding, None
             encoding.result()

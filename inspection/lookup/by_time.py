@@ -38,7 +38,7 @@ from kseg.segment.values import dataclass
 @dataclass(slots=True)
 class _Search:
     """The result of searching one segment: the record, or why there is none. has_reached: there is a batch at or after the time,
-    so that a broker stops here. greatest_ms: of the batches that were skipped."""
+    so that a broker stops here. greatest_ms: the greatest timestamp of the skipped batches."""
 
     batch: Batch | None = None
     record: Record | None = None
@@ -125,7 +125,7 @@ def _search(log: PartitionLog, segment: LogSegment, target: int) -> _Search:
         end = segment.file.size_bytes
     segment.scanned(start, end)
     if not search.has_reached and segment.base_offset < start_offset:
-        below = next(segment.walk.find(0, late), None)  # it reaches the time where nobody can read it
+        below = next(segment.walk.find(0, late), None)  # an unreadable batch that reaches the time
         search.has_reached = below is not None
     return search
 
@@ -264,7 +264,7 @@ def _record_of_maximum(
             continue
         record = segment.first_record(batch, is_it)
         if record is not None or segment.first_offset_of(batch) >= start_offset:
-            # a broker looks no further than the first such batch, of which a cleaner may have left the header alone
+            # a broker looks no further than the first such batch, of which a cleaner may have left only the header
             segment.scanned(start, batch.end_position)
             return None if record is None else (batch, record)
     segment.scanned(start, segment.file.size_bytes)

@@ -86,7 +86,7 @@ class _AnswerFindings:
 
 
 def _segment_for(target: PartitionTarget | FileTarget, offset: int | None) -> str | None:
-    """The log in which an offset should be that was not found."""
+    """The log that should contain an offset that was not found."""
     if isinstance(target, FileTarget) or offset is None:
         return target.path if isinstance(target, FileTarget) else None
     directory = directory_of(target)

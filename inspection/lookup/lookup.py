@@ -116,7 +116,7 @@ def _other_partition(target: PartitionTarget | FileTarget, query: LookupQuery) -
         partition = (murmur2(key) & 0x7fffffff) mod partitions          (Kafka: BuiltInPartitioner.partitionForKey)
 
     Only the user can know that this holds for a topic: librdkafka's default is another hash, a producer may choose the partition itself,
-    and partitions that were added later moved keys. So it is done only on request, and the answer says so. A partition number beyond the
+    and adding partitions moves keys. So it is done only on request, and the answer says so. A partition number beyond the
     topic's number of partitions is searched, since it contradicts that number.
     """
     if query.kind != "key" or query.key is None or query.partition_counts is None:

@@ -23,7 +23,7 @@ _FIRST_ENTRIES = 1024
 
 
 class PlainCommits:
-    """The ordinary commits of one load. until_ms: later records, and those without a timestamp, are left to the caller; None for no limit."""
+    """The ordinary commits of one load. until_ms: leave later records, and those without a timestamp, to the caller; None for no limit."""
 
     def __init__(self, offsets: CommittedOffsets, until_ms: int | None = None) -> None:
         self._earliest = -INT64_MAX - 1 if until_ms is None else 0
@@ -61,7 +61,7 @@ class PlainCommits:
         )
 
     def new_keys(self) -> Sequence[bytes]:
-        """Keys that the kernel has seen first and that are not adopted yet, in order."""
+        """Keys of which the kernel has read the first record and that are not adopted yet, in order."""
         return self._keys[len(self._slots) :]
 
     def adopt(self, slot: OffsetSlot) -> None:

@@ -108,7 +108,7 @@ class _Replay:
         self._until_ms = until_ms
         self._cleaned_end = cleaned_end
         self._known: dict[bytes, _Known] = {}
-        self._has_odd_keys = False  # which may be other bytes for the same key
+        self._has_odd_keys = False  # some keys may have two encodings
         self.plain = PlainCommits(loaded.offsets, until_ms)
 
     def chunk(self, chunk: RecordChunk) -> None:
@@ -123,7 +123,7 @@ class _Replay:
             at = stopped + 1
 
     def _adopt(self) -> None:
-        """Create the slots of the keys that the kernel has seen first."""
+        """Create the slots of the keys of which the kernel has read the first record."""
         groups = self._loaded.metadata.groups
         for raw in self.plain.new_keys():
             known = self._known[raw] = self._parsed(raw)

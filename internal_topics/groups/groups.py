@@ -34,9 +34,9 @@ _MAX_REPORTED = 100  # reported records of one partition that fail its load
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsOptions:
-    """at_ms: the state at this time, None for the end of the log. groups: only these, all when empty. topics, partition: only
-    offsets of these. with_history: also the commits that went back. as_json: rows of offsets as lines of JSON, for there are
-    many. names, replicas: what is known about the broker."""
+    """at_ms: the state at this time, None for the end of the log. groups: only these, all if empty. topics, partition: only
+    offsets of these. with_history: also the commits that went back. as_json: rows of offsets as lines of JSON, since there are
+    many. names, replicas: topic names and directories of the broker."""
 
     at_ms: int | None = None
     groups: frozenset[str] = frozenset()

@@ -15,7 +15,7 @@ Values = Mapping[str, Any]
 
 
 class AccessReplay:
-    """The state during a replay. apply: one record, by its type; returns a remark if the record is odd, else an empty string."""
+    """The state during a replay. apply: one record, by its type; returns a remark if the record is unusual, else an empty string."""
 
     def __init__(self) -> None:
         self._acls: dict[str, Acl] = {}

@@ -119,7 +119,7 @@ def _is_in(directory: Directory, image: MetadataImage) -> bool:
 def missing_from(
     log_dir: str, node: Node, image: MetadataImage, others: Callable[[], Sequence[str]]
 ) -> Iterator[DirectoryVerdict]:
-    """A verdict for each replica that has no directory in a log dir; an emptied directory has its own. others: the node's other log dirs."""
+    """A verdict for each replica without a directory in a log dir; an empty directory has its own. others: the node's other log dirs."""
     for finding in missing_replicas(log_dir, node, image, others):
         if places.isdir(finding.path):
             continue

@@ -1,12 +1,12 @@
-"""Find the metadata log of a log dir, and the node that the log dir belongs to.
+"""Find the metadata log of a log dir, and the node to which the log dir belongs.
 
-1. The one that the user named: a partition directory, a log dir that has one, one snapshot, or one segment.
+1. The one that the user specified: a partition directory, a log dir that contains one, one snapshot, or one segment.
 2. `__cluster_metadata-0` in the log dir itself.
-3. In another log dir of the same node: among those given and those in server.properties (first the ones beside the log dir), else among the
-   siblings of the log dir (also where a link leads), else in directories with similar names (`/data-0/kafka-log0`, `/data-1/kafka-log1`). These may be copies of
-   the same broker at another time (`/copy-1/d1`, `/copy-2/d1`), so what is nearer comes first, and of several at the same distance the longest.
-   meta.properties of both must name the same cluster and the same node; if that of the log dir is lost, the metadata log must place
-   its partitions on the node.
+3. In another log dir of the same node: among those given and those in server.properties (first the ones beside the log dir), else among
+   the siblings of the log dir (also those of a link's target), else in directories with similar names (`/data-0/kafka-log0`,
+   `/data-1/kafka-log1`). These may be copies of the same broker at another time (`/copy-1/d1`, `/copy-2/d1`), so the nearest counts, and of
+   several at the same distance the longest. meta.properties of both must name the same cluster and the same node; if that of the log dir
+   is lost, the metadata log must place its partitions on the node.
 """
 
 import os
@@ -75,7 +75,7 @@ class MetadataFinder:
 
     def node_told_by_metadata(self, log_dir: str) -> int | None:
         """The node of a log dir from its directory id and the partitions placed there, whatever node its meta.properties names; None if the
-        metadata log does not tell."""
+        metadata log does not determine it."""
         node, image = self.node_of(log_dir), self.image_for(log_dir)
         if image is None or not image.is_certain:
             return None
@@ -109,7 +109,7 @@ class MetadataFinder:
         return found
 
     def _by_distance(self, log_dir: str) -> Iterator[Sequence[str]]:
-        """Where other log dirs of the node may be, the nearest first. A directory can occur several times."""
+        """The possible locations of other log dirs of the node, the nearest first. A directory can occur several times."""
         parent = os.path.dirname(places.abspath(log_dir))
         yield [each for each in self._given if os.path.dirname(places.abspath(each)) == parent]
         yield self._given
@@ -135,7 +135,7 @@ class MetadataFinder:
         seen: set[str] = set()
         for others in self._by_distance(log_dir):
             found = _with_metadata(others, seen)
-            for other in sorted(found, key=_reach, reverse=True):  # which does not require reading them
+            for other in sorted(found, key=_reach, reverse=True):  # sorting by reach does not read them
                 if self._is_of_the_node(log_dir, node, other):
                     image = self._read(os.path.join(other, METADATA_DIRECTORY))
                     if image.epoch >= 0:
@@ -262,7 +262,7 @@ def _alike(log_dir: str) -> Iterator[str]:
 
 
 def _reach(log_dir: str) -> tuple[int, int]:
-    """How far a metadata log extends: leader epoch of the last batch, and end offset."""
+    """The extent of a metadata log: leader epoch of the last batch, and end offset."""
     try:
         with PartitionLog(PartitionTarget(os.path.join(log_dir, METADATA_DIRECTORY))) as log:
             last = log.last_batch

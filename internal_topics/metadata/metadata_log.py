@@ -70,19 +70,19 @@ _WHOLE_LOG = MetadataReading()
 
 
 def read_metadata_log(directory: str, reading: MetadataReading = _WHOLE_LOG) -> MetadataImage:
-    """The image of a `__cluster_metadata-0` directory. Raises UnreadableInput when it cannot be listed, or does not reach back to the
-    state that is asked for."""
+    """The image of a `__cluster_metadata-0` directory. Raises UnreadableInput if it cannot be listed, or does not reach back to the
+    requested state."""
     return _finished(_reader_of_log(directory, reading).steps())
 
 
 def read_metadata_file(path: str, reading: MetadataReading = _WHOLE_LOG) -> MetadataImage:
-    """The image that one snapshot, or one segment of the log, gives by itself. Raises UnreadableInput, and for a file that
-    is neither FormatError."""
+    """The image of a single snapshot, or of a single segment of the log. Raises UnreadableInput, and FormatError for a file that
+    is neither."""
     return _finished(_reader_of_file(path, reading).steps())
 
 
 def metadata_log_steps(path: str, reading: MetadataReading) -> Generator[Advance, None, MetadataImage]:
-    """The same of either, telling how far it is."""
+    """The same for either, with the progress."""
     reader = _reader_of_log if places.isdir(path) else _reader_of_file
     return reader(path, reading).steps()
 
@@ -109,7 +109,7 @@ def _reader_of_file(path: str, reading: MetadataReading) -> "_LogReader":
     if name.role not in METADATA_LOG_ROLES:
         raise FormatError(f"{path} is neither a snapshot nor a segment of a metadata log")
     with MappedFile(path):
-        pass  # whether it can be read at all: the caller named it
+        pass  # only checks that it can be read: the caller specified it
     return _LogReader(os.path.dirname(path) or os.curdir, [name], reading, path)
 
 
@@ -340,7 +340,7 @@ class _LogReader:
                     take_kraft_version(control, replay)
 
     def _note_tail(self, committed_end: int) -> None:
-        """Note which records may be rolled back."""
+        """Record which records may be rolled back."""
         if not self._voters and not self._is_alone:
             with suppress(KsegError):
                 state = decode_quorum_state(
@@ -355,7 +355,7 @@ class _LogReader:
             self._notes.insert(0, Finding(_NOTE, self._path, words, first_offset=committed_end))
 
     def _note_passed_over(self) -> None:
-        """Note batches of a later time before others that count: a clock went back."""
+        """Record batches of a later time before others that count: a clock was set back."""
         as_of = self._reading.as_of
         for first, last in self._passed_over if as_of is not None else ():
             words = (

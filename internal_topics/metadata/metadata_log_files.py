@@ -1,4 +1,4 @@
-"""The files of a metadata log by name: segments, snapshots, and other files that prove how far the log reached."""
+"""The files of a metadata log by name: segments, snapshots, and other files that show how far the log reached."""
 
 import os
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from kseg.segment.sidecar.metadata_files import decode_meta_properties
 
 
 class SnapshotFile(NamedTuple):
-    """In the order in which a node prefers them: by epoch and end offset. is_live: not marked as deleted."""
+    """A snapshot, in the order in which a node prefers them: by epoch and end offset. is_live: not marked as deleted."""
 
     epoch: int
     end_offset: int

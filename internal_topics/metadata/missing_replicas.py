@@ -1,13 +1,13 @@
 """Replicas that the metadata log places in a log dir and that are missing there: without a directory, or with one that has no segment.
 
 At its next start a KRaft broker creates each of them again, empty, and does not report the loss (Kafka:
-ReplicaManager.applyDelta, LogManager.getOrCreateLog; observed with 4.3.1). A directory that was emptied is set aside as stray, or
-begins again at the log start if partition.metadata is left in it. There are two exceptions. A `-future` log of the same
-partition is promoted where the replica is assigned to (Kafka: LogManager.recoverAbandonedFutureLogs). A log with its topic id in another log dir of the node is kept: the
-broker looks for a log of the partition in every log dir before it creates one (LogManager.getOrCreateLog) and reports where it is
-(AssignmentsManager), so that nothing is lost and nothing is missing. A log dir is expected to contain the replicas
-assigned to its directory id and, of replicas without an assigned directory, those of a node that has registered only this one, and those
-that its checkpoints know: brokers write them again each minute, from the logs that are there.
+ReplicaManager.applyDelta, LogManager.getOrCreateLog; observed with 4.3.1). An empty directory is renamed as stray, or begins again
+at the log start if partition.metadata is left in it. There are two exceptions. A `-future` log of the same partition is promoted in the
+log dir to which the replica is assigned (Kafka: LogManager.recoverAbandonedFutureLogs). A log with its topic id in another log dir of the
+node is kept: the broker looks for a log of the partition in every log dir before it creates one (LogManager.getOrCreateLog) and reports
+its location (AssignmentsManager), so nothing is lost or missing. A log dir is expected to contain the replicas assigned to its
+directory id and, of replicas without an assigned directory, those of a node that has registered only this one, and those in its
+checkpoints, which brokers write every minute from the existing logs.
 The node of a log dir comes from its meta.properties, or else from the placement of its partitions (`node_by_placement`).
 """
 
@@ -38,8 +38,8 @@ _Names = dict[
 def missing_replicas(
     log_dir: str, node: Node, image: MetadataImage, others: Callable[[], Sequence[str]]
 ) -> Iterator[Finding]:
-    """One finding for each replica. others: the other known log dirs of the node, consulted only when something is missing; a
-    replica that is there is not lost, whatever its assigned directory."""
+    """One finding for each replica. others: the other known log dirs of the node, read only if something is missing; an
+    existing replica is not lost, whatever its assigned directory."""
     if not image.is_certain or node.node_id is None:
         return
     present = _names_in(log_dir)
@@ -85,7 +85,7 @@ def _names_in(log_dir: str) -> _Names:
 
 
 def _has_segment(partition_path: str) -> bool:
-    """Whether a log is left; a directory that cannot be listed is not called empty."""
+    """Whether a log exists; a directory that cannot be listed does not count as empty."""
     try:
         with places.scandir(partition_path) as entries:
             return any(entry.name.endswith(L.LOG_SUFFIX) for entry in entries)
@@ -102,8 +102,8 @@ def _has(log_dir: str, names: _Names, expected: ExpectedPartition) -> bool:
 
 
 def _is_kept(log_dir: str, names: _Names, expected: ExpectedPartition) -> bool:
-    """Whether a broker takes the replica from another log dir. A `-future` log it takes only where the replica is assigned to, and one
-    of another topic id, or without a partition.metadata, becomes stray."""
+    """Whether a broker uses the replica in another log dir. It uses a `-future` log only in the log dir to which the replica is assigned;
+    one with another topic id, or without a partition.metadata, becomes stray."""
     live = _paths(log_dir, names, expected, PartitionState.LIVE)
     return any(_has_segment(path) and _is_of_topic(path, expected) for path in live)
 

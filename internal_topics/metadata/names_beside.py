@@ -27,7 +27,7 @@ _Signature = tuple[tuple[str, int, int], ...]
 
 
 def topic_names_beside(path: str, topic: str) -> Mapping[str, str]:
-    """For a log file of that topic; empty if no metadata log is found or it cannot be read. A file of a metadata log outside of a
+    """For a log file of that topic; empty if no metadata log is found or it cannot be read. A file of a metadata log outside a
     metadata log directory is its own source."""
     directory = os.path.dirname(path) or os.curdir
     if topic == METADATA_TOPIC:

@@ -1,8 +1,9 @@
 """Topic configurations in the metadata log on which a 4.3.1 node fails at its start.
 
-Before it loads a log, a node makes the configuration of every topic of the cluster from the metadata log, and ends with a
-ConfigException at the first value that its definitions do not allow (Kafka: LogManager.fetchTopicConfigOverrides, LogConfig.fromProps). Older versions
-allow more: segment.bytes from 14 on, which 4.0 and later refuse below 1 MiB. Properties without a definition, such as message.format.version, are passed over.
+Before it loads a log, a node builds the configuration of every topic of the cluster from the metadata log, and ends with a ConfigException
+at the first value that its definitions do not allow (Kafka: LogManager.fetchTopicConfigOverrides, LogConfig.fromProps). Older versions
+allow more: segment.bytes from 14 on, which 4.0 and later reject below 1 MiB. Properties without a definition, such as
+message.format.version, are ignored.
 """
 
 import re
@@ -15,10 +16,10 @@ from kseg.segment.kernel.message_values import double_text
 from kseg.segment.terminal import shortened
 from kseg.segment.values import dataclass
 
-_BLANKS = "".join(map(chr, range(0x21)))  # what Java's trim takes away
+_BLANKS = "".join(map(chr, range(0x21)))  # removed by Java's trim
 _INTEGER = re.compile(
     r"([+-]?)0*(\d{1,19})"
-)  # no more digits than a long has; Python refuses to convert thousands of them
+)  # as many digits as a long has; Python refuses to convert thousands of them
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
 _THROTTLED = re.compile(r"([0-9]+:[0-9]+)?")
 

@@ -82,10 +82,9 @@ _BY_STATE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStart:
-    """partition: `topic-partition`. log_start_offset, log_end_offset: after the load; None when the load fails or the partition is
-    deleted. bytes_to_scan, batches_to_scan: in the segments that are recovered. bytes_lost, records_lost: removed from the
-    log (None: the number of records is unknown). exception, message: those of the failed load; exception is
-    the simple name of the Java class."""
+    """partition: `topic-partition`. log_start_offset, log_end_offset: after the load; None when the load fails or the partition is deleted.
+    bytes_to_scan, batches_to_scan: in the segments that are recovered. bytes_lost, records_lost: removed from the log (None: the number of
+    records is unknown). exception, message: those of the failed load; exception is the simple name of the Java class."""
 
     partition: str
     outcome: Loading

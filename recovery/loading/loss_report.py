@@ -1,7 +1,6 @@
 """Findings and a list of removed byte ranges for all that a load truncates; a broker itself only logs a warning.
 
-A broker truncates a segment at its first damage. The truncated bytes are scanned once more, to
-count the valid batches among them.
+A broker truncates a segment at its first damage. The truncated bytes are scanned once more, to count the valid batches among them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

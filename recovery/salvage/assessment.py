@@ -1,8 +1,7 @@
 """Determine what is in the directory and what is wrong with it: the pass of `verify`, after leftovers are resolved.
 
 One pass over the mapped logs checks bytes, order, indexes, transaction indexes, snapshots and epochs; salvage adds only a consumer
-(`valid_runs`) to it. So a directory that needs no repair costs as much as verifying it, and verify accepts what
-salvage leaves.
+(`valid_runs`) to it. So a directory that needs no repair costs as much as verifying it, and verify accepts what salvage leaves.
 """
 
 import os

@@ -184,8 +184,7 @@ class _Joined:
                 offsets, batches, records = (None, None), 0, 0
 
     def _origins(self, name: str, position: int, length: int) -> Iterator[Span]:
-        """The spans of these bytes of a planned file in the original files; a corrected header maps to the
-        bytes that it replaces."""
+        """The spans of these bytes of a planned file in the original files; a corrected header maps to the bytes that it replaces."""
         pieces = content_of(_as_found(self._previous.image.content(name)))
         for piece in _slice(pieces, position, length):
             if isinstance(piece, Span):

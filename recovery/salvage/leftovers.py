@@ -141,8 +141,7 @@ class Leftovers:
             )
 
     def _is_foreign(self, swaps: Iterable[str], live: Iterable[str]) -> bool:
-        """Whether the batches of a replacement mostly differ from those of the live logs at their offsets, or lie
-        below its name."""
+        """Whether the batches of a replacement mostly differ from those of the live logs at their offsets, or lie below its name."""
         claims, like, unlike = list[tuple[int, int, int]](), 0, 0
         for name in swaps:
             base_offset = parse_file_name(name).base_offset or 0

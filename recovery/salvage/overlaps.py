@@ -308,8 +308,7 @@ class _Merge:
         return *is_against, -candidate.leader_epoch, *is_elsewhere, candidate.log, candidate.position
 
     def _is_altered_copy(self, candidate: OverlappingBatch) -> bool:
-        """Whether the batch before it in the file is the same with another offset: a producer with an id never writes
-        a batch twice."""
+        """Whether the batch before it in the file is the same with another offset: a producer with an id never writes a batch twice."""
         start = candidate.position - candidate.size_bytes
         if start < 0 or candidate.producer_id < 0:
             return False

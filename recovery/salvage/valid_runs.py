@@ -1,8 +1,7 @@
 """Collect the valid runs of one log during the assessment: runs of batches, damage, and header fields to correct.
 
-A consumer in the pass of `verify` (`verify.segment_check`): findings come first, then the rows that they concern.
-A table without findings costs one comparison. After the first finding, the kernel also checks for breaks in
-the order.
+A consumer in the pass of `verify` (`verify.segment_check`): findings come first, then the rows that they concern. A table without findings
+costs one comparison. After the first finding, the kernel also checks for breaks in the order.
 
     altered leader epoch, wrong magic                   a `HeaderFix`; the rows come with the probable value
     altered base offset                                 likewise if there is a probable value; the batch is *doubtful*:

@@ -40,8 +40,7 @@ class WorkingImage:
         return os.path.join(self.directory, found)
 
     def sources(self) -> dict[str, FileIdentity]:
-        """The found file behind each planned name; valid while nothing but renames and removals is
-        planned."""
+        """The found file behind each planned name; valid while nothing but renames and removals is planned."""
         return {name: self.identities[self._renamed.get(name, name)] for name in self.image}
 
     def read(self, name: str) -> bytes:

@@ -13,9 +13,8 @@ LEVELS = ("quick", "default", "deep")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyOptions(WithIdentities):
-    """level: one of LEVELS. now_ms: the wall clock for rules that need one. jobs: how many processes may share one
-    log. claims: spans that other processes have validated, which need no second check. shapes: also return the shape of each log, for
-    pictures."""
+    """level: one of LEVELS. now_ms: the wall clock for rules that need one. jobs: how many processes may share one log. claims: spans that
+    other processes have validated, which need no second check. shapes: also return the shape of each log, for pictures."""
 
     level: str = "default"
     now_ms: int

@@ -1,8 +1,7 @@
 """Check files that only a metadata log has: quorum-state and snapshots in `.checkpoint` files, which must reach the log.
 
-A snapshot is a sequence of batches that begins with a control batch (SNAPSHOT_HEADER first) and ends with another
-(SNAPSHOT_FOOTER); its offsets start at 0 (fact sheet §1.7). A log that starts above 0 needs a snapshot that ends at or above its
-start.
+A snapshot is a sequence of batches that begins with a control batch (SNAPSHOT_HEADER first) and ends with another (SNAPSHOT_FOOTER); its
+offsets start at 0 (fact sheet §1.7). A log that starts above 0 needs a snapshot that ends at or above its start.
 """
 
 from collections.abc import Iterator

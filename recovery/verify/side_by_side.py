@@ -1,9 +1,8 @@
 """Compare the data directories of one run: report what stops a broker with all of them in log.dirs.
 
-Two data directories belong to one node if their meta.properties say so: the same cluster and the same node id. A path
-may also contain the collected disks of several nodes, which is not damage; several replicas of a partition are
-expected then, and the finding names the nodes (MetaPropertiesEnsemble.verify). A directory without
-meta.properties is compared only with directories of the same run that have one.
+Two data directories belong to one node if their meta.properties say so: the same cluster and the same node id. A path may also contain the
+collected disks of several nodes, which is not damage; several replicas of a partition are expected then, and the finding names the nodes
+(MetaPropertiesEnsemble.verify). A directory without meta.properties is compared only with directories of the same run that have one.
 
     one directory.id twice      "Duplicate directory ID": one is a copy of the other, and so are their partitions
     a live partition twice      "Duplicate log directories" (LogManager.loadLog), also within one data directory, where the number of one has

@@ -33,8 +33,7 @@ def topic_id_of(partition_path: str) -> str | None:
 def topic_ids(log_dir: str, topic: str | None = None) -> Iterator[tuple[PartitionName, str]]:
     """(partition, topic id) of the live partitions of a data directory that have one, by directory name.
 
-    topic: return only its partitions. The directory is read once as long as it does not change, since each of its partitions may call
-    this.
+    topic: return only its partitions. The directory is read once as long as it does not change, since each of its partitions may call this.
     """
     try:
         changed_ns = places.stat(log_dir).st_mtime_ns

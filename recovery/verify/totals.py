@@ -33,10 +33,9 @@ class CheckedPartition(NamedTuple):
 
 @dataclass(slots=True)
 class Totals:
-    """sets_not_opened: compressed sets of old formats, whose records cannot be counted without decoding them. bytes_damaged,
-    bytes_padding: parts of `bytes_total`, the bytes of all files that were read; the rest is valid. bytes_unreadable: the part of
-    the damaged bytes that could not be read. checked: the partition, once it was checked; shape: of its log, if
-    requested; listed: the data directory."""
+    """sets_not_opened: compressed sets of old formats, whose records cannot be counted without decoding them. bytes_damaged, bytes_padding:
+    parts of `bytes_total`, the bytes of all files that were read; the rest is valid. bytes_unreadable: the part of the damaged bytes that
+    could not be read. checked: the partition, once it was checked; shape: of its log, if requested; listed: the data directory."""
 
     files: int = 0
     batches: int = 0

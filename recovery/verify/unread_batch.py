@@ -1,8 +1,7 @@
 """What a consumer gets from a batch with a valid checksum whose header or body is wrong.
 
-A broker does not notice: it returns whole batches. The consumer either throws an exception in such a batch, or silently skips
-records. The rules are those of the Java consumer of 4.3 (DefaultRecordBatch, CompletedFetch), compared in
-`tests/kafka/test_price_by_consumers.py`:
+A broker does not notice: it returns whole batches. The consumer either throws an exception in such a batch, or silently skips records. The
+rules are those of the Java consumer of 4.3 (DefaultRecordBatch, CompletedFetch), compared in `tests/kafka/test_price_by_consumers.py`:
 
     count too low       the last declared record is read but dropped, since bytes are left over; with a count of 0 all are skipped
     count too high      every record is returned, followed by an exception

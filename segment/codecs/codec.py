@@ -61,10 +61,9 @@ _fillers: dict[int, Filler | None] = {}
 def decompress(codec: int, magic: int, data: "Buffer", limit_bytes: int) -> memoryview:
     """The content of a compressed block.
 
-    codec: id from the attributes (0…7). magic: of the batch or message that contains the block; it decides which codecs are
-    legal and how lz4 is read. data: exactly the compressed bytes. limit_bytes: the maximum size of the content.
-    Returns a view of the content (of `data` itself for codec 0). Raises CodecError if neither a broker nor a client could
-    read the bytes, or the content would exceed the limit.
+    codec: id from the attributes (0…7). magic: of the batch or message that contains the block; it decides which codecs are legal and how
+    lz4 is read. data: exactly the compressed bytes. limit_bytes: the maximum size of the content. Returns a view of the content (of `data`
+    itself for codec 0). Raises CodecError if neither a broker nor a client could read the bytes, or the content would exceed the limit.
     """
     reader = reader_of(codec)
     return reader(data if type(data) is memoryview else memoryview(data), magic, limit_bytes)

@@ -5,8 +5,7 @@
     murmur2   32 bits, seed 0x9747b28c, over little-endian words of 4 bytes; the bytes after the last whole word
               are mixed in from the highest down
 
-For a record without a key the producer chooses any partition, so there is no rule to follow; an empty key is
-a key.
+For a record without a key the producer chooses any partition, so there is no rule to follow; an empty key is a key.
 """
 
 import struct

@@ -6,9 +6,8 @@
     crc      := CRC-32 of the payload alone: magic and attributes are unprotected
     payload  := the message, or (attributes, bits 0 and 1: 1 gzip, 2 snappy) a compressed set of entries
 
-No key, no offset, no timestamp. An offset is a byte position: the number in the file's name + the position in the file. A
-consumer got the offset of the *next* message. The messages of a compressed set cannot be addressed: all but the
-last one had the offset of their entry.
+No key, no offset, no timestamp. An offset is a byte position: the number in the file's name + the position in the file. A consumer got the
+offset of the *next* message. The messages of a compressed set cannot be addressed: all but the last one had the offset of their entry.
 
 These two magics are not those of 0.8: a file is 0.7 by its name, never by its bytes.
 

@@ -1,10 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
 """CRC-32C and CRC-32 of many batches in one call.
 
-CRC-32C uses the processor's own instructions if it has them (`in_c.castagnoli`). Otherwise, and for CRC-32, small batches
-use tables, eight bytes at a time ("slicing by 8"), and large ones a library: it is several times faster per byte, but a call
-costs as much as a kilobyte, and a topic with one record per batch needs millions of calls.
-Bounds checks are off because every index is masked or was checked on entry.
+CRC-32C uses the processor's own instructions if it has them (`in_c.castagnoli`). Otherwise, and for CRC-32, small batches use tables, eight
+bytes at a time ("slicing by 8"), and large ones a library: it is several times faster per byte, but a call costs as much as a kilobyte, and
+a topic with one record per batch needs millions of calls. Bounds checks are off because every index is masked or was checked on entry.
 
 Tables: 8 × 256 entries; entry [k][b] is the effect of byte b seen k bytes before the end of an 8-byte group.
 """

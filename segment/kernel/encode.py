@@ -94,9 +94,8 @@ def encode_records(
 ) -> int:
     """Append the records to `out` (a bytearray); returns the number of bytes added.
 
-    offsets, timestamps: int64 buffers (`array("q")`), absolute. keys, values: lists of bytes or None. headers: a
-    list with one tuple of (name, value or None) pairs per record, or None if no record has any. Raises
-    IndexError if a sequence is shorter than `offsets`.
+    offsets, timestamps: int64 buffers (`array("q")`), absolute. keys, values: lists of bytes or None. headers: a list with one tuple of
+    (name, value or None) pairs per record, or None if no record has any. Raises IndexError if a sequence is shorter than `offsets`.
     """
     before = len(out)
     for row in range(len(offsets)):

@@ -170,8 +170,7 @@ def ask_rows(
 
 
 def scatter_rows(rows: Readable, count: int, parts: int, bounds: Writable, out: Writable) -> int:
-    """Copy the rows that are not empty slots, sorted by part: part p is out[bounds[p]:bounds[p + 1]], in rows.
-    Returns their number."""
+    """Copy the rows that are not empty slots, sorted by part: part p is out[bounds[p]:bounds[p + 1]], in rows. Returns their number."""
     if count < 0 or parts < 1 or 3 * count > len(rows) or parts + 1 > len(bounds):
         raise ValueError("there are fewer rows than that")
     source = buffer_access.cells_in(rows)

@@ -1,9 +1,8 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
 """Finds the batches that have a record with a given key. Records are walked in place, without writing rows for them.
 
-A batch is skipped only if the record walk (`kernel.record_walk`) would accept it as well. So decoding only the remaining
-batches reports the same undecodable records as decoding all of them. Keys are compared from their end, because the keys of a topic often
-share a prefix.
+A batch is skipped only if the record walk (`kernel.record_walk`) would accept it as well. So decoding only the remaining batches reports
+the same undecodable records as decoding all of them. Keys are compared from their end, because the keys of a topic often share a prefix.
 
 Columns are those of `kseg.segment.header_tables`. `limits` (LIMIT_…): LOWEST offset, the first offset ABOVE the range, EARLIEST timestamp;
 a batch whose header excludes records within them is skipped without reading its records.

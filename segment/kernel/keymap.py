@@ -7,9 +7,8 @@ A key is represented by 128 bits of SipHash-1-3 with a secret of the run. Withou
 keys that collide, and n keys collide by chance with a probability below n² / 2^129: about 2^-69 for a billion
 keys. So two different keys are never confused. (Kafka uses MD5: a producer could choose two keys that collide.)
 
-The search for a slot starts at the one that the hash selects. That is a random access to memory, and waiting for each
-access would cost more than everything else. So the slots of a group of records are prefetched, and the
-processor loads many of them at once.
+The search for a slot starts at the one that the hash selects. That is a random access to memory, and waiting for each access would cost
+more than everything else. So the slots of a group of records are prefetched, and the processor loads many of them at once.
 
 `map_rows` reads keys and offsets directly from the bodies of batches of magic 2. `hash_rows` and `put_rows` take tables
 of records (`header_tables`). A secret is two unsigned numbers of 64 bits. `key_verdicts` reads the map.
@@ -143,10 +142,9 @@ def put_rows(
 ) -> int:
     """Put the keyed records `row` … count − 1 at or above `start_offset` into the map; later ones replace earlier ones.
 
-    Stops at the first keyed record when the map has `limit` keys, whether or not its key is new (Kafka: Cleaner.
-    buildOffsetMapForSegment); returns its row, `count` if there was room for all. limit: below `slot_count`.
-    state: MAP_SIZE number of keys in the map, MAP_OFFSET and MAP_ROW the last record put and the row of its batch, MAP_TURNS how often a
-    record was put whose offset is not above the previous one.
+    Stops at the first keyed record when the map has `limit` keys, whether or not its key is new (Kafka: Cleaner. buildOffsetMapForSegment);
+    returns its row, `count` if there was room for all. limit: below `slot_count`. state: MAP_SIZE number of keys in the map, MAP_OFFSET and
+    MAP_ROW the last record put and the row of its batch, MAP_TURNS how often a record was put whose offset is not above the previous one.
     """
     if (
         count > capacity

@@ -2,9 +2,8 @@
 """The checks of `verify` on whole tables: batches against adjacent batches, index entries against batches, records against the
 header of their batch.
 
-Every function runs until something needs a closer look and returns its position; valid data costs one call per table.
-Columns are those of `kseg.segment.header_tables`; numbers that outlive a call are in `state` (int64), with the fields
-of `state_fields`.
+Every function runs until something needs a closer look and returns its position; valid data costs one call per table. Columns are those of
+`kseg.segment.header_tables`; numbers that outlive a call are in `state` (int64), with the fields of `state_fields`.
 """
 
 from __future__ import annotations
@@ -77,11 +76,10 @@ def next_suspect(cells: Readable, capacity: int, row: int, count: int, state: Wr
 def tally(cells: Readable, capacity: int, row: int, count: int, now: int, state: Writable) -> int:
     """Add rows `row` … count − 1 to the sums in `state`; returns 0.
 
-    SUM_GAPS, SUM_MISSING: number of places where offsets are missing, and of these offsets (none before a legacy wrapper, whose
-    first offset is unknown); the first place in SUM_GAP_POSITION (of the batch after it) and SUM_GAP_OFFSET.
-    SUM_RECORDS: number of declared records; SUM_WRAPPERS: of batches that declare none. SUM_FUTURE: of batches whose maximum timestamp
-    is above `now`. SUM_MAGICS: bit m for magic m. SUM_CLEANED: number of batches that only a cleaner leaves. SUM_PRODUCERS: of those
-    with a producer id.
+    SUM_GAPS, SUM_MISSING: number of places where offsets are missing, and of these offsets (none before a legacy wrapper, whose first
+    offset is unknown); the first place in SUM_GAP_POSITION (of the batch after it) and SUM_GAP_OFFSET. SUM_RECORDS: number of declared
+    records; SUM_WRAPPERS: of batches that declare none. SUM_FUTURE: of batches whose maximum timestamp is above `now`. SUM_MAGICS: bit m
+    for magic m. SUM_CLEANED: number of batches that only a cleaner leaves. SUM_PRODUCERS: of those with a producer id.
     """
     # sums of numbers below this cannot overflow
     largest = 1

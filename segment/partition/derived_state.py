@@ -1,8 +1,7 @@
 """State derived from a whole log: leader epochs, producers, aborted transactions, the last stable offset.
 
 leader epochs   leader-epoch-checkpoint, truncated to the log as a broker does when it loads the log. If it is missing or
-                unreadable, from the batches: a segment is walked batch by batch only if the first epochs of
-                two adjacent segments differ
+                unreadable, from the batches: a segment is walked batch by batch only if the first epochs of two adjacent segments differ
 producers       the newest readable snapshot, then a replay of the batches after it
 aborted         the transaction indexes from the segment of the first offset on, into later segments until an
                 entry says that nothing more can come (Kafka: LocalLog.collectAbortedTransactions)

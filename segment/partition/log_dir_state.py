@@ -58,8 +58,7 @@ class LogDirState:
 
 
 def read_log_dir_state(log_dir: str) -> LogDirState:
-    """The files beside the partitions of `log_dir`; unreadable ones count as missing. Raises UnreadableInput if their mount is
-    lost."""
+    """The files beside the partitions of `log_dir`; unreadable ones count as missing. Raises UnreadableInput if their mount is lost."""
     return _read(log_dir, tuple(map(_identity, _paths(log_dir))))
 
 

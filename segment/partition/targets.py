@@ -173,12 +173,11 @@ def resolve_targets(
 ) -> list[Target]:
     """The targets of PATH arguments, in the order given; directories sorted by name, files by offset.
 
-    topics: globs over topic names, any of which may match. partition: the number, None for all. A partition directory
-    with an unreadable name is left out if either is given; so are data directories as a whole. A file given by the user is
-    left out only if its directory has the name of another partition. Equal targets are returned once, and so are directories
-    to which several paths lead. list_files: `files_of`, or a faster equivalent for many directories. passed_over: receives the paths of
-    directories that are not targets because they are marked for deletion. Raises UnreadableInput for a path that is missing, cannot be
-    listed, or contains nothing of Kafka.
+    topics: globs over topic names, any of which may match. partition: the number, None for all. A partition directory with an unreadable
+    name is left out if either is given; so are data directories as a whole. A file given by the user is left out only if its directory has
+    the name of another partition. Equal targets are returned once, and so are directories to which several paths lead. list_files:
+    `files_of`, or a faster equivalent for many directories. passed_over: receives the paths of directories that are not targets because
+    they are marked for deletion. Raises UnreadableInput for a path that is missing, cannot be listed, or contains nothing of Kafka.
     """
     wish = _Wish(tuple(topics), partition, expand, [] if passed_over is None else passed_over, [])
     targets = [target for path in paths for target in _resolve(path, wish)]

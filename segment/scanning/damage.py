@@ -13,12 +13,11 @@ from kseg.segment.values import dataclass
 class Damage:
     """A span of bytes that is not a valid batch.
 
-    kind: id in the catalogue of findings (torn-tail, zero-tail, zero-filled, bad-crc, bad-length, bad-magic,
-    foreign-bytes, unreadable-batch). position, length: the span. next_offset: the offset expected at its start (None if no
-    batch precedes it). resumed_offset: base offset of the valid batch found after it, None at the end of the
-    file. claimed_offset: the first 8 bytes as an offset, None if there are fewer. intact_length_bytes: with this value in its length
-    field the batch at `position` is valid (only that field is damaged). lost: the offsets lost with the
-    damage. first_behind: the first offset after it, None if unknown.
+    kind: id in the catalogue of findings (torn-tail, zero-tail, zero-filled, bad-crc, bad-length, bad-magic, foreign-bytes,
+    unreadable-batch). position, length: the span. next_offset: the offset expected at its start (None if no batch precedes it).
+    resumed_offset: base offset of the valid batch found after it, None at the end of the file. claimed_offset: the first 8 bytes as an
+    offset, None if there are fewer. intact_length_bytes: with this value in its length field the batch at `position` is valid (only that
+    field is damaged). lost: the offsets lost with the damage. first_behind: the first offset after it, None if unknown.
     """
 
     kind: str

@@ -1,10 +1,9 @@
 """Decode batches into tables of records: used by dump, verify, lookup and the Spark source.
 
-The rows of a table of batches are processed in runs. Consecutive uncompressed batches are decoded directly from the
-file's bytes in one kernel call. Consecutive compressed ones are decompressed (with a size limit) into one buffer (`decompressed_runs`) and
-decoded from there in one call; one that does not fit is decoded alone, and so are the wrappers of magic 0 and 1. Control batches are
-decoded alone too, because callers need each of their records. A batch that cannot be decoded becomes a `Problem`, and decoding continues
-after it.
+The rows of a table of batches are processed in runs. Consecutive uncompressed batches are decoded directly from the file's bytes in one
+kernel call. Consecutive compressed ones are decompressed (with a size limit) into one buffer (`decompressed_runs`) and decoded from there
+in one call; one that does not fit is decoded alone, and so are the wrappers of magic 0 and 1. Control batches are decoded alone too,
+because callers need each of their records. A batch that cannot be decoded becomes a `Problem`, and decoding continues after it.
 """
 
 from array import array

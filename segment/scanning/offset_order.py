@@ -1,10 +1,9 @@
 """Decide which of the batches around damage have the offsets that they claim: these bound the offsets lost in the damage.
 
-The CRC does not cover the base offset, so a valid batch may claim any. The batches of a log have increasing, disjoint offset
-ranges, and the largest set that does so in file order is believed (a longest increasing subsequence). A batch that is altered
-upwards is above what follows it, a copy or one altered downwards is below what precedes it; either is dropped as soon as others
-outnumber it. Of two equally long sequences the one that ends lower is believed: most bits of an offset are 0, so a flipped bit
-usually makes it higher.
+The CRC does not cover the base offset, so a valid batch may claim any. The batches of a log have increasing, disjoint offset ranges, and
+the largest set that does so in file order is believed (a longest increasing subsequence). A batch that is altered upwards is above what
+follows it, a copy or one altered downwards is below what precedes it; either is dropped as soon as others outnumber it. Of two equally long
+sequences the one that ends lower is believed: most bits of an offset are 0, so a flipped bit usually makes it higher.
 
 1. `OffsetOrder` reads the valid batches before damage and keeps the last batch of the longest sequences, as patience sorting
    does: `tails[n]` ends the sequence of n batches that ends lowest (counted from the dropped ones).

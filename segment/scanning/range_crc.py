@@ -1,7 +1,6 @@
 """Checksums of many overlapping ranges of one buffer, each in time that does not grow with the range.
 
-A hostile file can contain a header every few bytes that claims half of the file, and only the checksum shows which
-of them are wrong. Plan:
+A hostile file can contain a header every few bytes that claims half of the file, and only the checksum shows which of them are wrong. Plan:
 
 1. Once, in order: the checksum of everything up to each block boundary.
 2. CRCs are linear: with c(X) the checksum of X and x the polynomial's variable, c(AB) = c(A)·x^(8·|B|) ⊕ c(B).

@@ -93,8 +93,7 @@ class SegmentIndexes:
     ) -> IndexRefusal | None:
         """Add the next batch. position: of its first byte in the segment file.
 
-        A refusal names the omitted entry and the reason; the builder continues. A batch that overflows is not
-        counted at all.
+        A refusal names the omitted entry and the reason; the builder continues. A batch that overflows is not counted at all.
         """
         if not can_index_offset(last_offset, self.base_offset):
             sentence = f"offset {last_offset} does not fit a segment that starts at {self.base_offset}"

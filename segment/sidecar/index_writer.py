@@ -1,9 +1,8 @@
 """Offset index and time index of a segment: writing (fact sheet §4.1, §4.2, §4.4; the counterpart of `index`).
 
-A builder accepts entries one by one under the rules of the broker's append (Kafka: OffsetIndex.append,
-TimeIndex.maybeAppend): keys increase, a relative offset fits 31 bits, and the index is full at a given
-size. The last slot of a time index is reserved for the entry that is added when the segment is closed.
-An entry that breaks a rule raises FormatError: readers would reject such a file.
+A builder accepts entries one by one under the rules of the broker's append (Kafka: OffsetIndex.append, TimeIndex.maybeAppend): keys
+increase, a relative offset fits 31 bits, and the index is full at a given size. The last slot of a time index is reserved for the entry
+that is added when the segment is closed. An entry that breaks a rule raises FormatError: readers would reject such a file.
 """
 
 import struct

@@ -17,9 +17,8 @@ order and validates nothing, because the log accepted these batches once:
 First unstable offset: the smallest first offset of the open transactions, and of those whose marker is at or above
 the high watermark. `last_stable_offset` is derived from it.
 
-A snapshot has the map in the iteration order of Java's HashMap, so that it equals a broker's file byte for
-byte: by bucket of the hash, then by age. (Java orders a bucket of more than eight producers differently; the
-entries are the same.)
+A snapshot has the map in the iteration order of Java's HashMap, so that it equals a broker's file byte for byte: by bucket of the hash,
+then by age. (Java orders a bucket of more than eight producers differently; the entries are the same.)
 """
 
 from array import array

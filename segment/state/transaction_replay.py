@@ -1,8 +1,7 @@
 """The transactions in a log: which were committed or aborted, which are open, and the state of their producers.
 
-It replays tables of batches like `ProducerState` (Kafka: ProducerStateManager, fact sheet §5.3), but to list transactions
-rather than to check an index or a snapshot: it keeps the data range of each transaction, returns ended ones as columns, and creates
-no object per batch.
+It replays tables of batches like `ProducerState` (Kafka: ProducerStateManager, fact sheet §5.3), but to list transactions rather than to
+check an index or a snapshot: it keeps the data range of each transaction, returns ended ones as columns, and creates no object per batch.
 
 The data of a transaction are its batches with records. If the cleaner has emptied all of them it has none, and a marker without
 data is not reported as a transaction. For a broker, an open transaction begins at its first batch, even an empty one.

@@ -30,8 +30,7 @@ class ItemKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One name. mtime_ns: modification time in the origin; 0 if unknown. version: changes with the content
-    (an ETag); empty if unknown."""
+    """One name. mtime_ns: modification time in the origin; 0 if unknown. version: changes with the content (an ETag); empty if unknown."""
 
     kind: ItemKind
     size_bytes: int = 0
