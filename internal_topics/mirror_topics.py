@@ -4,11 +4,11 @@
     A.checkpoints.internal                   group, topic, partition                     → version, upstreamOffset, offset, metadata
     mm2-offset-syncs.A.internal              topic, partition                            → upstreamOffset, offset
 
-`A` is a cluster's alias, and `.` the default of replication.policy.separator. The fields are packed one after the other, keys without a type
+`A` is a cluster's alias, and `.` the default of replication.policy.separator. The fields are packed without gaps, keys without a type
 (Kafka: Heartbeat, Checkpoint, OffsetSync; the names: ReplicationPolicy, DefaultReplicationPolicy).
 
-Anybody may call a topic `heartbeats`, so a record there that is no heartbeat from the first to the last byte is another topic's, and nothing is
-said of it.
+Any topic may be called `heartbeats`. So a record there that is not a heartbeat from its first to its last byte is treated as another
+topic's, and is neither decoded nor reported.
 """
 
 import os
@@ -56,7 +56,7 @@ def _kind_of(path: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _MirrorLog:
-    """A `LogRowDecoder` of one log. otherwise: for records of a topic that is only called like MirrorMaker's."""
+    """A `LogRowDecoder` of one log. otherwise: for records of a topic that only has the same name as one of MirrorMaker's."""
 
     kind: str
     otherwise: LogRowDecoder | None

@@ -1,6 +1,6 @@
 """Which values of Kafka's own topics and of Kafka Connect's contain secrets, and what replaces them.
 
-Every output of log data goes through this: rows, exports, the data source and raw bytes before a value is returned, the text of `dump` for
+All output of log data passes through this: rows, exports, the data source and raw bytes before a value is returned, the text of `dump` for
 warnings.
 
     __cluster_metadata, snapshots    SCRAM credentials, and sensitive configurations (`sensitive_configs`): the whole value is replaced.

@@ -2,9 +2,9 @@
 
 Kafka's own rule, by which it hides values when it describes or logs them (KafkaConfig.maybeSensitive, KafkaConfigSchema.isSensitive):
 
-1. of a broker: passwords, and names that it does not know; a name may have a listener prefix
+1. of a broker: passwords, and unknown names; a name may have a listener prefix
    (`listener.name.<listener>.[<mechanism>.]<name>`, DynamicBrokerConfig.brokerConfigSynonyms);
-2. of a topic or a group: names that it does not know, as none of the known ones is a password;
+2. of a topic or a group: unknown names, as none of the known ones is a password;
 3. of a broker's loggers and of client metrics: nothing;
 4. of any other kind of resource: everything.
 

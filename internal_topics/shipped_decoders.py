@@ -19,7 +19,7 @@ DECODER_CLASSES = (STRING, *_NUMBERS)
 
 
 def check_decoder_class(name: str) -> None:
-    """Raises UsageError for a class that is none of DECODER_CLASSES."""
+    """Raises UsageError for a class that is not one of DECODER_CLASSES."""
     if name not in DECODER_CLASSES:
         raise UsageError(f"kseg cannot run the decoder class {name}: it has {', '.join(DECODER_CLASSES)}")
 

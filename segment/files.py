@@ -240,7 +240,7 @@ DISK = Reader()
 
 
 def _is_whole(descriptor: int, view: mmap.mmap, status: os.stat_result) -> bool:
-    """Check that all of a map can be touched, for a process that cannot handle SIGBUS. Raises OSError."""
+    """Whether all of a map can be touched, for a process that cannot handle SIGBUS. Raises OSError."""
     if bad_pages.count() and unreadable.areas(unreadable.identity_of(status)):
         return False
     for start, length in data_extents(descriptor, 0, status.st_size):

@@ -138,7 +138,7 @@ def change_of(journal: Journal, disk: Disk) -> Change:
 
 
 def _check_complete(change: Change, staged: Staged) -> None:
-    """Whether everything that the steps need was staged, and everything that they remove was kept. Raises ValueError."""
+    """Raises ValueError unless everything that the steps need was staged, and everything that they remove was kept."""
     progress = change.progress
     new = {number: _size_of(change.journal.header["steps"][number]) for number, _ in written(progress)}
     kept = {*progress.touched} if change.elsewhere is None else {*progress.touched} - {*progress.lost}

@@ -7,13 +7,13 @@ Planning everything first and applying the plans in a second round would not hel
 on the machine that made them, and the second round can be lost in the middle as well. So there is one round, and an attempt
 
 1. takes the lock of its directory (`partition_lock`): it waits for an attempt that works there, and keeps a broker out;
-2. looks for the journal of its run. If there is one, the change was committed: the attempt completes it, and the journal has the events
-   that were emitted before. (A change that began and did not commit is cleared away, as always.)
+2. looks up the journal of its run. If there is one, the change was committed: the attempt completes it, and the journal has the events
+   that were emitted before. (A change that began and did not commit is cleaned up, as always.)
 3. otherwise plans, and stores the events so far with the plan in the first line of the journal.
 
-An attempt that had nothing to change left no journal: repeated, it gives the same output. Neither does a copy (--output). A copy
-gets its name with one rename, and its original does not change, so the second attempt plans the same copy: one that exists,
-did not exist when the run began, and looks as planned, was made by the first.
+An attempt with nothing to change left no journal: repeated, it gives the same output. Neither did a copy (--output). A copy
+gets its name with one rename, and its original does not change, so the second attempt plans the same copy: a copy that exists,
+did not exist when the run began, and matches the plan, was made by the first attempt.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -50,8 +50,8 @@ R = TypeVar("R", bound=KeptResult)
 
 @dataclass(frozen=True, slots=True)
 class EarlierAttempt(Generic[R]):
-    """A change that an earlier attempt committed and that is complete now. events: what that attempt emitted. prepared: what
-    is left to emit."""
+    """A change that an earlier attempt committed and that is complete now. events: those that the attempt emitted. prepared: the
+    rest of the output."""
 
     events: tuple[Event, ...]
     prepared: Prepared[R]
@@ -62,7 +62,7 @@ def earlier_attempt(
 ) -> EarlierAttempt[R] | None:
     """Complete the change that an earlier attempt committed, and return it; None if there is none.
 
-    about: the target, as the attempt called it in `journal_note`. kind: of its result. Raises Refused when it cannot be completed.
+    about: the target, as in the attempt's `journal_note`. kind: of its result. Raises Refused if it cannot be completed.
     """
     location = as_pointed(location_for(directory, journal_id), disk)
     if not is_there(location, disk):
@@ -99,7 +99,7 @@ def _line(event: Event) -> list[object]:
             return ["row", dict(event.values)]
         case Finding():
             written = asdict(event)
-            del written["diagnosis"]  # who continues from it has the finding itself
+            del written["diagnosis"]  # code that continues from it has the finding itself
             return ["finding", written]
         case Failure():
             return ["failure", asdict(event)]

@@ -2,7 +2,7 @@
 
 They are in files of the data directory, one line per partition; a partition directory alone has none of them. Given only the
 directory, a broker begins at the base offset of the first segment, and records deleted below the log start reappear. So the
-output directory gets checkpoint files with the lines of these partitions. Lines of copies that were there before stay.
+output directory gets checkpoint files with the lines of these partitions. Existing lines of earlier copies stay.
 """
 
 import os
@@ -66,7 +66,7 @@ def carry(
             like = name if any(file.name == name for file in lying) else None
             steps.append(Write(name, content, "of the copies", like))
     names = {step.name for step in steps}
-    if names:  # all else that is there is no part of what is written
+    if names:  # all other entries there are not part of this output
         steps += [Remove(file.name, "not copied") for file in lying if file.name not in names]
         plan = Plan(command="", directory=output, inputs=lying, steps=tuple(steps))
         write_files(plan, output, over=names, journal=journal)

@@ -1,6 +1,6 @@
 """Forget runs that could be undone: remove their journals and quarantines, which frees the space that these hold.
 
-Whatever is removed must be kept elsewhere or be of no use without the run: each journal is checked before the first one goes.
+A file is removed only if its bytes exist elsewhere or are useless without the run: each journal is checked before the first one is removed.
 """
 
 import os
@@ -61,8 +61,8 @@ def _log_dir_of(directory: str) -> str | None:
 
 
 def _check_forgettable(journal: Journal, run: ChangeRun) -> None:
-    """Raises Refused for a change that is half done, for a part of what is taken back together, and for files that are not what the
-    journal says."""
+    """Raises Refused for an incomplete change, for a part of a run that is undone together, and for files that differ from
+    their journal."""
     location = journal.location
     if journal.state is not JournalState.DONE:
         raise Refused(half_done_sentence(journal))
@@ -93,7 +93,7 @@ def _whole_of(location: JournalLocation, run: ChangeRun) -> Journal | None:
 
 
 def _check_kept(journal: Journal, disk: Disk) -> None:
-    """Raises Refused when a file that would be removed is not what the journal says it keeps: it was put there by somebody. Raises
+    """Raises Refused if a file that would be removed is not the one that the journal keeps, so that it has another origin. Raises
     OSError, ValueError, KeyError, TypeError and FormatError for a journal that cannot be followed."""
     location, inodes, sums = journal.location, _kept_inodes(journal, disk), _kept_sums(journal, disk)
     for path in all_files(journal, disk):
@@ -113,7 +113,7 @@ def _check_kept(journal: Journal, disk: Disk) -> None:
 
 
 def _kept_inodes(journal: Journal, disk: Disk) -> set[int]:
-    """Of files beside a journal: those that the change took out, and those that copies replaced."""
+    """The files beside a journal: those that the change removed, and those that copies replaced."""
     if journal.kind == PLAN:
         staged = change_of(journal, disk).staged
         return set() if staged is None else {*staged.kept.values()}

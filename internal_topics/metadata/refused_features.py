@@ -1,8 +1,8 @@
 """Feature levels in the metadata log on which a 4.3.1 node fails at its start, before it loads a log.
 
-metadata.version   absent, as in a KRaft cluster older than 3.3: the image of the features cannot be made (Kafka: FeaturesImage). Below 3.3-IV3, or above what 4.3.1 has a
-                   name for: MetadataVersion.fromFeatureLevel throws.
-others             a level that a controller does not support (QuorumFeatures; FeatureControlManager.replay); a node that is only a broker goes on.
+metadata.version   missing, as in a KRaft cluster older than 3.3: no image of the features can be built (Kafka: FeaturesImage). Below
+                   3.3-IV3, or above the last level that 4.3.1 has a name for: MetadataVersion.fromFeatureLevel throws.
+others             a level that a controller does not support (QuorumFeatures; FeatureControlManager.replay); a mere broker starts.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ _TOO_OLD = (
 
 @dataclass(frozen=True, slots=True)
 class RefusedFeature:
-    """level: None for an absent one. exception, message: of the node."""
+    """level: None for a missing one. exception, message: of the node."""
 
     name: str
     level: int | None

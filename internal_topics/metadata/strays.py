@@ -139,7 +139,7 @@ def _finding(kind: str, directory: Directory, message: str, named: Topic | None)
     named_id = None if named is None else named.id
     is_unknown = (
         kind == "becomes-stray" and directory.topic_id is not None
-    )  # else another topic has it, or it can be found out
+    )  # otherwise another topic has it, or it can be determined
     wrong = WrongTopicId(named.id) if is_unknown and named is not None else None
     numbers = {"topic_id": named_id}
     return Finding(kind, directory.path, f"{message} ({sure}: {command})", numbers=numbers, diagnosis=wrong)

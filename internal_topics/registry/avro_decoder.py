@@ -1,16 +1,16 @@
 """Avro payloads, read by fastavro with the writer's schema.
 
-A schema is prepared before fastavro sees it (`_prepared`):
+A schema is prepared before it is passed to fastavro (`_prepared`):
 
-1. Logical types are not applied, since fastavro raises for a time beyond year 9999 and rounds decimals: numbers stay as they are
-   stored. Only decimals become `Decimal`, by a logical type of kseg's own, so that fastavro says which branch of a union it is.
-   One that is not valid (a scale above the precision) is ignored, as the specification asks.
-2. Defaults are left out: they concern readers with another schema, and registries have kept invalid ones.
-3. `{"type": "Name"}` is the type of that name, as for Java.
-4. What is read is a record whose one field is the schema, which adds no byte: fastavro forgets the types that other schemas
-   define wherever a schema is no record (`["shop.Order","shop.Refund"]`, the schema of a topic with several kinds of events).
+1. Logical types are not applied, since fastavro raises for a time beyond year 9999 and rounds decimals: numbers stay as
+   stored. Only decimals become `Decimal`, by a logical type of kseg's own, so that fastavro reports the branch of a union.
+   An invalid one (a scale above the precision) is ignored, as the specification requires.
+2. Defaults are left out: they matter only to readers with another schema, and registries contain invalid ones.
+3. `{"type": "Name"}` is the type of that name, as in Java.
+4. The schema is wrapped in a record with one field, which adds no byte: otherwise fastavro drops the types that other schemas
+   define if a schema is not a record (`["shop.Order","shop.Refund"]`, the schema of a topic with several kinds of events).
 
-Bytes after the value mean that it was not written with this schema, or is damaged, and so does an int beyond 32 bits, which fastavro takes.
+Bytes after the value mean that it was not written with this schema, or is damaged. So does an int beyond 32 bits, which fastavro accepts.
 """
 
 import io
@@ -31,16 +31,19 @@ _NAMED = "__named_schemas"  # fastavro's, in a parsed record
 LOGICAL = "logical"  # the attribute that has the name of a logical type once a schema is prepared
 DECIMAL = "kseg-decimal"
 _INT32 = "kseg-int32"
-_MAX_DECIMAL_BYTES = 1024  # converting is quadratic
+_MAX_DECIMAL_BYTES = 1024  # converting takes quadratic time
 _MAX_SCALE = 10_000
 _NEEDS_CONVERSION = ("bytes", "fixed", "float", "double")
-_FRAME = {"type": "record", "name": "kseg_frame"}  # without a namespace, which names without one would get
+_FRAME = {
+    "type": "record",
+    "name": "kseg_frame",
+}  # without a namespace, which names without one would inherit
 _COMPLEX = ("record", "error", "enum", "fixed", "array", "map")
 
 
 class AvroDecoder:
-    """Decodes payloads of one schema. schema: parsed; named: the types by full name. converts: whether its values can hold what JSON
-    cannot."""
+    """Decodes payloads of one schema. schema: parsed; named: the types by full name. converts: whether its values may contain what JSON
+    does not support."""
 
     encoding = "avro"
 
@@ -164,7 +167,7 @@ def _full_name(schema: Mapping[str, Any]) -> str:
 
 
 def _prepared(schema: Any, depth: int = 0) -> Any:
-    """A copy as fastavro is to read it, limited to the depth that it may reach. Raises FormatError."""
+    """A copy of the schema for fastavro, limited to the depth that it may reach. Raises FormatError."""
     if depth > 2 * MAX_DEPTH:
         raise FormatError("its schema is nested too deeply")
     if isinstance(schema, list):
@@ -212,7 +215,7 @@ def _with_checks(parsed: Any, known: dict[int, Any] | None = None) -> Any:
     """A copy of a parsed schema for reading. Unions and symbols are dictionaries: their indexes come from the payload, and −1 is not the last.
     The numbers of an int are checked by a logical type of kseg's own.
 
-    known: by identity what was copied, since a type is in several places.
+    known: copies by identity, since a type occurs in several places.
     """
     known = {} if known is None else known
     if parsed == "int":

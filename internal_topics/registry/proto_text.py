@@ -34,7 +34,7 @@ _SCALARS = {
 }
 _GROUP, _MESSAGE = 10, 11
 _OPTIONAL, _REQUIRED, _REPEATED = 1, 2, 3
-# What the parser does not know of editions, and what says nothing about bytes: `reserved a, b;`; of 2024, who may use a message
+# Syntax of editions that the parser does not support and that does not affect the encoding: `reserved a, b;`; in 2024, visibility
 # (`export message M {`, `local enum E {`), and imports for options only (`import option "a.proto";`)
 _NOT_PARSED = (
     (re.compile(r"\breserved\s+[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*\s*;"), ";"),
@@ -70,13 +70,13 @@ def file_descriptor(name: str, text: str) -> Any:
         ValueError,
         TypeError,
         AttributeError,
-    ) as error:  # numbers out of range, elements that are incomplete in a damaged text
+    ) as error:  # numbers out of range, incomplete elements in a damaged text
         raise FormatError(f"its schema is not a .proto that can be used: {error}") from None
     return file
 
 
 def _serialized(text: str) -> Any:
-    """Some clients register a serialized descriptor as base64, and registries hand it out either way."""
+    """Decode a serialized descriptor in base64, which some clients register and registries return as well."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 
@@ -118,7 +118,7 @@ def _parsed(text: str) -> Any:
 
 
 def _with_decimals(text: str) -> str:
-    """The same text with hexadecimal and octal numbers written as decimal ones, which are all that the parser takes."""
+    """The same text with hexadecimal and octal numbers written as decimal ones, the only form that the parser accepts."""
     from antlr4 import InputStream
     from proto_schema_parser.antlr.ProtobufLexer import ProtobufLexer
 
@@ -164,10 +164,10 @@ class _File:
     def _message(self, message: Any, parsed: Any) -> None:
         message.name = parsed.name
         self._elements(message, parsed.elements)
-        # the oneofs that stand for presence come after the written ones
+        # the oneofs that represent presence come after the declared ones
         taken = {each.name for each in (*message.field, *message.oneof_decl)}
         for field in message.field:
-            # JSON names have to differ, and of two fields foo_bar and fooBar they do not; no field has a number for its name
+            # JSON names must differ, which those of foo_bar and fooBar do not; no field has a number as its name
             field.json_name = str(field.number)
             if field.proto3_optional:
                 field.oneof_index = len(message.oneof_decl)

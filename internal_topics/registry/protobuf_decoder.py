@@ -69,8 +69,8 @@ class ProtobufDecoder:
 def message_descriptor(file: Any, path: tuple[int, ...]) -> Any:
     """The message of a file that an index path selects. Raises FormatError.
 
-    Nested messages are counted as they are written: the messages that protobuf makes of map fields have no index (Confluent: Java's
-    `ProtobufSchema.toMessageIndexes`). Some other clients count those too; then the path can lead to a message only that way.
+    Nested messages are counted in source order: the messages that protobuf generates for map fields have no index (Confluent: Java's
+    `ProtobufSchema.toMessageIndexes`). Some other clients count those too; then the path may lead to a message only in that way.
     """
     found = _at_path(file, path, with_map_entries=False) or _at_path(file, path, with_map_entries=True)
     if found is None:
@@ -96,7 +96,7 @@ def message_name(file: Any, path: tuple[int, ...]) -> str:
 
 
 def extensions_of(descriptor: Any) -> list[tuple[str, Any]]:
-    """The fields that others have added to a message (proto2, editions), with the names that JSON has for them."""
+    """The extension fields of a message (proto2, editions), with their JSON names."""
     if not descriptor.is_extendable:
         return []
     found = descriptor.file.pool.FindAllExtensions(descriptor)
@@ -106,8 +106,8 @@ def extensions_of(descriptor: Any) -> list[tuple[str, Any]]:
 class _Pool:
     """The descriptors of one schema and its imports, isolated from those of other schemas.
 
-    An import that is nowhere is left out: most such files define options only, which say nothing about bytes. Where a type is missing
-    then, the pool refuses the schema.
+    A missing import is left out: most such files define only options, which do not affect the encoding. If a type is missing
+    then, the pool rejects the schema.
     """
 
     def __init__(self, store: SchemaStore) -> None:
@@ -144,7 +144,7 @@ class _Pool:
         found = [each for each in file.dependency if self._import(each, schema, (*around, name))]
         public = {file.dependency[at] for at in file.public_dependency if at < len(file.dependency)}
         for each in _IMPORTS:
-            if each in file.DESCRIPTOR.fields_by_name:  # the last one only of protobuf 6.31 and later
+            if each in file.DESCRIPTOR.fields_by_name:  # only the last one in protobuf 6.31 and later
                 file.ClearField(each)
         file.dependency.extend(dict.fromkeys(found))
         file.public_dependency.extend(at for at, each in enumerate(file.dependency) if each in public)

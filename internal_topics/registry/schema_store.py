@@ -134,7 +134,7 @@ class SchemaStore:
         return self._by_guid[guid]
 
     def referenced(self, reference: SchemaReference, by: RegisteredSchema) -> RegisteredSchema:
-        """The schema that a reference means, in the context of the schema that has it. Raises FormatError."""
+        """The schema to which a reference refers, in the context of the schema that contains it. Raises FormatError."""
         subject = reference.subject
         if by.context != DEFAULT_CONTEXT and not subject.startswith(":."):
             subject = f":{by.context}:{subject}"

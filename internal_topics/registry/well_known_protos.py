@@ -1,5 +1,5 @@
-"""The .proto files that Confluent's registry knows without a reference, beside those that come with protobuf: `google/type` and its own
-decimal, as far as they concern bytes. Nobody registers them, so no `_schemas` has them.
+"""The .proto files that Confluent's registry knows without a reference, besides those that come with protobuf: `google/type` and its own
+decimal, as far as they affect the encoding. They are never registered, so no `_schemas` contains them.
 """
 
 _TYPES = "google.type"

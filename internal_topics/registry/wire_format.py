@@ -1,4 +1,4 @@
-"""The frame around a payload: which schema it was written with, and where its data begins.
+"""The frame around a payload: the schema with which it was written, and the position of its data.
 
     in the payload   0x00, schema id as int32 big-endian, [message indexes], data
     in a header      __key_schema_id or __value_schema_id: 0x01 and the 16 bytes of a GUID, [message indexes], or 0x00 and
@@ -17,13 +17,13 @@ from kseg.segment.values import dataclass
 ID_MAGIC, GUID_MAGIC = 0, 1
 KEY_HEADER, VALUE_HEADER = b"__key_schema_id", b"__value_schema_id"
 _ID_BYTES, _GUID_BYTES = 5, 17
-MAX_INDEXES = 100  # levels of nested messages; protobuf itself parses no more
+MAX_INDEXES = 100  # levels of nested messages; protobuf itself supports no more
 _MAX_VARINT_BYTES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """schema_id or guid: which schema. data: the payload after the frame. indexes: the rest of the header after a GUID, with
+    """schema_id or guid: identifies the schema. data: the payload after the frame. indexes: the rest of the header after a GUID, with
     protobuf's indexes; None if they are at the start of `data`."""
 
     schema_id: int | None

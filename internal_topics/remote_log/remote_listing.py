@@ -84,7 +84,7 @@ def list_remote(target: RemoteTarget, options: RemoteOptions) -> Iterator[Event]
         if is_selected(name, options.topics, options.partition):
             replicas = [_local_log(target, name) for target in local.get((partition.name, number), ())]
             own = _of_topic(replicas, topic_id)
-            # of a deleted topic brokers delete segment by segment: nothing is left of it, here or there
+            # brokers delete a deleted topic segment by segment: nothing of it is left, locally or remotely
             if own is not None or partition.segments or partition.delete_state is not None:
                 yield from _rows((topic_id, number), partition, own)
 

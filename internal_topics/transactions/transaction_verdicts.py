@@ -35,8 +35,8 @@ _NO_TIMEOUT = 2**31 - 1  # two-phase commit: the coordinator does not abort it
 
 @dataclass(frozen=True, slots=True)
 class TransactionVerdict:
-    """status: `open` or `hanging`. verdict: see the module. transactional_id: whose current producer id it is. former_id: who had
-    it, according to superseded records. deadline_ms: when the coordinator aborts it."""
+    """status: `open` or `hanging`. verdict: see the module. transactional_id: the one whose current producer id it is. former_id: the one
+    that had it, according to superseded records. deadline_ms: when the coordinator aborts the transaction."""
 
     status: str
     verdict: str

@@ -140,7 +140,7 @@ class StartForecast:
 
 
 def _has_something_to_say(directory: LoadedDirectory) -> bool:
-    """Partitions without a known data directory: only those that a load changes are reported."""
+    """Whether to report a directory. Of partitions without a known data directory only those that a load changes are reported."""
     return directory.start is not None or bool(directory.noteworthy or directory.bytes_to_scan)
 
 

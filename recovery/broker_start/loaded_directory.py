@@ -94,7 +94,7 @@ class LoadedDirectory:
         return [*self.live, *(name for name, _ in self.of(Loading.FUTURE, Loading.PROMOTED))]
 
     def identify(self, directory_name: str, identity: TopicIdentity) -> None:
-        """The verdict of the metadata log on one of these. Only the node as a whole has it."""
+        """Apply the verdict of the metadata log on one of these, which is only known for the node as a whole."""
         known = dict(self.noteworthy).get(directory_name)
         if identity.becomes_stray:
             outcome = Loading.BECOMES_STRAY

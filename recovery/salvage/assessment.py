@@ -161,7 +161,7 @@ def rated_findings(assessment: Assessment) -> Iterator[Finding]:
 
 
 def _rated(finding: Finding, collector_of: Mapping[str, ValidRunCollector]) -> Finding:
-    """Add the confidence in the batch after it to damage, and the correction to an altered header."""
+    """A finding about damage with the confidence in the batch after it, or about an altered header with its correction."""
     collector = collector_of.get(finding.path)
     if collector is None or finding.position is None:
         return finding

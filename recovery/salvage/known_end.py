@@ -58,7 +58,7 @@ def _reach(assessment: Assessment) -> int:
 
 
 def _is_contradicted(known: KnownBatchEnd, collector: ValidRunCollector, logs: Logs) -> bool:
-    """collector: that of the last log."""
+    """Whether the last log contradicts an index entry. collector: of that log."""
     position, timestamp_ms = known.position, known.timestamp_ms
     if position is not None:
         return any(found.position <= position < found.end_position for found in collector.valid_runs)

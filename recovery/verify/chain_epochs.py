@@ -49,7 +49,7 @@ class EpochComparison:
 
     @staticmethod
     def _without_sign(found: int, before: int, after: int | None) -> F.Fit:
-        """Report a negative epoch, which is wrong whatever the adjacent batches have."""
+        """The fit for a negative epoch, which is certainly altered, whatever the adjacent batches have."""
         positive = found & L.INT32_MAX
         fits = positive >= before and (after is None or after < 0 or positive <= after)
         return F.Fit(F.CERTAIN, positive if fits or before < 0 else before)

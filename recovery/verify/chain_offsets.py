@@ -67,7 +67,7 @@ class OffsetComparison:
         return previous, current
 
     def _by_gap(self, previous: F.Fit, current: F.Fit, row: int, following: int) -> tuple[F.Fit, F.Fit]:
-        """Handle a pair of which both may be altered: gaps are legal there, so a tight fit is no evidence. The altered batch is the one
+        """The fits of a pair of which both may be altered: gaps are legal there, so a tight fit is no evidence. The altered batch is the one
         whose offset is out of context; where there is more room than needed, a batch is more likely missing."""
         if (
             not previous.strength
@@ -83,7 +83,7 @@ class OffsetComparison:
         return (previous, F.Fit(0)) if spare_before > spare_here else (F.Fit(0), current)
 
     def _by_index(self, fit: F.Fit, row: int, lower: int, upper: int | None) -> F.Fit:
-        """Check a hypothesis against the offset index, if it has an entry for the batch."""
+        """The fit of a hypothesis according to the offset index, if it has an entry for the batch."""
         table = self._rows.table
         last = self._rows.context.indexed(table.at(C.POSITION, row)) if fit.strength else None
         if last is None or self._rows.is_misnamed or table.at(C.MAGIC, row) < L.MAGIC_V2:
@@ -96,7 +96,7 @@ class OffsetComparison:
         return F.Fit(F.CERTAIN, first) if is_possible and is_one_bit else fit
 
     def _open(self, following: int | None) -> int | None:
-        """Whether the bound above the last batch of a log is far away, so that nothing is known to follow."""
+        """The offset that follows the last row; None for the last batch of a log, whose bound is too far away to be evidence."""
         if self._rows.context.next_base is None and following == self._rows.limit:
             return None
         return following

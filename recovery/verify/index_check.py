@@ -213,7 +213,7 @@ class OffsetIndexCheck(_IndexCheck):
         return self._position(slot) >= facts.size_bytes
 
     def _run(self, first: int, last: int, facts: SegmentFacts) -> Finding:
-        """Report consecutive entries without a batch once: inserted or missing bytes shift all that follow."""
+        """One finding for consecutive entries without a batch: inserted or missing bytes shift all that follow."""
         is_beyond = self._is_beyond(first, facts)
         kind = "index-entry-beyond-log" if is_beyond else "index-entry-mismatch"
         which = f"entry {first} points" if first == last else f"entries {first} to {last} point, first"

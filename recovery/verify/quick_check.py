@@ -199,7 +199,7 @@ class _QuickCheck:
             row += 1
 
     def _follow_epochs(self, table: Columns) -> None:
-        """Whether the batches of each epoch begin and end where the checkpoint says."""
+        """Require that the batches of each epoch begin and end where the checkpoint says."""
         cells, capacity, count, history = table.cells, table.capacity, table.count, self._history
         row = 0
         while True:
@@ -256,7 +256,7 @@ class _Index:
             _require(code in (verify_records.IN_ORDER, verify_records.MORE))
 
     def end(self) -> None:
-        """Whether every entry belongs to a batch and has its last offset."""
+        """Require that every entry belongs to a batch and has its last offset."""
         _require(self._state[S.ENTRY_SLOT] == self._state[S.ENTRY_EXACT] == self._slots)
 
     def last_timestamp(self) -> int:

@@ -3,7 +3,7 @@
 
     slot    hash, first half int64 │ second half int64 │ offset + 1 int64      24 bytes, as in Kafka; all 0 = empty
 
-A key is represented by 128 bits of SipHash-1-3 with a secret of the run. Without the secret nobody can construct two
+A key is represented by 128 bits of SipHash-1-3 with a secret of the run. Without the secret it is infeasible to construct two
 keys that collide, and n keys collide by chance with a probability below n² / 2^129: about 2^-69 for a billion
 keys. So two different keys are never confused. (Kafka uses MD5: a producer could choose two keys that collide.)
 

@@ -40,7 +40,7 @@ KSEG_DIRECTORY = ".kseg"
 
 
 class PartitionState(StrEnum):
-    """What the suffix of a partition directory says; the value is the word in the name."""
+    """The state in the suffix of a partition directory; the value is the word in the name."""
 
     LIVE = "live"
     DELETE = "delete"
@@ -53,7 +53,7 @@ class PartitionName:
     """The parsed name of a partition directory.
 
     unique_id: the text before the suffix word (32 hex digits when Kafka wrote it), None for a live one.
-    topic_may_be_cut: the name has the greatest length, so `topic` can be a mere prefix of the real one.
+    topic_may_be_cut: the name has the maximum length, so `topic` can be a mere prefix of the real one.
     """
 
     topic: str
@@ -77,14 +77,14 @@ _STATE_SUFFIXES = tuple(f"-{state}" for state in PartitionState if state is not 
 
 
 def is_topic_name(text: str) -> bool:
-    """Whether a broker takes it for the name of a topic (Kafka: Topic.validate)."""
+    """Whether a broker accepts it as the name of a topic (Kafka: Topic.validate)."""
     return re.fullmatch("[a-zA-Z0-9._-]{1,249}", text) is not None and text not in (".", "..")
 
 
 def parse_partition_directory(name: str) -> PartitionName:
-    """The partition that a directory name stands for (name only, no path).
+    """Parse the name of a partition directory (name only, no path).
 
-    Raises FormatError naming the directory where a broker would refuse to start because of it.
+    Raises FormatError with the directory if a broker would refuse to start because of it.
     """
     state, unique_id, plain = PartitionState.LIVE, None, name
     if name.endswith(_STATE_SUFFIXES):
@@ -104,7 +104,7 @@ def parse_partition_directory(name: str) -> PartitionName:
 
 
 def format_partition_directory(name: PartitionName) -> str:
-    """The directory name Kafka would use; raises FormatError when a suffixed state lacks its unique id."""
+    """The directory name that Kafka would use; raises FormatError if a suffixed state lacks its unique id."""
     if name.state is PartitionState.LIVE:
         return name.text
     if not name.unique_id:
@@ -116,7 +116,7 @@ def format_partition_directory(name: PartitionName) -> str:
 
 
 class Role(StrEnum):
-    """What a file is for. The first five make up a segment, in the order in which they are shown."""
+    """The purpose of a file. The first five make up a segment, in the order in which they are shown."""
 
     LOG = "log"
     OFFSET_INDEX = "offset-index"
@@ -142,7 +142,7 @@ class Role(StrEnum):
 
 
 class FileState(StrEnum):
-    """What the outermost suffix says; the value is the suffix without its dot."""
+    """The state in the outermost suffix; the value is the suffix without its dot."""
 
     LIVE = "live"
     DELETED = "deleted"
@@ -154,7 +154,7 @@ class FileState(StrEnum):
 
 SEGMENT_ROLES = (Role.LOG, Role.OFFSET_INDEX, Role.TIME_INDEX, Role.TXN_INDEX, Role.PRODUCER_SNAPSHOT)
 INDEX_ROLES = (Role.OFFSET_INDEX, Role.TIME_INDEX, Role.TXN_INDEX)
-# what is named by a number in a partition
+# files of a partition that are named by a number
 NUMBERED_ROLES = frozenset((*SEGMENT_ROLES, Role.KAFKA07_LOG))
 OFFSET_CHECKPOINT_ROLES = (
     Role.RECOVERY_POINTS,
@@ -197,24 +197,24 @@ _PARTITION_ROLES = frozenset((Role.PARTITION_METADATA, Role.LEADER_EPOCHS, Role.
 
 _STATES = {f".{state}": state for state in FileState if state is not FileState.LIVE}
 _FILE_STATE_SUFFIXES = tuple(_STATES)
-# compiled when a name first looks like one of them: compiling takes longer than reading a name
+# compiled when the first similar name is parsed: compiling takes longer than reading a name
 STAGED_PREFIX = (
-    "kseg-staged-"  # what tasks of a cluster have written, until it is joined (`write.staged_runs`)
+    "kseg-staged-"  # files written by tasks of a cluster, until they are joined (`write.staged_runs`)
 )
-STREAM_PREFIX = "kseg-stream-"  # which micro-batch of a streaming query was written last
-UNDONE_PREFIX = "kseg-undone-"  # what an undo has taken out and keeps
+STREAM_PREFIX = "kseg-stream-"  # records which micro-batch of a streaming query was written last
+UNDONE_PREFIX = "kseg-undone-"  # removed by an undo and kept
 _OWN_PREFIXES = (
     "kseg-journal-",
     STAGED_PREFIX,
     UNDONE_PREFIX,
-)  # the first also of the files that belong to a journal
+)  # the first also for the files that belong to a journal
 _METADATA_SNAPSHOT = r"([0-9]{20,})-([0-9]{10,})(-[^.]+)?"
 _REMOTE_INDEX = r"([0-9]+)_([A-Za-z0-9_-]{22})"
 
 
 @dataclass(frozen=True, slots=True)
 class FileName:
-    """One file name, understood as far as possible.
+    """One file name, parsed as far as possible.
 
     base_offset: the number in the name (a segment's base offset, the exclusive end offset of a snapshot, a byte
     position for 0.7), None when it has none. is_well_formed: written the way Kafka writes it; False for `5.log`,
@@ -237,7 +237,7 @@ class FileName:
 
 
 def parse_file_name(name: str) -> FileName:
-    """What a file name (no path) says. Never fails: a name that means nothing has role UNKNOWN.
+    """Parse a file name (no path). Never fails: an unknown name has role UNKNOWN.
 
     So has one that a broker does not see."""
     if not is_seen_by_java(name):
@@ -245,9 +245,9 @@ def parse_file_name(name: str) -> FileName:
     return parse_given_name(name)
 
 
-@lru_cache(maxsize=4096)  # a name is asked about by whoever lists it and again by whoever opens it
+@lru_cache(maxsize=4096)  # each name is parsed when it is listed and again when it is opened
 def parse_given_name(name: str) -> FileName:
-    """As `parse_file_name`, for a file that the user named: it does not matter whether a broker would see it."""
+    """Like `parse_file_name`, for a file given by the user, whether or not a broker would see it."""
     digits = name[:OFFSET_DIGITS]
     role = _ROLE_BY_SUFFIX.get(name[OFFSET_DIGITS:])
     if role is not None and digits.isascii() and digits.isdigit() and digits <= _LARGEST_OFFSET:
@@ -277,7 +277,7 @@ def parse_given_name(name: str) -> FileName:
 
 
 def is_seen_by_java(name: str) -> bool:
-    """Whether a broker finds a file of this name: Java decodes a name that is no UTF-8 to another one, which does not exist."""
+    """Whether a broker finds a file of this name: Java decodes a name that is not UTF-8 to another one, which does not exist."""
     return name.isascii() or not any("\udc80" <= letter <= "\udcff" for letter in name)
 
 
@@ -323,14 +323,14 @@ def segment_file_name(base_offset: int, suffix: str) -> str:
 
 
 def is_of_log_directory(name: str) -> bool:
-    """Whether a file of this name is in data directories only."""
+    """Whether a file of this name occurs only in data directories."""
     return name in _LOG_DIR_NAMES or (
         name.endswith(_FILE_STATE_SUFFIXES) and parse_file_name(name).role in _LOG_DIR_ROLES
     )
 
 
 def is_of_partition(name: FileName) -> bool:
-    """Whether a file of this name is in partitions only."""
+    """Whether a file of this name occurs only in partitions."""
     is_numbered = name.role in NUMBERED_ROLES and name.base_offset is not None and not name.remote_segment_id
     return (
         is_numbered

@@ -80,8 +80,8 @@ def directory_of(target: Target) -> str:
 
 
 def links_below(paths: Sequence[str], targets: Sequence[Target]) -> list[str]:
-    """Symbolic links to directories that are targets or on the way to them, each once. A broker follows them; whoever
-    created them decides where they lead."""
+    """Symbolic links to directories that are targets or on the way to them, each once. A broker follows them; their
+    creator decides where they lead."""
     given = {path.rstrip(os.sep) or path for path in paths}
     seen: dict[str, bool] = {}
     for target in targets:

@@ -77,7 +77,7 @@ class Resync:
         self._exhausted_from, self._exhausted = L.INT64_MAX, 0
 
     def restart(self, order: OffsetOrder) -> None:
-        """The scan restarts before batches that it has added."""
+        """Restart, for a scan that begins again before batches that it has passed."""
         self.order, self._exhausted_from, self._exhausted = order, L.INT64_MAX, 0
 
     def damage_at(self, position: int, end: int) -> Damage:
