@@ -38,10 +38,10 @@ class NodeStart:
 
     thrown: what ends the start; None when the broker starts. is_loaded: whether the start reaches log loading. offline: data
     directories that it continues without, and why. unserved: partitions that it loads and does not serve. outcome: None if only
-    partitions were checked, which do not tell. metadata: the basis for stray and missing partitions: the metadata log as it is
-    (`whole`), as the broker truncates it (`cut`), or nothing (`unknown`). left_out: data directories that log.dirs does not name; left_behind: the
-    partitions in them that a broker makes anew. once_writable: the
-    same if nothing were mounted read-only; None if nothing is.
+    partitions were checked, which do not decide it. metadata: the basis for stray and missing partitions: the metadata log as it is
+    (`whole`), as the broker truncates it (`cut`), or nothing (`unknown`). left_out: data directories that log.dirs does not name;
+    left_behind: the partitions in them that a broker creates again. once_writable: the same node if nothing were mounted read-only;
+    None if nothing is.
     """
 
     directories: tuple[LoadedDirectory, ...]

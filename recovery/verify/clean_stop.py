@@ -1,8 +1,8 @@
 """Quick check of the end of a log: can a clean-shutdown marker be true?
 
 A broker trusts the marker and then reads no log. This checks the end of the last segment of each partition: the marker
-is false when that segment lacks an index, has preallocated ones, or does not end with a complete batch. The metadata log
-says nothing of it: a node recovers that from its first offset whatever the marker says (KafkaMetadataLog), and 4.4 leaves its indexes
+is false if that segment lacks an index, has preallocated ones, or does not end with a complete batch. The metadata log is not
+evidence: a node recovers it from its first offset regardless of the marker (KafkaMetadataLog), and 4.4 leaves its indexes
 preallocated when it stops.
 """
 

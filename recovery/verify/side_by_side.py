@@ -5,11 +5,11 @@ collected disks of several nodes, which is not damage; several replicas of a par
 (MetaPropertiesEnsemble.verify). A directory without meta.properties is compared only with directories of the same run that have one.
 
     one directory.id twice      "Duplicate directory ID": one is a copy of the other, and so are their partitions
-    a live partition twice      "Duplicate log directories" (LogManager.loadLog), also within one data directory, where the number of one has
-                                leading zeros. Likewise a `-future` log twice; beside the live one in another data directory it is a
+    a live partition twice      "Duplicate log directories" (LogManager.loadLog), also within one data directory if the number of one has
+                                leading zeros. Likewise a `-future` log twice; with the live one in another data directory it is a
                                 partition that moves. A stray or deleted one does not count, nor one that becomes stray by the metadata log.
-    both in one data directory  no broker moves a partition within a data directory. One that finds both where the replica is assigned to ends
-                                with "Error while renaming dir" (LogManager.recoverAbandonedFutureLogs).
+    both in one data directory  no broker moves a partition within a data directory. A broker that finds both in the directory to which
+                                the replica is assigned ends with "Error while renaming dir" (LogManager.recoverAbandonedFutureLogs).
 """
 
 import os

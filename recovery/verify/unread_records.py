@@ -1,8 +1,8 @@
 """A `Consumer` that finds batches with a valid checksum of which consumers do not get every record, without opening each batch.
 
-The deep level decodes every batch, so only those that `records_check` did not find sound are examined here. The default level opens only
+The deep level decodes every batch, so only those that `records_check` rejected are examined here. The default level opens only
 batches whose header or first bytes are suspicious (`validate.next_doubtful`), and those followed by missing offsets. `unread_batch`
-determines what they hold.
+determines what is in them.
 """
 
 from collections.abc import Iterator
