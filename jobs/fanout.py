@@ -14,9 +14,8 @@ With several targets and several jobs:
    memory, an unreadable page) means that the target could not be processed.
 5. Whatever ends the run (completion, Ctrl-C, the consumer closing the iterator) stops the workers. The death of the parent stops them
    immediately, because it releases the broker's lock that the parent held for them.
-
-6. A shared target (too large for one worker) is the work of this process and of others that the work itself starts, when its turn in the
-   output comes. The workers go on with the other targets meanwhile.
+6. A shared target is too large for one worker. The parent works on it when its turn in the output comes, with processes that the work
+   itself starts, while the workers go on with the other targets.
 
 An exception in the work on one target never stops the others: it becomes a `Failure` that names the target.
 """

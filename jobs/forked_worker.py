@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
-# Ends of pipes whose closing tells other processes that this one is gone. A forked process closes its copies.
+# Descriptors of pipes by whose closing other processes notice the death of this one. A forked process closes its copies.
 signs_of_life: set[int] = set()
 
 
