@@ -178,9 +178,12 @@ def _written_bytes(log: Path) -> int:
 
 
 def _whole_bytes(log: Path) -> int:
-    """Up to a batch that is not there in full."""
+    """The bytes up to a batch that is not complete; all of a log that cannot be read."""
     path = log if log.exists() else log.with_name(f"{log.name}.swap")
-    data, end = path.read_bytes(), 0
+    try:
+        data, end = path.read_bytes(), 0
+    except OSError:
+        return path.stat().st_size
     while end + 12 <= len(data):
         length = int.from_bytes(data[end + 8 : end + 12], "big", signed=True)
         if length < 0 or end + 12 + length > len(data):
