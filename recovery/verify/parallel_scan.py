@@ -37,6 +37,7 @@ from kseg.segment.values import dataclass
 
 # with less, this process is done before another has started
 LEAST_SHARED_BYTES = 32 * 1024 * 1024
+LEAST_LOG_BYTES = 1024 * 1024  # opening a smaller log twice costs as much as scanning it
 MIN_PART_BYTES = 2 * 1024 * 1024
 MAX_PART_BYTES = 8 * 1024 * 1024
 _PARTS = 64  # enough to share the work evenly
@@ -65,15 +66,18 @@ class ParallelScan:
         self._logs = logs
         self._options = options
         self._pool: PartPool | None = None
-        total_bytes = sum(log.size_bytes for log in logs)
+        total_bytes = sum(log.size_bytes for log in logs if log.size_bytes >= LEAST_LOG_BYTES)
         if options.jobs <= 1 or total_bytes < LEAST_SHARED_BYTES or not can_fork():
             return
         target_bytes = max(MIN_PART_BYTES, min(MAX_PART_BYTES, total_bytes // _PARTS))
-        counts = [max(1, round(log.size_bytes / target_bytes)) for log in logs]
+        counts = [
+            max(1, round(log.size_bytes / target_bytes)) if log.size_bytes >= LEAST_LOG_BYTES else 0
+            for log in logs
+        ]
         # for each log the number of its first part, and the size of its parts
         self._first_parts = list(accumulate(counts, initial=0))
         self._part_bytes = [
-            max(1, -(-log.size_bytes // count)) for log, count in zip(logs, counts, strict=True)
+            -(-log.size_bytes // count) if count else 0 for log, count in zip(logs, counts, strict=True)
         ]
         self._next = 0
         self._open: tuple[int, MappedFile, Scanner] | None = None
@@ -86,7 +90,7 @@ class ParallelScan:
         """The blocks of log `number`, given a scanner over it. Call it for one log after the other. A table is valid until the next one is
         requested, and may be smaller than the scanner's."""
         end = len(scanner.view)
-        if self._pool is None or end != self._logs[number].size_bytes:
+        if self._pool is None or not self._part_bytes[number] or end != self._logs[number].size_bytes:
             yield from scanner.blocks()
             return
         part_bytes, position = self._part_bytes[number], 0

@@ -35,6 +35,7 @@ PARTS = 40
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel_scan, "LEAST_SHARED_BYTES", 4 * PART_BYTES)
+    monkeypatch.setattr(parallel_scan, "LEAST_LOG_BYTES", PART_BYTES // 4)
     monkeypatch.setattr(parallel_scan, "MIN_PART_BYTES", PART_BYTES)
     monkeypatch.setattr(parallel_scan, "MAX_PART_BYTES", PART_BYTES)
     # the threads of a test runner wait for nothing of ours

@@ -27,6 +27,7 @@ from tests.support.verify_helpers import NOW_MS
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel_scan, "LEAST_SHARED_BYTES", 1)
+    monkeypatch.setattr(parallel_scan, "LEAST_LOG_BYTES", 1)
     monkeypatch.setattr(parallel_scan, "MIN_PART_BYTES", 128)
     monkeypatch.setattr(parallel_scan, "MAX_PART_BYTES", 512)
     monkeypatch.setattr(part_worker.PartWorker, "is_ready", lambda _worker: True)
