@@ -153,10 +153,8 @@ class PartitionCheck:
         if options.jobs > 1 and not options.claims and self._reader is DISK:
             from kseg.recovery.verify.parallel_scan import ParallelScan, ScannedLog
 
-            logs = [
-                ScannedLog(each.log.path, each.base_offset, each.log.size_bytes)
-                for each in self._directory.segments
-            ]
+            segments = self._directory.segments
+            logs = [ScannedLog(each.log.path, each.base_offset, each.log.size_bytes) for each in segments]
             self._scan = stack.enter_context(ParallelScan(logs, options))
 
     def _epoch_entry_path(self) -> str:
