@@ -97,9 +97,9 @@ def over_targets(
     tally = RunSummary(
         len(worked_on) + len(failures), errors_settle=style.errors_settle or style.remains is None
     )
-    if jobs is None and worth_a_process is not None:
-        jobs = max(1, min(default_jobs(), len(targets) // worth_a_process))
     jobs = jobs or default_jobs()
+    if worth_a_process is not None:
+        jobs = max(1, min(jobs, len(targets) // worth_a_process))
     told: Sequence[Event] = ()
     if look is not None:
         options, told = look(targets, options)

@@ -40,7 +40,7 @@ def test_the_process_has_one_thread_at_each_fork(capture_small: Path, tmp_path: 
         ["dump", "--print-data-log", data],
         ["verify", "--deep", data],
         ["doctor", data],
-        ["list", data],
+        ["list", "--verbose", data],  # otherwise one process is sooner done
         ["transactions", data],
         ["what-if", data],
         ["lookup", "--latest", data],
