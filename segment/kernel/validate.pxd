@@ -22,10 +22,16 @@ cdef int begins_with_record(const unsigned char* body, Py_ssize_t p, Py_ssize_t 
 @cython.locals(found=cython.int, packed=cython.longlong, at=cython.longlong)
 cdef int looks_compressed(const unsigned char* body, Py_ssize_t p, Py_ssize_t size, int codec) noexcept
 
-@cython.locals(source=cython.p_const_uchar, table=cython.p_const_longlong, size_of_buf=cython.Py_ssize_t, start=cython.longlong, size=cython.longlong, attributes=cython.longlong, largest=cython.longlong, base=cython.longlong, last=cython.longlong, count=cython.longlong, width=cython.longlong, codec=cython.longlong, known=cython.longlong, is_dense=cython.bint, is_before_gap=cython.bint)
+@cython.locals(last=cython.longlong)
+cdef int is_dense(const long long* table, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t stop) noexcept
+
+@cython.locals(codec=cython.longlong, is_sound=cython.int)
+cdef int examined_body(const unsigned char* source, Py_ssize_t start, Py_ssize_t size, const long long* table, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t stop) noexcept
+
+@cython.locals(source=cython.p_const_uchar, table=cython.p_const_longlong, size_of_buf=cython.Py_ssize_t, start=cython.longlong, size=cython.longlong, attributes=cython.longlong, largest=cython.longlong, base=cython.longlong, last=cython.longlong, count=cython.longlong, width=cython.longlong, codec=cython.longlong, known=cython.longlong, is_before_gap=cython.bint)
 cpdef Py_ssize_t next_doubtful(const unsigned char[::1] buf, Py_ssize_t row, Py_ssize_t stop, const long long[::1] batches, Py_ssize_t capacity, bint opens_before_gaps) except -1
 
-@cython.locals(source=cython.p_const_uchar, table=cython.p_longlong, size_of_buf=cython.Py_ssize_t, row=cython.Py_ssize_t, start=cython.longlong, size=cython.longlong, attributes=cython.longlong, base=cython.longlong, last=cython.longlong, known=cython.longlong, is_data=cython.bint, is_dense=cython.bint)
+@cython.locals(source=cython.p_const_uchar, table=cython.p_longlong, size_of_buf=cython.Py_ssize_t, row=cython.Py_ssize_t, start=cython.longlong, size=cython.longlong, attributes=cython.longlong, is_data=cython.bint)
 cpdef int examine_bodies(const unsigned char[::1] buf, Py_ssize_t stop, long long[::1] batches, Py_ssize_t capacity) except -1
 
 @cython.locals(source=cython.p_const_uchar, table=cython.p_const_longlong, size_of_body=cython.Py_ssize_t, at=cython.Py_ssize_t, begin=cython.longlong, end=cython.longlong)

@@ -197,6 +197,27 @@ def looks_compressed(body: Readable, p: int, size: int, codec: int) -> int:
     return 1 if packed != 0 and at < p + size and body[at] != 0 else 0
 
 
+def is_dense(table: Readable, capacity: int, row: int, stop: int) -> int:
+    """Whether a batch declares as many records as it has offsets, and the next row before `stop` continues it."""
+    last = table[C.LAST_OFFSET * capacity + row]
+    if table[C.COUNT * capacity + row] != last - table[C.BASE_OFFSET * capacity + row] + 1:
+        return 0
+    return 1 if row + 1 < stop and table[C.BASE_OFFSET * capacity + row + 1] - 1 == last else 0
+
+
+def examined_body(
+    source: Readable, start: int, size: int, table: Readable, capacity: int, row: int, stop: int
+) -> int:
+    """What the body of a data batch at `start` shows at little cost, a BODY_…: its first bytes, unless a record may be missing."""
+    codec = table[C.ATTRIBUTES * capacity + row] & C.CODEC_MASK
+    if codec:
+        return C.BODY_BEGINS if looks_compressed(source, start + 61, size, codec) else C.BODY_UNKNOWN
+    if is_dense(table, capacity, row, stop) and begins_with_record(source, start + 61, size):
+        return C.BODY_BEGINS
+    is_sound = body_is_sound(source, start + 61, start + 61 + size, table, capacity, row)
+    return C.BODY_SOUND if is_sound else C.BODY_UNKNOWN
+
+
 def next_doubtful(
     buf: Readable, row: int, stop: int, batches: Readable, capacity: int, opens_before_gaps: int
 ) -> int:
@@ -236,15 +257,13 @@ def next_doubtful(
         elif count == 0:
             break
         elif codec == 0:
-            is_dense = (
-                count == width and row + 1 < stop and table[C.BASE_OFFSET * capacity + row + 1] - 1 == last
-            )
             known = table[C.BODY * capacity + row]
-            if is_dense and known == C.BODY_UNKNOWN and begins_with_record(source, start + 61, size):
-                known = C.BODY_BEGINS
-            if known != C.BODY_SOUND and not (is_dense and known == C.BODY_BEGINS):
-                if not body_is_sound(source, start + 61, start + 61 + size, table, capacity, row):
-                    break
+            if known == C.BODY_BEGINS and not is_dense(table, capacity, row, stop):
+                known = C.BODY_UNKNOWN
+            if known == C.BODY_UNKNOWN:
+                known = examined_body(source, start, size, table, capacity, row, stop)
+            if known == C.BODY_UNKNOWN:
+                break
         elif count != width or (
             table[C.BODY * capacity + row] == C.BODY_UNKNOWN
             and not looks_compressed(source, start + 61, size, codec)
@@ -272,22 +291,7 @@ def examine_bodies(buf: Readable, stop: int, batches: Writable, capacity: int) -
         attributes = table[C.ATTRIBUTES * capacity + row]
         is_data = table[C.MAGIC * capacity + row] == 2 and not attributes & C.CONTROL_BIT
         if is_data and size >= 0 and 0 <= start <= size_of_buf - size - 61:
-            base = table[C.BASE_OFFSET * capacity + row]
-            last = table[C.LAST_OFFSET * capacity + row]
-            is_dense = (
-                table[C.COUNT * capacity + row] == last - base + 1
-                and row + 1 < stop
-                and table[C.BASE_OFFSET * capacity + row + 1] - 1 == last
-            )
-            known = C.BODY_UNKNOWN
-            if attributes & C.CODEC_MASK:
-                if looks_compressed(source, start + 61, size, attributes & C.CODEC_MASK):
-                    known = C.BODY_BEGINS
-            elif is_dense and begins_with_record(source, start + 61, size):
-                known = C.BODY_BEGINS
-            elif body_is_sound(source, start + 61, start + 61 + size, table, capacity, row):
-                known = C.BODY_SOUND
-            table[C.BODY * capacity + row] = known
+            table[C.BODY * capacity + row] = examined_body(source, start, size, table, capacity, row, stop)
         row = row + 1
     return 0
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.kafka.random_starts import CHECKPOINTS, Node
-from tests.kafka.start_directories import MARKER, METADATA
+from tests.kafka.start_directories import METADATA
 from tests.kafka.strange_names import STRANGE_DIRECTORIES, STRANGE_FILES
 
 BLOCK = 4096
@@ -45,9 +45,7 @@ def strike(incident: Incident) -> None:
     """What happens in one incident."""
     rng = incident.rng
     if rng.random() < 0.5:
-        incident.done.append("unclean")
-        for log_dir in incident.log_dirs:
-            (log_dir / MARKER).unlink(missing_ok=True)
+        incident.stop_uncleanly()
     for _ in range(rng.choice((1, 1, 1, 2, 2, 3))):
         happening = rng.choice(HAPPENINGS)
         incident.done.append(happening.__name__)

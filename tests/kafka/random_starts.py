@@ -51,6 +51,11 @@ class Node:
         ]
         return sorted(path for path in found if path.name != METADATA)
 
+    def stop_uncleanly(self) -> None:
+        self.done.append("unclean")
+        for log_dir in self.log_dirs:
+            (log_dir / MARKER).unlink(missing_ok=True)
+
     def a_partition(self) -> Path | None:
         found = self.partitions()
         return self.rng.choice(found) if found else None
@@ -60,9 +65,7 @@ def damage(node: Node) -> None:
     """Stop it, and change it in a few ways."""
     rng = node.rng
     if rng.random() < 0.6:
-        node.done.append("unclean")
-        for log_dir in node.log_dirs:
-            (log_dir / MARKER).unlink(missing_ok=True)
+        node.stop_uncleanly()
     for _ in range(rng.choice((1, 1, 2, 3, 4))):
         change = rng.choices(*zip(*CHANGES, strict=True))[0]
         node.done.append(change.__name__)
