@@ -58,10 +58,7 @@ def next_command(hints: Mapping[str, Sequence[str]], running: str, request: Requ
         return " ".join(["kseg", verb, *map(shell_quoted, paths)])
     flags = {word: True for hint, _ in same for word in hint.split() if word.startswith("--")}
     places = dict.fromkeys(_place_of(path, verb) for path in request.paths)
-    given = {**flags, **_accepted(verb, request.also)}
-    return command_line(
-        verb, given, Request(tuple(places), request.topics, request.partition, request.cluster)
-    )
+    return command_line(verb, flags, replace(request, paths=tuple(places)))
 
 
 def once_more(failures: Sequence["Failure"], running: str, request: Request) -> str:
@@ -74,9 +71,7 @@ def once_more(failures: Sequence["Failure"], running: str, request: Request) -> 
         path for path in again if not any(other != path and path.startswith(f"{other}/") for other in again)
     ]
     wanted = inner if len(inner) <= _MOST_AGAIN else request.paths
-    return command_line(
-        running, _accepted(running, request.also), replace(request, paths=tuple(dict.fromkeys(wanted)))
-    )
+    return command_line(running, {}, replace(request, paths=tuple(dict.fromkeys(wanted))))
 
 
 def plan_options(command: str, values: Mapping[str, Any]) -> dict[str, object]:
@@ -103,9 +98,10 @@ def apply_command(command: str, given: Mapping[str, object], request: Request) -
 
 
 def command_line(command: str, given: Mapping[str, object], request: Request) -> str:
-    """The words of a command, quoted for a shell."""
+    """The words of a command, quoted for a shell: the given options, and what else of the request the command accepts."""
     words = ["kseg", command]
-    for name, value in given.items():
+    further = {name: value for name, value in _accepted(command, request.also).items() if name not in given}
+    for name, value in {**given, **further}.items():
         if value is True:
             words.append(name)
         elif value is not None and value is not False:

@@ -370,3 +370,16 @@ def test_a_directory_with_the_name_of_another_topic_gets_its_own_back(
     found = commands(doctor(capfd, data, status=1))
     assert f"mv -T {data}/gates-append-0 {data}/fares-0" in found
     assert not any("--topic-id" in command for command in found)
+
+
+def test_the_last_step_repeats_what_the_forecast_was_made_with(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without server.properties, looking again would not find that a directory of log.dirs is missing."""
+    data = shutil.copytree(capture_small / "data", tmp_path / "data")
+    torn_tail(max((data / "fares-0").glob("*.log")))
+    properties = tmp_path / "server.properties"
+    properties.write_text(f"node.id=1\nlog.dirs={data},{tmp_path / 'missing'}\n")
+    rows = rows_of(capfd, "doctor", "--json", "--server-properties", properties, data, status=1)
+    again = [each for each in commands(rows) if each.startswith("kseg doctor")]
+    assert again == [f"kseg doctor --server-properties {properties} {data}"]
