@@ -80,11 +80,12 @@ def split_overflowed(segment: LoadedSegment, segments: LoadedSegments) -> list[i
     segment.offset_index.write_back("left as it was when the segment overflowed")
     segment.time_index.write_back("left as it was when the segment overflowed")
     if is_known:
-        if segment.base_offset != min(bases):
-            segments.remove(segment.base_offset)
         segment.delete("split into segments whose offsets fit their indexes")
     for part in parts:
         _place_part(part, source, segment, segments)
+    if is_known and segment.base_offset != min(bases):
+        # a broker adds the parts first, so the one that begins at the old base offset is not in its log until the next start
+        segments.remove(segment.base_offset)
     return [segment.base_offset] if is_known and segment.base_offset not in bases else []
 
 
