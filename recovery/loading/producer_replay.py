@@ -208,7 +208,8 @@ class SegmentReplay:
             return merged
         if producer_id not in self._marked:
             merged = merged._replace(coordinator_epoch=known.coordinator_epoch)
-        if gathered.last_offset == NO_OFFSET and known.producer_epoch == gathered.producer_epoch:
+        has_batch = (gathered.last_sequence, gathered.last_offset) != (L.NO_SEQUENCE, NO_OFFSET)
+        if not has_batch and known.producer_epoch == gathered.producer_epoch:
             merged = merged._replace(
                 last_sequence=known.last_sequence,
                 last_offset=known.last_offset,

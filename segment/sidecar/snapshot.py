@@ -130,16 +130,13 @@ def _entries(view: memoryview) -> Iterator[ProducerSnapshotEntry]:
 
 
 def encode_snapshot(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
-    """The file that Kafka would write for these producers, in this order; entries without a batch get Kafka's
-    placeholders. Raises FormatError if a number does not fit its field."""
+    """The file that Kafka would write for these producers, in this order. Raises FormatError if a number does not fit its field."""
     packed = [_pack(entry) for entry in entries]
     body = len(packed).to_bytes(4, "big") + b"".join(packed)
     return VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
 
 
 def _pack(entry: ProducerSnapshotEntry) -> bytes:
-    if entry.last_offset == NO_OFFSET:
-        entry = entry._replace(last_sequence=L.NO_SEQUENCE, last_offset=NO_OFFSET, offset_delta=0)
     txn_first_offset = entry.current_txn_first_offset
     try:
         return _ENTRY.pack(*entry[:-1], NO_OFFSET if txn_first_offset is None else txn_first_offset)

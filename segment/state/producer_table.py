@@ -7,6 +7,7 @@ which producers became known, as Java's HashMap does within a bucket.
 from array import array
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import follow_producers as P
@@ -105,8 +106,7 @@ class ProducerTable:
         row = P.follow(
             b"", *table.raw, first, stop, self.slot_of, self.cells, self.room, state, 0, state, 0, 0, state
         )
-        last = state[P.S_LAST]
-        return row, None if last == _UNSET else last
+        return row, _last_offset(table, first, row, state[P.S_LAST])
 
     def follow_transactions(
         self,
@@ -137,8 +137,8 @@ class ProducerTable:
             replicated,
             state,
         )
-        last, markers.count = state[P.S_LAST], state[P.S_MARKERS]
-        return row, None if last == _UNSET else last
+        markers.count = state[P.S_MARKERS]
+        return row, _last_offset(table, first, row, state[P.S_LAST])
 
     def _grow(self) -> None:
         room = 2 * self.room
@@ -149,3 +149,11 @@ class ProducerTable:
             ]
         self._free = list(range(self.room, room))
         self.cells, self.room = cells, room
+
+
+def _last_offset(table: Columns, first: int, stop: int, last: int) -> int | None:
+    """What the kernel has noted as the last offset, None if no row in the range is of magic 2; a damaged batch may claim the offset that
+    stands for "none"."""
+    if last != _UNSET or max(table.column(C.MAGIC)[first:stop], default=-1) >= L.MAGIC_V2:
+        return last
+    return None

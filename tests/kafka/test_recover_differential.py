@@ -215,6 +215,13 @@ def test_directories_that_were_loaded_differently(oracle: Oracle, tmp_path: Path
     assert differences(oracle, random_case(seed, tmp_path)) == []
 
 
+@pytest.mark.parametrize("seed", [912242, 912688, 1801621, 1908412, 1912616])
+def test_edges_that_were_loaded_differently(oracle: Oracle, tmp_path: Path, seed: int) -> None:
+    """Batches of a producer that claim offset -1, a split segment one of whose later parts begins at the old base offset, and a last
+    offset of -2^63."""
+    assert differences(oracle, edge_case(seed, tmp_path)) == []
+
+
 def _metadata_with_wide_blanks(directory: Path) -> None:
     (directory / "partition.metadata").write_text(f"version:  0\ntopic_id:\t{'A' * 21}")
 
