@@ -17,7 +17,8 @@ Record batch, magic 2 (61-byte header)            Message, magic 0 and 1
    61  records
 """
 
-ENTRY_OVERHEAD = 8 + 4  # offset and size: common to all magics
+LENGTH_POSITION = 8
+ENTRY_OVERHEAD = LENGTH_POSITION + 4  # offset and size: common to all magics
 MAGIC_POSITION = ENTRY_OVERHEAD + 4
 HEADER_TO_MAGIC = MAGIC_POSITION + 1  # Kafka's Records.HEADER_SIZE_UP_TO_MAGIC: a walk reads at least this
 BATCH_HEADER = 61

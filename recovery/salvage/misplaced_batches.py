@@ -138,7 +138,8 @@ class _Doubts:
     def _kept_inside_damage(self, doubt: DoubtfulBatch) -> Iterator[ValidRun]:
         """A batch inside damage, if it stays: at its own offsets, or in the gap around it that it fills."""
         claimed, collector = doubt.claimed, self._collectors[doubt.claimed.log]
-        if 0 <= claimed.first_offset <= claimed.last_offset < L.INT64_MAX and self._has_own_offsets(doubt):
+        is_possible = 0 <= claimed.first_offset <= claimed.last_offset < L.INT64_MAX
+        if is_possible and not self._is_zeroed(claimed) and self._has_own_offsets(doubt):
             collector.rescue(claimed)
             yield claimed
             return
@@ -149,6 +150,13 @@ class _Doubts:
             )
             collector.rescue(claimed)
             yield moved
+
+    def _is_zeroed(self, claimed: ValidRun) -> bool:
+        """Whether the zeros before a batch may extend over its base offset, which then says nothing."""
+        position = claimed.position
+        return position > 0 and not any(
+            self._logs.view(claimed.log)[position - 1 : position + L.LENGTH_POSITION]
+        )
 
     def _value_in_hole(self, collector: ValidRunCollector, doubt: DoubtfulBatch) -> int | None:
         """The offset of a batch that ends the damage and has exactly as many offsets as are missing there. Except in the old formats, a

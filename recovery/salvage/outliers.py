@@ -3,8 +3,8 @@
 The pass over a file compares a batch with its two neighbours. Where damage removed a neighbour, and where several
 batches in a row were altered, that is not enough:
 
-1. A *run*: offsets jump by more than a log can skip, while the file, the next segment, or nothing at all continues
-   from before the jump. The batches after the jump are doubtful if they are few. Their values are certain if the true offset of each is one
+1. A *run*: offsets jump by more than a log can skip, or beyond the base offset of the next segment, while the file, the next segment, or
+   nothing at all continues from before the jump. The batches after the jump are doubtful if they are few. Their values are certain if the true offset of each is one
    bit away from its claim (directly after the previous batch, if nothing follows), or if together they fill the gap exactly.
 2. A batch that ends a valid run above the offsets with which the file continues, or far above everything before the damaged end, is
    doubtful if the order is correct without it.
@@ -18,6 +18,7 @@ from kseg.recovery.salvage.logs import HeaderFix, Logs, ValidRun, valid_run_of
 from kseg.recovery.salvage.valid_runs import DoubtfulBatch, ValidRunCollector
 from kseg.recovery.verify.header_plausibility import altered_base_offset
 from kseg.segment import header_tables as C
+from kseg.segment import layout as L
 from kseg.segment.scanning.offset_fit import fit_offset, flipped_bit, one_bit_away
 
 # The end of a valid run is believed when no more offsets than these are missing before it.
@@ -40,9 +41,12 @@ def doubt_outliers(logs: Logs, collector: ValidRunCollector) -> None:
         )
         if is_misnamed:
             before = -1  # the name does not contain the first offset
-        if valid_run.last_offset - before > BELIEVABLE_GAP and _doubt_run(logs, collector, number, before):
-            continue
         after = collector.valid_runs[number + 1] if number + 1 < len(collector.valid_runs) else None
+        bound = _bound(collector, after)
+        if _jumps(before, valid_run.last_offset, bound) and _doubt_run(
+            logs, collector, number, before, bound
+        ):
+            continue
         ends_in_damage = collector.next_base is None and last_damage >= valid_run.end_position
         is_contradicted = after is not None and after.first_offset <= valid_run.last_offset
         # without a previous batch it is unknown which of two is too high
@@ -62,10 +66,22 @@ def doubt_outliers(logs: Logs, collector: ValidRunCollector) -> None:
 # --- runs
 
 
-def _doubt_run(logs: Logs, collector: ValidRunCollector, number: int, before: int) -> bool:
+def _bound(collector: ValidRunCollector, after: ValidRun | None) -> int:
+    """The offset that no batch before `after` can have: the base offset of the next segment, if the file continues below that. If it does
+    not, its end may be a copy of what the next segment has."""
+    bound = collector.next_base
+    return L.INT64_MAX if bound is None or after is None or after.first_offset >= bound else bound
+
+
+def _jumps(last: int, offset: int, bound: int) -> bool:
+    """Whether a log cannot skip the offsets between two batches."""
+    return offset - last > BELIEVABLE_GAP or last < bound <= offset
+
+
+def _doubt_run(logs: Logs, collector: ValidRunCollector, number: int, before: int, bound: int) -> bool:
     """Mark the batches after a jump in a valid run as doubtful; return whether there were any."""
     valid_run = collector.valid_runs[number]
-    rest, run = _parted(logs, valid_run, before)
+    rest, run = _parted(logs, valid_run, before, bound)
     if not run:
         return False
     lower = before if rest is None else rest.last_offset
@@ -84,7 +100,9 @@ def _doubt_run(logs: Logs, collector: ValidRunCollector, number: int, before: in
     return True
 
 
-def _parted(logs: Logs, valid_run: ValidRun, before: int) -> tuple[ValidRun | None, list[ValidRun]]:
+def _parted(
+    logs: Logs, valid_run: ValidRun, before: int, bound: int
+) -> tuple[ValidRun | None, list[ValidRun]]:
     """The part before the first jump that few batches follow (None: empty), and these batches."""
     ending = deque[tuple[ValidRun, int, int]](maxlen=MAX_IN_A_RUN)
     last, epoch = before, valid_run.first_epoch
@@ -95,7 +113,7 @@ def _parted(logs: Logs, valid_run: ValidRun, before: int) -> tuple[ValidRun | No
             last, epoch = table.at(C.LAST_OFFSET, row), table.at(C.LEADER_EPOCH, row)
     run = [batch for batch, _, _ in ending]
     for at, (batch, last, epoch) in enumerate(ending):
-        if batch.first_offset - last > BELIEVABLE_GAP:
+        if _jumps(last, batch.first_offset, bound):
             return _front(valid_run, batch.position, last, epoch, valid_run.batches - len(run) + at), run[at:]
     return valid_run, []
 

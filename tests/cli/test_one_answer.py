@@ -188,6 +188,41 @@ def test_a_batch_whose_offset_was_zeroed_with_what_lies_before_it_keeps_its_plac
 
 
 @pytest.mark.evidence("damage-offsets")
+def test_a_batch_in_a_hole_of_zeros_does_not_fill_another_hole(
+    plain: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its base offset was zeroed with the batches before it, and offset 0 is lost at the start of the log."""
+    first, other = sorted(plain.glob("*.log"))[::2]
+    spans = list(batch_spans(first))
+    put(first, (1, b"\x55" * 90))
+    sound = first.read_bytes()[spans[1][0] :]
+    at, _size = list(batch_spans(other))[3]
+    put(other, (0, bytes(at + 8)))
+    common_answers(plain, capfd)
+    assert run(["recover", "--apply", "--quiet", str(plain)]) == 0
+    assert first.read_bytes() == sound
+
+
+@pytest.mark.evidence("damage-offsets")
+def test_two_neighbours_with_altered_offsets_do_not_move_to_the_end_of_the_log(
+    plain: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Both claim offsets that the next segment has, or that are beyond it, and the log continues below that."""
+    path = min(plain.glob("*.log"))
+    sound = path.read_bytes()
+    spans = list(batch_spans(path))
+    put(path, (spans[7][0] + 6, b"\x01"), (spans[8][0] + 6, b"\x08"))
+    planned = rows(capfd, "recover", plain)
+    claims = [(answer[2], *answer[4:6]) for answer in sorted(altered(planned))]
+    offsets = [int.from_bytes(sound[at : at + 8], "big") for at, _ in spans[7:10]]
+    assert claims == [(spans[at][0], offsets[at - 7], offsets[at - 6] - 1) for at in (7, 8)]
+    (result,) = (row for row in planned if row["type"] == "result")
+    assert (result["removed"], result["log_end_offset"]) == ([], 330)
+    assert run(["recover", "--apply", "--quiet", str(plain)]) == 0
+    assert path.read_bytes() == sound
+
+
+@pytest.mark.evidence("damage-offsets")
 def test_a_batch_that_is_given_up_beside_damage_counts_for_what_the_damage_has_not_taken(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
