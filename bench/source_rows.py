@@ -48,6 +48,16 @@ def source_rows(tools: Tools, fight: Fight | None = None) -> Iterator[Row]:
             at_least=1,
             aim=2,
         )
+    yield Row(
+        "source-prepared",
+        f"{job}, with _meta",
+        lambda: duel.reported(source_turn.OWN, again=True),
+        judged_by=TIMES,
+        rival="a source that returns one prepared batch",
+        rival_turn=lambda: duel.reported(source_turn.PREPARED, again=False),
+        at_least=0.6,
+        aim=0.8,
+    )
 
 
 class _Duel:

@@ -252,16 +252,17 @@ def test_the_sparse_partition_is_what_it_claims(tmp_path: Path) -> None:
         assert 0 < cast(int, answer.values["bytes_read"]) <= FEW_BATCHES * shape.batch_bytes
 
 
-def test_a_duel_is_fought_once_for_both_contestants() -> None:
+def test_a_duel_is_fought_once_for_all_contestants() -> None:
     fought = []
 
     def fight() -> dict[str, list[list[float]]]:
         fought.append(1)
         slow, fast = [[60.0, 80.0], [30.0, 40.0]], [[50.0, 50.0], [10.0, 12.0]]
-        return {"kafka": slow, "kafka-log": fast, "same columns": fast}
+        return {"kafka": slow, "kafka-log": fast, "same columns": fast, "prepared": [[9.0, 9.0], [9.0, 9.0]]}
 
     tools = Tools(Path("kseg"), Path("java"), {}, Path("corpus"), Path("scratch"))
-    alone, raced, alike = (race(each, 2, Failed) for each in source_rows(tools, fight))
+    alone, raced, alike, bound = (race(each, 2, Failed) for each in source_rows(tools, fight))
     assert (alone.reached(), alone.passes(), alone.meets_aim()) == (10.0, True, False)
     assert (raced.reached(), raced.meets_aim(), alike.reached()) == (3.0, True, 3.0)
-    assert len(fought) == 6 and raced.kseg.largest("cpu_s") == 12.0
+    assert (bound.reached(), bound.passes(), bound.meets_aim()) == (0.9, True, True)
+    assert len(fought) == 8 and raced.kseg.largest("cpu_s") == 12.0
