@@ -102,7 +102,7 @@ def options_of_change(
 ) -> dict[str, Any]:
     """The fields of `ChangeOptions` that the command line determines. Raises UsageError for options that exclude each other.
 
-    Modules that a mere plan does not need are not imported: most runs only print one.
+    The imports are local because most runs only print a plan, which needs none of these modules.
     """
     apply, output = in_place.apply, copy.output
     if apply and output is not None:
@@ -146,8 +146,8 @@ def change_style(
 ) -> "Style":
     """The display style of a run that plans first.
 
-    page: as in `Style`. advice: the command that carries the plan out, None for the one that the findings suggest. after_failure:
-    the next command if something failed; None likewise.
+    page: as in `Style`. advice: the command that carries out the plan; None for the one that the findings suggest. after_failure:
+    the same, used when a target failed.
     """
     from kseg.cli.render import Style
 
@@ -224,7 +224,10 @@ def _held(
     targets: "Sequence[Target]",
     look: "Callable[[Sequence[Target]], None] | None",
 ) -> "Iterator[object]":
-    """What the run holds, once it is certain that its copies do not touch the input. Raises Refused."""
+    """Complete the run with what its targets tell, hold its locks, and yield the options of the work.
+
+    Raises Refused for links that may not be followed, and for an output directory inside the input.
+    """
     from kseg.segment.errors import Refused
     from kseg.segment.partition.targets import LogDirTarget, links_below, refuse_inside
 
@@ -248,7 +251,7 @@ def _held(
 
 
 def _without_partitions(whole: "Sequence[str]", logs: "Sequence[Target]") -> "Iterator[Finding]":
-    """The message for data directories without partitions to report."""
+    """A finding for each data directory in which no partition was found."""
     from kseg.segment.findings import no_partitions
     from kseg.segment.partition.targets import PartitionTarget
 

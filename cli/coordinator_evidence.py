@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TransactionEvidence:
-    """view: the state of the coordinators. events: rows of their transactional ids, and findings about their logs. replicas: by
-    path of a partition, its other replicas."""
+    """view: the state of the coordinators. events: the rows of their transactional ids, and the findings about their logs.
+    replicas: the other replicas of each partition, by path."""
 
     view: "CoordinatorView"
     events: "Sequence[Event]"
@@ -24,7 +24,7 @@ class TransactionEvidence:
 
 
 def transactions_seen(paths: Sequence[str]) -> TransactionEvidence:
-    """The state of `__transaction_state` under the paths; paths that cannot be read are reported by the run itself."""
+    """The state of `__transaction_state` under the paths. Unreadable paths are skipped here; the run itself reports them."""
     from kseg.internal_topics.broker_directories import (
         BrokerDirectories,
         BrokerPartition,

@@ -18,7 +18,7 @@ ShowSecrets = Annotated[
     Option(
         "--show-secrets",
         help="Show passwords and other secrets in records. These are SCRAM credentials and sensitive configurations of the "
-        "metadata log, and what is called like a secret in connectors of Kafka Connect.",
+        "metadata log, and settings of Kafka Connect connectors whose name suggests a secret.",
     ),
 ]
 
@@ -27,8 +27,8 @@ ConnectTopics = Annotated[
     Option(
         "--connect-topic",
         metavar="GLOB",
-        help="Also decode these as topics of Kafka Connect, whose offsets, configs and status are in topics with names other than "
-        "connect-offsets and so on; may be repeated.",
+        help="Also decode these topics as those of Kafka Connect; may be repeated. For workers whose topics for offsets, configs "
+        "and status are not named connect-offsets, connect-configs and connect-status.",
         panel=PAYLOADS,
     ),
 ]
@@ -39,9 +39,10 @@ STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
 def chosen_decoder(
     topics: Sequence[str], key_class: str | None, value_class: str | None
 ) -> "RecordDecoder | None":
-    """topics: the requested topic decoders, in the tool's order. key_class, value_class: ignored if there is a topic decoder.
+    """The decoder of the requested options; None if they amount to plain text, which a dump shows without a decoder.
 
-    None for text, which is what a dump without a decoder shows. Raises UsageError for a class that kseg does not have.
+    topics: the requested topic decoders, in the tool's order. key_class, value_class: ignored if there is a topic decoder.
+    Raises UsageError for a class that kseg does not have.
     """
     if topics:
         from kseg.internal_topics.record_text import TopicText
@@ -68,8 +69,8 @@ def row_decoder(
 ) -> "TopicRows":
     """The decoder of rows of Kafka's own topics, of Kafka Connect's, and of MirrorMaker's.
 
-    topics: requested decoders; otherwise logs are recognised, unless `is_plain` or a bytes mode is set. connect_topics: further
-    names of Connect's topics.
+    topics: the requested decoders; without any, logs are recognised by their topic, unless `is_plain` or a bytes mode is set.
+    connect_topics: further names of Connect's topics.
     """
     from kseg.internal_topics.connect_topics import ConnectRows
     from kseg.internal_topics.mirror_topics import MirrorRows
@@ -108,7 +109,7 @@ def with_payloads(rows: "TopicRows", payloads: "RowDecoder") -> "TopicRows":
 
 
 def refuse_classes(key_class: str | None, value_class: str | None) -> None:
-    """Raises UsageError for decoder classes combined with rows, which have their own options for it."""
+    """Raises UsageError for decoder classes combined with rows (--json, --format table), which have their own options for this."""
     if {key_class, value_class} - {None, STRING_DECODER}:
         raise UsageError(
             "--key-decoder-class and --value-decoder-class are for the text of kafka-dump-log.sh; with --json and --format table "

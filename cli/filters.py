@@ -1,4 +1,4 @@
-"""The filter options that dump and export share, and the `Selection` that they make. `lookup --key` has the range options, too."""
+"""The filter options of dump and export, and the `Selection` that they build. `lookup --key` also has the options for ranges."""
 
 import os
 from typing import Annotated, NamedTuple
@@ -45,7 +45,7 @@ class Filters(NamedTuple):
         Option(
             "--key-regex",
             metavar="REGEX",
-            help="Only records whose key matches somewhere (bytes as in Python: \\xff).",
+            help="Only records whose key contains a match (bytes as in Python: \\xff).",
             panel=FILTER,
         ),
     ] = None

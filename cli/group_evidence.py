@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GroupEvidence:
-    """chosen: the partitions of group topics to load, the longest of several replicas. offsets_partitions: those of
-    `__consumer_offsets` among them, and whether they are complete. count: how many the metadata log says that there are, None when unknown.
-    passed_over: replicas that were not chosen. findings: about the metadata log."""
+    """chosen: the partitions of group topics to load; of several replicas the one whose log reaches furthest. offsets_partitions: the
+    numbers of those of `__consumer_offsets`, and whether each is complete. count: the partition count of `__consumer_offsets` in the
+    metadata log, None if unknown. passed_over: the replicas that were not chosen. findings: about the metadata log."""
 
     chosen: frozenset[str]
     offsets_partitions: dict[int, bool]
@@ -30,8 +30,8 @@ class GroupEvidence:
     findings: "tuple[Finding, ...]"
 
     def count_given(self, found: Iterable[str]) -> int | None:
-        """How many partitions `__consumer_offsets` has: from the metadata log, else Kafka's default unless a higher partition or a group
-        contradicts it. found: groups in the partitions that are here. None when unknown."""
+        """The partition count of `__consumer_offsets`: from the metadata log, else Kafka's default unless a higher partition number or
+        the partition of a group contradicts it; None if unknown. found: the groups in the available partitions."""
         from kseg.internal_topics.groups.coordinator_partition import DEFAULT_PARTITIONS, partition_for
 
         if self.count is not None:
@@ -45,10 +45,10 @@ class GroupEvidence:
 
 
 def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None = None) -> GroupEvidence:
-    """Search PATHs, and the metadata log beside them. Paths that cannot be read are left out: the run reports them.
+    """Search PATHs, and the metadata log beside them. Unreadable paths are skipped here; the run itself reports them.
 
-    at_ms: use the topics that existed then, None for the end of the log. Raises UsageError, UnreadableInput and Refused for a
-    metadata log that the user named.
+    at_ms: use the topics that existed at this time; None for the end of the log. Raises UsageError, UnreadableInput and Refused for
+    a metadata log that the user named.
     """
     from kseg.cli.topic_evidence import finder_for, log_dir_of, told_of
     from kseg.internal_topics.broker_directories import farthest, find_broker_directories
@@ -123,8 +123,8 @@ def _names(images: "Sequence[MetadataImage]", at_ms: int | None) -> "TopicNames"
 
 
 def committed_offsets(paths: Sequence[str]) -> dict[tuple[str, int], list[tuple[str, int]]]:
-    """The committed offsets of groups, by (topic, partition), each as (group, offset), as their coordinators have them after
-    loading. Partitions of `__consumer_offsets` that cannot be read are left out. Raises UsageError when there is none."""
+    """The committed offsets by (topic, partition), each as (group, offset), as the coordinators have them after loading. Unreadable
+    partitions of `__consumer_offsets` are left out. Raises UsageError if there is none."""
     from kseg.internal_topics.coordinator_log import read_coordinator_chunks
     from kseg.internal_topics.groups.committed_offsets import committed_offset
     from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
@@ -152,10 +152,10 @@ def committed_offsets(paths: Sequence[str]) -> dict[tuple[str, int], list[tuple[
 
 
 class GroupRows:
-    """Processes the rows of all partitions on their way out: requested groups that were not found are named at the end, and
-    offsets are kept for a reset file.
+    """Filters the stream of events: adds a row for each requested group that was not found, and collects the offsets for a reset
+    file.
 
-    asked: the names of --group. keeps_offsets: for a reset file.
+    asked: the names of --group. keeps_offsets: whether a reset file is wanted.
     """
 
     def __init__(self, evidence: GroupEvidence, asked: Sequence[str], *, keeps_offsets: bool) -> None:

@@ -38,7 +38,7 @@ def help_lines(name: str, what: str, width: int) -> Iterator[tuple[str, str]]:
 
 
 def _introduced(purpose: str) -> str:
-    """The line above an example command: it ends in a colon unless it is a question."""
+    """The line above an example command, with a colon at its end unless it is a question."""
     return purpose if not purpose or purpose.endswith("?") else f"{purpose}:"
 
 

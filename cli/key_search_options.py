@@ -60,9 +60,9 @@ class KeySearch(NamedTuple):
         )
 
     def look(self, targets: "Sequence[Target]", options: Any) -> "tuple[object, Sequence[Event]]":
-        """The options of a lookup with the number of partitions of each topic among the targets, if --partitioner is given.
+        """The options of a lookup; with --partitioner including the partition count of each topic among the targets.
 
-        Raises UsageError if the number of partitions of a topic is unknown.
+        Raises UsageError if the partition count of a topic is unknown.
         """
         if self.partitioner is None:
             if self.partition_count is not None:

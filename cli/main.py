@@ -1,8 +1,8 @@
 """The program: from `sys.argv` to an exit status.
 
-Start-up time is part of every command, so the order here is by cost: the version needs no parser, an ordinary command
-line is read by `option_schema.quick_read`, and only the rest (help, completion, mistakes) imports typer. Errors
-become one sentence on stderr and an exit status here and nowhere else.
+Every command pays for start-up, so the cheap cases come first: the version needs no parser, an ordinary command line is parsed
+by `option_schema.quick_read`, and only the rest (help, completion, mistakes) imports typer. This is the only place where an
+exception becomes a sentence on stderr and an exit status.
 """
 
 import gc

@@ -22,14 +22,14 @@ MEANING = {
     INFO: "worth knowing",
 }
 ENVIRONMENT = (
-    ("KSEG_TRACEBACK", "Set to 1, the report of a bug (exit status 70) comes with its traceback."),
+    ("KSEG_TRACEBACK", "If set to 1, the report of a bug (exit status 70) includes its traceback."),
     ("_KSEG_COMPLETE", "Set by the shell's completion script; see --install-completion."),
 )
 FIRST_EXAMPLES = (
-    ("What state is this broker's disk in, and what is to be done", "kseg doctor /var/lib/kafka"),
+    ("What state is this broker's disk in, and what is there to do", "kseg doctor /var/lib/kafka"),
     ("What would a repair do, and what does it cost", "kseg recover /var/lib/kafka"),
     ("Repair, with the broker stopped", "kseg recover --apply /var/lib/kafka"),
-    ("Take it back", "kseg undo /var/lib/kafka"),
+    ("Undo it", "kseg undo /var/lib/kafka"),
     (
         "Where is the message that was written at noon",
         "kseg lookup --timestamp 2026-11-21T12:00:00Z orders-0",
@@ -86,7 +86,7 @@ def _main_page() -> str:
         lines += [".TP", rf"\fBkseg\-{name}\fR(1)", _text(_first_sentence(help_text(name)))]
     lines += [".SH OPTIONS"]
     for flag, meaning in (
-        ("--version", "Versions of kseg and what it runs on; whether the kernel is compiled."),
+        ("--version", "Versions of kseg and its dependencies; whether the kernel is compiled."),
         ("--install-completion", "Install completion of commands and options for the current shell."),
         ("--show-completion", "Show the completion script of the current shell."),
         ("--help, -h", "The commands, or with a command its options and examples."),

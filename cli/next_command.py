@@ -1,4 +1,5 @@
-"""The next command to type, as it can be typed: from the hints that the catalogue has for the findings, or the one that carries out a plan."""
+"""The command suggested at the end of a run, ready to paste: derived from the catalogue's hints for the findings, or the one that
+carries out a plan."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,7 +63,8 @@ def next_command(hints: Mapping[str, Sequence[str]], running: str, request: Requ
 
 
 def once_more(failures: Sequence["Failure"], running: str, request: Request) -> str:
-    """The command that retries what an object store did not return; empty for other failures. A command that compares needs both its paths."""
+    """The command that retries the targets that an object store failed to return; empty for other failures. `diff` is repeated with
+    both of its paths."""
     paths = [path for failure in failures for path in failure.paths or (failure.path,)]
     if running in ("diff", *_CHANGING) or not all(map(places.is_elsewhere, paths)):
         return ""
@@ -75,7 +77,7 @@ def once_more(failures: Sequence["Failure"], running: str, request: Request) -> 
 
 
 def plan_options(command: str, values: Mapping[str, Any]) -> dict[str, object]:
-    """The options that a plan depends on, as they were given, by name; True for a flag. values: of the command's parameters."""
+    """The given options that a plan depends on, by name; True for a flag. values: the values of the command's parameters."""
     given: dict[str, object] = {}
     for each in parameters(function_of(command)):
         if each.bundle is None:
@@ -98,7 +100,7 @@ def apply_command(command: str, given: Mapping[str, object], request: Request) -
 
 
 def command_line(command: str, given: Mapping[str, object], request: Request) -> str:
-    """The words of a command, quoted for a shell: the given options, and what else of the request the command accepts."""
+    """A command line, quoted for a shell: the given options, and those of the request that the command accepts."""
     words = ["kseg", command]
     further = {name: value for name, value in _accepted(command, request.also).items() if name not in given}
     for name, value in {**given, **further}.items():
@@ -141,18 +143,18 @@ def _accepted(command: str, options: Mapping[str, object]) -> dict[str, object]:
 
 def _hint_for(hint: str, paths: Sequence[str], running: str) -> tuple[str, Sequence[str]] | None:
     """The hint adapted to this run, with the paths that it applies to."""
-    told = hint_of(hint, running)
-    if told.startswith("kseg recover"):
+    adapted = hint_of(hint, running)
+    if adapted.startswith("kseg recover"):
         paths = [path for path in paths if _can_be_recovered(path)] or paths
         if not any(map(_can_be_recovered, paths)):
-            told = _INSTEAD.get(running, "")
-    if told and told.split()[1] in _CHANGING and any(map(places.is_elsewhere, paths)):
-        told = _INSTEAD.get(running, "")
-    return (told, paths) if told else None
+            adapted = _INSTEAD.get(running, "")
+    if adapted and adapted.split()[1] in _CHANGING and any(map(places.is_elsewhere, paths)):
+        adapted = _INSTEAD.get(running, "")
+    return (adapted, paths) if adapted else None
 
 
 def hint_of(hint: str, running: str) -> str:
-    """The hint where it leads on from the command that is running, or what to look at instead; empty where nothing helps."""
+    """The hint, or a substitute if it names the running command or one that does not exist; empty if there is no substitute."""
     if not hint:
         return ""
     verb = hint.split()[1]
@@ -168,7 +170,7 @@ def _place_of(path: str, verb: str) -> str:
 
 
 def _can_be_recovered(path: str) -> bool:
-    """Whether it is a directory, or a file whose name or location shows to which log or data directory it belongs."""
+    """Whether `recover` can process a path: a directory, or a file whose name or location tells its log or data directory."""
     from kseg.segment.partition.names import parse_file_name
 
     if not places.exists(path):  # of a missing partition

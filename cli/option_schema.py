@@ -1,4 +1,4 @@
-"""One declaration of every option, two readers of a command line.
+"""The declaration of options, from which two parsers and the manual are derived.
 
 A command is a function whose keyword-only parameters are annotated with `Annotated[type, Option(...)]` or `Annotated[type, Argument(...)]`.
 That signature is the only declaration of an option. Options that several commands share as a group are the fields of a named tuple,
@@ -35,8 +35,8 @@ Raw = str | bool | Sequence[str] | None
 class Option:
     """A named option.
 
-    names: `--x`, or `--x/--no-x`. short: `-x`, for a flag. read: converts the text into a value; its ValueError has the reason
-    why it cannot. bare: the value if the option is followed by another option instead of a value, as joptsimple allows.
+    names: `--x`, or `--x/--no-x`. short: `-x`, for a flag. read: converts the text into a value, or raises ValueError with the
+    reason. bare: the value of an option that is followed by another option instead of a value, as joptsimple allows.
     """
 
     __slots__ = ("bare", "choices", "help", "metavar", "names", "panel", "read", "short")
@@ -81,7 +81,7 @@ class Bundle(NamedTuple):
 
 
 class Parameter:
-    """One parameter of a command function. shape: flag, pair, one or many. bundle: the bundle of which it is a field."""
+    """One parameter of a command function. shape: flag, pair, one or many. bundle: the bundle that it is a field of."""
 
     __slots__ = ("bundle", "default", "name", "read", "required", "shape", "spec")
 
@@ -129,7 +129,7 @@ def parameters(command: Callable[..., int]) -> list[Parameter]:
 
 
 def spelled_out(known: Sequence[Parameter], words: Sequence[str]) -> list[str]:
-    """The words of a command line, with the value of each option that was given without its optional value."""
+    """The words of a command line, with `Option.bare` inserted after each option that was given without its optional value."""
     bare = {flag: each.spec.bare for each in known for flag in each.flags if each.spec.bare}
     found = []
     for word, following in zip(words, [*words[1:], "-"], strict=False):
@@ -138,7 +138,7 @@ def spelled_out(known: Sequence[Parameter], words: Sequence[str]) -> list[str]:
 
 
 def quick_read(known: Sequence[Parameter], words: Sequence[str]) -> dict[str, Raw] | None:
-    """The text given for each parameter of an ordinary command line; None leaves it to typer.
+    """The text given for each parameter of an ordinary command line; None if typer has to parse it.
 
     Ordinary: long options spelled out, with `=value` or the value as next word, and arguments.
     """

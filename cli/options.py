@@ -94,7 +94,7 @@ def _whole(text: str, least: int, most: int, complaint: str) -> int:
     return int(text)
 
 
-# --- options of one kind of value; panel: the heading of the help under which they appear
+# --- options by type of value; panel: the heading of the help page under which an option appears
 
 
 def count_option(name: str, help: str, panel: str = RESULT) -> Option:
@@ -155,8 +155,8 @@ Html = Annotated[
     Option(
         "--html",
         metavar="FILE",
-        help="Also write a report for a browser to FILE. It is one file that loads nothing, to be sorted, filtered, printed and sent. An earlier report is "
-        "replaced, any other file is not.",
+        help="Also write a report for a browser to FILE. The file is self-contained, with tables to sort and filter. An earlier report is replaced, but "
+        "no other file.",
     ),
 ]
 Quiet = Annotated[
@@ -235,7 +235,7 @@ def _names(name: str, help: str, metavar: str = "A,B") -> Option:
 
 
 class Shown(TypedDict):
-    """The display of a run, as used by `cli.render.Style`."""
+    """The display options of a run, passed to `cli.render.Style`."""
 
     quiet: bool
     progress: bool
@@ -256,7 +256,7 @@ class CommonOptions(NamedTuple):
         cluster: "ClusterOptions | None" = None,
         also: Mapping[str, object] | None = None,
     ) -> "Request":
-        """The targets of the run, and where they are processed. also: as `Request.also`."""
+        """The targets of the run, and where they are processed. also: as in `Request`."""
         from kseg.cli.request import Request
 
         return Request(tuple(paths), self.topics, self.partition, cluster, also or {})

@@ -68,15 +68,15 @@ class PayloadFormats(NamedTuple):
     def refuse_with(self, bytes_mode: str | None) -> None:
         """Raises UsageError if --bytes excludes what the formats decode."""
         if self.is_asked and bytes_mode in ("size", "redacted"):
-            raise UsageError(f"--bytes {bytes_mode} does not go with --key-format and --value-format")
+            raise UsageError(f"--bytes {bytes_mode} cannot be combined with --key-format and --value-format")
 
 
 Look = Callable[[Sequence[Target], Any], tuple[object, Sequence[Event]]]
 
 
 def decoding(formats: PayloadFormats, paths: Sequence[str], command: str, quiet: bool) -> "Look | None":
-    """A function that puts the decoder into the options of a command once its targets are known (`row_decoder`); None if nothing
-    is decoded."""
+    """A `look` function (`run.over_targets`) that adds the decoder to the options of a command once its targets are known; None if
+    nothing is decoded."""
     if not formats.is_asked:
         return None
 

@@ -1,7 +1,7 @@
 """The progress bar: on stderr, only on a terminal, only for long runs.
 
-It has no thread (worker processes are forked while it is shown): it is redrawn when an event arrives. It is cleared whenever
-something else is written. It shows the processed bytes if the command reports them, else the targets.
+It is redrawn when an event arrives, not by a thread, because worker processes are forked while it is shown. It is cleared whenever
+something else is written. It counts bytes if the command reports them, else targets.
 """
 
 import os
@@ -22,7 +22,7 @@ PLACE_COLUMNS = 40  # the bar and the counts need the rest of the line
 
 
 class Progress:
-    """paths: files and directories whose sizes make up the total. summary: has the number of finished targets and of errors so far."""
+    """paths: the files and directories whose sizes make up the total. summary: the counts of finished targets and of errors so far."""
 
     def __init__(self, paths: Sequence[str], wanted: bool, summary: RunSummary) -> None:
         self._paths = paths
@@ -37,18 +37,18 @@ class Progress:
         self._steps: tuple[str, int, int] | None = None
 
     def advance(self, path: str, bytes_done: int) -> None:
-        """This many more bytes of a target are done."""
+        """Add processed bytes of a target."""
         self._done_bytes += bytes_done
         self._path = path
         self.tick()
 
     def step(self, what: str, done: int, of: int) -> None:
-        """So many directories are done, of a work that yields nothing before its end."""
+        """Show `done` of `of` directories, for work that yields no events before its end."""
         self._steps = what, done, of
         self.tick()
 
     def tick(self) -> None:
-        """Draw the bar, unless that was done very recently."""
+        """Draw the bar, unless it was drawn a moment ago."""
         if not self._wanted or time.monotonic() < self._quiet_until:
             return
         self._quiet_until = time.monotonic() + REDRAW_SECONDS
@@ -80,7 +80,7 @@ class Progress:
 
 
 def _place(path: str) -> str:
-    """The end of a path: for a segment including its partition, since most logs begin with the same name."""
+    """The end of a path; for a segment including its partition, since most first segments have the same name."""
     folder, name = os.path.split(path.rstrip("/"))
     place = visible(os.path.join(os.path.basename(folder), name))
     return place if len(place) <= PLACE_COLUMNS else f"…{place[1 - PLACE_COLUMNS :]}"

@@ -44,10 +44,11 @@ if TYPE_CHECKING:
     from kseg.cli.text.table import Table
 
 _SENTENCES_KEPT = 1000
-_HINTED_PATHS = 8  # as many as a person reads one after the other
+_HINTED_PATHS = 8  # paths in a suggested command; more are hard to read
 _NUMBERS = re.compile(r"\b[0-9a-f]{8}\b|\d[\d,.]*")
-# the same bad sector, in the log of an index or in a file of the data directory; a checkpoint, for a partition and its data directory
-_SEEN_BY_SEVERAL = frozenset(("unreadable", "checkpoint-beyond-log", "checkpoint-below-log"))
+# Findings that several targets may report about the same bytes: a bad sector in a log that the check of an index reads as well, or in a
+# file of the data directory; a checkpoint entry, by the partition and by its data directory.
+_REPORTED_BY_SEVERAL = frozenset(("unreadable", "checkpoint-beyond-log", "checkpoint-below-log"))
 SUMMED = ("summary", "verified")
 
 Values = Mapping[str, object]
@@ -59,12 +60,12 @@ class Style:
     """How one run is shown.
 
     command: its name. words: the lines for a row in text mode; without it rows become JSON lines. table: rows become a table, of
-    the columns that `tabulated` returns if it is given (None omits a row). findings_are_result: findings go to stdout and INFO
-    findings are shown. summary: the text for the summed `summary` rows, None shows no summary line. missed: whether a row is an
-    answer that nothing was found. remains: whether a row says that something still has to be done; with it, findings alone do not
-    determine the exit status, unless `errors_settle`. advice: the next command to type, None for the hint of the most severe
-    finding. raw: the texts are bytes that were requested as such. request: set by `run`. report: printed instead of each row and
-    finding; verbose: as well as. page: a report that is written to a file, however the run is shown.
+    the columns that `tabulated` returns if it is given (None omits a row). findings_are_result: findings go to stdout, and those of
+    severity INFO are shown. summary: the text for the summed `summary` rows; None shows no summary line. missed: whether a row says
+    that nothing was found. remains: whether a row says that something still has to be done; with it, findings alone do not
+    determine the exit status, unless `errors_settle`. advice: the suggested next command, None for the hint of the most severe
+    finding. raw: `Text` events are bytes to be written unchanged. request: set by `run`. report: printed instead of each row and
+    finding, with `verbose` in addition to them. page: a report that is also written to a file.
     """
 
     command: str
@@ -99,8 +100,8 @@ def show(
     tally: RunSummary,
     progress: Progress | None = None,
 ) -> int:
-    """Show all events and return the exit status. paths: the paths of the run, for the progress bar's total. progress: the bar, where the
-    work itself moves it between two events."""
+    """Show all events and return the exit status. paths: the paths of the run, for the progress bar's total. progress: the bar, if the
+    work itself advances it between events."""
     out = Output()
     progress = progress or Progress(paths, style.progress and not style.quiet, tally)
     screen = _Screen(out, progress, style, tally)
@@ -117,8 +118,8 @@ def show(
         tally.interrupted = True
         _close(events)
         screen.finish()
-    except KsegError:  # findings before the end of the whole run are not lost
-        screen.show_what_waits()
+    except KsegError:  # what was found before the run failed is shown
+        screen.show_pending()
         raise
     except BrokenPipeError:
         _close(events)
@@ -144,7 +145,7 @@ class _Screen:
         self._tally = tally
         self._table: Table | None = None
         self._hints: dict[str, dict[str, list[str]]] = {ERROR: {}, WARNING: {}}
-        self._places: set[tuple[str, int | None, int | None, str]] = set()  # of such findings
+        self._reported: set[tuple[object, ...]] = set()  # path, position, length and message of such findings
         self._is_collected = style.report is not None and not style.json and not style.verbose
         self._failures_folded = 0
         self._folded_sentence = ""
@@ -169,7 +170,7 @@ class _Screen:
         """Whether nothing appears on the terminal before the end."""
         return self._is_collected or not self._out.is_terminal
 
-    def show_what_waits(self) -> None:
+    def show_pending(self) -> None:
         self._end_table()
         report = self._style.report
         # a report that streams its rows has no verdict, but may have findings
@@ -236,10 +237,10 @@ class _Screen:
 
         if not self._hints[ERROR] and self._tally.failures:
             again = once_more(self._tally.failures, self._style.command, self._style.request)
-            if again:  # other findings matter less than what was not checked
+            if again:  # targets that were not checked come before warnings
                 return again
         hints = self._hints[ERROR] or self._hints[WARNING]
-        if self._tally.metadata_gaps:  # a repair of the metadata log alone makes it worse
+        if self._tally.metadata_gaps:  # repairing such a metadata log on its own makes it worse
             hints = {gap.hint: [gap.path] for gap in self._tally.metadata_gaps}
         if not hints:
             return ""
@@ -287,11 +288,11 @@ class _Screen:
             self._json(values)
 
     def _finding(self, finding: Finding) -> None:
-        if finding.id in _SEEN_BY_SEVERAL:
-            place = finding.path, finding.position, finding.length, finding.message
-            if place in self._places:
+        if finding.id in _REPORTED_BY_SEVERAL:
+            what = finding.path, finding.position, finding.length, finding.message
+            if what in self._reported:
                 return
-            self._places.add(place)
+            self._reported.add(what)
         self._tally.count(finding)
         if finding.severity != INFO:
             paths = self._hints[finding.severity].setdefault(finding.hint, [])
@@ -323,16 +324,17 @@ class _Screen:
                     "exit_status": failure.exit_status,
                 }
             )
-        if failure.sentence in self._sentences:  # several targets failed on the same unavailable object
+        if failure.sentence in self._sentences:  # as when several targets need the same unavailable object
             self._failures_repeated += 1
             return
         if len(self._sentences) < _SENTENCES_KEPT:
             self._sentences.add(failure.sentence)
-        # without the target, and the file in it
+        # failures are alike if they differ only in the path of the target, a file below it, and numbers
         alike = _NUMBERS.sub("", re.sub(rf"{re.escape(failure.path)}[^\s:]*", "", failure.sentence))
         self._failures_alike[alike] += 1
-        is_told = len(self._tally.failures) - self._failures_folded - self._failures_repeated > FAILURES_SHOWN
-        if self._is_collected and (is_told or self._failures_alike[alike] > FAILURES_ALIKE_SHOWN):
+        shown = len(self._tally.failures) - self._failures_folded - self._failures_repeated
+        is_enough = shown > FAILURES_SHOWN or self._failures_alike[alike] > FAILURES_ALIKE_SHOWN
+        if self._is_collected and is_enough:
             self._failures_folded += 1
             self._folded_sentence = failure.sentence
             return
@@ -342,7 +344,7 @@ class _Screen:
                 complain(line)
 
     def _without_repetition(self, sentence: str) -> str:
-        """Without the trailing clauses that the previous failure had as well: the advice is the same for a thousand targets."""
+        """The sentence without trailing clauses that the previous failure had too: a thousand targets may get the same advice."""
         clauses, before = sentence.split("; "), self._last_clauses
         self._last_clauses = clauses
         same = 0

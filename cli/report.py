@@ -32,8 +32,8 @@ class Line(NamedTuple):
 
 
 class FindingGroups:
-    """The findings of a run by kind: how many there are, and the first ones in full. room: the maximum number of lines for all of
-    them together."""
+    """The findings of a run by kind: the number of each, and the first ones in full. room: the maximum number of lines for all
+    kinds together."""
 
     def __init__(self, room: int = FINDING_LINES) -> None:
         self.room = room
@@ -48,8 +48,8 @@ class FindingGroups:
             first.append(finding)
 
     def lines(self, *severities: str) -> Iterator[Line]:
-        """Errors and warnings: the first ones of each kind and the number of the others. Infos: a line for each kind. If that exceeds the
-        available lines: a line for each kind, and for the remaining kinds only numbers."""
+        """Errors and warnings: the first ones of each kind and the number of the others. Infos: a line for each kind. If these are too
+        many lines: a line for each kind, and only numbers for the remaining kinds."""
         needed = sum(len(self._in_full(each)) for each in (ERROR, WARNING, INFO))
         for severity in severities:
             kinds = [kind for kind in self._counts if kind[0] == severity]
@@ -128,7 +128,7 @@ class Report(ABC):
 
     @abstractmethod
     def opening(self, summary: RunSummary) -> Iterator[Line]:
-        """The verdict, then what it is based on."""
+        """The verdict, followed by the facts that it is based on."""
 
     def closing(self, _summary: RunSummary) -> Iterator[Line]:
         """The closing lines; printed with --verbose as well."""

@@ -1,4 +1,4 @@
-"""The paths and options of a run, on which the suggested next command depends."""
+"""The paths and options of a run that the suggested next command repeats."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The paths of a run, and where it runs. also: further options for the next command, by name, as far as it has them."""
+    """The paths of a run, and where it runs. also: further options by name, which the next command gets if it has them."""
 
     paths: tuple[str, ...]
     topics: tuple[str, ...] = ()

@@ -61,7 +61,7 @@ def over_targets(
 ) -> int:
     """Run `work` on the targets of the request, show the events, and return the exit status.
 
-    in_place: the work changes the files of its targets. at_once: an alternative for a cluster that processes all targets together.
+    in_place: the work changes the files of its targets. at_once: for a cluster: processes all targets together.
     sharing: which targets several processes share, as many as the `jobs` of the options. through: transforms the stream of
     events before it is shown. hold: a context held while the targets are processed (a lock), which yields the options to use; a command
     with one looks for unfinished changes itself, for all others these are reported first. look: determines what else is needed about the
@@ -87,7 +87,7 @@ def over_targets(
         if passed_over:
             why = f"{passed_over[0]} is marked for deletion; name it to process it"
         raise UsageError(f"nothing to process in {', '.join(paths)}: {why}")
-    # for a command that changes partitions the run around them processes the data directories (`RunLifecycle.close`)
+    # a command that changes partitions handles the data directories around them separately (`RunLifecycle.close`)
     worked_on = [
         target for target in targets if grouped is None or not isinstance(target, LogDirTarget)
     ] or targets
@@ -100,9 +100,9 @@ def over_targets(
     jobs = jobs or default_jobs()
     if worth_a_process is not None:
         jobs = max(1, min(jobs, len(targets) // worth_a_process))
-    told: Sequence[Event] = ()
+    first_events: Sequence[Event] = ()
     if look is not None:
-        options, told = look(targets, options)
+        options, first_events = look(targets, options)
 
     over = workers(cluster, jobs, notice(style), in_place=in_place)
     finished = tally.finish_target if grouped is None else tally.finish_group
@@ -111,14 +111,14 @@ def over_targets(
         if cluster is not None and at_once is not None:
             events = at_once(targets, cluster, notice(style))
         elif cluster is not None:
-            # one group for each: a task that is lost costs one target only
+            # one target per group, so that a lost task costs one target only
             units = targets if grouped is None else grouped(targets, len(targets))
             events = over(work, units, options, finished=finished) if units else iter(())
         else:
             events = _local(work, targets, options, jobs, sharing, grouped, finished)
         unfinished = half_done_around(targets) if hold is None else ()
         deleted = _marked_for_deletion(targets, passed_over, worked_on)
-        events = _after((*archive_findings(), *failures, *told, *unfinished, *deleted), events)
+        events = _after((*archive_findings(), *failures, *first_events, *unfinished, *deleted), events)
         return show(
             through(events) if through else events, style, [target.path for target in worked_on], tally
         )
@@ -138,7 +138,7 @@ def _local(
     grouped: Callable[[Sequence[Target], int], Sequence[Named]] | None,
     finished: Callable[[Any], None],
 ) -> Iterator[Event]:
-    """The events of the work by processes of this machine."""
+    """The events of the work, run by processes of this machine."""
     runs, jobs_for_rest = target_runs(targets, jobs, sharing)
     units, shared = list[Named](), set[int]()
     for each in runs:
@@ -151,7 +151,7 @@ def _local(
 
 
 def archive_findings() -> Iterator[Finding]:
-    """A finding for each tar archive that was truncated: what is missing in it is in no target."""
+    """A finding for each truncated tar archive: no target covers the part that is missing."""
     for path, sentence in damaged_archives():
         yield Finding("archive-cut-off", path, sentence)
 
@@ -159,17 +159,17 @@ def archive_findings() -> Iterator[Finding]:
 def _marked_for_deletion(
     targets: Sequence[Target], passed_over: Sequence[str], worked_on: Sequence[Target]
 ) -> Iterator[Finding]:
-    """A finding for each directory marked for deletion that was named itself, or skipped. For those in a data directory, the work
-    on the data directory reports it."""
-    told = {target.path for target in worked_on if isinstance(target, LogDirTarget)}
+    """A finding for each directory marked for deletion that was named itself, or skipped. The work on a data directory reports
+    those inside it."""
+    reporting_log_dirs = {target.path for target in worked_on if isinstance(target, LogDirTarget)}
     for path in (*passed_over, *(target.path for target in targets if isinstance(target, PartitionTarget))):
         name = own_partition_name(path) if path.endswith(f"-{PartitionState.DELETE}") else None
-        if name is not None and os.path.dirname(path) not in told:
+        if name is not None and os.path.dirname(path) not in reporting_log_dirs:
             yield deleted_directory(path, name.text)
 
 
 def notice(style: Style) -> Callable[[str], None]:
-    """Print a sentence that is not a result."""
+    """A function that prints a sentence that is not part of the result."""
 
     def say(sentence: str) -> None:
         if not style.quiet:
@@ -185,7 +185,7 @@ def workers(
     *,
     in_place: bool = False,
 ) -> Callable[..., Iterator[Event]]:
-    """The executor of work on targets: a cluster, or local processes. Called like `fanout.run`, without the number of jobs.
+    """A function that runs work on targets, by a cluster or by local processes. Called like `fanout.run`, without the number of jobs.
 
     say: receives messages about the cluster.
     """

@@ -3,8 +3,7 @@
 The exit status is determined only here (docs: the command contract):
 
     0 nothing wrong · 1 damage found, nothing found by a lookup, or something remains to be done (a plan that was not
-    carried out) · 3, 4, 70 as the inputs failed · 5 some of several targets failed and the others are done ·
-    130 interrupted
+    carried out) · 3, 4, 70 all targets failed, by the reason · 5 some targets failed and the others are done · 130 interrupted
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +14,8 @@ from kseg.segment.counted import counted
 from kseg.segment.diagnosis import MetadataGap
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 
-# The time of a change: to write, read back and sync a byte; and for a journal, its syncs and renames. Disks differ by a factor of ten:
-# the first of each pair is for a rotating disk, the second for flash (measured: 3 to 10 ms per change for 20 to 2,200 partitions).
+# The duration of a change: per byte, which is written, read back and synced; and per journal, for its syncs and renames. The first of each
+# pair is for a spinning disk, the second for flash, which is ten times as fast (measured: 3 to 10 ms per change, 20 to 2,200 partitions).
 WRITTEN_BYTES_PER_S, WRITTEN_BYTES_PER_S_ON_FLASH = 50 << 20, 500 << 20
 SECONDS_A_CHANGE, SECONDS_A_CHANGE_ON_FLASH = 0.05, 0.005
 
@@ -33,8 +32,8 @@ class Group(Protocol):
 
 
 class RunSummary:
-    """targets: how many there are, including failed paths that never became targets. errors_settle: whether an error among the
-    findings determines the exit status; a command that repairs them determines it otherwise (`remains`)."""
+    """targets: the number of targets, including paths that failed before they became one. errors_settle: whether an error among the
+    findings determines the exit status; for a command that repairs damage, what `remains` does."""
 
     def __init__(self, targets: int, errors_settle: bool = True) -> None:
         self.targets = targets
@@ -68,15 +67,15 @@ class RunSummary:
         self.failures.append(failure)
 
     def answer(self, found: bool) -> None:
-        """One target answered a lookup, or had no answer."""
+        """Note whether a target answered a lookup."""
         self._answers.append(found)
 
     def remains(self) -> None:
-        """One target still needs a change."""
+        """Note that a target still needs a change."""
         self.remaining += 1
 
     def note_result(self, result: Mapping[str, object]) -> None:
-        """Count what a plan would do. Only plans report how much space they need."""
+        """Add the space that a plan needs; results of changes that were carried out are ignored."""
         rooms = result.get("room")
         if result.get("applied") or not isinstance(rooms, Sequence) or not rooms:
             return
@@ -86,8 +85,7 @@ class RunSummary:
 
     @property
     def estimated_s(self) -> float | None:
-        """How long carrying out everything that was planned takes on a rotating disk: to write, and to change each directory. None if
-        nothing was planned."""
+        """The estimated duration of all planned changes on a spinning disk; None if nothing was planned."""
         if not self.planned_changes:
             return None
         return self.planned_bytes / WRITTEN_BYTES_PER_S + self.planned_changes * SECONDS_A_CHANGE
@@ -101,7 +99,7 @@ class RunSummary:
         return written_s + self.planned_changes * SECONDS_A_CHANGE_ON_FLASH
 
     def add(self, summary: Mapping[str, object]) -> None:
-        """Add the totals of one target. Findings are counted here, not taken from there."""
+        """Add the totals of one target, except its numbers of findings, which `count` counts."""
         for name, value in summary.items():
             if (
                 isinstance(value, int)
@@ -146,7 +144,7 @@ class RunSummary:
 
     @property
     def targets_failed(self) -> int:
-        """Without data directories whose own files failed beside all of the targets in them."""
+        """The number of failed targets. A data directory can fail in addition to all targets in it, hence the upper limit."""
         return min(len(self.failed_paths), self.targets)
 
     def progress_words(self) -> str:
@@ -157,7 +155,7 @@ class RunSummary:
         )
 
     def rescue_words(self) -> str:
-        """What could and could not be read of files with bad areas, summed up as in ddrescue."""
+        """How much of the files with bad areas was read, in the terms of ddrescue."""
         found = self.unreadable
         sizes = {finding.path: _number(finding, "file_bytes") for finding in found}
         lost_bytes = sum(finding.length or 0 for finding in found)

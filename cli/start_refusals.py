@@ -1,4 +1,4 @@
-"""What a 4.3.1 node fails on in the metadata log at its start: features, topic configurations, and records that contradict those before them."""
+"""Why a 4.3.1 node refuses to start with its metadata log: feature levels, topic configurations, and records that contradict earlier ones."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -15,19 +15,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """Of the node of one log dir. contradictions: by offset; those at which the node cuts the log before do not count."""
+    """The refusals of the node of one log dir. contradictions: (offset, reason), in order; one behind the place where the node
+    truncates the log has no effect."""
 
     features: "tuple[RefusedFeature, ...]"
     configs: "tuple[RefusedConfig, ...]"
     contradictions: tuple[tuple[int, str], ...]
 
     def thrown(self) -> Iterator[Thrown]:
-        """What features and configurations end the start with."""
+        """The exceptions that feature levels and topic configurations cause at the start."""
         yield from (Thrown(each.exception, each.message) for each in self.features)
         yield from (Thrown("ConfigException", each.message) for each in self.configs)
 
     def contradiction(self) -> tuple[int, Thrown] | None:
-        """The first one: its offset, and what it ends the start with."""
+        """The first contradicting record: its offset, and the exception that it causes at the start."""
         for offset, words in self.contradictions[:1]:
             message = f"Error loading metadata log record from offset {offset}: {words}"
             return offset, Thrown("FaultHandlerException", message)
@@ -35,7 +36,7 @@ class Refusals:
 
 
 def refusals_of(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str, Refusals]:
-    """By log dir of the targets. A node whose voters are not known is taken for a controller."""
+    """The refusals of the node of each log dir, by log dir. If the voters are unknown, the node counts as a controller."""
     from kseg.cli.topic_evidence import log_dirs_of
     from kseg.internal_topics.metadata.quorum_voters import voters_of
     from kseg.internal_topics.metadata.refused_configs import refused_configs

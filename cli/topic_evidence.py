@@ -1,5 +1,5 @@
-"""What is known about the topics of a run's targets, from the metadata log, server.properties and checkpoints. It is passed on as
-plain values (`segment.partition.topic_settings`), so that the lower layers do not depend on its sources."""
+"""Collect what the metadata log, server.properties and checkpoints say about the topics of a run's targets. It is passed on as plain
+values (`segment.partition.topic_settings`), so that the lower layers do not depend on its sources."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ ServerProperties = Annotated[
     Option(
         "--server-properties",
         metavar="FILE",
-        help="The broker's server.properties, for what topics do not configure themselves.",
+        help="The broker's server.properties, for properties that the topics do not set themselves.",
         panel=EVIDENCE,
     ),
 ]
@@ -48,7 +48,7 @@ NodesProperties = Annotated[
     Option(
         "--server-properties",
         metavar="FILE",
-        help="The broker's server.properties, for the forecast of its start: node id, log.dirs and what a load of logs depends on.",
+        help="The broker's server.properties, for the forecast of its start: node id, log.dirs, and what the loading of logs depends on.",
         panel=EVIDENCE,
     ),
 ]
@@ -57,7 +57,7 @@ CleanupPolicy = Annotated[
     Option(
         "--cleanup-policy",
         choices=("delete", "compact", "compact,delete"),
-        help="Kafka's cleanup.policy, for all topics that are named here. Default: each topic's configuration.",
+        help="Kafka's cleanup.policy, for all given topics. Default: each topic's configuration.",
         panel=EVIDENCE,
     ),
 ]
@@ -74,8 +74,9 @@ TopicProperties = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The evidence options, under the names of the command-line options, and the settings from the user: by topic property, and
-    the pairs of --config. server: the content of server_properties where it is read already. assumes_defaults: unset properties have Kafka's defaults."""
+    """The options of the command line that name evidence or settings. server: the content of server_properties, if it was read
+    already. options: settings given as options, by topic property. config: the pairs of --config. assumes_defaults: whether unset
+    properties have Kafka's defaults."""
 
     metadata: str | None = None
     server_properties: str | None = None
@@ -107,7 +108,8 @@ def load_settings(
     finder: "MetadataFinder",
     server: "Mapping[str, str] | None" = None,
 ) -> "dict[str, TopicSettings]":
-    """The settings of partitions by path, where the metadata log or server.properties configures what a broker's load depends on; mostly it does not."""
+    """The settings that the loading of a log by a broker depends on, by path of the partition; without partitions for which neither the
+    metadata log nor server.properties sets one of them, which is the usual case."""
     from kseg.recovery.policy import LOAD_PROPERTIES
 
     images = [finder.image_for(log_dir) for log_dir in log_dirs_of(targets)]
@@ -188,7 +190,7 @@ def topic_identities(
 
 
 def _has_loadable_gap(path: str, image: "MetadataImage") -> bool:
-    """Whether an image is of this directory, and the node can do without what it lacks."""
+    """Whether an image comes from this directory, and a node can start in spite of the records that it lacks."""
     from kseg.segment.diagnosis import MetadataGap
 
     gaps = [doubt.diagnosis for doubt in image.doubts if isinstance(doubt.diagnosis, MetadataGap)]
@@ -214,8 +216,9 @@ def _identity(path: str, name: "PartitionName", image: "MetadataImage", node: "N
 def identities_after_cut(
     metadata_log: str, end_offset: int | None, paths: Sequence[str]
 ) -> "dict[str, TopicIdentity] | None":
-    """What the metadata log says about partition directories once a broker has truncated it at an offset, or without offsets that are missing in it (None);
-    None unless this node is the only voter of its quorum: others may restore what it has lost."""
+    """What the metadata log will say about partition directories after a broker has truncated it at `end_offset`, or, if that is None,
+    once its damaged batches are removed. Returns None unless this node is the only voter of its quorum: other voters may have the
+    lost records."""
     from kseg.internal_topics.metadata.metadata_finder import node_of
     from kseg.internal_topics.metadata.metadata_log import MetadataReading, read_metadata_log
     from kseg.segment.errors import KsegError
@@ -244,7 +247,7 @@ def identities_after_cut(
 
 
 def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "dict[str, tuple[Finding, ...]]":
-    """The replicas that the metadata log places in the log dirs among the targets, and that are missing there; by log dir."""
+    """A finding for each replica that the metadata log assigns to a log dir among the targets and that is missing there, by log dir."""
     found = {}
     for log_dir in [target.path for target in targets if isinstance(target, LogDirTarget)]:
         image = finder.image_for(log_dir)
@@ -257,8 +260,8 @@ def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "di
 
 
 def topic_names(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str, str]:
-    """The topic names of directories marked by a suffix, by path: from the topic id, including deleted topics. The directory's
-    own name may be truncated, or by now belong to another topic."""
+    """The topic names of directories with a suffix (`-delete`, `-stray`), by path, looked up by topic id and including deleted topics.
+    The name of such a directory may be truncated, or by now be that of another topic."""
     from kseg.segment.partition.directory import own_partition_name
     from kseg.segment.partition.names import PartitionState
 
@@ -338,17 +341,17 @@ class _Settings:
 
 
 def _doubt(image: "MetadataImage", name: "PartitionName | None", path: str) -> str:
-    """Why the metadata log does not have the settings of a partition's topic; empty when it does."""
+    """Why the metadata log cannot tell the settings of a partition's topic; empty if it can."""
     if name is None:
         return "the directory is not named topic-partition"
     if not image.is_certain:
-        return f"the metadata log {image.path} is not whole ({image.doubts[0].message})"
+        return f"the metadata log {image.path} is incomplete ({image.doubts[0].message})"
     topic_id = image.id_by_name.get(name.topic)
     if topic_id is None:
         return f"the metadata log {image.path} has no topic {shown_path(name.topic)}"
     own_id = _topic_id(path)
     if own_id not in (None, topic_id):
-        return f"the directory is of the topic id {own_id}, and the metadata log knows {name.topic} as {topic_id}"
+        return f"the directory has topic id {own_id}, but in the metadata log {name.topic} has {topic_id}"
     return ""
 
 

@@ -1,7 +1,7 @@
 """`kseg lookup --transactional-id`: the transactions of one transactional id, over all partitions under the PATHs.
 
-The records of `__transaction_state`, including superseded ones as far as compaction has left them, tell which producer ids it has
-had. An id whose partition of that topic is unavailable is unknown, which is not the same as absent: a note says so.
+Its producer ids come from the records of `__transaction_state`, including superseded ones that compaction has not yet removed. If the
+partition of that topic that would have the id is unavailable, the id is unknown rather than absent, and a note says so.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,7 +66,7 @@ def lookup_transactional_id(
 
 
 class _Answer:
-    """producer_ids: all that the id has or has had, in order."""
+    """producer_ids: all that the transactional id has or has had, in order."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -74,7 +74,7 @@ class _Answer:
         self._is_known = False
 
     def know(self, seen: TransactionEvidence) -> Sequence[Event]:
-        """Add the state of the coordinators; yields the findings about it first."""
+        """Take the state of the coordinators, and return the events about it to show first."""
         view = seen.view
         known = view.ids.get(self._name)
         self._is_known = known is not None
@@ -88,7 +88,7 @@ class _Answer:
             )
         elif not found and not view.is_whole:
             complain(
-                f"kseg lookup: not all partitions of __transaction_state are at hand: {visible(self._name)} may be known in another"
+                f"kseg lookup: some partitions of __transaction_state are not under the given paths: {visible(self._name)} may be known in another"
             )
         return () if known is None else (Row(id_row(known)),)
 

@@ -1,8 +1,8 @@
-"""The typer app: help, completion, suggestions, and every command line that `option_schema.quick_read` leaves alone.
+"""The typer app: help, completion, suggestions, and every command line that `option_schema.quick_read` does not parse.
 
-The commands' signatures (see `option_schema`) are converted into functions that typer understands. Every value
-arrives as text and is bound by `option_schema.bind`, exactly as on the fast path. Only the commands that are needed are
-imported: one for `kseg dump …`, all for `kseg --help` and completion.
+The signatures of the commands (see `option_schema`) are converted into functions that typer understands. Every value arrives as text
+and is converted by `option_schema.bind`, exactly as on the fast path. Only the commands that are needed are imported: one for
+`kseg dump …`, all for `kseg --help` and completion.
 """
 
 import inspect
@@ -67,7 +67,7 @@ def build(names: Sequence[str], version: Callable[[], int]) -> typer.Typer:
         version_: Annotated[
             bool,
             typer.Option(
-                "--version", help="Versions of kseg and what it runs on.", metavar="", is_eager=True
+                "--version", help="Versions of kseg and its dependencies.", metavar="", is_eager=True
             ),
         ] = False,
     ) -> None:
@@ -94,7 +94,7 @@ def help_text(name: str) -> str:
 
 
 def _lines(lines: Sequence[str]) -> str:
-    """Plain lines for the end of a help page, in which rich would interpret brackets as markup."""
+    """Lines for the end of a help page, escaped because rich would interpret brackets as markup."""
     from rich.markup import escape
 
     return "\n".join(escape(line) for line in lines)

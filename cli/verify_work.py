@@ -1,5 +1,5 @@
-"""The work of `verify`, with what the lower layers know about each other's files: a partition of a coordinator's topic is also
-loaded as its coordinator loads it, and directories are compared with the metadata log."""
+"""`verify` with the checks that take several rooms: a partition of a coordinator's topic is also loaded as its coordinator loads it,
+and directories are compared with the metadata log."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -34,7 +34,7 @@ _TRANSACTION_TOPIC = "__transaction_state"
 
 
 class VerifyWithLoads(VerifyForStart):
-    """Records that a coordinator fails to load are findings of their partition; `--quick` does not look for them."""
+    """The work of `verify`, with a finding for each record that a coordinator fails to load. `--quick` does not look for them."""
 
     def further(
         self, target: FileTarget | PartitionTarget | LogDirTarget, options: "VerifyOptions"
@@ -54,9 +54,10 @@ class VerifyWithLoads(VerifyForStart):
 
 
 class Verification:
-    """One run of `verify` over its targets: the metadata log is read before, and the forecast of a broker's start follows.
+    """One run of `verify` over its targets: the metadata log is read before it, and the forecast of a broker's start follows it.
 
-    metadata: the metadata log that the user named. server_properties: the node's file; raises UsageError and UnreadableInput for one that cannot be used. refusals: what each log dir's node fails on in it, once it was read.
+    metadata: the metadata log that the user named. server_properties: the node's file; raises UsageError and UnreadableInput if it
+    cannot be used. refusals: why the node of each log dir refuses to start, once the metadata log was read.
     """
 
     def __init__(self, metadata: str | None, server_properties: str | None = None) -> None:
@@ -69,7 +70,7 @@ class Verification:
     def look(
         self, targets: Sequence[Target], options: "VerifyOptions", finder: "MetadataFinder | None" = None
     ) -> "tuple[VerifyOptions, tuple[Finding, ...]]":
-        """The options with the content of the metadata log about the targets, and the findings about that log. finder: of these targets, if
+        """The options with what the metadata log says about the targets, and the findings about that log. finder: of these targets, if
         there is one already."""
         finder = finder or self.finder(targets)
         identities, findings = topic_identities(targets, self._metadata, finder)

@@ -10,7 +10,7 @@ import sys
 
 from kseg import __version__
 
-# not compiled separately: the C code of two is in their .pxd, inlined into the others; `buffer_types` is for type checkers
+# kernel modules without an extension module: the C code of two is inlined from their .pxd, `buffer_types` is for type checkers
 INLINED = ("__init__", "arithmetic", "keymap_probe", "buffer_access", "state_fields", "buffer_types")
 DEPENDENCIES = (
     "typer",

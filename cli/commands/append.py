@@ -196,7 +196,7 @@ def command(
     The lines are those of `dump --json --deep-iteration`: a batch line gives the bounds and fields of a batch, the
     record lines after it are its records. Records without a batch line are grouped into batches; only their value
     is required. Segments roll, and indexes, snapshots and leader epochs are written as a broker writes them, so that a
-    broker opens the result without recovery. A log that is not sound to its end is refused. All input is checked
+    broker opens the result without recovery. A log with damage is refused. All input is checked
     before the first byte is written: an invalid line ends the run with status 2 and changes nothing. The
     exit status is 1 when records are to be appended and were only planned.
     """  # fmt: skip
@@ -291,13 +291,13 @@ def _words(values: Mapping[str, Any]) -> Iterator[str]:
         f"{end} at {values['log_end_offset']}, {counted(values['segments_rolled'], 'segment')} rolled"
     )
     if values["is_new"] and values["becomes_stray"]:
-        yield "  without --topic-id a broker (KRaft, 3.7+) takes it for a stray, and makes an empty partition anew"
+        yield "  without --topic-id a broker (KRaft, 3.7+) sets it aside as stray, and creates an empty partition instead"
     if values["journal"] is not None:
         yield f"  undo with: kseg undo {shell_quoted(str(values['journal']))}"
 
 
 def _checkpointed(events: Iterator[Event], quiet: bool) -> Iterator[Event]:
-    """The events, with a note on stderr about skipped input."""
+    """Pass the events on, and print on stderr which lines of the input were ignored."""
     from kseg.change.append.append_result import AppendResult
 
     for event in events:
@@ -310,5 +310,5 @@ def _checkpointed(events: Iterator[Event], quiet: bool) -> Iterator[Event]:
             if event.result.batches_left_out:
                 ignored.append(f"damaged batches: {event.result.batches_left_out}")
             if ignored:
-                complain(f"kseg append: passed over {', '.join(ignored)}")
+                complain(f"kseg append: ignored {', '.join(ignored)}")
         yield event

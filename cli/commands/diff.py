@@ -36,10 +36,12 @@ def command(
 ) -> int:
     """Compare two copies of partitions: two replicas, a backup and the live disk, before and after a repair.
 
-    Partitions are compared by offset, batch by batch, regardless of segment boundaries; batches with different bytes are compared record by record. The result for each: same,
-    one behind the other, diverged (and from which offset, also by the leader epochs), damaged in one, or only in one. Records that a cleaning has removed from
-    one copy (it has a later record of the key), an earlier log start, other codecs and other leader epochs of the same records are distinguished from losses and a divergence. Never writes to the logs. The exit
-    status is 0 when the records are the same, otherwise 1.
+    Partitions are compared by offset, batch by batch, regardless of segment boundaries; batches with different bytes
+    are compared record by record. The result for each: same, one behind the other, diverged (and from which offset,
+    also by the leader epochs), damaged in one, or only in one. Records that compaction has removed from one copy (it
+    has a later record of the key), a different log start, other codecs and other leader epochs of the same records
+    are told apart from losses and a divergence. Never writes to the logs. The exit status is 0 when the records are
+    the same, otherwise 1.
     """
     from kseg.cli.html.html_option import page_for
     from kseg.cli.render import Style

@@ -56,7 +56,7 @@ def command(
         bool, _flag_of_kafka("--print-data-log", "Show keys and values too (implies --deep-iteration).")
     ] = False,
     skip_record_metadata: Annotated[
-        bool, _flag_of_kafka("--skip-record-metadata", "Of records show only key, value and headers.")
+        bool, _flag_of_kafka("--skip-record-metadata", "Show only key, value and headers of each record.")
     ] = False,
     max_bytes: Annotated[
         int,
@@ -64,7 +64,7 @@ def command(
     ] = INT32_MAX,
     max_message_size: Annotated[
         int,
-        int_size_option("--max-message-size", "The largest message that a check of an index reads.", KAFKA),
+        int_size_option("--max-message-size", "The largest message to read when checking an index.", KAFKA),
     ] = 5 * 1024 * 1024,
     verify_index_only: Annotated[
         bool,
@@ -80,7 +80,9 @@ def command(
     ] = False,
     transaction_log_decoder: Annotated[
         bool,
-        _flag_of_kafka("--transaction-log-decoder", "Keys and values are those of __transaction_state."),
+        _flag_of_kafka(
+            "--transaction-log-decoder", "Decode keys and values as those of __transaction_state."
+        ),
     ] = False,
     cluster_metadata_decoder: Annotated[
         bool,
@@ -94,7 +96,9 @@ def command(
     ] = False,
     share_group_state_decoder: Annotated[
         bool,
-        _flag_of_kafka("--share-group-state-decoder", "Keys and values are those of __share_group_state."),
+        _flag_of_kafka(
+            "--share-group-state-decoder", "Decode keys and values as those of __share_group_state."
+        ),
     ] = False,
     key_decoder_class: Annotated[
         str | None,
@@ -102,8 +106,8 @@ def command(
             "--key-decoder-class",
             metavar="CLASS",
             bare=STRING_DECODER,
-            help="Decode keys by StringDecoder or another of Kafka. These are StringDecoder (also when no class is given), IntegerDecoder and "
-            "LongDecoder of org.apache.kafka.tools.api.",
+            help="Decode keys with StringDecoder or another class of Kafka. Available are StringDecoder (also if no class is given), "
+            "IntegerDecoder and LongDecoder of org.apache.kafka.tools.api.",
             panel=KAFKA,
         ),
     ] = None,

@@ -124,8 +124,8 @@ def command(
     """Write the records of logs as files that other tools read.
 
     The columns are those of Spark's Kafka source (key, value, topic, partition, offset, timestamp, timestampType,
-    headers), and _meta: where a record lies, and what its batch says. Each partition becomes a file, or with
-    --partition-by one in each directory. Nothing half-written is ever seen under its final name.
+    headers), and _meta: the position of a record, and the fields of its batch. Each partition becomes a file, or with
+    --partition-by one in each directory. A file appears under its final name only when it is complete.
 
     Damage is reported on stderr with its byte range, and the export continues after it (exit 1).
     """  # fmt: skip
@@ -159,7 +159,7 @@ def command(
 
         check_stream(options)
         if json or cluster is not None:
-            raise UsageError(f"--output - does not go with {'--json' if json else '--spark'}")
+            raise UsageError(f"--output - cannot be combined with {'--json' if json else '--spark'}")
     if options.mode is Mode.IGNORE and is_taken(output):
         from kseg.cli.streams import complain
 
@@ -224,8 +224,8 @@ def _with_payloads(
     targets: "Sequence[Target]",
     options: "ExportOptions",
 ) -> "tuple[ExportOptions, Sequence[Event]]":
-    """The options with the columns of decoded payloads, for which all payloads are surveyed. is_one_table: all topics must have
-    the same columns, as Spark writes them. Raises UsageError and UnreadableInput."""
+    """The options with the columns of decoded payloads, which are determined by reading all payloads once. is_one_table: all
+    topics must have the same columns, because Spark writes a single table. Raises UsageError and UnreadableInput."""
     from kseg.cli.payload_formats import decoder_and_notice
     from kseg.inspection.export.options import TEXT_FORMS
     from kseg.internal_topics.registry.payload_columns import PayloadColumns

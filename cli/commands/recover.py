@@ -110,7 +110,7 @@ def command(
         Option(
             "--directory-id",
             metavar="UUID",
-            help="Write a lost meta.properties with this directory id; none: without. Default: the id in the metadata log.",
+            help="Write a lost meta.properties with this directory id; `none` omits it. Default: the id in the metadata log.",
             panel=CHANGE,
         ),
     ] = None,

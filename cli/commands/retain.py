@@ -49,10 +49,10 @@ EXAMPLES = (
     ),
     ("Free the space of what was marked a minute ago", "kseg retain --purge --apply /var/lib/kafka"),
     (
-        "Which segments to delete to free 50 GiB, and the limits that this amounts to",
+        "Which segments to delete to free 50 GiB, and the equivalent limits",
         "kseg retain --free 50GiB /var/lib/kafka",
     ),
-    ("Take the marks back", "kseg retain --unmark --apply orders-0"),
+    ("Restore what was marked", "kseg retain --unmark --apply orders-0"),
     ("What other limits would free", "kseg retain --what-if orders-0"),
     ("With the properties of the topic", "kseg retain --config orders.properties orders-0"),
 )
@@ -155,8 +155,8 @@ def command(
 
     Segments go from the oldest on, whole ones only, as long as they are below the log start offset, above the size
     limit, or older than the time limit; the first one that stays keeps all after it. Each topic's own cleanup.policy and
-    limits count, as the metadata log has them; options here override the limits, and never the policy unless
-    --cleanup-policy or --config says it. A topic with an unknown policy is left alone, and nothing is deleted for an
+    limits count, as the metadata log has them; options here override the limits, but not the policy,
+    which only --cleanup-policy and --config override. A topic with an unknown policy is left alone, and nothing is deleted for an
     unknown limit. --free chooses by bytes instead: the oldest segments of all topics with delete in their policy. With --apply the files are marked with .deleted, as a broker does first; --purge deletes what
     was marked a while ago (alone, without a limit, it marks nothing more); until then --unmark, or `kseg undo`, brings it back. Files of Kafka 0.7 go by their
     modification time and size.

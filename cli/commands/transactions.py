@@ -37,7 +37,7 @@ def command(
         int,
         duration_option(
             "--max-transaction-timeout-ms",
-            "The brokers' transaction.max.timeout.ms: a transaction that wrote nothing for so long and that no coordinator knows of hangs.",
+            "The brokers' transaction.max.timeout.ms: a transaction that no coordinator knows is hanging if it wrote nothing for longer.",
         ),
     ] = 900_000,
     json: Json = False,
@@ -85,7 +85,7 @@ def command(
         seen = transactions_seen(paths)
         if not seen.view.is_known:
             complain(
-                "kseg transactions: there is no __transaction_state under the given paths: which open transactions hang is not known"
+                "kseg transactions: there is no __transaction_state under the given paths: it is unknown which open transactions hang"
             )
         return replace(options, view=seen.view, replicas=seen.replicas), seen.events
 

@@ -12,17 +12,17 @@ from kseg.segment.errors import UsageError
 
 EXAMPLES = (
     (
-        "Take back a repair",
+        "Undo a repair",
         "kseg undo /var/lib/kafka/orders-0/.kseg/20260101T120000Z-1f2e3d4c/journal.jsonl",
     ),
     (
-        "Take back everything that a run changed in a data directory",
+        "Undo everything that a run changed in a data directory",
         "kseg undo /var/lib/kafka/kseg-journal-20260101T120000Z-1f2e3d4c.jsonl",
     ),
-    ("Take back the last run, with the path that was given to it", "kseg undo /var/lib/kafka"),
-    ("Finish a change that was killed", "kseg undo --finish /var/lib/kafka/orders-0"),
-    ("What can be taken back, and how much room that takes", "kseg undo --list /var/lib/kafka"),
-    ("Free that room; nothing can be taken back then", "kseg undo --forget --apply /var/lib/kafka"),
+    ("Undo the last run, by the path that was given to it", "kseg undo /var/lib/kafka"),
+    ("Complete a change that was killed", "kseg undo --finish /var/lib/kafka/orders-0"),
+    ("What can be undone, and how much space is held for that", "kseg undo --list /var/lib/kafka"),
+    ("Free that space; nothing can be undone then", "kseg undo --forget --apply /var/lib/kafka"),
 )
 
 
@@ -60,7 +60,7 @@ def command(
 ) -> int:
     """Undo the changes of a command: every file is restored, with its modification time and permissions.
 
-    Refused when a file was changed since, when a broker is running, or another kseg is at work. An interrupted
+    Refused when a file has changed since, a broker is running, or another kseg is at work there. An interrupted
     change can be undone too, or completed. An interrupted undo continues when the command is repeated. A run is undone
     as a whole, by the paths that were given to it, or not at all. The exit status is 1 when journals are to be forgotten and were only planned.
     """

@@ -40,8 +40,8 @@ def command(
 
     Checks the batches and the files beside them: indexes against the log, transaction indexes, producer
     snapshots, leader epochs, the chain of segments, checkpoints, leftovers, and the topic ids with the cluster's metadata
-    log where there is one. Records that a coordinator fails to load (groups, transactions) are errors too, unless --quick. Never writes. The exit status is 1
-    when there is an error among the findings.
+    log if there is one. Records that a coordinator fails to load (groups, transactions) are errors too, unless --quick.
+    Never writes. The exit status is 1 when there is an error among the findings.
     """
     from kseg.cli.html.html_option import page_for
     from kseg.cli.render import Style

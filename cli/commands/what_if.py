@@ -22,7 +22,7 @@ EXAMPLES = (
     ("These codecs and levels only", "kseg what-if --codec lz4 --codec zstd:9 --topic orders /var/lib/kafka"),
     ("Larger batches from the producers", "kseg what-if --batch-size 128KiB --linger 50 --topic orders /var/lib/kafka"),
     ("How much three days would keep", "kseg what-if --retention-ms 3d /var/lib/kafka"),
-    ("A narrower interval, for more time", "kseg what-if --sample 64MiB --topic orders /var/lib/kafka"),
+    ("A narrower interval, at the cost of more time", "kseg what-if --sample 64MiB --topic orders /var/lib/kafka"),
 )  # fmt: skip
 
 TRIED = "Settings to try"
@@ -46,7 +46,7 @@ def command(
             "--batch-size",
             metavar="SIZE",
             read=read_size_of_int,
-            help="Try batches of producers with this batch.size. Default, without --linger: 64KiB with 20 ms and 256KiB with 100 ms.",
+            help="Try producer batches with this batch.size. Default, without --linger: 64KiB with 20 ms and 256KiB with 100 ms.",
             panel=TRIED,
         ),
     ] = None,
@@ -56,7 +56,7 @@ def command(
             "--linger",
             metavar="DURATION",
             read=read_duration,
-            help="Try batches of producers with this linger.ms.",
+            help="Try producer batches with this linger.ms.",
             panel=TRIED,
         ),
     ] = None,
@@ -76,7 +76,7 @@ def command(
             "--retention-bytes",
             metavar="SIZE",
             read=read_size,
-            help="Show what this limit of each partition would keep; may be repeated. Default: about a half and a quarter of the largest partition.",
+            help="Show what this limit per partition would keep; may be repeated. Default: about a half and a quarter of the largest partition.",
             panel=TRIED,
         ),
     ] = (),
@@ -92,7 +92,7 @@ def command(
         int,
         size_option(
             "--sample",
-            "How much of each topic is compressed anew. A topic that is not larger is all taken.",
+            "How much of each topic to measure. A smaller topic is measured completely.",
             TRIED,
         ),
     ] = 8 << 20,
@@ -105,17 +105,18 @@ def command(
 ) -> int:
     """Estimate the size of topics with another codec, level, batch size, linger or retention, and name the property that sets it.
 
-    Samples real batches, spread evenly over all logs of a topic, and compresses them again with the codecs of a broker; the interval contains the true number
-    with 95 % confidence. Codecs are tried on batches as they are, as compression.type of a topic makes a broker do; another batch.size or linger.ms joins
-    adjacent batches of a producer. What limits of retention keep is exact. CPU time is that of the compressor for a GiB of uncompressed
-    records, on this machine. Never writes to the logs.
+    Samples real batches, spread evenly over all logs of a topic, and recompresses them with the codecs of a broker; the
+    interval contains the true number with 95 % confidence. Codecs are tried on batches as they are, which is what a
+    broker does for a topic with compression.type; another batch.size or linger.ms joins adjacent batches of a producer.
+    What retention limits keep is exact. CPU time is that of the compressor on this machine, per GiB of uncompressed
+    records. Never writes to the logs.
     """
     from kseg.cli.html.html_option import page_for
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms, notice, over_targets, workers
     from kseg.cli.streams import terminal_columns
     from kseg.cli.text.what_if import WhatIfReport
-    from kseg.cli.weighing import Weighing, WeighingWish
+    from kseg.cli.what_if_run import WhatIfParameters, WhatIfRun
     from kseg.inspection.what_if.candidates import DEFAULT_BATCHING, candidates_of, read_candidate
     from kseg.inspection.what_if.measuring import measure
     from kseg.segment.partition.targets import Expansion
@@ -126,7 +127,7 @@ def command(
     batching = DEFAULT_BATCHING if asked is None and not codec else asked or ()
     now_ms = clock_ms() if now is None else now
     largest = max((size for size, _ in batching if size is not None), default=0)
-    wish = WeighingWish(
+    parameters = WhatIfParameters(
         candidates=candidates_of([read_candidate(text) for text in codec], batching),
         sample_bytes=sample,
         place_bytes=min(sample, max(256 << 10, 2 * largest)),
@@ -145,7 +146,7 @@ def command(
         words=lambda _: (),
         page=page_for(html, "what-if", now_ms),
     )
-    weighing = Weighing(wish, workers(cluster, common.jobs, notice(style)))
+    run = WhatIfRun(parameters, workers(cluster, common.jobs, notice(style)))
     return over_targets(
         measure,
         None,
@@ -153,7 +154,7 @@ def command(
         expand=Expansion.PARTITIONS,
         request=common.request(paths, cluster),
         jobs=common.jobs,
-        look=weighing.look,
-        through=weighing.through,
-        wanted=weighing.is_wanted,
+        look=run.look,
+        through=run.through,
+        wanted=run.is_wanted,
     )

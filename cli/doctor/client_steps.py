@@ -1,4 +1,5 @@
-"""The steps once the broker runs again: end hanging transactions, and reset groups whose committed offset is outside the log."""
+"""The steps that need a running broker: change feature levels and topic configurations that 4.3.1 refuses, abort hanging transactions,
+and reset groups whose committed offset is outside the log."""
 
 from collections.abc import Iterator
 
@@ -13,36 +14,36 @@ ANY_SERVER = "HOST:PORT"
 
 
 def set_features(situation: Situation) -> Iterator[NextStep]:
-    """Only a version of Kafka that supports a feature level can change it."""
+    """A feature level can only be changed by a version of Kafka that supports it."""
     server = situation.bootstrap_server or ANY_SERVER
     for each in situation.refused_features.values():
         if each.is_of_older:
             yield NextStep(
-                "The metadata.version of the cluster is older than 3.3-IV3, and a 4.3.1 node does not start with it. Start a version from 3.3 to 3.9 on all nodes, raise it, and then "
-                "start 4.3.1.",
+                "The metadata.version of the cluster is older than 3.3-IV3, and a 4.3.1 node does not start with it. Start a version from 3.3 to 3.9 on all nodes, raise the "
+                "metadata.version, and then start 4.3.1.",
                 f"kafka-features.sh --bootstrap-server {server} upgrade --metadata 3.3",
             )
         else:
             yield NextStep(
-                f"The feature {shown_path(each.name)} has level {each.level}, which 4.3.1 does not support. Start the version that ran here last: a newer one than 4.3.1 wrote it.",
+                f"Feature {shown_path(each.name)} has level {each.level}, which 4.3.1 does not support: a newer version wrote it. Start the version that ran here last.",
                 f"kafka-features.sh --bootstrap-server {server} describe",
             )
 
 
 def remove_configs(situation: Situation) -> Iterator[NextStep]:
-    """A node of another version can start, and takes the property back; no tool changes a metadata log offline."""
+    """No tool changes a metadata log offline, so the property has to be removed through a version that starts with it."""
     refused = list(situation.refused_configs.values())
     server = situation.bootstrap_server or ANY_SERVER
     shown = shown_of(len(refused), _LISTED)
     for each in refused[:shown]:
         yield NextStep(
-            f"{each.name}={visible(shortened(each.value))} of the topic {shown_path(each.topic)} ends the start of a 4.3.1 node: older versions allowed it. Start the version that ran here last, remove "
+            f"{each.name}={visible(shortened(each.value))} of topic {shown_path(each.topic)} prevents a 4.3.1 node from starting; older versions allowed it. Start the version that ran here last, remove "
             "or correct the property, and then start 4.3.1.",
             f"kafka-configs.sh --bootstrap-server {server} --alter --entity-type topics --entity-name {shell_quoted(each.topic)} --delete-config {each.name}",
         )
     if len(refused) > shown:
         yield NextStep(
-            f"There are {counted(len(refused) - shown, 'more such property')}:",
+            f"Likewise for {counted(len(refused) - shown, 'more property')}: list them.",
             command_line("metadata", {}, situation.request),
         )
 
@@ -52,13 +53,13 @@ def end_transactions(situation: Situation) -> Iterator[NextStep]:
     for each in situation.hanging[:shown]:
         if each.abort_command is not None:
             yield NextStep(
-                f"With the broker running: end the hanging transaction in {each.topic}-{each.partition}.",
+                f"With the broker running, abort the hanging transaction in {each.topic}-{each.partition}.",
                 each.abort_command.replace(ANY_SERVER, situation.bootstrap_server or ANY_SERVER),
             )
     if len(situation.hanging) > shown:
-        more = counted(len(situation.hanging) - shown, "more transaction")
+        more = counted(len(situation.hanging) - shown, "more hanging transaction")
         yield NextStep(
-            f"There are {more} that hang; the line that ends each:",
+            f"Abort {more}: list the command for each.",
             command_line("transactions", {"--verbose": True}, situation.request),
         )
 
@@ -73,12 +74,12 @@ def set_groups(situation: Situation) -> Iterator[NextStep]:
     for (group, topic), numbers in list(by_topic.items())[:shown]:
         partitions = ",".join(map(str, sorted(numbers)))
         yield NextStep(
-            f"With the broker running and the group's consumers stopped: see where {group} would go on in {topic}, then --execute.",
+            f"With the broker running and the group's consumers stopped, preview where {group} would resume in {topic}; then replace --dry-run by --execute.",
             f"kafka-consumer-groups.sh --bootstrap-server {server} --group {shell_quoted(group)} "
             f"--topic {topic}:{partitions} --reset-offsets --to-latest --dry-run",
         )
     if len(by_topic) > shown:
         yield NextStep(
-            "More groups have offsets that are not in their logs:",
+            "Likewise for the other groups with committed offsets outside their logs: list them.",
             command_line("groups", {}, situation.request),
         )

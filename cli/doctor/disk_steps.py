@@ -1,7 +1,7 @@
-"""The steps for a file system that cannot be written: it is mounted read-only, or has no room.
+"""The steps for a file system that cannot be written because it is mounted read-only or full.
 
-Nothing can be repaired before, and a broker does not start. A kernel remounts a file system read-only after an I/O error, so the first
-thing to know is what it logged.
+They come first: until then nothing can be repaired, and no broker starts. The kernel remounts a file system read-only after an I/O
+error, so the first step is to read the kernel log.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from kseg.inspection.log_dir_host import LogDirHost
 from kseg.segment.findings import ERROR
 from kseg.segment.terminal import shell_quoted, shown_path
 
-_SCARCE_BYTES = 64 << 20  # the least space for the journals and side files of a repair
+_SCARCE_BYTES = 64 << 20  # with less, there may be no space for the journals and side files of a repair
 _WANTED_FREE = "64MiB"
 _MARKED = (LeftoverKind.DELETED_FILES, LeftoverKind.UNFINISHED_CLEANING)
 
@@ -26,39 +26,39 @@ def make_writable(situation: Situation) -> Iterator[NextStep]:
             by_mount.setdefault(host.path if host.mount is None else host.mount.point, host)
     for point, host in by_mount.items():
         yield NextStep(
-            f"{shown_path(host.path)} is on a file system that is mounted read-only: neither a repair nor a broker can write there. A kernel "
-            "does that by itself after an I/O error; look for one.",
+            f"{shown_path(host.path)} is on a file system that is mounted read-only: neither a repair nor a broker can write there. The kernel "
+            "remounts a file system read-only after an I/O error; look for one.",
             "dmesg --level=emerg,alert,crit,err | tail -n 40",
         )
         advice = situation.advice
         if situation.hints.get(ERROR) and advice.startswith("kseg recover"):
             yield NextStep(
-                "If the disk fails, leave it as it is and write a repaired copy to another one.",
+                "If the disk is failing, leave it as it is and write a repaired copy to another one.",
                 f"{advice} --output {shell_quoted('repaired')}",
             )
-        yield NextStep("If it does not, make it writable.", f"mount -o remount,rw {shell_quoted(point)}")
+        yield NextStep("Otherwise remount it read-write.", f"mount -o remount,rw {shell_quoted(point)}")
 
 
 def make_room(situation: Situation) -> Iterator[NextStep]:
     if any(host.free_bytes is not None and host.free_bytes < _SCARCE_BYTES for host in situation.hosts):
         full = "The disk is full"
     elif any(host.has_few_inodes for host in situation.hosts):
-        full = "The file system has hardly an inode left for another file"
+        full = "The file system has hardly any free inodes"
     else:
         return
     if any(each.kind in _MARKED for each in situation.leftovers):
         yield NextStep(
-            f"{full}: delete the files that the broker has marked for deletion (without --apply: the list of them).",
+            f"{full}: delete the files that the broker has marked for deletion (without --apply, they are only listed).",
             command_line("retain", {"--purge": True, "--apply": True}, situation.request),
         )
     if situation.undo_bytes:
         yield NextStep(
-            f"{full}: give up taking back earlier changes of kseg (without --apply: the list of them).",
+            f"{full}: delete what kseg keeps to undo earlier changes (without --apply, it is only listed).",
             command_line("undo", {"--forget": True, "--apply": True}, situation.request),
         )
     if not situation.undo_bytes and not any(each.kind in _MARKED for each in situation.leftovers):
         yield NextStep(
-            f"{full}, and a repair writes files before it removes others: see what could be deleted first (with --apply: delete it), or "
-            "repair a copy on another disk (kseg recover --output).",
+            f"{full}, and a repair writes new files before it removes old ones: see which segments could be deleted (--apply deletes them), or "
+            "write a repaired copy to another disk (kseg recover --output).",
             command_line("retain", {"--free": _WANTED_FREE}, situation.request),
         )

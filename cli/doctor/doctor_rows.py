@@ -18,7 +18,7 @@ _LOCAL_HOSTS = ("", "0.0.0.0", "::")
 
 
 def host_row(host: LogDirHost, node: "Node") -> dict[str, object]:
-    """The machine's side of a data directory, and the node that it belongs to."""
+    """The node that a data directory belongs to, whether a broker runs on it, and the state of its file system."""
     mount = host.mount
     return {
         "type": "log_dir",
@@ -40,7 +40,7 @@ def host_row(host: LogDirHost, node: "Node") -> dict[str, object]:
 
 
 def node_row(image: "MetadataImage", node_id: int | None) -> dict[str, object]:
-    """What the metadata log says about the cluster and this node."""
+    """The cluster and the node according to the metadata log."""
     return {
         "type": "node",
         "node_id": node_id,
@@ -55,8 +55,8 @@ def node_row(image: "MetadataImage", node_id: int | None) -> dict[str, object]:
 
 
 def bootstrap_server(image: "MetadataImage", node_id: int | None) -> str | None:
-    """HOST:PORT of a broker that clients can reach, preferably of this node; None when no broker is registered. For a listener on
-    all addresses it is this machine."""
+    """HOST:PORT of a broker for clients, preferably this node; None if no broker is registered. A listener on all addresses becomes
+    localhost."""
     brokers = sorted(
         image.brokers.values(), key=lambda broker: (broker.id != node_id, broker.is_fenced, broker.id)
     )
@@ -70,7 +70,8 @@ def bootstrap_server(image: "MetadataImage", node_id: int | None) -> str | None:
 def damage_row(
     path: str, errors: Mapping[str, int], repair: "RecoverResult | None", reason: str | None, ends_lost: int
 ) -> dict[str, object]:
-    """A damaged partition with the cost of its repair. errors: how many of each kind. reason: why there is no plan."""
+    """A damaged partition with the cost of its repair. errors: the number of errors by finding id. reason: why there is no plan.
+    ends_lost: the number of transactions whose commit or abort marker may be lost."""
     return {
         "type": "damage",
         "partition": os.path.basename(places.abspath(path)),
@@ -85,7 +86,7 @@ def damage_row(
 
 
 def leftovers_row(log_dir: str, kind: str, paths: Sequence[str], held_bytes: int) -> dict[str, object]:
-    """Files of a data directory that take room and are not needed, or only for `undo`."""
+    """Files of a data directory that take up space although no broker needs them. kind: of a `Leftover`, or what is kept for `undo`."""
     return {
         "type": "leftovers",
         "log_dir": log_dir,
@@ -97,5 +98,5 @@ def leftovers_row(log_dir: str, kind: str, paths: Sequence[str], held_bytes: int
 
 
 def step_row(number: int, step: NextStep) -> dict[str, object]:
-    """A step that the operator takes next."""
+    """One step of the recommended procedure, numbered in order."""
     return {"type": "step", "number": number, "why": step.why, "command": step.command, "due": step.is_due}

@@ -1,14 +1,14 @@
-"""The events of `kseg doctor`: the results of several commands about the same data directories, each run once.
+"""The events of `kseg doctor`: run several commands on the same data directories, once each, and derive the next steps.
 
-1. The machine: is a broker running, was the last shutdown clean, what is free (`inspection.log_dir_host`).
-2. Which node this is, and which version wrote it (the metadata log).
+1. The machine: is a broker running, was the last shutdown clean, how much space is free (`inspection.log_dir_host`).
+2. The node and its metadata version (the metadata log).
 3. `verify`, with its forecast of a broker's start.
 4. For each partition with an error, the cost of its repair under either policy (the plan of `recover`).
 5. Hanging transactions (`transactions`), and committed offsets outside their logs (`groups`).
 6. Files that are no longer needed, and what is kept for `undo` (`inspection.disk_leftovers`, `undo --list`).
-7. The steps that follow (`next_steps`).
+7. The steps to take (`next_steps`).
 
-Rows of other commands are passed on as those commands print them. Findings of 4 and 5 about files are dropped: 3 has reported them.
+Rows of the other commands are passed on unchanged. Findings of 4 and 5 about files are dropped because 3 has reported them.
 """
 
 import os
@@ -54,20 +54,21 @@ if TYPE_CHECKING:
     from kseg.recovery.repair.rows import RecoverResult
     from kseg.recovery.verify.options import VerifyOptions
 
-# the events of work over targets, wherever it runs
+# runs work on targets, here or on a cluster (`cli.run.workers`)
 Over = Callable[..., Iterator[Event]]
 
 
 @dataclass(slots=True)
 class _Damage:
-    """errors: the number of each kind of error in a partition."""
+    """errors: the number of errors in a partition, by finding id."""
 
     target: PartitionTarget
     errors: dict[str, int] = field(default_factory=dict)
 
 
 class Examination:
-    """One run of `doctor`. request: the options of the run. verification: of its targets. over: the executor of targets. now_ms: the time of the run."""
+    """One run of `doctor`. metadata: the metadata log that the user named. verification: the run of `verify` that is part of it.
+    now_ms: the time of the run."""
 
     def __init__(
         self, request: Request, metadata: str | None, verification: Verification, over: Over, now_ms: int
@@ -87,7 +88,7 @@ class Examination:
     def look(
         self, targets: Sequence[Target], options: "VerifyOptions"
     ) -> "tuple[VerifyOptions, Sequence[Event]]":
-        """The results before verification: the rows of the data directories and their nodes."""
+        """Examine the machine and the nodes before the verification; returns its options, and the rows found."""
         self._targets = targets
         self._situation.topics = _topics(targets)
         self._finder = self._verification.finder(targets)
@@ -95,7 +96,7 @@ class Examination:
         return self._options, [*self._hosts(), *findings]
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
-        """The events of the verification, then everything that depends on them."""
+        """Pass on the events of the verification, then yield everything that depends on its findings."""
         partitions = {target.path: target for target in self._targets if isinstance(target, PartitionTarget)}
         for event in self._verification.through(events):
             if isinstance(event, Finding):
@@ -211,7 +212,7 @@ class Examination:
             self._repaired_ends.setdefault((name.topic, name.partition), []).append(ends)
 
     def _note_lost_identities(self) -> None:
-        """Record which values of a lost meta.properties only the user knows; `recover` does not write the file without them."""
+        """Note which values of a lost meta.properties have to come from the user, since `recover` cannot write the file without them."""
         if not self._situation.lost_identities:
             return
         from kseg.internal_topics.metadata.registered import registered_directories
@@ -291,8 +292,8 @@ class Examination:
                 yield event
 
     def _is_in_repaired_log(self, found: "OffsetOfGroup") -> bool:
-        """Whether `recover` moves the ends of a log so that a committed offset is inside it: resetting that one would skip or repeat
-        records."""
+        """Whether a committed offset will be inside the log once `recover` has moved its ends. Resetting such an offset would skip or
+        repeat records."""
         return any(
             found.offset in ends for ends in self._repaired_ends.get((found.topic, found.partition), ())
         )
@@ -324,7 +325,7 @@ class Examination:
 
 
 def _topics(targets: Sequence[Target]) -> dict[str, int]:
-    """The number of partitions of each topic, as far as directories tell."""
+    """The number of partitions of each topic, as far as the directories show it."""
     topics: dict[str, int] = {}
     names = (own_partition_name(target.path) for target in targets if isinstance(target, PartitionTarget))
     for name in names:
@@ -340,7 +341,8 @@ def _log_dir(target: Target) -> str | None:
 
 
 def _stays_unloadable(damage: _Damage, repair: "RecoverResult | None") -> bool:
-    """Whether a broker fails to load a log, and policy salvage, which keeps every batch with a valid checksum, does not change that."""
+    """Whether a broker fails to load a log both before and after a repair by policy salvage, as happens where the offending batches have
+    valid checksums and are therefore kept."""
     from kseg.recovery.repair.remaining_damage import HARMFUL
 
     if repair is None or repair.doubt is None or HARMFUL.keys().isdisjoint(damage.errors):

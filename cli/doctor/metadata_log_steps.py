@@ -1,9 +1,9 @@
-"""The steps for a metadata log that a broker cannot begin with, and for one that is not among the data directories.
+"""The steps for a metadata log that a broker cannot load, and for one that is in none of the given data directories.
 
-A node loads the newest snapshot of `__cluster_metadata-0` and fails on a damaged one; it does not try an older one (Kafka:
-KafkaRaftClient, observed with 4.3.1). Without it the node begins with the one before, or with the log, if these reach back. Where they do
-not, the log has to come from another node. A data directory of a KRaft node without a metadata log near it is either one of several,
-or the node's metadata is lost.
+A node loads the newest snapshot of `__cluster_metadata-0`. If that is damaged it fails; it does not try an older one (Kafka:
+KafkaRaftClient, observed with 4.3.1). With the damaged snapshot moved away, it starts from the previous one or from the log, provided
+these reach back far enough; otherwise the log has to come from another node. If a KRaft node's data directories contain no metadata log,
+either it is in another directory of the node, or it is lost.
 """
 
 import os
@@ -18,7 +18,7 @@ from kseg.segment.terminal import shell_quoted, shown_path
 
 
 def is_metadata_snapshot(path: str) -> bool:
-    """Whether a path is that of a KRaft snapshot in the directory of the metadata log."""
+    """Whether a path is a KRaft snapshot in the directory of the metadata log."""
     directory, entry = os.path.split(path)
     if os.path.basename(directory) != METADATA_DIRECTORY:
         return False
@@ -27,43 +27,44 @@ def is_metadata_snapshot(path: str) -> bool:
 
 
 def snapshot_steps(damaged: Sequence[str], move: Callable[[str], str]) -> Iterator[NextStep]:
-    """One for each damaged snapshot, or for the directory where the log does not reach back without it. move: the command that moves
-    a path out of the data directory."""
+    """One step for each damaged snapshot, or for the whole directory if the log does not reach back far enough without it. move: returns
+    the command that moves a path out of the data directory."""
     for directory in dict.fromkeys(map(os.path.dirname, damaged)):
         here = [path for path in damaged if os.path.dirname(path) == directory]
         if _reaches_back(directory, here):
             for path in here:
                 yield NextStep(
-                    f"A broker fails on the damaged snapshot {shown_path(os.path.basename(path))} of the metadata log, and no repair brings it back. The log "
+                    f"A broker fails on the damaged snapshot {shown_path(os.path.basename(path))} of the metadata log, and no repair can restore it. The log "
                     "reaches back far enough without it: with the broker stopped, move it out of the data directory.",
                     move(path),
                 )
         else:
             yield NextStep(
-                "A broker fails on the damaged snapshot of the metadata log, and without it the log does not reach back. Copy __cluster_metadata-0 of another "
-                "controller or broker to this place, or let this node fetch it: with the broker stopped, and only if a majority of the other "
-                "controllers runs, move it out of the data directory.",
+                "A broker fails on the damaged snapshot of the metadata log, and without it the log does not reach back far enough. With the broker stopped, "
+                "either replace __cluster_metadata-0 by that of another controller or broker, or, only if a majority of the other controllers is "
+                "running, move it out of the data directory so that this node fetches it.",
                 move(directory),
             )
 
 
 def gap_steps(directories: Sequence[str], move: Callable[[str], str]) -> Iterator[NextStep]:
-    """For metadata logs with a gap: a broker cuts such a log there, and what was created after it becomes stray; with the damaged batches taken out,
-    it fails on the first record that refers to a lost one, if there is one."""
+    """The steps for metadata logs with a gap. A broker truncates such a log at the gap, and partitions created after it become stray. If
+    only the damaged batches were removed, it would fail on the first record that refers to a lost one."""
     for directory in dict.fromkeys(directories):
         yield NextStep(
-            "The metadata log has lost records that no snapshot has, and no repair brings them back (`kseg recover` leaves it as it is: a broker fails on what is left, "
-            "or, beside other controllers, never fetches what is lost): with the broker stopped, move it out of the data directory. Do not start a node that is the only controller: it sets everything aside as stray.",
+            "The metadata log has lost records that no snapshot contains, and no repair can restore them (`kseg recover` leaves it as it is, because a broker would fail on the "
+            "remaining records, or never fetch the lost ones from other controllers). With the broker stopped, move it out of the data directory. Do not start a node that is the only controller: it would set everything aside as stray.",
             move(directory),
         )
         yield copied_log(os.path.dirname(directory))
 
 
 def copied_log(log_dir: str, is_due: bool = True) -> NextStep:
-    """Its quorum-state is that of the node that it comes from; a node with a wrong one elects or finds the leader in another epoch."""
+    """The step that copies the log of another node, including its quorum-state: with that of another node, a node still elects or finds
+    the leader, in another epoch."""
     return NextStep(
-        f"Copy {METADATA_DIRECTORY} of another controller or broker, or from a backup, to this place (PATH is where you have it). Where a majority of the other controllers runs, "
-        "the node can be started without one instead: it fetches it.",
+        f"Copy {METADATA_DIRECTORY} here from another controller or broker, or from a backup (PATH). If a majority of the other controllers is running, "
+        "the node can be started without it instead, and fetches it.",
         f"cp -r PATH/{METADATA_DIRECTORY} {shell_quoted(log_dir)}/",
         is_due,
     )
@@ -88,10 +89,10 @@ def lacks_metadata_log(log_dirs: Sequence[str]) -> bool:
 
 
 def find_metadata_log() -> NextStep:
-    """Where nothing else is wrong this may be all there is to say: the metadata log is in one data directory of several."""
+    """Not due: most likely the metadata log is in a data directory of the node that was not given."""
     return NextStep(
-        f"Which partitions belong here says {METADATA_DIRECTORY}, which is in none of these directories: name the data directory that has it too (metadata.log.dir, else "
-        "the first of log.dirs). If it is lost, put it back before a broker starts: a node that is also a controller begins with an empty one and sets "
+        f"{METADATA_DIRECTORY} tells which partitions belong here, but none of these directories contains it: add the data directory that does (metadata.log.dir, else "
+        "the first of log.dirs). If it is lost, restore it before a broker starts: a node that is also a controller would begin with an empty one and set "
         "every partition aside as stray; one that is only a broker fetches it from the controllers.",
         f"find / -type d -name '{METADATA_DIRECTORY}*' -not -empty",
         is_due=False,

@@ -1,12 +1,13 @@
 """The steps for a node whose metadata log is lost everywhere: it is the only controller, and no broker or backup has a copy.
 
-What the log said is gone: topics and their ids, configurations, ACLs, SCRAM credentials. The records are not, and a broker serves them once their topics exist
-again and their directories have the new ids (each step observed with 4.3.1, tests/kafka/test_new_metadata_log.py):
+Topics and their ids, configurations, ACLs and SCRAM credentials are gone. The records are not: a broker serves them again once their
+topics exist and their directories have the ids of these topics (each step observed with 4.3.1, tests/kafka/test_new_metadata_log.py):
 
-1. A node with another, empty data directory and the same node and cluster id makes a new log; nothing is set aside as stray there.
-2. The topics are created on it again, with as many partitions, and without retention: their configurations are lost.
-3. Its log and its meta.properties, whose directory id the new log knows, are moved into the data directory.
-4. `kseg doctor` has the steps that give each partition the id of its new topic.
+1. Start a node with the same node and cluster id and an empty data directory. It creates a new metadata log, and sets nothing aside as
+   stray.
+2. Create the topics there, with the same number of partitions and without retention, since their configurations are lost.
+3. Move its metadata log into the data directory, together with its meta.properties, whose directory id the new log contains.
+4. Follow the steps of `kseg doctor` that give each partition the id of its new topic.
 """
 
 import os
@@ -20,7 +21,7 @@ from kseg.segment.partition.names import INTERNAL_TOPICS, METADATA_DIRECTORY, NA
 from kseg.segment.terminal import shell_quoted, shell_word
 
 _LISTED = 5  # topics with a step of their own
-_KEPT = "retention.ms=-1"  # else a broker deletes by its defaults what a topic was configured to keep
+_KEPT = "retention.ms=-1"  # otherwise a broker deletes by its default retention what a topic was configured to keep
 _INTERNAL = "cleanup.policy=compact"
 _PROPERTIES = "new.properties"
 
@@ -28,16 +29,17 @@ _PROPERTIES = "new.properties"
 def new_log_steps(
     log_dir: str, topics: Mapping[str, int], cluster_id: str | None, server: str, flags: str, request: Request
 ) -> Iterator[NextStep]:
-    """topics: the number of partitions of each, as far as they are here. server: HOST:PORT for clients. flags: for the quorum."""
+    """topics: the partition count of each, as far as the directories show it. server: HOST:PORT for clients. flags: options of
+    `kafka-storage.sh format` for the quorum."""
     made = f"{os.path.abspath(log_dir)}-new"
     dirs = shell_quoted(rf"s#^(log\.dirs?|metadata\.log\.dir)=.*#\1={made}#")
     yield _step(
-        f"If it is lost everywhere and this node is the only controller, make a new one. Configurations, ACLs and credentials are lost then; the records are not. First, the "
-        f"properties of a node with an empty data directory, {made}.",
+        f"If it is lost everywhere and this node is the only controller, create a new one. Configurations, ACLs and credentials are then lost; the records are not. First, write "
+        f"the properties of a node with an empty data directory, {made}.",
         f"sed -E {dirs} server.properties > {_PROPERTIES}",
     )
     yield _step(
-        f"Format it{'' if flags else ' (with --standalone where controller.quorum.voters is not set)'}.",
+        f"Format it{'' if flags else ' (with --standalone if controller.quorum.voters is not set)'}.",
         format_command(cluster_id, _PROPERTIES, flags),
     )
     yield _step("Start it.", f"kafka-server-start.sh -daemon {_PROPERTIES}")
@@ -46,11 +48,11 @@ def new_log_steps(
     moved = (METADATA_DIRECTORY, NAME_BY_ROLE[Role.META_PROPERTIES])
     paths = " ".join(shell_quoted(os.path.join(made, name)) for name in moved)
     yield _step(
-        "Move the new log into the data directory, with the meta.properties whose directory id it knows.",
+        "Move the new log into the data directory, together with the meta.properties that has its directory id.",
         f"mv {paths} {shell_quoted(os.path.join(log_dir, ''))}",
     )
     yield _step(
-        "Look again: there are steps then that give the partitions the ids of the new topics, before the node is started with its own server.properties.",
+        "Run doctor again for the steps that give the partitions the ids of the new topics; then start the node with its own server.properties.",
         command_line("doctor", {}, request),
     )
 
@@ -65,12 +67,12 @@ def format_command(cluster_id: str | None, properties: str, *flags: str) -> str:
 def _topic_steps(topics: Mapping[str, int], server: str, request: Request) -> Iterator[NextStep]:
     shown = shown_of(len(topics), _LISTED)
     first = (
-        "{} with the partitions that are here (there may have been more), and with each --config that it had; until its retention is set again, "
-        f"{_KEPT} keeps its records"
+        "{} with the number of partitions found here (there may have been more), and with each --config that it had; "
+        f"{_KEPT} keeps its records until its retention is set again"
     )
     in_order = sorted(topics, key=lambda topic: topic in INTERNAL_TOPICS)
     for number, topic in enumerate(in_order[:shown]):
-        words = "{}, likewise" if number else first
+        words = "{} in the same way" if number else first
         config = _INTERNAL if topic in INTERNAL_TOPICS else _KEPT
         yield _step(
             f"Create {words.format(topic)}.",
@@ -84,5 +86,5 @@ def _topic_steps(topics: Mapping[str, int], server: str, request: Request) -> It
 
 
 def _step(why: str, command: str) -> NextStep:
-    """Not due, because it is only for a log that no copy can be had of."""
+    """Not due, because these steps are only for a log of which no copy exists."""
     return NextStep(why, command, is_due=False)

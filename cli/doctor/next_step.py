@@ -8,7 +8,8 @@ _CHANGING_COMMANDS = ("undo", "recover", "retain")
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """why: one sentence. command: as it can be typed. is_due: False if nothing is wrong, only suspicious or untidy."""
+    """why: what the step is for, in a sentence or two. command: ready to paste. is_due: False if nothing is wrong, only suspicious or
+    untidy."""
 
     why: str
     command: str

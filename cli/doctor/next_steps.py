@@ -1,23 +1,23 @@
-"""What to do next, in order, derived from an examination. Every step is a command that can be typed as it is printed.
+"""What to do next, in order, derived from an examination. Every step has a command that is ready to paste.
 
-0. What is mounted read-only has to be writable.
-1. If a broker runs and something has to change: stop it. What was read beside a running broker may already be out of date.
-2. A kseg run that was killed half way blocks everything else: undo it, and check again.
-3. A node id that is not that of the data directory: until it is corrected, everything in it looks stray.
-4. Data directories that a broker does not accept together (of different nodes, or one a copy of the other): check those of one.
-5. Files that end a broker's start, what is inside a data directory by mistake, directories that end a start by their name, or because
-   another data directory has the same partition: move them out of the data directory.
-6. If the file system is full: free space first, because repairs need some.
+0. Make file systems writable that are mounted read-only.
+1. If a broker is running and something has to change, stop it. What was read beside a running broker may be out of date.
+2. Undo a kseg run that was killed half-way, and check again: it blocks everything else.
+3. Correct a node id that is not that of the data directory: with a wrong one all partitions look stray.
+4. If a broker does not accept some of the data directories together (they are of different nodes, or one is a copy of another), check
+   those of one node.
+5. Move out of the data directory what prevents a start: files that a broker cannot read, whatever is there by mistake, directories
+   with a name that is not a partition's, and the second of two directories of the same partition.
+6. Free space on a full file system, because repairs need some.
 7. Repair: the plan, then the same with --apply. If bytes cannot be read, copy the disk first.
-8. Partitions with another topic id, and replicas that are missing: a broker creates them again, empty, so they have to be right and back
-   before it starts.
-9. A log, a metadata snapshot or a metadata log with a gap that a broker fails on, and that no repair changes: move it out of the data
-   directory.
+8. Correct topic ids, and put missing replicas back: a broker recreates such partitions empty when it starts.
+9. Move away a log, a metadata snapshot or a metadata log with a gap if a broker fails on it and no repair changes that.
 10. Check again.
-11. Change features and topic configurations that 4.3.1 does not allow, with the version of Kafka that ran before.
-12. Once the broker runs: abort hanging transactions, and reset groups whose committed offset is outside the log.
+11. Change feature levels and topic configurations that 4.3.1 refuses, using the version of Kafka that ran before.
+12. Once the broker runs, abort hanging transactions, and reset groups whose committed offset is outside the log.
 
-A metadata log that is in none of the directories is looked for last; one that is lost is copied from another node, or created again (`new_metadata_log_steps`). If nothing needs repair but something is suspicious, the only step is the command that examines it.
+A metadata log that is in none of the directories comes last: find it, copy it from another node, or create it again
+(`new_metadata_log_steps`). If nothing needs repair but something is suspicious, the only step is the command that examines it.
 """
 
 import os
@@ -54,13 +54,13 @@ from kseg.segment.terminal import shell_quoted, shell_word, shown_path
 _LISTED = 5  # directories with a step of their own
 _OF_FILE_SYSTEM = "lost+found"
 _SOURCES_OF_VALUES = (
-    "the values that meta.properties had (node.id is in server.properties, cluster.id in meta.properties of any other node, directory.id in what "
-    "`kseg metadata` shows)"
+    "the values that meta.properties had (node.id is in server.properties, cluster.id in meta.properties of any other node, directory.id in the "
+    "output of `kseg metadata`)"
 )
 
 
 def next_steps(situation: Situation) -> Iterator[NextStep]:
-    """The steps, in order; none if the broker can simply be started."""
+    """The steps, in order; none if the broker can be started as it is."""
     is_due = bool(
         situation.hints.get(ERROR)
         or situation.is_obstructed
@@ -81,12 +81,12 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
         from kseg.cli.doctor.properties_steps import properties_steps
 
         yield from properties_steps(situation.properties, situation.request)
-    mending = list(_mend_files(situation))
+    repairs = list(_repair_steps(situation))
     if any(host.is_running for host in situation.hosts) and any(
-        step.needs_stopped_broker for step in mending
+        step.needs_stopped_broker for step in repairs
     ):
-        mending.insert(0, _stop(situation))
-    for step in mending:
+        repairs.insert(0, _stop(situation))
+    for step in repairs:
         yield step if is_due else replace(step, is_due=False)
     if not situation.is_half_done:
         yield from set_features(situation)
@@ -100,12 +100,10 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
             yield from _make_new_log(situation, log_dir)
 
 
-def _mend_files(situation: Situation) -> Iterator[NextStep]:
+def _repair_steps(situation: Situation) -> Iterator[NextStep]:
     advice = situation.advice
     if situation.is_half_done:
-        yield NextStep(
-            "Take back what an interrupted change left half done; everything else waits for it.", advice
-        )
+        yield NextStep("Undo an interrupted change; everything else has to wait for that.", advice)
         yield _again(situation)
         return
     if situation.other_nodes:
@@ -119,7 +117,7 @@ def _mend_files(situation: Situation) -> Iterator[NextStep]:
     yield from _move_out(situation)
     yield from move_obstacles(situation.in_the_way, _move)
     if any(places.isdir(path) for path in situation.in_the_way):
-        # what is said of a data directory inside another one may be of no interest then
+        # with the directory gone, findings about its contents may no longer matter
         yield _again(situation)
         return
     yield from _keep_one(situation)
@@ -129,7 +127,7 @@ def _mend_files(situation: Situation) -> Iterator[NextStep]:
     if advice.startswith("kseg recover"):
         yield from _repair(situation, advice)
     elif advice:
-        yield NextStep("Look closer.", advice, is_due=bool(situation.hints.get(ERROR)))
+        yield NextStep("Examine it more closely.", advice, is_due=bool(situation.hints.get(ERROR)))
     yield from _give_ids(situation)
     yield from _put_back(situation)
     yield from snapshot_steps(situation.damaged_snapshots, _move)
@@ -156,22 +154,22 @@ def _make_new_log(situation: Situation, log_dir: str) -> Iterator[NextStep]:
 
 def _set_node_id(other: OtherNode) -> NextStep:
     file = os.path.join(other.log_dir, NAME_BY_ROLE[Role.META_PROPERTIES])
-    edit = shlex.quote(rf"s/^node\.id *=.*/node.id={other.told_by_metadata}/")
+    edit = shlex.quote(rf"s/^node\.id *=.*/node.id={other.by_metadata}/")
     return NextStep(
-        f"{shown_path(file)} says node {other.in_file}, but by the metadata log the directory is one of node {other.told_by_metadata}: as node "
-        f"{other.in_file} a broker sets its partitions aside as stray. Mount it where node {other.told_by_metadata} runs, or, if the id was "
-        "changed by mistake, set it right here and in server.properties.",
+        f"{shown_path(file)} says node {other.in_file}, but according to the metadata log the directory belongs to node {other.by_metadata}: started as node "
+        f"{other.in_file}, a broker sets its partitions aside as stray. Mount it on the machine of node {other.by_metadata}, or, if the id was "
+        "changed by mistake, correct it here and in server.properties.",
         f"sed -i.before {edit} {shell_quoted(file)}",
     )
 
 
 def _move_out(situation: Situation) -> Iterator[NextStep]:
-    """A broker takes each directory for a partition, and fails on a name that is not a partition's."""
+    """A broker takes every directory for a partition, and fails on a name that is not a partition's."""
     shown = shown_of(len(situation.foreign), _LISTED)
     for path in situation.foreign[:shown]:
         if os.path.basename(path) == _OF_FILE_SYSTEM:
             yield NextStep(
-                "Remove it: a broker does not start with it. The next check of the file system makes it again: let log.dirs name a directory below the mount point.",
+                "Remove it: a broker does not start with it. The next fsck creates it again, so let log.dirs name a directory below the mount point.",
                 f"rmdir {shell_quoted(path)}",
             )
         else:
@@ -182,12 +180,13 @@ def _move_out(situation: Situation) -> Iterator[NextStep]:
     if len(situation.foreign) > shown:
         more = counted(len(situation.foreign) - shown, "more directory")
         yield NextStep(
-            f"There are {more} of such names:", command_line("list", {"--verbose": True}, situation.request)
+            f"Likewise for {more}: list the names.",
+            command_line("list", {"--verbose": True}, situation.request),
         )
 
 
 def _take_apart(situation: Situation) -> Iterator[NextStep]:
-    """The errors in such a directory, and in those beside it, can be determined only without the other."""
+    """Examine the rest without a directory that does not belong with the others; what is wrong in either can only be determined then."""
     left = tuple(
         path
         for path in situation.request.paths
@@ -195,26 +194,30 @@ def _take_apart(situation: Situation) -> Iterator[NextStep]:
     )
     for log_dir, why in situation.apart.items():
         yield NextStep(
-            f"{shown_path(log_dir)} {why}: a broker with both in log.dirs does not start. Take it out of log.dirs, and look at the rest.",
+            f"{shown_path(log_dir)} {why}: a broker with both in log.dirs does not start. Remove it from log.dirs, and examine the rest.",
             command_line("doctor", {}, replace(situation.request, paths=left or situation.request.paths)),
         )
 
 
 def _keep_one(situation: Situation) -> Iterator[NextStep]:
-    """Move one of the two copies of a partition in two data directories: the one whose log ends first; if both end alike, the
+    """If two data directories contain the same partition, move away the one whose log ends first; if both end at the same offset, the
     later one in log.dirs."""
     shown = shown_of(len(situation.twice), _LISTED)
     for path, other in situation.twice[:shown]:
         yield NextStep(
-            f"A broker does not start with two directories of {shown_path(os.path.basename(path))}: compare them.",
+            f"A broker does not start with two directories of partition {shown_path(os.path.basename(path))}: compare them.",
             f"kseg diff {shell_quoted(other)} {shell_quoted(path)}",
         )
         ends = _end_offset(path), _end_offset(other)
         gone, kept = (other, path) if ends[0] > ends[1] else (path, other)
-        which = "Both end alike: move the later one" if ends[0] == ends[1] else "Move the one that is behind"
+        which = (
+            "Both logs end at the same offset: move the later one"
+            if ends[0] == ends[1]
+            else "Move the shorter one"
+        )
         yield NextStep(
-            f"{which} out of the data directory (it ends at offset {min(ends)}, {shown_path(kept)} at {max(ends)}). What only it has stays where it "
-            "was moved to.",
+            f"{which} out of the data directory (its log ends at offset {min(ends)}, that of {shown_path(kept)} at {max(ends)}). Records that only it "
+            "has remain in the moved directory.",
             _move(gone),
         )
     pairs = Counter(
@@ -222,54 +225,54 @@ def _keep_one(situation: Situation) -> Iterator[NextStep]:
     )
     for (log_dir, other_dir), count in pairs.items():
         yield NextStep(
-            f"The same for {'each of ' * (count > 1)}{counted(count, 'more partition')} that these two data directories have: compare them.",
+            f"Likewise for {'each of ' * (count > 1)}{counted(count, 'more partition')} that these two data directories both contain: compare them.",
             f"kseg diff {shell_quoted(other_dir)} {shell_quoted(log_dir)}",
         )
 
 
 def _put_back(situation: Situation) -> Iterator[NextStep]:
-    """No repair brings back what is in no file here."""
+    """Missing replicas: no repair can restore records that are in no file here."""
     strays = list(situation.set_aside.items())
     for path, stray in strays[: shown_of(len(strays), _LISTED)]:
         is_stray = parse_partition_directory(os.path.basename(stray)).state is PartitionState.STRAY
         what = (
             "was set aside as stray"
             if is_stray
-            else f"is in {shown_path(os.path.basename(stray))} by its topic id"
+            else f"is in {shown_path(os.path.basename(stray))}, according to the topic id"
         )
         yield NextStep(
-            f"{shown_path(os.path.basename(path))} {what}, and the metadata log places it here: give it its name back, else a broker makes it "
-            "anew, empty.",
+            f"{shown_path(os.path.basename(path))} {what}, and the metadata log assigns it to this directory: rename it back, or a broker recreates it "
+            "empty.",
             f"mv -T {shell_quoted(stray)} {shell_quoted(path)}",
         )
     names = [os.path.basename(path) for path in situation.missing if path not in situation.set_aside]
     if not names:
         return
-    it, has, lies = ("it", "it has", "it lies") if len(names) == 1 else ("them", "they have", "they lie")
+    it, has, lies = ("it", "it has", "it is") if len(names) == 1 else ("them", "they have", "they are")
     shown = names[: shown_of(len(names), _LISTED)]
     wanted = " -o ".join(f"-name {shell_word(each)}" for name in shown for each in (name, f"{name}.*-*"))
     yield NextStep(
-        f"Put {shown_path(listed(names, _LISTED))} back before a broker starts, which makes {it} anew, empty: from a backup, a disk that is not mounted, "
+        f"Put {shown_path(listed(names, _LISTED))} back before a broker starts and recreates {it} empty: from a backup, a disk that is not mounted, "
         f"or wherever else {lies} on this machine (`kseg verify` tells which copy is sound). To give up the records that only {has}, start the broker.",
         rf"find / -type d \( {wanted} \) -not -empty",
     )
 
 
 def _give_ids(situation: Situation) -> Iterator[NextStep]:
-    """Whether a directory is of the topic that has its name now, or of one that was deleted, no file says."""
-    known = situation.set_aside.values()  # of which topic they are: they get their names back
+    """No file tells whether a directory belongs to the current topic of its name or to a deleted one, so the user has to decide."""
+    known = situation.set_aside.values()  # their topic is known, and `_put_back` renames them
     wrong_ids = {path: topic_id for path, topic_id in situation.wrong_ids.items() if path not in known}
     shown = shown_of(len(wrong_ids), _LISTED)
     for path, topic_id in list(wrong_ids.items())[:shown]:
         yield NextStep(
-            f"A broker does not serve {shown_path(os.path.basename(path))}, because its topic id is not that of the topic. If it is this topic's nevertheless (and not "
-            "that of a deleted one, or of another cluster), give it the id; `kseg undo` takes it back.",
+            f"A broker does not serve {shown_path(os.path.basename(path))}, because its topic id is not that of the topic. If the partition belongs to this topic nevertheless (and "
+            "not to a deleted one, or to another cluster), give it the id; `kseg undo` reverts that.",
             f"kseg recover --apply --topic-id {topic_id} {shell_quoted(path)}",
         )
     if len(wrong_ids) > shown:
         more = counted(len(wrong_ids) - shown, "more partition")
         yield NextStep(
-            f"The same for {more}: the line for each.",
+            f"Likewise for {more}: list the command for each.",
             command_line("verify", {"--verbose": True}, situation.request),
         )
 
@@ -284,16 +287,16 @@ def _end_offset(partition: str) -> int:
 
 def _set_aside(partition: str) -> NextStep:
     return NextStep(
-        f"A broker dies of {shown_path(os.path.basename(partition))}, and no repair changes that: with the broker stopped, move it out of the "
-        "data directory. The broker makes it anew, empty, and fetches what other replicas have; what only this one has stays where it was "
-        "moved to, for `kseg export`.",
+        f"A broker fails on {shown_path(os.path.basename(partition))}, and no repair changes that: with the broker stopped, move it out of the "
+        "data directory. The broker recreates it empty and fetches what other replicas have; records that only this one has remain in the "
+        "moved directory, for `kseg export`.",
         _move(partition),
     )
 
 
 def _move(path: str) -> str:
-    """Next to the data directory, because a broker fails on a directory in it that is not a partition. path: of a directory in
-    it, or of a file in a partition."""
+    """The command that moves a path out of the data directory, to a place beside it: a broker fails on a directory inside that is not
+    a partition. path: a directory in it, or a file in a partition."""
     log_dir, name = os.path.split(os.path.normpath(path))
     if own_partition_name(log_dir) is not None:
         log_dir, partition = os.path.split(log_dir)
@@ -308,36 +311,36 @@ def _move(path: str) -> str:
 def _stop(situation: Situation) -> NextStep:
     node = "" if situation.node_id is None else f" --node-id {situation.node_id}"
     return NextStep(
-        "Stop the broker: nothing is changed while it runs, and what it writes meanwhile can look like damage.",
+        "Stop the broker: kseg changes nothing while it runs, and what it is writing can look like damage.",
         f"kafka-server-stop.sh{node}",
     )
 
 
 def _again(situation: Situation) -> NextStep:
-    return NextStep("Look again.", command_line("doctor", {}, situation.request))
+    return NextStep("Check again.", command_line("doctor", {}, situation.request))
 
 
 def _repair(situation: Situation, advice: str) -> Iterator[NextStep]:
     if situation.has_unreadable:
         yield NextStep(
-            "The disk fails: every further read may cost more. Copy what can be read to another disk, repaired on the way.",
+            "The disk is failing, and every further read may make it worse. Write a repaired copy of what can be read to another disk.",
             f"{advice} --output {shell_quoted('repaired')}",
         )
     yield NextStep("See what a repair would do; nothing is changed.", advice)
     how = "Or repair in place, if the disk still takes writes" if situation.has_unreadable else "Repair"
     given: dict[str, object] = {"--apply": True}
     if situation.has_linked_directories:
-        how += " (with --follow-links also where directories that are links lead to)"
+        how += " (--follow-links includes directories that are reached through links)"
         given["--follow-links"] = True
     if not situation.values_needed:
         yield NextStep(
-            f"{how}; `kseg undo` takes it back.",
+            f"{how}; `kseg undo` reverts it.",
             advice.replace("kseg recover", " ".join(["kseg recover", *given]), 1),
         )
     for repair in situation.values_needed.values():
         paths = situation.request.paths if len(situation.hosts) == 1 else repair.together
         wanted = {**given, **{name: OPTION_VALUES[name] for name in repair.needed}}
         yield NextStep(
-            f"{how} with {_SOURCES_OF_VALUES}; `kseg undo` takes it back.",
+            f"{how} with {_SOURCES_OF_VALUES}; `kseg undo` reverts it.",
             command_line("recover", wanted, replace(situation.request, paths=paths)),
         )

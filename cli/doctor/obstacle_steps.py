@@ -1,7 +1,8 @@
-"""The steps for what ends a broker's start by being where it is: a file that a broker cannot read and can do without, a file with a name that
-it cannot parse, a file in the place of a directory, a data directory inside another one, and paths that are no data directories.
+"""The steps for files and directories that prevent a broker's start by their mere presence: a file that a broker cannot read and does not
+need, a file with a name that it cannot parse, a file in the place of a directory, a data directory inside another one, and given paths
+that are no data directories.
 
-Each was observed with 4.3.1: it fails with it, and starts without it (tests/kafka/test_doctor.py).
+Each was observed with 4.3.1, which fails with it and starts without it (tests/kafka/test_doctor.py).
 """
 
 import os
@@ -21,40 +22,40 @@ from kseg.segment.terminal import shell_quoted, shown_path
 _SHOWN = 5
 _BOOTSTRAP = NAME_BY_ROLE[Role.BOOTSTRAP_SNAPSHOT]
 _BY_ID = {
-    "quorum-state-corrupt": "a broker fails on it, and without it asks the other voters and writes it anew (a voter forgets for whom it has voted in this epoch: let the "
-    "others elect first)",
+    "quorum-state-corrupt": "a broker fails on it; without it, it asks the other voters and writes a new one (a voter thereby forgets its vote of this epoch, so let the "
+    "others elect a leader first)",
     "nested-log-dir": "a broker takes it for a partition: it does not start, or sets it aside as stray with everything in it",
 }
 
 
 def why_in_the_way(finding: Finding) -> str:
-    """Why a broker is better off without what a finding is about; empty if it is not in the way."""
+    """Why the path of a finding has to be moved out of the data directory; empty if it may stay."""
     name = os.path.basename(finding.path)
     if name == _BOOTSTRAP and finding.severity == ERROR:
-        return "a broker fails on it, and needs it only as long as there is no metadata log"
+        return "a broker fails on it, and needs it only until there is a metadata log"
     if finding.id == "bad-file-name":
         parsed = parse_file_name(name)
         if parsed.role in SEGMENT_ROLES and parsed.base_offset is None:
-            return "a broker takes its name for an offset, and fails"
+            return "a broker fails to parse its name as an offset"
     if finding.id == "unknown-file" and partition_name(name) is not None and not places.isdir(finding.path):
         return "a broker needs a directory of this name"
     is_odd = (
         places.lexists(finding.path) and not places.isfile(finding.path) and not places.islink(finding.path)
     )
     if finding.id == "unreadable-file" and is_odd:
-        return "it is in the place of a file, and is none; put back the file where you have it (`kseg recover` makes all but logs anew)"
+        return "a broker expects a file of this name, and this is none; restore the file if you have it (`kseg recover` rebuilds everything except logs)"
     return _BY_ID.get(finding.id, "")
 
 
 def move_obstacles(in_the_way: dict[str, str], move: Callable[[str], str]) -> Iterator[NextStep]:
-    """in_the_way: paths, and why. move: the command that moves a path out of the data directory."""
+    """in_the_way: the reason for each path. move: returns the command that moves a path out of the data directory."""
     shown = shown_of(len(in_the_way), _SHOWN)
     for path, why in list(in_the_way.items())[:shown]:
         yield NextStep(f"Move {shown_path(path)} out of the data directory: {why}.", move(path))
     if len(in_the_way) > shown:
         more = list(in_the_way)[shown:]
         yield NextStep(
-            f"There are {counted(len(more), 'more file')} of this kind.",
+            f"Likewise for {counted(len(more), 'more file')}: list them.",
             command_line(
                 "list", {"--verbose": True}, Request(tuple(dict.fromkeys(map(os.path.dirname, more))))
             ),
@@ -62,7 +63,7 @@ def move_obstacles(in_the_way: dict[str, str], move: Callable[[str], str]) -> It
 
 
 def linked_files(partition: str) -> Iterator[str]:
-    """Kafka's files in a partition directory that are links to files elsewhere; none is changed there."""
+    """Kafka's files in a partition directory that are links to files elsewhere; kseg does not change those."""
     for name in sorted(places.listdir(partition)):
         path = os.path.join(partition, name)
         if places.islink(path) and places.isfile(path) and parse_file_name(name).role is not Role.UNKNOWN:
@@ -70,17 +71,17 @@ def linked_files(partition: str) -> Iterator[str]:
 
 
 def copy_linked_files(linked: Sequence[str]) -> Iterator[NextStep]:
-    """linked: those of partitions that are to be repaired."""
+    """linked: the linked files of partitions that are to be repaired."""
     shown = shown_of(len(linked), _SHOWN)
     for path in linked[:shown]:
         target = places.realpath(path)
         yield NextStep(
-            f"{shown_path(path)} is a link to {shown_path(target)}, and `kseg recover` changes only directories that contain the files themselves: put a copy in its place.",
+            f"{shown_path(path)} is a link to {shown_path(target)}, and `kseg recover` does not change files through links: replace the link by a copy.",
             f"cp --remove-destination --preserve=all {shell_quoted(target)} {shell_quoted(path)}",
         )
     if len(linked) > shown:
         yield NextStep(
-            f"There are {counted(len(linked) - shown, 'more link')} of this kind.",
+            f"Likewise for {counted(len(linked) - shown, 'more link')}: list them.",
             f"find {' '.join(map(shell_quoted, dict.fromkeys(map(os.path.dirname, linked[shown:]))))} -type l",
         )
 
@@ -93,18 +94,18 @@ def no_data_directories(
     flags: str,
     unformatted: Sequence[str] = (),
 ) -> Iterator[NextStep]:
-    """files, empty: paths that were given beside data directories. flags: of the format of one, for the quorum. unformatted: directories in log.dirs that do
-    not exist or are empty."""
+    """files, empty: given paths that are files, or empty directories. flags: options of `kafka-storage.sh format` for the quorum.
+    unformatted: directories in log.dirs that do not exist or are empty."""
     left = tuple(path for path in request.paths if path not in files)
     for path in files:
         yield NextStep(
-            f"{shown_path(path)} is a file: a broker with it in log.dirs goes on without that directory, or does not start. Take it out of log.dirs, or put the "
-            "directory back that was meant, and look at the rest.",
+            f"{shown_path(path)} is a file: a broker with it in log.dirs starts without that directory, or does not start. Remove it from log.dirs, or restore the "
+            "intended directory, and examine the rest.",
             command_line("doctor", {}, Request(left)),
         )
     for path in dict.fromkeys((*empty, *unformatted)):
         yield NextStep(
-            f"{shown_path(path)} is {'empty' if places.lexists(path) else 'missing'}: a broker does not start with it in log.dirs before it is formatted (or a disk has not been mounted there: look first). "
-            "This leaves the other directories as they are.",
+            f"{shown_path(path)} is {'empty' if places.lexists(path) else 'missing'}: a broker with it in log.dirs does not start until it is formatted (first check whether a disk should be mounted there). "
+            "Formatting leaves the other directories as they are.",
             format_command(cluster_id, "server.properties", "--ignore-formatted", flags),
         )

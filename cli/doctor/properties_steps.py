@@ -1,8 +1,9 @@
-"""The steps where server.properties and the data directories contradict each other. Each edits the file, and keeps it beside as FILE.before.
+"""The steps for contradictions between server.properties and the data directories. Each edits the file, and keeps the original as
+FILE.before.
 
-Observed with 4.3.1 (tests/kafka/test_server_properties.py): a node does not start with another node id, with a directory in log.dirs that is missing or not formatted,
-with one that is there in two spellings, or with the metadata log elsewhere; it starts without a directory that log.dirs does not name, and makes what is
-assigned to it anew.
+Observed with 4.3.1 (tests/kafka/test_server_properties.py): a node does not start with another node id, with a directory in log.dirs
+that is missing, not formatted or there in two spellings, or with the metadata log in another directory. It does start without a
+directory that log.dirs does not name, and recreates the partitions in it empty.
 """
 
 import shlex
@@ -23,8 +24,8 @@ _LISTED = 3
 
 @dataclass(frozen=True, slots=True)
 class PropertiesOfNode:
-    """file: server.properties, and its content. stored_id: the node id in the data directories; metadata_log_dir: the one with the metadata log; None if
-    unknown. log_dirs: those that were checked."""
+    """server.properties and the data directories. file, properties: its path and content. stored_id: the node id in the data
+    directories, metadata_log_dir: the one with the metadata log; None if unknown or ambiguous. log_dirs: the checked directories."""
 
     file: str
     properties: NodeProperties
@@ -33,7 +34,7 @@ class PropertiesOfNode:
     log_dirs: tuple[str, ...]
 
     def wanted(self) -> list[str]:
-        """What log.dirs should have: each directory once, and those that were checked."""
+        """The right value of log.dirs: its directories and the checked ones, each once."""
         found: dict[str, str] = {}
         for path in (*self.properties.log_dirs, *self.log_dirs):
             found.setdefault(places.realpath(path), path)
@@ -49,12 +50,12 @@ class PropertiesOfNode:
 
 
 def properties_steps(node: PropertiesOfNode, request: Request) -> Iterator[NextStep]:
-    """None where nothing contradicts, or where the directories are not those of the file, as in a copy."""
+    """The steps; none if there is no contradiction, or if the directories are copies of those in the file."""
     properties, file = node.properties, shown_path(node.file)
     if None not in (node.stored_id, properties.node_id) and node.stored_id != properties.node_id:
         yield NextStep(
-            f"{file} is of node {properties.node_id}, and the data directories are of node {node.stored_id}: a broker does not start. Take the file of node "
-            f"{node.stored_id}, or, if the id was changed by mistake, set it right.",
+            f"{file} has node id {properties.node_id}, but the data directories belong to node {node.stored_id}: a broker does not start. Use the file of node "
+            f"{node.stored_id}, or, if the id was changed by mistake, correct it.",
             _edited(rf"s/^((node|broker)\.id)\s*=.*/\1={node.stored_id}/", node.file),
         )
     left_out = properties.leaves_out(node.log_dirs)
@@ -66,26 +67,26 @@ def properties_steps(node: PropertiesOfNode, request: Request) -> Iterator[NextS
     wanted = node.wanted()
     if left_out:
         yield NextStep(
-            f"log.dirs does not have {listed([*map(shown_path, left_out[: _LISTED + 1])], _LISTED, number=len(left_out))}: a broker takes no log from there, and makes anew, empty, what "
-            "is assigned to the directories that it has. Add what belongs to it.",
+            f"log.dirs lacks {listed([*map(shown_path, left_out[: _LISTED + 1])], _LISTED, number=len(left_out))}: a broker loads no log from there, and recreates the partitions "
+            "empty in the directories that it has. Add what belongs to it.",
             _with_log_dirs(wanted, node.file),
         )
     elif len(wanted) < len(properties.log_dirs):
         yield NextStep(
-            "log.dirs has one directory in two spellings, which a broker takes for a copy: it does not start.",
+            "log.dirs has one directory in two spellings; a broker takes the second for a copy, and does not start.",
             _with_log_dirs(wanted, node.file),
         )
     place = node.metadata_log_dir
     if place is not None and not properties.is_metadata_log_dir(place):
         yield NextStep(
-            f"The metadata log is in {shown_path(place)}, and {file} has it in {shown_path(properties.metadata_log_dir)} (metadata.log.dir, else the first of log.dirs): "
+            f"The metadata log is in {shown_path(place)}, but by {file} it belongs in {shown_path(properties.metadata_log_dir)} (metadata.log.dir, else the first of log.dirs): "
             "a broker does not start.",
             f"printf '\\nmetadata.log.dir=%s\\n' {shell_quoted(place)} >> {shell_quoted(node.file)}",
         )
     if node.unchecked():
         paths = tuple(dict.fromkeys((*request.paths, *node.unchecked())))
         yield NextStep(
-            "log.dirs has more directories than were examined; look at all of them.",
+            "log.dirs has more directories than were examined; examine all of them.",
             command_line("doctor", {}, Request(paths, also=request.also)),
             is_due=False,
         )

@@ -34,30 +34,33 @@ _APART = {
 
 @dataclass(frozen=True, slots=True)
 class OtherNode:
-    """A data directory of another node than its meta.properties says."""
+    """A data directory whose meta.properties names another node than the metadata log."""
 
     log_dir: str
     in_file: int
-    told_by_metadata: int
+    by_metadata: int
 
 
 @dataclass(slots=True)
 class Situation:
-    """The results of an examination that steps depend on.
+    """The results of an examination that steps depend on. Lists and mappings are of paths, unless said otherwise.
 
-    bootstrap_server: of the cluster; None when the metadata log has no broker. foreign: directories with names on which a broker fails.
-    apart: log dirs that do not belong with others, and why. lost_identities: log dirs without a readable meta.properties. values_needed: by
-    log dir, the options of `recover` whose values only the user knows. twice: (partition directory, another one of the same partition).
-    wrong_ids: partitions that only the user can give to the topic of their name, with its id. in_the_way: paths that a broker is better off
-    without, and why. given_files, given_empty: paths of the request that are no data directories, because they are files or empty. missing:
-    directories that should exist, with what only they have. has_dynamic_quorum: voters are in the metadata log, not in
-    controller.quorum.voters. topics: the number of partitions of each topic, by the directories here. set_aside: by those, the stray directories that have their logs.
-    damaged_snapshots: of the metadata log, on which a node fails.
-    refused_features, refused_configs: in the metadata log, on which a 4.3.1 node fails.
-    gapped_metadata_logs: directories of those that a repair makes worse, so `advice` leaves them out. lacks_metadata_log: it is in
-    none of the directories. undo_bytes: kept for `undo`. unloadable: partitions that a
-    broker fails to load before and after a repair. has_linked_directories: which `recover` changes only with an option. linked_files: files of partitions to be repaired that are links. properties: server.properties, if it was given; unformatted_log_dirs: directories that it names and that do
-    not exist or are empty.
+    bootstrap_server: of the cluster; None if the metadata log has no broker. hints: the suggested commands by severity, each with its
+    paths. foreign: directories whose names a broker cannot parse. lost_identities: log dirs without a readable meta.properties.
+    values_needed: by log dir, the values of its meta.properties that only the user knows. apart: log dirs that do not belong with the
+    others, with the reason. twice: (partition directory, another one of the same partition). missing: directories of missing replicas;
+    set_aside: of some of these, the directory that has their log under another name. wrong_ids: partition directories with another
+    topic id than the topic of their name, whose id is the value. in_the_way: paths that prevent a start, with the reason. given_files,
+    given_empty: paths of the request that are no data directories because they are files, or empty.
+
+    has_dynamic_quorum: whether the voters are in the metadata log instead of controller.quorum.voters. topics: the partition count of
+    each topic, according to the directories here. damaged_snapshots: of the metadata log. refused_features, refused_configs: entries of
+    the metadata log that a 4.3.1 node refuses. gapped_metadata_logs: directories of metadata logs that a repair would make worse, so
+    `advice` leaves them out. lacks_metadata_log: whether none of the directories has it.
+
+    has_linked_directories: whether `recover` needs --follow-links. linked_files: files of damaged partitions that are links. properties:
+    server.properties, if it was given. unformatted_log_dirs: directories in its log.dirs that do not exist or are empty. undo_bytes: held
+    for `undo`. unloadable: partitions that a broker fails to load before and after a repair.
     """
 
     request: Request
@@ -146,7 +149,7 @@ class Situation:
 
     @property
     def is_obstructed(self) -> bool:
-        """Whether something has to be moved out of the way of a start, or given its topic id."""
+        """Whether something prevents a start that has to be moved away, or needs its topic id."""
         return bool(
             self.foreign
             or self.twice
@@ -158,7 +161,7 @@ class Situation:
 
     @property
     def advice(self) -> str:
-        """The command suggested by the most severe findings; empty without findings."""
+        """The command that the most severe findings suggest; empty without findings."""
         hints = self.hints.get(ERROR) or self.hints.get(WARNING) or {}
         if not self.gapped_metadata_logs:
             return next_command(hints, "doctor", self.request) if hints else ""

@@ -13,11 +13,11 @@ _NUMBERS = frozenset(
     ("count", "number", "length", "bytes", "duration", "rough", "seconds", "ratio", "alarm", "alarm-bytes")
 )
 _NAMED = 12  # shown names of a list
-_MAX_TEXT = 4000  # nobody reads a longer message
+_MAX_TEXT = 4000  # the length at which a message is truncated
 
 
 class Cell(NamedTuple):
-    """text: as shown. sort: a number to sort by when the text would sort differently. style: CSS classes."""
+    """text: as shown. sort: the number to sort by, if the text would sort differently. style: CSS classes."""
 
     text: str
     sort: int | float | None = None
@@ -129,7 +129,7 @@ def _flag(value: object) -> Cell:
 
 
 def _alarm(value: object) -> Cell:
-    """A number that is bad unless it is 0."""
+    """A number that signals a problem unless it is 0."""
     return Cell(f"{_number(value):,}", None, "n bad" if value else "n z")
 
 

@@ -1,4 +1,4 @@
-"""The tables of what changes a log or would: `retain`, `compact` and `what-if`."""
+"""The tables of the commands that change a log or predict its size: `retain`, `compact` and `what-if`."""
 
 from kseg.cli.html.html_cells import HtmlColumn, Values
 from kseg.cli.html.html_forms import TableForm
@@ -144,7 +144,7 @@ HORIZONS = TableForm(
     ),
 )
 
-WEIGHED = TableForm(
+MEASURED_TOPICS = TableForm(
     "weighed",
     "Topics",
     "topic",

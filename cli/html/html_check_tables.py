@@ -106,7 +106,7 @@ COSTS = TableForm(
         HtmlColumn("recover: bytes lost", "costs.salvage.bytes", "bytes"),
         HtmlColumn("A broker: records lost", "costs.kafka.records", "count"),
         HtmlColumn("A broker: bytes lost", "costs.kafka.bytes", "bytes"),
-        HtmlColumn("A broker dies of", "costs.kafka.dies_of", "name"),
+        HtmlColumn("A broker fails with", "costs.kafka.dies_of", "name"),
         HtmlColumn("Doubt", "doubt"),
         HtmlColumn("No plan because", "reason"),
         HtmlColumn("Path", "path", "name"),

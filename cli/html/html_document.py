@@ -1,11 +1,11 @@
 """Render a report as one HTML file that loads nothing and runs nothing but its own scripts.
 
-Names, keys and messages come from the evidence, and may have been chosen to attack whoever opens the report:
+Names, keys and messages come from the evidence, and may have been crafted to attack whoever opens the report:
 
 1. Jinja2 escapes everything that a template prints. Invisible and bidirectional characters are spelt out before that (`_shown`).
-2. Data for scripts is JSON in a `<script type="application/json">`, free of `<`, `>` and `&`, so nothing in it can end the element.
-3. A Content-Security-Policy allows the scripts and styles of this file by their hashes and nothing else: no handler in an attribute, no request,
-   no frame, no form. Trusted Types are required, so that no script can put text into the document as HTML.
+2. Data for scripts is JSON in a `<script type="application/json">` without `<`, `>` and `&`, so that nothing in it can end the element.
+3. A Content-Security-Policy allows the scripts and styles of this file by their hashes, and nothing else: no handlers in attributes,
+   no requests, frames or forms. Trusted Types are required, so that no script can insert text into the document as HTML.
 """
 
 import base64
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 _ASSETS = os.path.join(os.path.dirname(__file__), "assets")
 _EXACT_IN_A_BROWSER = 1 << 53
-ROWS_PRINTED = 40  # rows of a long table on paper; the page says so
+ROWS_PRINTED = 40  # rows of a long table that appear on paper, with a note about the others
 
 
 class ReportStep(NamedTuple):
-    """Something to do. command: as it is typed."""
+    """A recommended step. command: ready to paste."""
 
     why: str
     command: str
@@ -41,7 +41,7 @@ def asset(name: str) -> str:
 
 
 def rendered(pictures: Mapping[str, object] | None, **values: object) -> bytes:
-    """The HTML file. pictures: the data of the charts; None for a report without any. values: everything else that `page.html` prints."""
+    """The HTML file. pictures: the data of the charts, None for a report without charts. values: the other variables of `page.html`."""
     style = asset("report.css")
     scripts = [asset("report.js")]
     if pictures is not None:
@@ -102,7 +102,7 @@ def _as_it_is(text: str) -> object:
 
 
 def _as_data(values: object) -> object:
-    """JSON for a `<script type="application/json">`. Numbers that a browser would round are text."""
+    """JSON for a `<script type="application/json">`. Integers that a browser would round become strings."""
     from markupsafe import Markup
 
     text = json.dumps(_for_browsers(values), ensure_ascii=True, separators=(",", ":"))

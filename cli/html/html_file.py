@@ -1,7 +1,7 @@
-"""The file of `--html`: only a report by kseg is ever replaced, and atomically.
+"""Write the file of `--html`: atomically, and never over a file that is not a report of kseg.
 
-A nightly job uses the same file name every time; a mistyped name must not destroy a file. So a file that begins like a report is
-replaced and any other is refused: before the work, which may take hours, and again after it.
+A nightly job uses the same file name every time, but a mistyped name must not destroy a file. So a file that begins like a report is
+replaced, and any other is refused: before the work, which may take hours, and again after it.
 """
 
 import os
@@ -18,7 +18,7 @@ MARK = b"<!doctype html><!-- a report of kseg -->"
 
 
 def check_place(path: str) -> None:
-    """Raises Refused when a report cannot be written there: another file is in the way, or the directory is missing."""
+    """Raises Refused if a report cannot be written there: another file is in the way, or the directory is missing."""
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise Refused(f"cannot write {path}: {folder} is not a directory")
@@ -35,7 +35,7 @@ def check_place(path: str) -> None:
 
 
 def write_report(path: str, data: bytes) -> None:
-    """Move the report into place. Raises Refused, and then leaves the existing file."""
+    """Write the report and move it into place. Raises Refused, and leaves an existing file as it is."""
     check_place(path)
     folder, name = os.path.split(os.path.abspath(path))
     folder = os.path.realpath(folder)
@@ -43,7 +43,9 @@ def write_report(path: str, data: bytes) -> None:
     write_new_file(aside, data)
     try:
         DISK.rename(aside, os.path.join(folder, name))
-        with suppress(Refused):  # the report exists; that a crash might lose its name is no reason to fail
+        with suppress(
+            Refused
+        ):  # the report is in place; if its directory cannot be synced, only a crash right now would lose it
             sync_directory(folder)
     except OSError as error:
         remove_quietly(DISK, aside)

@@ -1,4 +1,4 @@
-"""What a table of a report is made from: its columns for one type of JSON line."""
+"""The definition of a table of a report: the columns for one type of JSON line."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from kseg.cli.html.html_cells import HtmlColumn, Values
 
 
 class TableForm(NamedTuple):
-    """type: of the JSON lines. wanted: selects some of them. parts: turns a line into several rows. is_open: expanded at first."""
+    """type: of the JSON lines. wanted: selects some of them. parts: turns a line into several rows. is_open: initially expanded."""
 
     id: str
     title: str

@@ -1,8 +1,8 @@
-"""What other limits would free, for the sliders of a report: from the rows of `retain` and `compact`.
+"""The data behind the sliders of a report: what other limits would free, from the rows of `retain` and `compact`.
 
-For each segment `retain` reports the largest value of each limit at which it would be deleted (`goes_at`). So a limit frees
-exactly the sum over the segments whose value is not below it, without planning again. For each partition `compact` reports the
-dirty ratio and the bytes that compaction saves: a broker compacts those above min.cleanable.dirty.ratio.
+For each segment, `retain` reports the largest value of each limit at which it would be deleted (`goes_at`). A limit therefore frees
+the segments whose value is not below it, without another plan. For each partition, `compact` reports the dirty ratio and the bytes
+that compaction saves: a broker compacts those above min.cleanable.dirty.ratio.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from kseg.segment.values import dataclass
 
 Values = Mapping[str, object]
 
-_NOT_DELETED = "cleanup.policy"  # no limit deletes such a segment unless the policy changes
+_NOT_DELETED = "cleanup.policy"  # the rule of segments that no limit deletes because of the policy
 _RULES = ("retention_ms", "retention_bytes")
 STEPS_TOLD = 20_000  # for all topics together
 _LEAST_STEPS = 4
@@ -21,7 +21,7 @@ _LEAST_STEPS = 4
 
 @dataclass(slots=True)
 class SegmentMark:
-    """A segment in a chart. count: the number of segments merged into it. verdict: `delete` or `keep`, empty when retention was not evaluated."""
+    """A segment in a chart, or `count` adjacent ones merged. verdict: `delete` or `keep`, empty if retention was not evaluated."""
 
     base_offset: int
     end_offset: int
@@ -60,7 +60,7 @@ class LimitsData:
         self._judged.setdefault(str(row["partition"]), []).append(row)
 
     def settled(self, row: Values) -> list[SegmentMark]:
-        """Add the result of a partition, which follows its segments; returns these for its chart."""
+        """Add the result of a partition, which follows the rows of its segments; returns the segments for its chart."""
         name = str(row["partition"])
         if row.get("command") == "compact":
             self._note_compaction(name, row)
@@ -98,7 +98,7 @@ class LimitsData:
             self._compactions.append((name, before, after, ratio))
 
     def as_data(self) -> dict[str, object]:
-        """The data for the file; empty when no segment was evaluated."""
+        """The data for the file; empty if no segment was evaluated."""
         data: dict[str, object] = {}
         if self._held:
             most = max(_LEAST_STEPS, STEPS_TOLD // max(1, len(self._steps) * len(_RULES)))

@@ -1,4 +1,4 @@
-"""Create the report for `--html`. A run without the option imports nothing for it."""
+"""Create the report for `--html`. The imports are local, so that a run without the option does not pay for them."""
 
 from typing import TYPE_CHECKING
 

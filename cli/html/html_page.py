@@ -1,7 +1,7 @@
-"""What `--html` collects during a run: the rows, findings and failures that text and JSON output are made of.
+"""Collect the rows, findings and failures of a run for `--html`, the same that text and JSON output are made of.
 
-Nothing is computed a second time for the report. Its verdict and closing lines are those of the text report and its figures those of
-the `summary` line; tables are built from the rows (`html_tables`), charts from the values beside them.
+Nothing is computed a second time for the report. Its verdict and closing lines are those of the text report, its figures those of the
+`summary` line; tables are built from the rows (`html_tables`), charts from their results (`html_pictures`).
 """
 
 import os
@@ -29,7 +29,7 @@ from kseg.segment.partition.targets import Target, refuse_inside
 
 
 class Figure(NamedTuple):
-    """A number at the head of a report."""
+    """A number at the top of a report."""
 
     name: str
     text: str

@@ -4,10 +4,10 @@
     topics        bytes of each topic and its partitions
     batches       by codec: the sizes of batches, and what compression saves (of the sampled batches)
     pairs         the two copies of each partition that differ, on one offset axis
-    limits        what retention would free at each limit, what compaction at each dirty ratio
+    limits        what retention would free at each limit, and compaction at each dirty ratio
 
-The browser draws them (`assets/pictures.js`). Their size is bounded independently of the data directory's: if there are many
-segments, adjacent ones are merged.
+The browser draws them (`assets/pictures.js`). The amount of data does not grow with the data directory: if there are many segments,
+adjacent ones are merged.
 """
 
 import os
@@ -33,8 +33,8 @@ _PAIRS_TOLD = 400  # of diff
 
 @dataclass(slots=True)
 class PartitionPicture:
-    """The chart data of a partition. path: of its directory. errors: the number of findings. damage: (base offset of the segment, position, length, first and
-    last offset, finding). epochs: (epoch, first offset, time)."""
+    """The chart data of a partition. path: of its directory. errors: the number of errors found. damage: (base offset of the segment,
+    position, length, first and last offset, finding id). epochs: (epoch, first offset, time)."""
 
     path: str
     bytes: int = 0

@@ -1,4 +1,4 @@
-"""The tables of a report, which are those of its command, filled with the rows of a run. A table without rows is left out."""
+"""Fill the tables of a command's report with the rows of a run. A table without rows is left out."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -9,12 +9,11 @@ from kseg.cli.html import html_list_tables as listed
 from kseg.cli.html.html_cells import Cell, HtmlColumn, Values, cell
 from kseg.cli.html.html_forms import TableForm
 
-MAX_ROWS = 10_000  # rows of a table: as many as a browser sorts without a pause
+MAX_ROWS = 10_000  # rows of a table that a browser sorts without a noticeable pause
 
 
 class HtmlTable(NamedTuple):
-    """A table to render. columns: those of its form that hold any value. left_out: the number of rows omitted. filters: indexes of the columns
-    with a filter."""
+    """A table to render. columns: the columns of its form that have any value. left_out: the number of omitted rows."""
 
     form: TableForm
     columns: Sequence[HtmlColumn]
@@ -51,13 +50,13 @@ FORMS: Mapping[str, Sequence[TableForm]] = {
         changes.WHAT_IF,
         changes.MARKS,
     ),
-    "what-if": (*_ABOUT_FILES, changes.WEIGHED, changes.TRIED),
+    "what-if": (*_ABOUT_FILES, changes.MEASURED_TOPICS, changes.TRIED),
     "compact": (*_ABOUT_FILES, changes.COMPACTED, changes.HORIZONS),
 }
 
 
 class RowsByType:
-    """The rows of a run that its tables need, bounded: if there are very many of one type, those with errors and the first of the others."""
+    """The rows of a run that its tables need. Of very many rows of one type it keeps those with errors and the first of the others."""
 
     def __init__(self, forms: Sequence[TableForm]) -> None:
         self._kept: dict[str, list[Values]] = {form.type: [] for form in forms}

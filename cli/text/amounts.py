@@ -1,4 +1,4 @@
-"""Amounts as people read them: sizes in binary units, durations in the largest whole unit, estimates in a rough one."""
+"""Human-readable amounts: sizes in binary units, durations in the largest whole unit, estimates rounded to one unit."""
 
 _SIZES = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _DURATIONS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))

@@ -1,4 +1,4 @@
-"""The prediction of a broker's start, in a few sentences."""
+"""The text of the forecast of a broker's start."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ _WORTH_SAYING_S = 10.0
 
 
 def broker_start_words(values: Values) -> Iterator[str]:
-    """The row `broker-start`: whether it starts, then what happens to partitions, one sentence per fact."""
+    """The lines for a `broker-start` row: whether the broker starts, then what happens to partitions."""
     yield _verdict(values)
     yield from map(visible, _directories(values))
     if values["once_writable"] is not None:
@@ -29,9 +29,9 @@ def broker_start_words(values: Values) -> Iterator[str]:
     shown = shown_of(len(offline), _SHOWN)
     for place in offline[:shown]:
         why = visible(f"{place['exception']}: {place['message']}")
-        yield f"  it goes on without {shown_path(str(place['log_dir']))} ({why})"
+        yield f"  it continues without {shown_path(str(place['log_dir']))} ({why})"
     if len(offline) > shown:
-        yield f"  it goes on without {counted(len(offline) - shown, 'more data directory')}"
+        yield f"  it continues without {counted(len(offline) - shown, 'more data directory')}"
     lost = list(_lost(values))
     if lost:
         yield visible(f"  {'; '.join(lost)}")
@@ -48,11 +48,11 @@ def broker_start_words(values: Values) -> Iterator[str]:
 
 
 def _directories(values: Values) -> Iterator[str]:
-    """Those that log.dirs has and that were not checked, and the other way round."""
+    """The checked directories that log.dirs lacks, and the directories in log.dirs that were not checked."""
     left_out = values["log_dirs_left_out"]
     if left_out:
         verb = "is" if len(left_out) == 1 else "are"
-        yield f"  {_listed(left_out)} {verb} not in log.dirs: it takes no log from there"
+        yield f"  {_listed(left_out)} {verb} not in log.dirs: it loads no log from there"
     if values["log_dirs_unchecked"]:
         yield f"  log.dirs also has {_listed(values['log_dirs_unchecked'])}, whose logs were not checked"
 
@@ -74,24 +74,24 @@ def _verdict(values: Values) -> str:
 
 
 def _may_set_aside(values: Values) -> bool:
-    """Whether it may take more of what it loads for stray than is said: with a metadata log that knows none of the topics, all of it."""
+    """Whether it may set aside more of the loaded partitions than predicted, because it is unknown what the metadata log says about them."""
     return bool(values["metadata"] == "unknown" and values["partitions"] and values["outcome"] is not None)
 
 
 def _strays_unknown(values: Values) -> str:
     if values["from_zookeeper"]:
         return (
-            "the last broker here used ZooKeeper, which Kafka 4 does not have: in a KRaft cluster that has not taken over its metadata, "
+            "the last broker here used ZooKeeper, which Kafka 4 does not support: in a KRaft cluster to which its metadata was not migrated, "
             "every log is set aside as stray (a broker of the version that ran here keeps them)"
         )
-    return "which logs it then sets aside as stray is not known without a metadata log"
+    return "without a metadata log it is unknown which of them it sets aside as stray"
 
 
 def _lost(values: Values) -> Iterator[str]:
-    """The losses of a start: offsets cut off, partitions not loaded and not served."""
+    """The losses of a start: truncated logs, and partitions that are not loaded or not served."""
     cut = values["partitions_truncated"]
     if cut:
-        yield f"it cuts {_listed(cut, _cut_words)}"
+        yield f"it truncates {_listed(cut, _cut_words)}"
     failed = values["partitions_failed"]
     if failed:
         yield f"it cannot load {_listed([each['partition'] for each in failed])}"
@@ -102,11 +102,11 @@ def _lost(values: Values) -> Iterator[str]:
 def _aside(values: Values) -> Iterator[str]:
     for name, verb in (
         ("partitions_stray", "it sets aside as stray"),
-        ("partitions_missing", "it makes anew, empty,"),
+        ("partitions_missing", "it creates empty logs for"),
         ("partitions_removed", "it deletes"),
-        ("partitions_future", "it goes on moving"),
-        ("partitions_promoted", "it makes live what it had moved:"),
-        ("partitions_unread", "nothing is known of"),
+        ("partitions_future", "it continues to move"),
+        ("partitions_promoted", "it makes the moved logs current of"),
+        ("partitions_unread", "nothing is known about"),
     ):
         if values[name]:
             yield f"{verb} {_listed(values[name])}"

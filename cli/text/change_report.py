@@ -1,8 +1,8 @@
-"""The report of `recover`, `compact` and `retain` about many partitions: totals, a line for each that changes, the others counted.
+"""The report of `recover`, `compact` and `retain` about many partitions.
 
-The totals come first, then the errors, then the details. For a single partition these are the steps or segments. Of several, each that
-changes has a line. If there are too many, those that differ only in their name share one line, and the ones with the most at stake come
-first; those that do not change are counted by reason.
+The totals come first, then the errors, then the details. For a single partition these are the steps or segments. For several, each that
+changes has a line; if there are too many, partitions that differ only in their name share a line, and those with the most at stake come
+first. Unchanged partitions are counted by reason.
 """
 
 from abc import abstractmethod
@@ -28,7 +28,7 @@ _WORTH_SAYING_BYTES, _WORTH_SAYING_S = 1 << 20, 2.0
 
 
 class ChangeReport(Report):
-    """A `Report` on results of partitions and log dirs. words: the full text for a row."""
+    """A `Report` on the results of partitions and log dirs. words: the full text of a row."""
 
     def __init__(self, words: Callable[[Values], Iterable[str]]) -> None:
         super().__init__()
@@ -50,14 +50,14 @@ class ChangeReport(Report):
 
     @abstractmethod
     def line(self, values: Values) -> str:
-        """The line of a partition that deserves its own; empty for others."""
+        """The line of a partition that gets one of its own; empty for others."""
 
     @abstractmethod
     def alike(self, values: Values) -> str:
-        """The outcome of a partition without a line of its own, in words that many share."""
+        """The outcome of a partition without a line of its own, in a wording shared by all with that outcome."""
 
     def stake(self, _values: Values) -> "Stake":
-        """How much a partition with a line of its own loses or frees: those with the most come first if there are many."""
+        """How much a partition with a line of its own loses or frees; the largest come first if there are many."""
         return 0, 0
 
     @abstractmethod
@@ -72,7 +72,7 @@ class ChangeReport(Report):
         yield from ()
 
     def settings(self, _values: Values) -> str:
-        """The settings that decided, with their sources; empty if there are none."""
+        """The settings that the plan is based on, with their sources; empty if there are none."""
         return ""
 
     def is_answer(self, _values: Values) -> bool:
@@ -171,7 +171,7 @@ def _first_of(names: list[str], number: int, most: int) -> str:
 
 
 class _AlikePartitions:
-    """Partitions that share one line, with the names of the first of them."""
+    """Partitions grouped by the text of their line, with the first names of each group."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -221,17 +221,17 @@ class _AlikePartitions:
 
 
 def incomplete_words(summary: RunSummary, others: str) -> str:
-    """The verdict if targets failed. others: the outcome of the others, empty if there are none."""
+    """The verdict if targets failed. others: the outcome of the other targets, empty if there are none."""
     words = f"INCOMPLETE: {summary.targets_failed:,} of {counted(summary.targets, 'target')} failed"
     return f"{words}; {others}" if others else words
 
 
 def estimate_words(slow_s: float, fast_s: float, summary: RunSummary) -> str:
-    """How long carrying out the plan takes on a rotating disk and on flash, and what the estimate is based on. It contains no
-    measured time: two runs with the same findings print the same."""
+    """How long it takes to carry out the plan on a spinning disk and on flash, and what the estimate is based on. It contains no
+    measured time, so that two runs with the same findings print the same."""
     slow, fast = rough_duration_words(slow_s), rough_duration_words(fast_s)
     words = f"about {slow}" if slow == fast else f"about {fast} on flash, {slow} on a spinning disk"
     parts = [counted(summary.planned_changes, "change")]
     if summary.planned_bytes >= _WORTH_SAYING_BYTES:
         parts.append(f"{size_words(summary.planned_bytes)} to write")
-    return f"--apply plans anew and then takes {words} ({', '.join(parts)})"
+    return f"--apply plans again and then takes {words} ({', '.join(parts)})"

@@ -11,7 +11,7 @@ _MOST = 3
 
 
 def carried_words(values: Mapping[str, Any]) -> Iterator[str]:
-    """The checkpoint entries of the copies, and what to do with them; nothing if there are none."""
+    """The checkpoint entries of the copies, and how to use them; nothing if there are none."""
     checkpoints: Mapping[str, Mapping[str, int]] = values.get("checkpoints") or {}
     output = str(values.get("output"))
     for name, offsets in checkpoints.items():
@@ -19,7 +19,7 @@ def carried_words(values: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {shell_quoted(os.path.join(output, name))}: {listed(entries, _MOST)}"
     if checkpoints:
         yield (
-            "  to give copies to a broker: with the broker stopped, move the partition directories into its data directory and put "
-            "their lines of these files into its files of the same names, in place of its own lines of these partitions; line 2 of "
-            "each file is the number of lines behind it. Without them deleted records come back"
+            "  to use the copies in a broker: with the broker stopped, move the partition directories into its data directory, and in its "
+            "checkpoint files of the same names replace the lines of these partitions by those above; line 2 of each file is the number "
+            "of lines that follow. Otherwise deleted records come back"
         )

@@ -1,4 +1,4 @@
-"""Short tables for people: aligned columns, of which the least important ones are dropped if the terminal is too narrow."""
+"""Short tables with aligned columns; if the terminal is too narrow, the least important columns are dropped."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,13 +6,13 @@ from kseg.segment.values import dataclass
 
 _GAP = "  "
 _NARROWEST_NAME = 20
-_WIDEST_CELL = 320  # a remark with the longest topic name; only a hostile value is longer
+_WIDEST_CELL = 320  # enough for a remark with the longest topic name; only crafted values are longer
 
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """right: aligned right, for numbers. dropped: the order in which columns are dropped if space is short, 1 first; 0 stays. The
-    last column may have no heading: a remark on some of the rows, which does not count towards the width."""
+    """right: aligned right, for numbers. dropped: the order in which columns are dropped if space is short, 1 first; 0 is never
+    dropped. The last column may have no heading: then it is a remark on some rows, and does not count towards the width."""
 
     head: str
     cells: Sequence[str]

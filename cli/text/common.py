@@ -12,7 +12,7 @@ Values = Mapping[str, Any]
 
 
 def damage_words(tally: RunSummary, noun: str = "file") -> str:
-    """`2 errors, 1 warning in 12 files`: the last line of a dump with findings. noun: the name for a target."""
+    """`2 errors, 1 warning in 12 files`: the last line of a dump with findings. noun: what a target is called."""
     failed = tally.targets_failed
     parts = [counted(tally.errors, "error"), counted(tally.warnings, "warning")]
     if failed:
@@ -25,7 +25,7 @@ DECODED = ("avro", "protobuf", "json-schema", "json")
 
 
 def bytes_words(text: Any, encoding: Any) -> str:
-    """A key or value of a JSON record: quoted text, decoded values as JSON, or the encoding's name before anything that is not text."""
+    """A key or value of a JSON record: quoted text, a decoded value as JSON, or anything else after the name of its encoding."""
     if text is None:
         return "null"
     if encoding in (None, "utf8") and isinstance(text, str):

@@ -1,4 +1,4 @@
-"""What `compact` prints: what is removed from a log and what stays, and why the rest stays."""
+"""The text of `compact`: what is removed from a log, what stays, and why."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -88,7 +88,7 @@ def _result(values: Values) -> Iterator[str]:
         yield from _records(values)
     yield from settings_words(values, _SETTINGS)
     yield from room_words(values)
-    for key, label in (("quarantine", "what was taken out"), ("journal", "undo with: kseg undo")):
+    for key, label in (("quarantine", "removed bytes"), ("journal", "undo with: kseg undo")):
         if values.get(key):
             yield f"  {label}{':' if key == 'quarantine' else ''} {shell_quoted(str(values[key]))}"
 

@@ -1,4 +1,4 @@
-"""Text of `kseg diff`: the verdict, then a line for each partition that differs."""
+"""The text of `diff`: the verdict, then a line for each partition that differs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -94,8 +94,8 @@ class DiffReport(Report):
 
 
 def advice_for(row: Values | None) -> str | None:
-    """The command that follows up on a row: it shows both copies where they begin to differ, or repairs the damaged one. Empty if
-    there is nothing to look at, None for the hint of the findings."""
+    """The suggested command for a row: to show both copies where they begin to differ, or to repair the damaged one. Empty if there is
+    none, None for the hint of the findings."""
     if row is None or row["a"] is None or row["b"] is None:
         return ""
     copies = [row["a"], row["b"]]

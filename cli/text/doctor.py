@@ -1,6 +1,6 @@
-"""`kseg doctor` on one page: the verdict, the machine, a broker's next start, damage and its cost, other problems, the steps.
+"""The text of `doctor` on one page: the verdict, the machine, a broker's next start, damage and its cost, other problems, the steps.
 
-Every section has at most a dozen lines, and an empty one is left out.
+Every section has at most a dozen lines; empty sections are left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -95,7 +95,7 @@ class DoctorReport(Report):
         return Line("; ".join([f"SOUND: no errors{where}{warned}", *clauses]), GOOD)
 
     def _hurt(self) -> str:
-        """Problems that clients notice even if the files are valid."""
+        """Problems of clients that occur even if all files are valid."""
         words = []
         if hanging := self._counts.get("transaction", 0):
             words.append(f"{counted(hanging, 'hanging transaction')}")
@@ -123,13 +123,13 @@ class DoctorReport(Report):
             process = next((each["broker_process_id"] for each in running if each["broker_process_id"]), None)
             number = "" if process is None else f" (process {process})"
             yield Line(
-                f"A BROKER IS RUNNING here{number}: what is said of its files may have changed already",
+                f"A BROKER IS RUNNING here{number}: findings about its files may be out of date",
                 WARNING,
             )
         elif log_dirs:
             unclean = [str(each["log_dir"]) for each in log_dirs if not each["clean_shutdown"]]
             how = "clean" if not unclean else f"not clean ({visible(_listed(unclean))})"
-            yield Line(f"no broker is running; its last stop was {how}")
+            yield Line(f"no broker is running; the last shutdown was {how}")
 
     def _disks(self) -> Iterator[Line]:
         log_dirs = self._rows.get("log_dir", ())
@@ -175,13 +175,13 @@ class DoctorReport(Report):
             name = shown_path(str(values["partition"]))
             if values["costs"] is None:
                 yield Line(
-                    f"{name}: not known: {visible(str(values['reason'] or 'it could not be planned'))}"
+                    f"{name}: unknown: {visible(str(values['reason'] or 'the repair could not be planned'))}"
                 )
                 continue
             costs = values["costs"]
             is_stray = "becomes-stray" in values["findings"]
             if values["doubt"] and not is_stray and not any(map(is_costly, costs.values())):
-                yield Line(f"{name}: `recover` leaves it not sound: {doubt_words(values['doubt'])}")
+                yield Line(f"{name}: `recover` leaves it damaged: {doubt_words(values['doubt'])}")
                 continue
             salvage = short_cost_words(costs["salvage"]) if "salvage" in costs else "loses nothing"
             broker = f"; a broker {short_cost_words(costs['kafka'])}" if "kafka" in costs else ""
@@ -198,7 +198,7 @@ class DoctorReport(Report):
             yield Line(
                 visible(
                     f"{values['topic']}-{values['partition']}: from offset {values['start_offset']}, producer {values['producer_id']}, last "
-                    f"written at {moment(values['last_timestamp'])}; consumers with read_committed stand still"
+                    f"written at {moment(values['last_timestamp'])}; read_committed consumers are blocked"
                 )
             )
         yield from _more(self._counts.get("transaction", 0))
@@ -213,8 +213,8 @@ class DoctorReport(Report):
             )
             yield Line(
                 visible(
-                    f"{values['group']}: {values['topic']}-{values['partition']} at offset {values['offset']}, {limit}; its consumers go by "
-                    "auto.offset.reset"
+                    f"{values['group']}: {values['topic']}-{values['partition']} at offset {values['offset']}, {limit}; its consumers fall back "
+                    "to auto.offset.reset"
                 )
             )
         yield from _more(self._counts.get("offset", 0))
@@ -229,7 +229,7 @@ class DoctorReport(Report):
 
 
 def _identities(log_dirs: Sequence[Values], starts: Sequence[Values]) -> Iterator[str]:
-    """Which nodes these are by their meta.properties, where no metadata log says more."""
+    """The nodes according to meta.properties, for lack of a metadata log."""
     known = dict.fromkeys((each["node_id"], each["cluster_id"]) for each in log_dirs)
     old = {(each["node_id"], each["cluster_id"]) for each in starts if each["from_zookeeper"]}
     for node_id, cluster_id in [*known][:_NAMED_DIRS]:

@@ -13,13 +13,13 @@ _MESSAGE_CHARACTERS = 120
 
 
 class RecordTable:
-    """Converts the rows of a dump into rows of the table. has_partitions: there are records of several partitions."""
+    """Converts the rows of a dump into rows of the table. has_partitions: whether there are records of several partitions."""
 
     def __init__(self, has_partitions: bool) -> None:
         self._has_partitions = has_partitions
 
     def __call__(self, values: Mapping[str, Any]) -> Mapping[str, object] | None:
-        """A record in short form; batches are left out, the entries of side files stay as they are."""
+        """The row of a record in short form. Batches are left out; the entries of side files are passed on unchanged."""
         if values.get("type") == "batch":
             return None
         if values.get("type") != "record":

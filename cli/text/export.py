@@ -1,4 +1,4 @@
-"""What `export` prints: a line for each partition."""
+"""The text of `export`: a line for each partition."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

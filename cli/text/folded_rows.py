@@ -14,8 +14,8 @@ _ROWS_SHOWN = 20
 
 
 class FoldedRows(Report):
-    """A `Report` on rows of one kind. words: the text of one in full. noun: the subject of a row. total: the text of the total,
-    from the number of rows, or nothing. is_one: whether a row is of that kind; others are always printed."""
+    """A `Report` on rows of one kind. words: the full text of one. noun: what a row is about. total: the text of the total, given the
+    number of rows, or empty. is_one: whether a row is of that kind; other rows are always printed."""
 
     streams_rows = True
 
@@ -38,7 +38,7 @@ class FoldedRows(Report):
         self._held_back: list[str] = []  # the first row that is not shown, unless it stays the only one
 
     def words(self, values: Values) -> Iterator[str]:
-        """The lines for one row, which was counted before."""
+        """The lines for a row that `row` has counted."""
         if self._shows_all or self._rows <= _ROWS_SHOWN or not self._is_one(values):
             yield from self._words(values)
         elif self._rows == _ROWS_SHOWN + 1:

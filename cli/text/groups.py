@@ -1,5 +1,4 @@
-"""What `groups` prints: the verdict, lagging groups, groups that will not continue where they stopped, deleted offsets, offsets
-that went back."""
+"""The text of `groups`: the verdict, lagging groups, groups that will not resume where they stopped, deleted offsets, and rewinds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
@@ -29,7 +28,7 @@ _PROBLEMS = {
 
 @dataclass(slots=True)
 class _Group:
-    """The rows of one group. lag: summed over its partitions, None when none is known."""
+    """The rows of one group. lag: summed over its partitions, None if none is known."""
 
     name: str
     type: str = ""

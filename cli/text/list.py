@@ -1,6 +1,6 @@
-"""Text of the inventory: errors, then a line for each topic or partition, or with --verbose a paragraph and every file.
+"""The text of `list`: errors, then a line for each topic or partition, or with --verbose a paragraph and every file.
 
-The library returns the files first and their total after them; in print the total comes first.
+The library returns the files before their total; the text has the total first.
 """
 
 import os
@@ -181,8 +181,8 @@ def _minute(time_ms: int | None) -> str:
 
 
 def with_topic_names(events: Iterator[Event], names: Mapping[str, str]) -> Iterator[Event]:
-    """The same events; rows of partitions with the topic name that the metadata log has for their id. names: by directory, as far
-    as they were looked up."""
+    """The same events, with rows of partitions extended by the topic name that the metadata log has for their id. names: the names
+    that were looked up, by directory."""
     for event in events:
         name = names.get(str(event.values.get("directory"))) if names and isinstance(event, Row) else None
         yield (
@@ -260,7 +260,7 @@ def _partition(values: Values) -> Iterator[str]:
 
 
 def _log_dir(values: Values, log_bytes: int | None = None) -> Iterator[str]:
-    """log_bytes: of the batches in its partitions, if only these were added up."""
+    """log_bytes: the total of the logs in its partitions, if only these were added up."""
     known = [
         f"{name.replace('_', ' ')} {values[name]}"
         for name in ("node_id", "cluster_id", "directory_id")

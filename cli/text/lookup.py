@@ -1,4 +1,4 @@
-"""What `lookup` prints: what was found and where it is; of many partitions only those that contain it."""
+"""The text of `lookup`: what was found and where it is. Of many partitions only those that contain it are shown."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -25,8 +25,8 @@ _CHARACTERS_SHOWN = 500  # characters of a key or a value
 class LookupReport(Report):
     """The text of each answer, and a `Report` on the partitions without one.
 
-    explains: also the files that were read. only_hits: partitions without an answer are counted; of many answers the first ones
-    are printed in full, more in one line each, and the others are counted, unless shows_all.
+    explains: whether the files that were read are printed as well. only_hits: partitions without an answer are only counted, and of many
+    answers the first ones are printed in full, further ones in a line each, and the rest is counted, unless `shows_all`.
     """
 
     streams_rows = True

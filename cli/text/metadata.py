@@ -1,6 +1,6 @@
-"""Text of the cluster's metadata: the verdict on the directories, counts, the first topics.
+"""The text of `metadata`: the verdict on the directories, counts, the first topics.
 
-A narrowed query (`--topic`, `--kind`, `--node`) prints tables, one for each kind. `--history` prints a line for each event.
+A narrowed query (`--topic`, `--kind`, `--node`) prints a table for each kind. `--history` prints a line for each event.
 """
 
 from collections.abc import Iterator, Mapping
@@ -109,7 +109,7 @@ class MetadataReport(Report):
     def _directory(self, values: Values) -> None:
         status = values["status"]
         if values["topic"] == METADATA_TOPIC:
-            return  # the metadata log itself, which is not in the metadata
+            return  # the metadata log does not list itself
         self._statuses[status] = self._statuses.get(status, 0) + 1
         first = self._directories.setdefault(status, [])
         if len(first) < ERRORS_SHOWN:
@@ -129,11 +129,13 @@ class MetadataReport(Report):
         missing, stray = self._statuses.get("missing", 0), self._statuses.get("stray", 0)
         unclear = self._statuses.get(None, 0)
         if self._state["earlier"]:
-            words = f"EARLIER STATE: {counted(missing, 'replica')} that the metadata placed here then "
+            words = f"EARLIER STATE: {counted(missing, 'replica')} that the metadata assigned to these directories then "
             words += "is not here today" if missing == 1 else "are not here today"
             return Line(f"{words}, and {counted(stray, 'directory')} here that it did not have", WARNING)
         if missing:
-            words = f"MISSING: {counted(missing, 'replica')} that the metadata log places here "
+            words = (
+                f"MISSING: {counted(missing, 'replica')} that the metadata log assigns to these directories "
+            )
             words += "is not there" if missing == 1 else "are not there"
             return Line(words + (f"; {counted(stray, 'directory')} stray" if stray else ""), ERROR)
         if not self._state["certain"]:
@@ -145,8 +147,12 @@ class MetadataReport(Report):
             return Line(f"STRAY: the metadata has no replica here for {counted(stray, 'directory')}", WARNING)
         if not self._state["compared_log_dirs"]:
             known = self._statuses.get("known", 0)
-            return Line(f"KNOWN: the metadata has {counted(known, 'directory')} that was named here", GOOD)
-        return Line("COMPLETE: every replica that the metadata log places here is there", GOOD)
+            return Line(
+                f"KNOWN: the metadata log has the replica of {counted(known, 'given directory')}", GOOD
+            )
+        return Line(
+            "COMPLETE: every replica that the metadata log assigns to these directories is there", GOOD
+        )
 
     def _wrong_directories(self) -> Iterator[Line]:
         for status, tone in (("missing", ERROR), ("stray", WARNING), (None, WARNING)):

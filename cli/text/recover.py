@@ -1,4 +1,4 @@
-"""What `recover` prints: the steps of a plan, and the cost of either policy."""
+"""The text of `recover`: the steps of a plan, and the cost of either policy."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
@@ -21,7 +21,9 @@ Values = Mapping[str, Any]
 _POLICIES = ("salvage", "kafka")
 _NAMED = 5
 _TAIL = "lost-tail"
-_NO_LOG = 1 << 40  # more than the records of any log: for one that cannot be loaded at all, or stays damaged
+_NO_LOG = (
+    1 << 40
+)  # the cost of a log that cannot be loaded, or stays damaged: more than the records of any log
 _PREDICATES = ("has ", "is ", "contains ", "cannot ", "was ")
 
 
@@ -73,9 +75,8 @@ def _result(values: Values) -> Iterator[str]:
         yield f"  still not sound: {doubt_words(values['doubt'])}"
     if lost := _lost_replicas(values):
         yield (
-            f"  still missing: {counted(len(lost), 'replica')} ({visible(listed(lost, _NAMED))}); a broker makes what is missing anew, "
-            "empty, when it starts: put the directories back before that, from a copy or another log dir, or start it to give "
-            "their records up"
+            f"  still missing: {counted(len(lost), 'replica')} ({visible(listed(lost, _NAMED))}); a broker recreates missing replicas "
+            "empty when it starts: put the directories back first, from a copy or another log dir, or start it and lose their records"
         )
     costs: Mapping[str, Values] = values.get("costs") or {}
     if before := _lost_before(values):
@@ -88,7 +89,7 @@ def _result(values: Values) -> Iterator[str]:
         yield from _choice(costs)
     yield from carried_words(values)
     yield from room_words(values)
-    for key, label in (("quarantine", "what was taken out"), ("journal", "undo with: kseg undo")):
+    for key, label in (("quarantine", "removed bytes"), ("journal", "undo with: kseg undo")):
         if values.get(key):
             yield f"  {label}{':' if key == 'quarantine' else ''} {shell_quoted(str(values[key]))}"
 
@@ -107,7 +108,7 @@ def _done(values: Values) -> str:
         return f"copied to {shown_path(str(values['output']))} with {counted(steps, 'change')}"
     if not steps:
         if values.get("doubt") or values.get("options_needed"):
-            return "nothing that could be repaired"
+            return "nothing can be repaired"
         has_run = "log_dir" in values and values.get("journal")  # which is also that of its partitions
         return "only its partitions were repaired" if has_run else "nothing to repair"
     return f"{'repaired in' if values.get('applied') else 'a repair is due:'} {counted(steps, 'step')}"
@@ -115,15 +116,15 @@ def _done(values: Values) -> str:
 
 def _cost(cost: Values) -> str:
     if cost.get("dies_of"):
-        return f"cannot: a broker dies of {cost['dies_of']}"
+        return f"cannot load it: a broker fails with {cost['dies_of']}"
     batches, lost_bytes, offsets = cost.get("batches", 0), cost.get("bytes", 0), cost.get("offsets", 0)
     left = cost.get("damaged_bytes_left", 0)
-    stays = f"; leaves {counted(int(left), 'damaged byte')} where they are" if left else ""
+    stays = f"; leaves {counted(int(left), 'damaged byte')} in place" if left else ""
     lost = _lost(int(offsets), cost)
     if not lost_bytes and not batches:
-        return f"takes out nothing; {lost}{stays}" if left or offsets else "loses nothing"
-    valid = f", {counted(batches, 'valid batch')} among them" if batches else ""
-    return f"takes out {counted(int(lost_bytes), 'byte')}{valid}; {lost}{stays}"
+        return f"removes nothing; {lost}{stays}" if left or offsets else "loses nothing"
+    valid = f", including {counted(batches, 'valid batch')}" if batches else ""
+    return f"removes {counted(int(lost_bytes), 'byte')}{valid}; {lost}{stays}"
 
 
 def _expired(values: Values) -> Iterator[str]:
@@ -141,9 +142,9 @@ def _lost(offsets: int, cost: Values) -> str:
     if records is None:
         at_most = cost.get("records_at_most")
         if at_most is None:
-            return f"records in {counted(offsets, 'offset')} or more lost; how many is not known, as the damaged headers do not say it"
+            return f"records in {counted(offsets, 'offset')} or more lost; their number is unknown, because it is in the damaged headers"
         return (
-            f"at most {counted(at_most, 'record')} lost: the damaged headers do not say how many, and not every offset of this log is a "
+            f"at most {counted(at_most, 'record')} lost: the exact number is in the damaged headers, and not every offset of this log has a "
             "record"
         )
     among = "" if records == offsets or not offsets else f" ({counted(offsets, 'offset')})"
@@ -151,8 +152,8 @@ def _lost(offsets: int, cost: Values) -> str:
 
 
 def _lost_before(values: Values) -> str:
-    """The loss of a log that is in order but shorter than checkpoints or side files say, as after a repair that was killed before it
-    reached them; empty if anything else is lost."""
+    """The loss of a log that is valid but shorter than checkpoints or side files say, as after a repair that was killed before it
+    updated them; empty if anything else is lost."""
     removed = values.get("removed") or ()
     costs = [*(values.get("costs") or {}).values()]
     if values.get("steps") or not removed or any(each["finding"] != _TAIL for each in removed):
@@ -163,7 +164,7 @@ def _lost_before(values: Values) -> str:
         return ""
     last = [each["last_offset"] for each in removed if each["last_offset"] is not None]
     offsets = f" ({offsets_words(values['log_end_offset'], max(last))})" if last else ""
-    return f"its end was lost before{offsets}: {_records_words(costs[0])}"
+    return f"its end was lost earlier{offsets}: {_records_words(costs[0])}"
 
 
 def _choice(costs: Mapping[str, Values]) -> Iterator[str]:
@@ -182,13 +183,13 @@ def _choice(costs: Mapping[str, Values]) -> Iterator[str]:
         saved = counted(abs(more), unit.removesuffix("s"))
         yield f"  policy {better} keeps {saved} that policy {worse} loses"
     elif kafka["damaged_bytes_left"]:
-        yield "  both lose the same; policy kafka leaves the damage, and consumers stop there"
+        yield "  both policies lose the same; policy kafka leaves the damage, and consumers get stuck there"
     else:
         yield "  both policies lose the same"
 
 
 class CommandWith(Protocol):
-    """The command that carries the plan out, with these options, for these paths (None: those of the run)."""
+    """Returns the command that carries out the plan, with these options and paths (None: those of the run)."""
 
     def __call__(self, options: Mapping[str, object], paths: tuple[str, ...] | None, /) -> str: ...
 
@@ -206,9 +207,8 @@ class RecoverReport(ChangeReport):
         self._has_room = True
         self._lost = dict.fromkeys(_POLICIES, 0)  # records, as far as they are known
         self._unknown = dict.fromkeys(_POLICIES, 0)  # partitions whose loss in records is unknown
-        self._at_most: dict[str, int | None] = dict.fromkeys(
-            _POLICIES, 0
-        )  # in these; None if that is unknown too
+        # records that those may lose at most; None if even that is unknown
+        self._at_most: dict[str, int | None] = dict.fromkeys(_POLICIES, 0)
         self._crashes = dict.fromkeys(_POLICIES, 0)
         self.is_start_doubtful = self._is_own_due = self._is_own_repaired = False
         self._replicas_lost = 0

@@ -1,4 +1,4 @@
-"""Text of tiered storage: the verdict, then a line for each partition, the worst first."""
+"""The text of `list --remote`: the verdict, then a line for each partition, the worst first."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What `retain` prints: each segment with its verdict, what other limits would free, and the result."""
+"""The text of `retain`: each segment with its verdict, what other limits would free, and the result."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -18,7 +18,7 @@ Values = Mapping[str, Any]
 _STARTS_SHOWN = 5
 
 CHANGES = ("deleted", "unmarked", "purged", "log_start_moved")  # fields of a result that count changed files
-HELD = {  # why bytes cannot be freed
+HELD = {  # what --free cannot delete
     "active": "active segments",
     "high-watermark": "above the high watermark",
     "cleanup.policy": "topics that are compacted only",
@@ -104,14 +104,14 @@ def _goes(values: Values, size: Callable[[int], str] = _bytes_words) -> str:
         verb = "marked for deletion" if applied else "to be deleted"
         words.append(f"{counted(len(values['deleted']), 'segment')} of {size(values['bytes_freed'])} {verb}")
     if values["unmarked"]:
-        verb = "taken back" if applied else "can be taken back"
+        verb = "restored" if applied else "can be restored"
         words.append(f"{counted(len(values['unmarked']), 'segment')} {verb}")
     if values["purged"]:
         verb = "purged" if applied else "to be purged"
         words.append(
             f"{counted(len(values['purged']), 'marked file')} of {size(values['bytes_purged'])} {verb}"
         )
-    return ", ".join(words) or "nothing goes"
+    return ", ".join(words) or "nothing to delete"
 
 
 def _offset_words(values: Values) -> str:
@@ -126,7 +126,7 @@ def _log_dir(values: Values) -> Iterator[str]:
         for partition, at in values["log_start_offsets"].items()
     ]
     starts = listed(starts_after, _STARTS_SHOWN, "partition")
-    yield f"{shown_path(str(values['log_dir']))}: log start offsets{': ' + starts if starts else ' as they were'}"
+    yield f"{shown_path(str(values['log_dir']))}: log start offsets{': ' + starts if starts else ' unchanged'}"
     yield from _undo_for(values)
 
 
@@ -144,7 +144,7 @@ def _free_topic(values: Values) -> Iterator[str]:
     yield (
         f"  {visible(str(values['topic']))}: {counted(values['segments'], 'segment')} of "
         f"{counted(values['bytes'], 'byte')} in {counted(values['partitions'], 'partition')}; "
-        f"that amounts to {' or '.join(limits) or 'no limit: its timestamps lie in the future'}"
+        f"equivalent to {' or '.join(limits) or 'no limit, because its timestamps are in the future'}"
     )
 
 
@@ -153,7 +153,7 @@ def _free(values: Values) -> Iterator[str]:
     verb = "were marked" if values["applied"] else "to be marked"
     gone = values["marked_bytes"] + values["chosen_bytes"]
     yield (
-        f"{where}: {counted(values['wanted'], 'byte')} to be freed: {values['marked_bytes']:,} in files that were marked before, "
+        f"{where}: {counted(values['wanted'], 'byte')} to be freed: {values['marked_bytes']:,} in files that are marked already, "
         f"{values['chosen_bytes']:,} in {counted(values['segments'], 'segment')} {verb}"
     )
     if not values["reached"]:
@@ -161,16 +161,20 @@ def _free(values: Values) -> Iterator[str]:
             f"{words} {values['held'][name]:,}" for name, words in HELD.items() if name in values["held"]
         )
         can = values["freeable_bytes"]
-        most = f"all that may go are {counted(can, 'byte')} (--free {can})" if can else "nothing may go"
-        yield f"  that cannot be reached: {most}"
-        yield f"  what stays, in bytes: {held or 'nothing else'}"
+        most = (
+            f"at most {counted(can, 'byte')} may be deleted (--free {can})"
+            if can
+            else "nothing may be deleted"
+        )
+        yield f"  not possible: {most}"
+        yield f"  kept, in bytes: {held or 'nothing else'}"
     after = values["available"] + gone
     if values["purge"]:
         state = "has" if values["applied"] else "would have"
         yield f"  the file system {state} about {counted(after, 'byte')} free then, {values['available']:,} before"
     else:
         yield (
-            "  marked files free nothing until they are purged (--purge does both, and nothing brings back what is purged); "
+            "  marked files free no space until they are purged (--purge does both; purged files cannot be restored); "
             f"the file system has {counted(values['available'], 'byte')} free"
         )
 
@@ -181,7 +185,7 @@ class RetainReport(ChangeReport):
     def __init__(self) -> None:
         super().__init__(retain_words)
         self._due = self._applied = 0
-        self._segments = self._bytes_freed = self._files_purged = self._bytes_purged = self._taken_back = 0
+        self._segments = self._bytes_freed = self._files_purged = self._bytes_purged = self._restored = 0
         self._kept: dict[str, tuple[int, int]] = {}  # by rule: segments, bytes
         self._files_waiting = self._bytes_waiting = 0
 
@@ -202,11 +206,11 @@ class RetainReport(ChangeReport):
             for rule, (segments, size_bytes) in most_first
         )
         if words := ", ".join(kept):
-            yield f"what stays: {words}"
+            yield f"kept: {words}"
         if self._files_waiting:
             files = counted(self._files_waiting, "marked file")
             yield (
-                f"what waits: {files} of {size_words(self._bytes_waiting)}, marked so recently that a broker would not delete them yet "
+                f"waiting: {files} of {size_words(self._bytes_waiting)}, marked so recently that a broker would not delete them yet "
                 "(--file-delete-delay-ms 0 does not wait)"
             )
 
@@ -218,7 +222,7 @@ class RetainReport(ChangeReport):
             self._due += 1
             self._applied += bool(values["applied"])
         self._segments += len(values["deleted"])
-        self._taken_back += len(values["unmarked"])
+        self._restored += len(values["unmarked"])
         self._files_purged += len(values["purged"])
         self._bytes_freed += values["bytes_freed"]
         self._bytes_purged += values["bytes_purged"]
@@ -232,7 +236,7 @@ class RetainReport(ChangeReport):
         return values["bytes_freed"] + values["bytes_purged"], 0
 
     def alike(self, _values: Values) -> str:
-        return "nothing goes"
+        return "nothing to delete"
 
     def is_unchanged(self, values: Values) -> bool:
         return not any(values[name] for name in CHANGES)
@@ -247,17 +251,17 @@ class RetainReport(ChangeReport):
             words.append(f"{counted(self._segments, 'segment')} of {size_words(self._bytes_freed)}")
         if self._files_purged:
             words.append(f"{counted(self._files_purged, 'marked file')} of {size_words(self._bytes_purged)}")
-        if self._taken_back:
-            words.append(f"{counted(self._taken_back, 'segment')} taken back")
+        if self._restored:
+            words.append(f"{counted(self._restored, 'segment')} restored")
         what = f"{self._due:,} of {partitions}{': ' + ', '.join(words) if words else ''}"
         if summary.failures:
             others = (
                 f"{'done' if self._applied else 'due'} in {what}"
                 if self._due
-                else f"nothing goes in {partitions}"
+                else f"nothing to delete in {partitions}"
             )
             others = others if self.partitions else ""
             return Line(incomplete_words(summary, others), ERROR)
         if not self._due:
-            return Line(f"NOTHING GOES in {partitions}", GOOD)
+            return Line(f"NOTHING TO DELETE in {partitions}", GOOD)
         return Line(f"DONE in {what}", GOOD) if self._applied else Line(f"DUE in {what}", WARNING)

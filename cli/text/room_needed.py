@@ -21,7 +21,7 @@ def room_words(values: Mapping[str, Any]) -> Iterator[str]:
             if "free_files" in room:
                 files = counted(room["needed_files"], "new file")
                 short = f"{files} or more needed on the file system of {where}, {room['free_files']:,} of its inodes are free"
-            yield f"  no room to carry it out: {short}"
+            yield f"  not enough disk space: {short}"
             yield f"  {advice(BESIDE)}"
         elif room["needed"] >= _WORTH_SAYING_BYTES:
-            yield f"  needs {needed} of room on the file system of {where}"
+            yield f"  needs {needed} of disk space on the file system of {where}"

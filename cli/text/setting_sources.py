@@ -9,7 +9,7 @@ from kseg.segment.terminal import visible
 
 
 def settings_words(values: Mapping[str, Any], names: Sequence[str]) -> Iterator[str]:
-    """The line that names each setting with its source; nothing for a run that read no settings. names: the settings that matter."""
+    """The line that names each setting with its source; nothing for a run that read no settings. names: the settings to mention."""
     settings = values.get("settings") or {}
     sources = [
         f"{name} {visible(_amount(name, settings[name]['value']))} ({Source(settings[name]['source']).words})"

@@ -1,8 +1,8 @@
 """Rows as a table of aligned columns.
 
 A table can be long, so its layout is determined by its first rows: `LAID_OUT_BY` rows of one type are buffered and fix the columns and
-their widths; from then on each row is written as it arrives (a longer cell shifts its line, nothing is cut). A new table begins when the
-type of the rows changes. On a terminal a line is cut at its width, so the last column should be the one that may be long.
+their widths. From then on each row is written as it arrives; a longer cell shifts the rest of its line. A new table begins when the
+type of the rows changes. A terminal truncates long lines, so a column with long values should come last.
 """
 
 from collections.abc import Mapping
@@ -80,7 +80,7 @@ class Table:
 
 
 def cell(value: object, name: str = "") -> str:
-    """A value in a table: null is `-`, booleans are words, containers are joined. name: of its column; paths are shown as paths."""
+    """The text of a value: null is `-`, booleans are words, containers are joined. name: of the column, by which paths are recognised."""
     if value is None:
         return "-"
     if isinstance(value, bool):

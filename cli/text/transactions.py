@@ -1,5 +1,5 @@
-"""What `transactions` prints: hanging transactions and the command that aborts each, other transactions that hold back readers,
-and the numbers."""
+"""The text of `transactions`: hanging transactions and the command that aborts each, other transactions that hold back readers, and
+totals."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -21,7 +21,8 @@ _DOUBTFUL = ("stale", "orphaned", "unknown")
 
 
 class TransactionsReport(Report):
-    """A `Report` with the hanging transactions first. now_ms: the time of the run. Of the others it keeps the first ones and numbers."""
+    """A `Report` with the hanging transactions first; of the others it keeps the first ones and counts the rest. now_ms: the time of the
+    run."""
 
     def __init__(self, now_ms: int) -> None:
         super().__init__()
@@ -74,7 +75,7 @@ class TransactionsReport(Report):
         if hanging:
             where = f"{len(self._hanging_partitions):,} of {counted(self._partitions, 'partition')}"
             return Line(
-                f"HANGING: {counted(hanging, 'transaction')} in {where}; consumers with read_committed stand still there",
+                f"HANGING: {counted(hanging, 'transaction')} in {where}; read_committed consumers are blocked there",
                 ERROR,
             )
         if summary.failed_paths:

@@ -1,4 +1,4 @@
-"""What `undo` prints: a line for each directory or run, and whether everything is restored."""
+"""The text of `undo`: a line for each directory or run, and whether everything is restored."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,7 +11,8 @@ from kseg.segment.terminal import shell_quoted, shown_path
 
 
 class UndoReport(FoldedRows):
-    """is_together: directories are restored, or their change completed; otherwise runs are listed or forgotten."""
+    """is_together: whether the run restores directories or completes their change; otherwise it lists or forgets runs. finish: whether it
+    completes."""
 
     def __init__(self, is_together: bool, finish: bool, *, shows_all: bool) -> None:
         super().__init__(
@@ -34,20 +35,17 @@ class UndoReport(FoldedRows):
 
 
 def _total(directories: int, finish: bool, whole_run: str) -> str:
-    """whole_run: the journal of a run of which files remain, empty when there is none."""
+    """whole_run: the journal of the run over a data directory whose own files were not restored; empty if there is none."""
     where = counted(directories, "directory")
     if finish:
-        return f"{where}: what was half done is finished"
+        return f"{where}: interrupted changes completed"
     if whole_run:
-        return f"{where}: as they were before; {_staying(whole_run)}"
-    return f"{where}: all is as it was before"
+        return f"{where} restored; {_not_restored(whole_run)}"
+    return f"{where} restored"
 
 
-def _staying(journal: str) -> str:
-    return (
-        "the data directory's own files stay as that run set them; "
-        f"take them back with: kseg undo {shell_quoted(journal)}"
-    )
+def _not_restored(journal: str) -> str:
+    return f"the data directory's own files remain as that run left them; undo it with: kseg undo {shell_quoted(journal)}"
 
 
 def _words(values: Mapping[str, Any]) -> Iterator[str]:
@@ -56,7 +54,7 @@ def _words(values: Mapping[str, Any]) -> Iterator[str]:
         return
     where = shown_path(str(values["directory"]))
     if values["state"] == "finished":
-        yield f"{where}: finished; undo with: kseg undo {shell_quoted(str(values['journal']))}"
+        yield f"{where}: completed; undo with: kseg undo {shell_quoted(str(values['journal']))}"
     else:
         files = counted(len(values["files"]), "file")
         yield f"{where}: as it was before {values['undid']} ({files})"
@@ -64,29 +62,29 @@ def _words(values: Mapping[str, Any]) -> Iterator[str]:
             first, *others = values["kept"]
             more = f" and {counted(len(others), 'more file')}" if others else ""
             yield (
-                f"  the journal was not signed by this user on this machine, so what the undo took out is kept: "
+                f"  the journal was not signed by this user on this machine, so what the undo removed is kept: "
                 f"{shown_path(first)}{more}"
             )
         if values.get("whole_run"):
-            yield f"  {_staying(str(values['whole_run']))}"
+            yield f"  {_not_restored(str(values['whole_run']))}"
 
 
 def _run_words(values: Mapping[str, Any]) -> Iterator[str]:
     held = size_words(values["bytes"])
     if values["type"] == "runs":
         if not values["runs"]:
-            yield f"{shown_path(str(values['path']))}: nothing can be taken back"
+            yield f"{shown_path(str(values['path']))}: nothing to undo"
             return
         runs = counted(values["runs"], "run")
-        yield f"{shown_path(str(values['path']))}: {runs} can be taken back, holding {held}"
+        yield f"{shown_path(str(values['path']))}: {runs} can be undone, holding {held}"
         return
     first, *others = map(str, values["directories"])
     where = counted(len(others) + 1, "directory") if others else shown_path(first)
     head = f"{moment(values['changed_at'])} {values['changed_by']} of {where}"
     if values["type"] == "run":
-        state = "half done, " if values["half_done"] else ""
+        state = "interrupted, " if values["half_done"] else ""
         yield f"{head}: {state}holds {held}; undo with: kseg undo {shell_quoted(str(values['journals'][0]))}"
     elif values["applied"]:
-        yield f"{head}: forgotten, it cannot be taken back any more; {held} freed"
+        yield f"{head}: forgotten, it can no longer be undone; {held} freed"
     else:
-        yield f"{head}: to be forgotten, so that it cannot be taken back any more; {held} to be freed"
+        yield f"{head}: to be forgotten, after which it can no longer be undone; {held} to be freed"

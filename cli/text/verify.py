@@ -1,4 +1,4 @@
-"""What `verify` prints: the verdict, the findings by severity and kind, and what was checked."""
+"""The text of `verify`: the verdict, the findings by severity and kind, and what was checked."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -91,7 +91,7 @@ class VerifyReport(Report):
 
 
 def looked_at_words(summary: RunSummary) -> str:
-    """The last line of verify: what was read, how its bytes are divided up, and what was found."""
+    """The last line of verify: what was read, how many of the bytes are valid, damaged or padding, and what was found."""
     sums = summary.sums
     looked = ", ".join(
         counted(sums[name], noun)

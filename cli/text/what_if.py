@@ -1,4 +1,4 @@
-"""Text of `kseg what-if`: for each topic the verdict, then a table of settings and their sizes."""
+"""The text of `what-if`: the verdict, then for each topic a table of settings and their sizes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -52,10 +52,10 @@ class WhatIfReport(Report):
             yield Line("intervals hold the true number with 95 % confidence; --sample SIZE narrows them")
 
     def _verdict(self) -> Line:
-        """The codec with the smallest total over all topics, with batches as they are."""
+        """The codec with the smallest total over all topics, for batches as they are."""
         now = sum(topic["bytes"] for topic in self._topics)
         if not now:
-            return Line("NOTHING TO WEIGH: no log has a batch", GOOD)
+            return Line("NOTHING TO MEASURE: no log has a batch", GOOD)
         then: dict[str, int] = {}
         for settings in self._settings.values():
             for setting in settings:
@@ -63,7 +63,7 @@ class WhatIfReport(Report):
                     then[_name(setting)] = then.get(_name(setting), 0) + setting["bytes"]
         words = f"{size_words(now)} in {counted(len(self._topics), 'topic')}"
         if not then:
-            return Line(f"{words}: no batch was compressed anew", GOOD)
+            return Line(f"{words}: no batch was recompressed", GOOD)
         best = min(then, key=lambda name: then[name])
         share = then[best] / now
         if share > _WORTH_IT:
@@ -106,8 +106,8 @@ def _name(setting: Values) -> str:
         return f"{name} {words}"
     if setting["kind"] == "compaction":
         without = setting["records_without_key"]
-        return f"compacted ({counted(without, 'record')} without a key go)" if without else "compacted"
-    codec = setting["codec"] or "codec of now"
+        return f"compacted (drops {counted(without, 'record')} without a key)" if without else "compacted"
+    codec = setting["codec"] or "current codec"
     words = codec if setting["level"] is None else f"{codec} level {setting['level']}"
     if setting["batch_size"] is not None:
         words += f", batches of {size_words(setting['batch_size'])}"

@@ -144,30 +144,30 @@ def _finding(
     others = [replica for replica in partition.replicas if replica != node_id]
     in_sync = [replica for replica in others if replica in partition.isr]
     path = os.path.join(log_dir, name)
-    lack, start = "there is no such directory", "makes it anew, empty"
+    lack, start = "there is no such directory", "recreates it empty"
     if PartitionState.LIVE in there:
         lack, start = (
             "its directory has no segment",
-            "sets the directory aside as stray and makes it anew, empty",
+            "sets the directory aside as stray and recreates it empty",
         )
         if places.lexists(os.path.join(path, NAME_BY_ROLE[Role.PARTITION_METADATA])):
-            start = "begins it anew, empty"
-    message = f"the metadata log (offset {image.end_offset}) places {name} in this log dir, and {lack}: at its next start a KRaft broker {start}"
+            start = "starts it with an empty log"
+    message = f"the metadata log (offset {image.end_offset}) assigns {name} to this log dir, but {lack}: at its next start a KRaft broker {start}"
     kind = "replica-missing"
     if is_noted_nowhere:
         kind = "replica-unmade"
-        message += "; no checkpoint here knows it, so it may never have been made"
+        message += "; no checkpoint here has it, so it may never have been created"
     elif in_sync:
         kind = "replica-fetched-anew"
         message += f", and fetches it from the replicas in sync (node {_listed(in_sync)}), as long as one of them leads"
     elif others and not partition.isr:
-        message += f"; whether node {_listed(others)} has all of its records is not known"
+        message += f"; it is unknown whether node {_listed(others)} has all of its records"
     elif others:
         message += f"; the replicas on node {_listed(others)} are not in sync, and lose what an empty leader does not have"
     else:
         message += "; it is the only replica, so its records are gone unless the directory comes back"
     if noted is not None:
-        message += f" (a checkpoint here knows its offset {noted})"
+        message += f" (a checkpoint here has its offset {noted})"
     for state, entries in there.items():
         if state is not PartitionState.LIVE:
             message += "".join(f"; {entry} was set aside" for entry in entries)

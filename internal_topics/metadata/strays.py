@@ -111,10 +111,10 @@ def _is_promoted(directory: Directory, topic: Topic) -> bool:
 
 def _stray(directory: Directory, why: str, named: Topic | None) -> Finding:
     name = directory.name.text
-    is_made_anew = (
+    is_recreated = (
         named is not None and _is_replica(directory, named) and directory.name.state is PartitionState.LIVE
     )
-    then = f" and makes {name} anew, empty" if is_made_anew else ""
+    then = f" and recreates {name} empty" if is_recreated else ""
     message = f"{why}: at its next start a KRaft broker (3.7 or later) renames the directory to {name}.…-stray{then}"
     return _finding("becomes-stray", directory, message, named)
 

@@ -108,7 +108,10 @@ def _without_owner(found: UnfinishedTransaction, view: CoordinatorView) -> tuple
     if view.missing:
         listed = ", ".join(map(str, view.missing[:5])) + (", …" if len(view.missing) > 5 else "")
         of = "partition" if len(view.missing) == 1 else "partitions"
-        return "unknown", f"{words} in what is at hand; {of} {listed} of __transaction_state would tell"
+        return (
+            "unknown",
+            f"{words} in the available partitions of __transaction_state; {of} {listed} would tell",
+        )
     numbers = ", ".join(map(str, view.partitions[:5])) + (", …" if len(view.partitions) > 5 else "")
     of = "partition" if len(view.partitions) == 1 else "partitions"
-    return "unknown", f"{words} in what is at hand of __transaction_state ({of} {numbers})"
+    return "unknown", f"{words} in the available part of __transaction_state ({of} {numbers})"

@@ -32,7 +32,7 @@ def test_a_pipe_from_dump_makes_an_equal_partition(capture_small: Path, tmp_path
             capture_output=True,
             check=False,
         )
-    assert done.returncode == 0 and done.stderr.startswith(b"kseg append: passed over ")
+    assert done.returncode == 0 and done.stderr.startswith(b"kseg append: ignored ")
     result = json.loads(done.stdout)
     assert {name: result[name] for name in ("type", "command", "partition", "log_end_offset")} == {
         "type": "result",
@@ -57,7 +57,7 @@ def test_words_of_plan_and_result(tmp_path: Path, capfd: pytest.CaptureFixture[s
         "0 segments rolled"
     )
     assert err.splitlines() == [
-        "kseg append: passed over 1 finding line",
+        "kseg append: ignored 1 finding line",
         f"next: kseg append --apply --from {lines} --codec gzip --now 1700000000000 {target}",
     ]
     assert not target.exists()
@@ -68,7 +68,7 @@ def test_words_of_plan_and_result(tmp_path: Path, capfd: pytest.CaptureFixture[s
         f"own-0 (new): 2 records in 1 batch ({size_bytes} bytes) appended at offset 0; the log ends at 2, 0 segments rolled",
         f"  undo with: kseg undo {next((target / '.kseg').iterdir())}/journal.jsonl",
     ]
-    assert err == "kseg append: passed over 1 finding line\n"
+    assert err == "kseg append: ignored 1 finding line\n"
     assert run(["append", "--apply", "--quiet", *words]) == 0
     assert capfd.readouterr().err == ""
     lines.write_text("")

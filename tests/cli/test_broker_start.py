@@ -157,7 +157,7 @@ def test_without_a_metadata_log_nobody_says_that_all_are_kept(
     """A broker whose own metadata log is gone knows no topics and renames all logs as stray."""
     first, second = forecast_lines(capfd, *made("metadata_log_gone"))
     assert first == "a 4.3.1 broker on node 1 starts, and loads all of 11 logs"
-    assert second == "  which logs it then sets aside as stray is not known without a metadata log"
+    assert second == "  without a metadata log it is unknown which of them it sets aside as stray"
 
 
 def test_what_is_known_does_not_hide_that_strays_are_not(
@@ -167,7 +167,7 @@ def test_what_is_known_does_not_hide_that_strays_are_not(
     (data / "metro-gzip-0").rename(data / f"metro-gzip-0.{'a' * 32}-delete")
     lines = forecast_lines(capfd, data)
     assert lines[0] == "a 4.3.1 broker on node 1 starts"
-    assert "  which logs it then sets aside as stray is not known without a metadata log" in lines
+    assert "  without a metadata log it is unknown which of them it sets aside as stray" in lines
 
 
 def test_a_directory_of_a_broker_with_zookeeper(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
@@ -177,7 +177,7 @@ def test_a_directory_of_a_broker_with_zookeeper(made: Make, capfd: pytest.Captur
     (row,) = starts(capfd, data)
     assert row["from_zookeeper"] is True and row["metadata"] == "unknown"
     lines = forecast_lines(capfd, data)
-    assert len(lines) == 2 and "used ZooKeeper, which Kafka 4 does not have" in lines[1]
+    assert len(lines) == 2 and "used ZooKeeper, which Kafka 4 does not support" in lines[1]
     assert run(["doctor", str(data)]) == 0
     assert (
         "\n  node 1 of cluster xPh7qyG_RuGAPmZ3MMnC2g, written by a broker with ZooKeeper"
@@ -204,7 +204,9 @@ def test_a_cut_is_reported_with_its_price(
             "records_lost": 88,
         }
     ]
-    assert f"  it cuts metro-none-0 at offset 72 (88 records, {lost:,} bytes)" in forecast_lines(capfd, data)
+    assert f"  it truncates metro-none-0 at offset 72 (88 records, {lost:,} bytes)" in forecast_lines(
+        capfd, data
+    )
 
 
 def test_after_a_clean_stop_the_same_damage_is_not_met(made: Make, capfd: pytest.CaptureFixture[str]) -> None:

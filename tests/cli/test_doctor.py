@@ -220,7 +220,7 @@ def test_the_node_id_of_another_is_named(tmp_path: Path, capfd: pytest.CaptureFi
     assert {row["id"] for row in of_type(rows, "finding") if row["severity"] == "error"} == {"becomes-stray"}
     assert not any("--topic-id" in row["message"] for row in of_type(rows, "finding"))
     mend, again = of_type(rows, "step")
-    assert "says node 7" in mend["why"] and "of node 1:" in mend["why"]
+    assert "says node 7" in mend["why"] and "belongs to node 1:" in mend["why"]
     subprocess.run(mend["command"], shell=True, check=True)
     assert file.read_text() == right
     assert again["command"].startswith("kseg doctor")
@@ -293,7 +293,7 @@ def test_a_log_that_no_repair_lets_a_broker_load_is_moved_out_of_its_way(
     rows = doctor(capfd, data, status=1)
     steps = of_type(rows, "step")
     assert [step["command"].split()[0] for step in steps] == ["kseg", "mv", "kseg"]
-    assert "dies of orders.00-1" in steps[1]["why"]
+    assert "fails on orders.00-1" in steps[1]["why"]
     assert run([*shlex.split(steps[0]["command"])[1:], "--quiet"]) in (0, 1)
     subprocess.run(steps[1]["command"], shell=True, check=True)
     assert (tmp_path / "a data dir-orders.00-1" / ACTIVE).exists()

@@ -98,7 +98,10 @@ def test_a_metadata_log_that_is_nowhere_is_asked_for(data: Path, capfd: pytest.C
         step["command"].replace("find /", f"find {data.parent}"), shell=True, check=True, capture_output=True
     )
     assert found.stdout.decode().split() == [str(other / METADATA)]
-    assert any(line.lstrip().startswith("1. Which partitions belong here") for line in text_of(capfd, data))
+    assert any(
+        line.lstrip().startswith("1. __cluster_metadata-0 tells which partitions belong here")
+        for line in text_of(capfd, data)
+    )
     assert not of_type(doctor(capfd, "--metadata", other / METADATA, data, status=0), "step")
 
 
@@ -145,4 +148,4 @@ def test_the_cost_of_a_snapshot_is_that_it_stays_damaged(
     bad_crc(snapshot)
     assert run(["doctor", str(data)]) == 1
     out = capfd.readouterr().out
-    assert f"{METADATA}: `recover` leaves it not sound: {snapshot.name}" in out and "loses nothing" not in out
+    assert f"{METADATA}: `recover` leaves it damaged: {snapshot.name}" in out and "loses nothing" not in out

@@ -41,7 +41,7 @@ def test_of_many_partitions_in_two_directories_each_pair_is_counted_for_itself()
     twice = [(f"second/many-{n}", f"first/many-{n}") for n in range(6)]
     twice += [(f"third/many-{n}", f"first/many-{n}") for n in range(6, 9)]
     steps = [*next_steps(Situation(Request(("first", "second", "third")), twice=twice))]
-    counted = {step.command: step.why for step in steps if step.why.startswith("The same for ")}
+    counted = {step.command: step.why for step in steps if step.why.startswith("Likewise for ")}
     assert set(counted) == {"kseg diff first second", "kseg diff first third"}
     assert "for 1 more partition that" in counted["kseg diff first second"]
     assert "for each of 3 more partitions that" in counted["kseg diff first third"]

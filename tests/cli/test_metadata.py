@@ -190,7 +190,8 @@ def test_directories(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["metadata", str(tmp_path)]) == 1
     lines = capfd.readouterr().out.splitlines()
     assert (
-        lines[0] == "MISSING: 1 replica that the metadata log places here is not there; 4 directories stray"
+        lines[0]
+        == "MISSING: 1 replica that the metadata log assigns to these directories is not there; 4 directories stray"
     )
 
 

@@ -32,7 +32,7 @@ def test_a_directory_that_is_gone_is_an_error(data: Path, say: Say, gone: list[s
             status, rows = say(*command, data)
             assert (status, sorted(reported(rows, "replica-missing"))) == (1, gone)
     row = next(row for row in rows if row.get("id") == "replica-missing")
-    assert row["severity"] == "error" and "makes it anew, empty" in row["message"]
+    assert row["severity"] == "error" and "recreates it empty" in row["message"]
     assert row["topic_id"] == ids(data)[row["topic"]]
     offsets = {"fares": 117, "gates-append": 30, "__consumer_offsets": 34}  # recovery-point-offset-checkpoint
     assert row["checkpointed_offset"] == offsets[row["topic"]]
@@ -51,7 +51,9 @@ def test_a_directory_that_was_emptied_is_as_good_as_gone(
     if not keeps_identity:
         (data / "meta.properties").unlink()
     start = (
-        "begins it anew, empty" if keeps_id else "sets the directory aside as stray and makes it anew, empty"
+        "starts it with an empty log"
+        if keeps_id
+        else "sets the directory aside as stray and recreates it empty"
     )
     with unchanged(data):
         for command in ("verify", "recover", "doctor"):

@@ -165,4 +165,4 @@ def test_a_last_offset_below_the_first_is_no_valid_batch(
     with_header(log(partition), 3, 23, -1)
     assert run(["verify", str(partition)]) == 1
     assert run(["recover", str(partition)]) == 1
-    assert "policy salvage takes out" in capfd.readouterr().out
+    assert "policy salvage removes" in capfd.readouterr().out

@@ -94,7 +94,7 @@ def test_recover_cuts_the_zeros_off_and_undo_brings_them_back(
     os.truncate(log / ACTIVE, 1 << 30)
     assert run(["recover", str(log)]) == 1
     plan = capfd.readouterr().out
-    assert "the preallocated rest is cut off" in plan and "takes out" not in plan and "room" not in plan
+    assert "the preallocated rest is cut off" in plan and "removes" not in plan and "disk space" not in plan
     assert run(["recover", "--apply", str(log)]) == 0
     assert (log / ACTIVE).stat().st_size == size_bytes
     assert run(["undo", str(log)]) == 0

@@ -183,7 +183,7 @@ def test_what_is_not_counted_has_a_limit_and_is_lost_once(
     (data / "recovery-point-offset-checkpoint").write_bytes(before)
     assert run(["recover", str(data)]) == 1
     out = capfd.readouterr().out
-    assert "its end was lost before (offsets 327 to 329): at most 3 records" in out and "policy" not in out
+    assert "its end was lost earlier (offsets 327 to 329): at most 3 records" in out and "policy" not in out
     (beyond,) = [
         line for line in out.splitlines() if "checkpoint-beyond-log" in line and "recovery-point" in line
     ]

@@ -48,7 +48,11 @@ def test_recover_tells_people_what_a_broker_and_they_can_do(
     shutil.rmtree(data / "fares-0")
     assert run(["recover", str(data)]) == 1
     (line,) = [line for line in capfd.readouterr().out.splitlines() if "still missing" in line]
-    assert "1 replica (fares-0)" in line and "anew, empty" in line and "put the directories back" in line
+    assert (
+        "1 replica (fares-0)" in line
+        and "empty when it starts" in line
+        and "put the directories back" in line
+    )
 
 
 def test_a_replica_that_is_fetched_anew_keeps_nobody_waiting(data: Path, say: Say) -> None:

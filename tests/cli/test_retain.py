@@ -125,7 +125,7 @@ def test_unmark(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     capfd.readouterr()
     assert run(["retain", "--unmark", str(partition)]) == 1
     out = capfd.readouterr().out
-    assert "can be taken back; offsets 0 to 160" in out and "next: kseg retain --apply --unmark " in out
+    assert "can be restored; offsets 0 to 160" in out and "next: kseg retain --apply --unmark " in out
     assert run(["retain", "--unmark", "--apply", str(partition)]) == 0
     assert bases(partition) == [*before, 160]
 
@@ -252,12 +252,12 @@ def test_what_stays_is_counted_by_reason(
     assert rules <= kept.keys()
     with unchanged(capture_small):
         run(["retain", *options, str(capture_small / "data")])
-    (line,) = [line for line in capfd.readouterr().out.splitlines() if line.startswith("what stays: ")]
+    (line,) = [line for line in capfd.readouterr().out.splitlines() if line.startswith("kept: ")]
     expected = {
         f"{len(sizes)} segment{'s' * (len(sizes) > 1)} of {size_words(sum(sizes))} {KEPT[rule]}"
         for rule, sizes in kept.items()
     }
-    assert set(line.removeprefix("what stays: ").split(", ")) == {
+    assert set(line.removeprefix("kept: ").split(", ")) == {
         part for words in expected for part in words.split(", ")
     }
 
@@ -279,9 +279,7 @@ def test_what_a_purge_leaves_is_reported_with_its_reason(
     capfd.readouterr()
     assert run(["retain", "--purge", "--apply", str(log_dir)]) == 0
     nothing, waits, *_ = capfd.readouterr().out.splitlines()
-    assert nothing.startswith("NOTHING GOES")
-    assert re.fullmatch(
-        r"what waits: \d+ marked files of .* \(--file-delete-delay-ms 0 does not wait\)", waits
-    )
+    assert nothing.startswith("NOTHING TO DELETE")
+    assert re.fullmatch(r"waiting: \d+ marked files of .* \(--file-delete-delay-ms 0 does not wait\)", waits)
     assert run(["retain", "--purge", "--apply", "--file-delete-delay-ms", "0", str(log_dir)]) == 0
-    assert not list(log_dir.glob("*/*.deleted")) and "what waits" not in capfd.readouterr().out
+    assert not list(log_dir.glob("*/*.deleted")) and "waiting:" not in capfd.readouterr().out

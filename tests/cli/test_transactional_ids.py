@@ -163,6 +163,6 @@ def test_the_transactions_of_an_id(tmp_path: Path, capfd: pytest.CaptureFixture[
     assert run([*words, "nobody", str(tmp_path)]) == 1
     shown = capfd.readouterr()
     assert json.loads(shown.out)["found"] is False
-    assert "not all partitions of __transaction_state are at hand" in shown.err
+    assert "some partitions of __transaction_state are not under the given paths" in shown.err
     assert run(["lookup", "--transactional-id", "till", str(tmp_path)]) == 0
     assert capfd.readouterr().out.endswith("till: 2 transactions of producer 6, 7\n")

@@ -110,7 +110,7 @@ def test_undo_finishes_what_was_left_half_done(data: Path, capfd: pytest.Capture
     before, size = state(data), (partition / LOG).stat().st_size
     journal = stop_half_way(partition)
     assert run(["undo", "--finish", journal]) == 0
-    assert capfd.readouterr().out == f"{partition}: finished; undo with: kseg undo {journal}\n"
+    assert capfd.readouterr().out == f"{partition}: completed; undo with: kseg undo {journal}\n"
     assert (partition / LOG).stat().st_size == size // 2
     assert run(["undo", "--quiet", journal]) == 0
     assert_as_before(data, before)

@@ -149,9 +149,9 @@ def test_what_stays_is_named_as_the_partition_was(
     assert run(["undo", *names[:2]]) == 0
     reported = capfd.readouterr().out
     assert reported.splitlines()[-1].startswith(
-        "2 directories: as they were before; the data directory's own files stay as that run set them; "
+        "2 directories restored; the data directory's own files remain as that run left them; "
     )
-    (command,) = {line.partition("take them back with: kseg ")[2] for line in reported.splitlines()} - {""}
+    (command,) = {line.partition("undo it with: kseg ")[2] for line in reported.splitlines()} - {""}
     assert command.startswith(f"undo {data.name}/kseg-journal-")
     assert run(command.split()) == 0
     assert not [*data.glob("kseg-journal-*"), *data.glob("*/.kseg")]
@@ -197,7 +197,7 @@ def test_the_list_for_people(data: Path, capfd: pytest.CaptureFixture[str]) -> N
     assert run(["undo", "--list", str(data)]) == 0
     first, last = capfd.readouterr().out.splitlines()
     assert " recover of 4 directories: holds " in first and first.endswith(f"undo with: kseg undo {journal}")
-    assert last.startswith(f"{data}: 1 run can be taken back, holding ")
+    assert last.startswith(f"{data}: 1 run can be undone, holding ")
 
 
 # --- forgetting
@@ -245,7 +245,7 @@ def test_the_plan_says_what_to_type(data: Path, capfd: pytest.CaptureFixture[str
     assert "to be forgotten" in output.out
     assert (output.out + output.err).splitlines()[-1] == f"next: kseg undo --apply --forget {data}"
     assert run(["undo", "--apply", "--forget", str(data)]) == 0
-    assert "cannot be taken back any more" in capfd.readouterr().out
+    assert "can no longer be undone" in capfd.readouterr().out
 
 
 def test_a_part_of_a_run_is_not_forgotten_alone(data: Path, say: Say) -> None:

@@ -1,9 +1,10 @@
-"""One run of `kseg what-if`: choose samples of each topic, and evaluate the measurements.
+"""One run of `kseg what-if`: choose a sample of each topic, and evaluate the measurements.
 
-1. `look`: partitions by topic, the sizes of their logs, and the places of the sample (`inspection.what_if.log_places`).
-2. The work on each partition (`inspection.what_if.measuring`), here or on a cluster.
-3. `through`: the estimates of each topic, then the segments that retention limits keep, and with --compaction the size after a
-   cleaning (its plan, which reads every key). Each comes from the room that implements it.
+1. `look` groups the partitions by topic, sums up the sizes of their logs, and spreads the sample over them
+   (`inspection.what_if.log_places`).
+2. The sample of each partition is measured (`inspection.what_if.measuring`), here or on a cluster.
+3. `through` yields the estimates of each topic, what retention limits would keep (`compaction.retention.limit_survey`), and with
+   --compaction the size after a cleaning (from the plan of `compact`, which reads every key).
 """
 
 import os
@@ -15,7 +16,7 @@ from kseg.inspection.what_if.candidates import TriedSetting
 from kseg.inspection.what_if.estimation import CONFIDENCE, Estimate, estimated
 from kseg.inspection.what_if.log_places import Sample, spread
 from kseg.inspection.what_if.measuring import MeasuredPartition, MeasureOptions
-from kseg.jobs.events import Event, Failure, Row
+from kseg.jobs.events import Event, Row
 from kseg.segment import layout as L
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import INTERNAL_TOPICS, PartitionState
@@ -25,13 +26,14 @@ from kseg.segment.values import dataclass
 Over = Callable[..., Iterator[Event]]
 
 _DAY_MS = 86_400_000
-_LADDER_MS = tuple(days * _DAY_MS for days in (1, 3, 7, 30))
-_LADDER_SHARES = (2, 4)  # of the largest partition
+_DEFAULT_RETENTION_MS = tuple(days * _DAY_MS for days in (1, 3, 7, 30))
+_DEFAULT_SHARES = (2, 4)  # of the largest partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WeighingWish:
-    """The parameters of a run. place_bytes: of the log at each place. retention_ms, retention_bytes: limits; None for a series of them."""
+class WhatIfParameters:
+    """place_bytes: how much of the log to measure at each place of the sample. retention_ms, retention_bytes: the limits to evaluate;
+    empty for the default ones."""
 
     candidates: tuple[TriedSetting, ...]
     sample_bytes: int
@@ -44,7 +46,7 @@ class WeighingWish:
 
 @dataclass(slots=True)
 class _Topic:
-    """log_bytes: of all partitions. is_all: all of it was measured."""
+    """log_bytes, largest_bytes: the log sizes of all partitions, and of the largest one. is_all: everything is measured."""
 
     name: str
     targets: list[PartitionTarget] = field(default_factory=list)
@@ -55,11 +57,11 @@ class _Topic:
     surveyed: list[SurveyedLog] = field(default_factory=list)
 
 
-class Weighing:
+class WhatIfRun:
     """over: the executor of work on targets, called like `fanout.run`."""
 
-    def __init__(self, wish: WeighingWish, over: Over) -> None:
-        self._wish = wish
+    def __init__(self, parameters: WhatIfParameters, over: Over) -> None:
+        self._parameters = parameters
         self._over = over
         self._topics: dict[str, _Topic] = {}
         self._topic_of: dict[str, _Topic] = {}
@@ -88,39 +90,38 @@ class Weighing:
             topic.largest_bytes = max(topic.largest_bytes, held)
         samples: dict[str, Sample] = {}
         for topic_name, of_topic in logs.items():
-            spread_out = spread(of_topic, self._wish.sample_bytes, self._wish.place_bytes)
+            spread_out = spread(of_topic, self._parameters.sample_bytes, self._parameters.place_bytes)
             self._topics[topic_name].is_all = all(sample.is_all for sample in spread_out.values())
             samples |= spread_out
-        return MeasureOptions(samples, self._wish.candidates), ()
+        return MeasureOptions(samples, self._parameters.candidates), ()
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
-        """All events that are not measurements, then the rows of each topic, the largest first."""
+        """Pass on all events that are not measurements, then yield the rows of each topic, the largest first."""
         for event in events:
             if isinstance(event, Row) and isinstance(event.result, MeasuredPartition):
                 self._topic_of[event.result.directory].measured.append(event.result)
             else:
                 yield event
         targets = [target for topic in self._topics.values() for target in topic.targets]
-        for event in self._over(survey_limits, targets, self._wish.now_ms):
+        for event in self._over(survey_limits, targets, self._parameters.now_ms):
+            # a partition that fails here has failed in the measurement as well, which reported it
             if isinstance(event, Row) and isinstance(event.result, SurveyedLog):
                 self._topic_of[event.result.directory].surveyed.append(event.result)
-            elif isinstance(event, Failure):  # unreadable files have been reported
-                continue
-        compacted = dict(self._compacted(targets)) if self._wish.compaction else {}
+        compacted = dict(self._compacted(targets)) if self._parameters.compaction else {}
         for topic in sorted(self._topics.values(), key=lambda each: (-each.log_bytes, each.name)):
             yield from self._rows(topic, compacted)
 
     # --- compaction
 
     def _compacted(self, targets: Sequence[PartitionTarget]) -> Iterator[tuple[str, tuple[int, int]]]:
-        """By partition directory: (bytes after a cleaning, records without a key); without those that cannot be cleaned."""
+        """(bytes after a cleaning, records without a key) by partition directory, for the partitions that can be cleaned."""
         from kseg.change.run.pipeline import groups_of
         from kseg.compaction.cleaner.compact import compact_group
         from kseg.compaction.cleaner.options import CleanSettings, CompactOptions
         from kseg.compaction.cleaner.rows import CompactResult
 
         options = CompactOptions(
-            settings=CleanSettings(now_ms=self._wish.now_ms), include_active=True, top_keys=0
+            settings=CleanSettings(now_ms=self._parameters.now_ms), include_active=True, top_keys=0
         )
         for event in self._over(compact_group, groups_of(targets, len(targets) or 1), options):
             if isinstance(event, Row) and isinstance(event.result, CompactResult):
@@ -148,10 +149,10 @@ class Weighing:
                 "codecs": {name: round(size / now, 4) for name, size in sorted(by_codec.items())},
             }
         )
-        for at, candidate in enumerate(self._wish.candidates):
+        for at, candidate in enumerate(self._parameters.candidates):
             found = estimated([(each.size_bytes, each.candidates[at].size_bytes) for each in places], total, topic.is_all)  # fmt: skip
             if found is None or (candidate.is_rebatched and topic.name in INTERNAL_TOPICS):
-                continue  # brokers write internal topics, and producer settings do not affect them
+                continue  # brokers write the internal topics, so producer settings do not apply
             content = sum(each.candidates[at].content_bytes for each in places)
             cpu_ns = sum(each.candidates[at].cpu_ns for each in places)
             yield _setting_row(
@@ -184,9 +185,9 @@ class Weighing:
     def _limits(self, topic: _Topic) -> Iterator[Row]:
         if len(topic.surveyed) < len(topic.targets) or not topic.log_bytes:
             return
-        sizes = [limit for share in _LADDER_SHARES if (limit := _rounded(topic.largest_bytes // share))]
-        limits = [("retention.ms", limit) for limit in self._wish.retention_ms or _LADDER_MS]
-        limits += [("retention.bytes", limit) for limit in self._wish.retention_bytes or sizes]
+        sizes = [limit for share in _DEFAULT_SHARES if (limit := _rounded(topic.largest_bytes // share))]
+        limits = [("retention.ms", limit) for limit in self._parameters.retention_ms or _DEFAULT_RETENTION_MS]
+        limits += [("retention.bytes", limit) for limit in self._parameters.retention_bytes or sizes]
         for name, limit in limits:
             key = "retention_ms" if name == "retention.ms" else "retention_bytes"
             kept = sum(log.kept_bytes(**{key: limit}) for log in topic.surveyed)
@@ -228,7 +229,7 @@ def _setting_row(
 
 
 def _logs_in(directory: str) -> list[tuple[str, int]]:
-    """(path, size) of the segments, by offset; the work reports those that cannot be listed."""
+    """(path, size) of the segments, in offset order; empty for a directory that cannot be listed, which the measurement reports."""
     try:
         with os.scandir(directory) as entries:
             return sorted(
@@ -241,5 +242,5 @@ def _logs_in(directory: str) -> list[tuple[str, int]]:
 
 
 def _rounded(size_bytes: int) -> int:
-    """A limit that a user would type: the power of two below."""
+    """The next lower power of two: a limit that a user would type."""
     return 1 << (size_bytes.bit_length() - 1) if size_bytes else 0
