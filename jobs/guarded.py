@@ -1,4 +1,4 @@
-"""Work on one target that ends with a `Failure` instead of an exception, so that it does not stop the work on others."""
+"""Run the work on one target so that an exception becomes a `Failure` and does not stop the work on the others."""
 
 from collections.abc import Iterator
 from typing import Protocol, TypeVar

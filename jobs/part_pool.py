@@ -1,8 +1,8 @@
 """Process numbered parts in several processes and return their results in order.
 
-Each worker has up to QUEUED parts assigned. This process works, too: while the next part in order is not ready, it processes later ones,
-up to AHEAD of them or AHEAD_BYTES; if the part is still not ready, it processes that part itself. So it never waits for a worker, and a
-worker that gets no processor time costs none.
+Each worker has up to QUEUED parts assigned. This process works as well: while the next part is not ready, it processes later ones, up to
+AHEAD of them or AHEAD_BYTES; if the part is still not ready then, it processes that one itself. So it never waits for a worker, and a
+worker that gets no processor time does no harm.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from kseg.jobs.log_splitting import CannotSplit
 from kseg.jobs.part_worker import Make, PartWorker, Room
 
 QUEUED = 2
-AHEAD = 8  # a worker that shares a processor with this process may be this late; late parts are done twice
+AHEAD = 8  # how far a worker that shares a processor with this process may fall behind; then its part is done twice
 AHEAD_BYTES = 32 * 1024 * 1024
 
 

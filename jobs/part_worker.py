@@ -1,12 +1,12 @@
 """A forked worker process that works part by part and returns its output (text, tables of batches) in shared memory.
 
     orders   pipe to the worker: the number of a part, or TAKEN: one more slot may be filled again
-    reports  pipe from it: bytes in the next slot, and whether the part continues (MORE), is complete or was rejected
+    reports  pipe from it: bytes in the next slot, and whether the part continues (MORE), is complete (OVER) or was rejected (GIVEN_UP)
 
-The memory consists of SLOTS slots, filled and emptied in turn. A part usually fits into one, so a report usually means that a
-part is complete. Nothing is copied then: the kernels in the worker write into the slot (`Room`), and this process returns
-views of it until it takes the next part. After the slots comes the number of the first part that is still needed, so that a late worker
-does not begin an earlier one. A worker without free slots waits for orders. Start and end: `forked_worker`.
+The memory consists of SLOTS slots, filled and emptied in turn. A part usually fits into one, so a report usually means that a part is
+complete. Nothing is copied then: the kernels in the worker write into the slot (`Room`), and this process returns views of it until it
+takes the next part. Behind the slots is the number of the first part that is still needed, so that a late worker does not begin an
+earlier one. A worker without free slots waits for orders. `forked_worker` starts and ends the process.
 """
 
 import mmap
@@ -21,8 +21,8 @@ from kseg.jobs import forked_worker
 from kseg.jobs.log_splitting import CannotSplit
 
 SLOT_BYTES = 8 * 1024 * 1024  # reserved; only what a part fills takes memory
-SLOTS = 3  # one that is read, one that is ready, one that is being filled
-MIN_ROOM_BYTES = 512 * 1024  # minimum space in a slot for more of a part; with less the next slot is used
+SLOTS = 3  # one being read, one ready, one being filled
+MIN_ROOM_BYTES = 512 * 1024  # with less free space in a slot, a part continues in the next one
 
 TAKEN = -1
 MORE, OVER, GIVEN_UP = range(3)
@@ -37,8 +37,8 @@ Room = Callable[[], memoryview]
 
 
 class PartWorker:
-    """The worker as seen by the process that started it. earlier_workers: those that were started before. begin: called in the worker
-    before anything else, with the memory into which it can write.
+    """The worker as seen by the process that started it. earlier_workers: those that were started before, whose pipes the worker closes.
+    begin: called in the worker before anything else, with the function that returns memory to write to.
 
     pending: the parts that were ordered and not yet received, in order.
     Raises OSError if the system has no memory, pipe or process left.
@@ -62,7 +62,7 @@ class PartWorker:
         self.pending.append(part)
 
     def drop(self, part: int) -> None:
-        """Discard a part and all before it."""
+        """Discard a part; the worker may skip it and all earlier ones."""
         self._dropped.add(part)
         _NUMBER.pack_into(self._memory, SLOTS * SLOT_BYTES, part + 1)
 
@@ -75,7 +75,7 @@ class PartWorker:
         return False
 
     def receive(self) -> list[bytes | memoryview] | None:
-        """Wait for the first pending part, in pieces, valid until `give_back`; None if the worker rejected it or died."""
+        """Wait for the first pending part that is wanted; its pieces are valid until `give_back`. None if the worker rejected it or died."""
         while self.pending[0] in self._dropped:
             self._receive()
         return self._receive()
@@ -84,7 +84,7 @@ class PartWorker:
         return bool(self.pending) and bool(select.select((self._process.reads,), (), (), 0)[0])
 
     def give_back(self) -> None:
-        """Release what was received last: the worker may fill its memory again."""
+        """Release the part that was received last, so that the worker can reuse its memory."""
         if self._lent is not None:
             self._lent.release()
             self._lent = None
@@ -152,7 +152,7 @@ class _WorkerSide:
         return int(part)
 
     def room(self) -> memoryview:
-        """The free part of the slot, or of the next one if that is small."""
+        """The free space in the slot, or the next slot if that is too small."""
         if self._filled and self._filled + MIN_ROOM_BYTES > SLOT_BYTES:
             self._report(MORE)
         while not self._free:
@@ -161,7 +161,7 @@ class _WorkerSide:
         return self._room[start + self._filled : start + SLOT_BYTES]
 
     def _put(self, text: bytes | memoryview) -> None:
-        """Copy text that was not written in place into the slot, or if it does not fit into the next one, or several."""
+        """Copy output that was not written in place into the slot, or into further ones if it does not fit."""
         if isinstance(text, memoryview) and text.obj is self._memory:
             self._filled += len(text)
             return

@@ -1,7 +1,7 @@
 """kseg: the offline forensic and maintenance toolkit for Apache Kafka's on-disk logs.
 
-As a library: `kseg.open(path)` (docs/library.md). The names come from `kseg.library` when they are first used, so that a command does not wait
-for what it does not need.
+As a library: `kseg.open(path)` (docs/library.md). The names are imported from `kseg.library` on first use, so that commands do not pay
+for that import.
 """
 
 from typing import TYPE_CHECKING
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # else every misspelt name would pass
+if not TYPE_CHECKING:  # a type checker would otherwise accept any misspelt name
 
     def __getattr__(name: str) -> object:
         if name not in __all__:

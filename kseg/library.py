@@ -2,8 +2,8 @@
 
     kseg.open(path, …)  →  Logs  →  partitions  →  batches, records, findings, Arrow tables
 
-Read-only: nothing here writes or needs a broker. Damage does not end an iteration: it is reported to `on_finding` and skipped, as the
-commands do. The stability promise covers only what is exported here (docs/library.md), not the packages below.
+Nothing here writes, or needs a broker. Damage does not end an iteration: it is reported to `on_finding` and skipped, as in the commands.
+The stability promise covers only what is exported here (docs/library.md), not the packages below.
 """
 
 import os
@@ -69,8 +69,8 @@ _LATEST = L.INT64_MAX
 def open_logs(*paths: str | os.PathLike[str]) -> "Logs":
     """Open segments (`.log`), partition directories, data directories, or parents of several. Exported as `kseg.open`.
 
-    Only directories are listed; files are opened when something is read. Raises UnreadableInput when a path cannot be read, UsageError
-    when none was given.
+    This only lists directories; files are opened when something is read. Raises UnreadableInput if a path cannot be read, UsageError
+    if none was given.
     """
     if not paths:
         raise UsageError("kseg.open needs at least one path")
@@ -102,8 +102,10 @@ class Logs:
         return tuple(target.path for target in self._targets if isinstance(target, LogDirTarget))
 
     def partitions(self, topic: str = "*", number: int | None = None) -> "Iterator[Partition]":
-        """The partitions by name; each is closed when the next one is taken, unless a `with` keeps it open. topic: a glob.
-        number: only this partition. Directories with a suffix (`-stray`, `-future`) have their `state`."""
+        """The partitions in order of their names; each is closed when the next one is requested, unless a `with` keeps it open.
+
+        topic: a glob. number: only this partition. Directories with a suffix (`-stray`, `-future`) are included (see `state`).
+        """
         for target in self._targets:
             if isinstance(target, LogDirTarget):
                 continue
@@ -118,11 +120,11 @@ class Logs:
                 yield partition
             finally:
                 partition.close()
-                if partition in self._open:  # not when all were closed meanwhile
+                if partition in self._open:  # `close` may have been called meanwhile
                     self._open.remove(partition)
 
     def partition(self, topic: str, number: int) -> "Partition":
-        """One live partition; of several replicas the first. Raises UnreadableInput when there is none."""
+        """One live partition; of several replicas the first. Raises UnreadableInput if there is none."""
         for target in self._targets:
             name = None if isinstance(target, LogDirTarget) else own_partition_name(directory_of(target))
             if name == PartitionName(topic, number):
@@ -132,8 +134,10 @@ class Logs:
         raise UnreadableInput(f"there is no partition {topic}-{number} among the given paths")
 
     def verify(self, level: Level = "default", now_ms: int | None = None) -> Iterator[Finding]:
-        """The findings of `kseg verify` on everything opened, except those that compare several log dirs with the
-        cluster's metadata. level: as that command's. now_ms: the clock for rules that need one."""
+        """The findings of `kseg verify` on everything opened, except those that compare several log dirs with the cluster's metadata.
+
+        level: as the options of that command. now_ms: the current time, for rules that depend on it.
+        """
         for target in self._targets:
             yield from _findings(target, level, now_ms)
 
@@ -150,8 +154,8 @@ class Segment:
 class Partition:
     """The log of one partition, or a single segment given by its path; a context manager.
 
-    Offsets, timestamps (epoch milliseconds) and sizes are integers. Every method that reads raises UnreadableInput when a file cannot
-    be opened; damage goes to `on_finding`, and without one it is skipped silently.
+    Offsets, timestamps (epoch milliseconds) and sizes are integers. Every method that reads raises UnreadableInput if a file cannot be
+    opened; damage is reported to `on_finding`, and without one skipped silently.
     """
 
     def __init__(self, target: Target) -> None:
@@ -190,12 +194,12 @@ class Partition:
 
     @property
     def path(self) -> str:
-        """As given, or the given directory joined with its name."""
+        """The given path, or the given directory joined with the name of the partition."""
         return self._target.path
 
     @property
     def topic(self) -> str | None:
-        """None where the directory is not named like a partition."""
+        """The topic; None if the directory is not named like a partition."""
         return None if self._name is None else self._name.topic
 
     @property
@@ -205,7 +209,7 @@ class Partition:
 
     @property
     def state(self) -> str:
-        """`live`, `delete`, `stray` or `future`: what the suffix of the directory says."""
+        """`live`, `delete`, `stray` or `future`, by the suffix of the directory."""
         return str(PartitionState.LIVE if self._name is None else self._name.state)
 
     @property
@@ -226,7 +230,7 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """As checkpointed, which may be seconds old; the log end where no checkpoint says it."""
+        """The checkpointed high watermark, which may be seconds old; the log end if no checkpoint has it."""
         return self._log.high_watermark
 
     @property
@@ -241,10 +245,10 @@ class Partition:
     def batches(
         self, start: int = 0, end: int | None = None, *, on_finding: OnFinding | None = None
     ) -> Iterator[Batch]:
-        """The sound batches with offsets in [start, end), by position. Raises UsageError for a log of Kafka 0.7."""
-        tell = on_finding or _ignore
+        """The valid batches with offsets in [start, end), in log order. Raises UsageError for a log of Kafka 0.7."""
+        report = on_finding or _ignore
         stop = _LATEST if end is None else end
-        with self._reopened() as log:  # a log says each finding once
+        with self._reopened() as log:  # an open log reports each finding only once
             if log.is_kafka07:
                 raise UsageError(f"{self.path} is a log of Kafka 0.7, which has no batches; read its records")
             for segment in log.from_floor(max(start, 0)):
@@ -254,8 +258,8 @@ class Partition:
                     if batch.base_offset >= stop:
                         break
                     yield batch
-                    _tell(log, tell)
-                _tell(log, tell)
+                    _report_findings(log, report)
+                _report_findings(log, report)
                 segment.close()
 
     def records(
@@ -276,11 +280,11 @@ class Partition:
             yield from records_of_piece(piece, on_finding or _ignore)
 
     def record(self, offset: int) -> Record | None:
-        """The record at an offset; None when there is none: compacted away, a control record, damaged, or out of range."""
+        """The record at an offset; None if there is none because it is compacted away, a control record, damaged, or out of range."""
         return next(self.records(offset, offset + 1), None)
 
     def offset_for_time(self, timestamp_ms: int) -> int | None:
-        """The offset that a broker's ListOffsets returns for a timestamp: that of the first record at or after it; None when all
+        """The offset that a broker's ListOffsets returns for a timestamp: that of the first record at or after it; None if all records
         are older. Raises UsageError for a log of Kafka 0.7, whose messages have no timestamps."""
         from kseg.inspection.lookup.by_time import by_timestamp
         from kseg.inspection.query import LookupQuery
@@ -348,7 +352,7 @@ class Partition:
     def _pieces(
         self, start: int, end: int | None, start_ms: int | None, end_ms: int | None, committed: bool
     ) -> "Iterator[LogPiece]":
-        """The byte ranges of the log that hold the records asked for."""
+        """The byte ranges of the log that contain the requested records."""
         from kseg.inspection.export.export_ranges import pieces_of
         from kseg.inspection.record_filter import Selection
 
@@ -382,10 +386,10 @@ def _size_bytes(path: str) -> int:
         raise cannot_read(path, error) from error
 
 
-def _tell(log: "PartitionLog", tell: OnFinding) -> None:
-    """Report what was found since the last call."""
+def _report_findings(log: "PartitionLog", on_finding: OnFinding) -> None:
+    """Report the findings since the last call."""
     for finding in log.findings:
-        tell(finding)
+        on_finding(finding)
     log.findings.clear()
 
 

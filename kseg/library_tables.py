@@ -1,4 +1,4 @@
-"""The records of a stretch of a log as Arrow batches: what `Partition.arrow_batches` yields. Needs pyarrow."""
+"""Decode the records of a piece of a log as Arrow batches, for `Partition.arrow_batches`. Needs pyarrow."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -12,7 +12,7 @@ from kseg.segment.findings import Finding
 
 
 def schema_of(columns: Sequence[str] | None) -> pa.Schema:
-    """The columns of `kseg export`, or those named, in that order. Raises UsageError for an unknown one."""
+    """The columns of `kseg export`, or the given ones in their order. Raises UsageError for an unknown one."""
     if columns is None:
         return RECORD_SCHEMA
     unknown = [name for name in columns if name not in RECORD_SCHEMA.names]
@@ -22,11 +22,11 @@ def schema_of(columns: Sequence[str] | None) -> pa.Schema:
 
 
 def tables_of_piece(
-    piece: LogPiece, schema: pa.Schema, tell: Callable[[Finding], object]
+    piece: LogPiece, schema: pa.Schema, on_finding: Callable[[Finding], object]
 ) -> Iterator[pa.RecordBatch]:
-    """The records within the bounds of a piece. tell: is told of damage. Raises UnreadableInput."""
+    """The records within the bounds of a piece. on_finding: called for each damage. Raises UnreadableInput."""
     for item in read_piece(piece, Reading(), schema):
         if isinstance(item, Finding):
-            tell(item)
+            on_finding(item)
         else:
             yield item

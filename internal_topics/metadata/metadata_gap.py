@@ -1,8 +1,10 @@
-"""What a node does with a metadata log that lacks offsets: it does not notice them, and fails on the first record that refers to a lost one.
+"""Decide whether a node can load a metadata log that lacks offsets. The node does not notice the gap, but fails on the first record that
+refers to a lost one.
 
-Most batches of a metadata log are a NoOpRecord, and without one of those, or of a change that nothing builds upon, a node loads all that comes behind (observed
-with 4.3.1: of 15 logs without one batch each, those started in which no record contradicts the state before it). With other voters that is no repair: this node
-would never fetch the missing records, while one whose log ends before them does.
+Most batches of a metadata log are NoOpRecords. If one of these is lost, or a change that no later record builds upon, a node loads
+everything after it (observed with 4.3.1: of 15 logs that lacked one batch each, a node started with those in which no record contradicts
+the state before it). If there are other voters, removing the damaged batch is nevertheless no repair: this node would never fetch the
+missing records, as one whose log ends before them does.
 """
 
 import os
@@ -17,8 +19,8 @@ from kseg.segment.findings import Finding
 
 
 def with_judged_gaps(image: MetadataImage, node_id: int | None) -> MetadataImage:
-    """The image of a metadata log directory, where each doubt about missing offsets tells whether the node can do without them. node_id: of the
-    node to which the directory belongs."""
+    """The image of a metadata log directory in which each doubt about missing offsets says whether the node can start without them
+    (`MetadataGap.is_loadable`). node_id: the node that the directory belongs to."""
     if not any(isinstance(doubt.diagnosis, MetadataGap) for doubt in image.doubts):
         return image
     is_only_voter = voters_of(image, [os.path.dirname(image.path)]) == {node_id}

@@ -12,7 +12,7 @@ from kseg.segment.sidecar.metadata_files import decode_quorum_state
 
 
 def voters_of(image: MetadataImage, log_dirs: Iterable[str]) -> set[int]:
-    """The node ids of all voters that the log and the quorum-state of these log dirs name; none if nothing does."""
+    """The node ids of all voters named in the metadata log or in the quorum-state of these log dirs; empty if the voters are unknown."""
     voters = {voter.id for voter in image.voters}
     for log_dir in log_dirs:
         path = os.path.join(log_dir, METADATA_DIRECTORY, NAME_BY_ROLE[Role.QUORUM_STATE])

@@ -35,21 +35,20 @@ from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner, rows_for
 from kseg.segment.values import dataclass
 
-# with less, this process is done before another has started
-LEAST_SHARED_BYTES = 32 * 1024 * 1024
+LEAST_SHARED_BYTES = 32 * 1024 * 1024  # this process finishes less before another has started
 LEAST_LOG_BYTES = 1024 * 1024  # opening a smaller log twice costs as much as scanning it
 MIN_PART_BYTES = 2 * 1024 * 1024
 MAX_PART_BYTES = 8 * 1024 * 1024
-_PARTS = 64  # enough to share the work evenly
+_PARTS = 64  # enough to distribute the work evenly
 
-# The result of a part consists of pieces: a table preceded by its capacity, its rows, and the positions where these begin and end.
+# The result of a part consists of pieces: a table, preceded by its capacity, its number of rows, and the positions where they begin and end.
 _HEAD = 4
 _OWN_ROOM = array("q", bytes(8 * (_HEAD + C.BATCH_WIDTH * BATCHES_PER_TABLE)))
 
 
 @dataclass(frozen=True, slots=True)
 class ScannedLog:
-    """A log to scan. size_bytes: when it was listed."""
+    """A log to scan. size_bytes: its size when it was listed."""
 
     path: str
     base_offset: int
@@ -87,7 +86,7 @@ class ParallelScan:
         self._pool.start_workers(options.jobs - 1)
 
     def blocks(self, number: int, scanner: Scanner) -> Iterator[Columns | Damage]:
-        """The blocks of log `number`, given a scanner over it. Call it for one log after the other. A table is valid until the next one is
+        """The blocks of log `number`, given a scanner over it. To be called for the logs in order. A table is valid until the next one is
         requested, and may be smaller than the scanner's."""
         end = len(scanner.view)
         if self._pool is None or not self._part_bytes[number] or end != self._logs[number].size_bytes:
@@ -116,10 +115,11 @@ class ParallelScan:
             self._pool = None
             self._close()
 
-    # --- what the parts gave
+    # --- collecting the results of the parts
 
     def _tables(self, part: int, position: int) -> Iterator[tuple[Columns, int]]:
-        """The tables of a part that continue the log at `position`, each with the position where it ends; none of a part that was taken before."""
+        """The tables of a part that continue the log at `position`, each with the position where it ends; none if the part was taken
+        before."""
         if self._pool is None or part < self._next:
             return
         for skipped in range(self._next, part):
@@ -174,7 +174,7 @@ class ParallelScan:
                 yield piece[: 8 * used]
 
     def _examine(self, view: memoryview, table: Columns) -> None:
-        """Set the column BODY of the table."""
+        """Set the column BODY of the table, as far as the level requires it."""
         if self._options.level == "deep":
             from kseg.segment.scanning.record_validation import mark_sound  # loads the codecs
 
@@ -202,7 +202,7 @@ class ParallelScan:
 
 
 def _tables_in(piece: memoryview) -> Iterator[tuple[Columns, int, int]]:
-    """The tables of a piece, each with the positions where it begins and ends. A table is valid until the next one is requested."""
+    """The tables of a piece, each with the positions where its batches begin and end. A table is valid until the next one is requested."""
     numbers, at = piece.cast("q"), 0
     with piece, numbers:
         while at < len(numbers):

@@ -1,10 +1,10 @@
-"""One partition directory: its segments in order, and everything that must agree with them.
+"""Verify a partition directory: its segments in order, and everything that must agree with them.
 
-1. Names, leftovers, orphans (`names_check`); what the data directory knows (`log_dir_state`).
-2. Each segment in order with its consumers: replay, leader epochs, both indexes, the transaction index, and in the
-   deep level every record. Between segments: the chain of offsets, and the snapshot named by the next base.
-3. Checks that need the end of the log: gaps between segments (legal once anything was compacted), the snapshot at the log
-   end, stray ones, epochs, open transactions, partition.metadata, checkpoints.
+1. Check names, leftovers and orphans (`names_check`), and read what the data directory says (`log_dir_state`).
+2. Check each segment in order with its consumers: replay, leader epochs, both indexes, the transaction index, and at the deep level
+   every record. Between segments, check the chain of offsets, and the snapshot at the next base offset.
+3. Check what needs the end of the log: gaps between segments (legal once anything was compacted), the snapshot at the log end,
+   snapshots without a segment, epochs, open transactions, partition.metadata, checkpoints.
 
 The quick level checks only names, sizes and the bytes of the logs.
 """
@@ -148,7 +148,7 @@ class PartitionCheck:
             self.replay.is_exact = False
 
     def _share_scan(self, stack: ExitStack) -> None:
-        """Start the processes that scan the logs together with this one, where possible, until `stack` closes."""
+        """If possible, start processes that scan the logs together with this one, until `stack` closes."""
         options = self._options
         if options.jobs > 1 and not options.claims and self._reader is DISK:
             from kseg.recovery.verify.parallel_scan import ParallelScan, ScannedLog
@@ -327,7 +327,8 @@ class PartitionCheck:
                 yield from partition_files.log_start(self._directory, self._log_dir_state)
 
     def _may_be_in_use(self) -> bool:
-        """Whether the indexes of the last segment may be as those of a running broker. Those of the metadata log may be after a clean stop, too."""
+        """Whether the indexes of the last segment may be preallocated, as those of a running broker are. Kafka 4.4 leaves those of the
+        metadata log so even after a clean shutdown."""
         if self._log_dir_state is None:
             return False
         name = self._directory.name

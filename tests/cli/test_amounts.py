@@ -52,6 +52,6 @@ def test_an_estimate_names_both_kinds_of_disk() -> None:
     row = summary.as_row("recover")
     assert (row["estimated_s"], row["estimated_s_on_flash"]) == (102.0, 10.2)
     assert estimate_words(102.0, 10.2, summary) == (
-        "--apply plans anew and then takes about 10 s on flash, 102 s on a spinning disk (2,000 changes, 100 MiB to write)"
+        "--apply plans again and then takes about 10 s on flash, 102 s on a spinning disk (2,000 changes, 100 MiB to write)"
     )
-    assert estimate_words(1.0, 0.1, summary).startswith("--apply plans anew and then takes about 1 s (")
+    assert estimate_words(1.0, 0.1, summary).startswith("--apply plans again and then takes about 1 s (")
