@@ -107,7 +107,7 @@ def step_words(step: Step) -> str:
         case Write():
             fresh = sum(piece.length for piece in step.content if not isinstance(piece, Span))
             size = length_of(step.content)
-            whence = f"{size} bytes" if fresh == size else f"{size} bytes, {size - fresh} of them as they lie"
+            whence = f"{size} bytes" if fresh == size else f"{size} bytes, {size - fresh} of them unchanged"
             return f"write {step.name} ({whence}): {step.why}"
         case Truncate():
             return f"cut {step.name} to {counted(step.size_bytes, 'byte')}: {step.why}"

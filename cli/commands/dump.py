@@ -76,28 +76,28 @@ def command(
         bool, _flag_of_kafka("--index-sanity-check", "Check an index the way a broker does when it starts.")
     ] = False,
     offsets_decoder: Annotated[
-        bool, _flag_of_kafka("--offsets-decoder", "Decode keys and values as those of __consumer_offsets.")
+        bool, _flag_of_kafka("--offsets-decoder", "Decode keys and values of __consumer_offsets.")
     ] = False,
     transaction_log_decoder: Annotated[
         bool,
         _flag_of_kafka(
-            "--transaction-log-decoder", "Decode keys and values as those of __transaction_state."
+            "--transaction-log-decoder", "Decode keys and values of __transaction_state."
         ),
     ] = False,
     cluster_metadata_decoder: Annotated[
         bool,
         _flag_of_kafka(
-            "--cluster-metadata-decoder", "Decode values as those of __cluster_metadata; shows secrets in it."
+            "--cluster-metadata-decoder", "Decode values of __cluster_metadata; shows secrets in it."
         ),
     ] = False,
     remote_log_metadata_decoder: Annotated[
         bool,
-        _flag_of_kafka("--remote-log-metadata-decoder", "Decode values as those of __remote_log_metadata."),
+        _flag_of_kafka("--remote-log-metadata-decoder", "Decode values of __remote_log_metadata."),
     ] = False,
     share_group_state_decoder: Annotated[
         bool,
         _flag_of_kafka(
-            "--share-group-state-decoder", "Decode keys and values as those of __share_group_state."
+            "--share-group-state-decoder", "Decode keys and values of __share_group_state."
         ),
     ] = False,
     key_decoder_class: Annotated[
@@ -106,7 +106,7 @@ def command(
             "--key-decoder-class",
             metavar="CLASS",
             bare=STRING_DECODER,
-            help="Decode keys with StringDecoder or another class of Kafka. Available are StringDecoder (also if no class is given), "
+            help="Decode keys with a decoder class of Kafka. Available are StringDecoder (also if no class is given), "
             "IntegerDecoder and LongDecoder of org.apache.kafka.tools.api.",
             panel=KAFKA,
         ),
