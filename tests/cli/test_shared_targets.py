@@ -113,7 +113,7 @@ def test_the_answer_is_the_same(
         return over(*words)
 
     monkeypatch.setattr(shared_targets, "_LEAST_SHARED_BYTES", 1)
-    monkeypatch.setattr(shared_targets, "_LEAST_PAYING_BYTES", 1)
+    monkeypatch.setattr(shared_targets, "_LEAST_SPLIT_BYTES", 1)
     monkeypatch.setattr(shared_targets, "_FEW_BYTES", few_bytes)
     monkeypatch.setattr(fanout, "run", note)
     assert (run([*command, "--jobs", "8", root]), capfd.readouterr()) == alone
