@@ -2,9 +2,7 @@
 
 With several targets and several jobs:
 
-1. Fork the workers (spawn them if this process has threads of Python). SIGINT stays blocked in them: the parent handles Ctrl-C. Threads of
-   libraries, such as Arrow's or librdkafka's, do not survive the fork. That is harmless as long as a worker frees nothing that it
-   inherited (closing a Kafka client would wait for its threads forever), so inherited objects are hidden from its collector.
+1. Start the workers (`target_worker`): forks, or new processes if this one has threads of Python.
 2. Assign targets by number, in order. While many targets remain, the next number is already in a worker's pipe when it finishes one;
    near the end it is sent on demand, so that no worker has a queue while another is idle.
 3. A worker sends its events in chunks. The parent always reads from the worker whose target is next in the output; it reads from the
@@ -20,32 +18,19 @@ With several targets and several jobs:
 An exception in the work on one target never stops the others: it becomes a `Failure` that names the target.
 """
 
-import gc
-import os
-import struct
+import select
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from kseg.jobs.events import Event, Failure, Text, Work
-from kseg.jobs.forked_worker import can_fork, signs_of_life
-from kseg.jobs.guarded import BUG_STATUS, Named, bug, guarded
+from kseg.jobs.events import Event, Failure, Work
+from kseg.jobs.guarded import BUG_STATUS, Named, guarded
+from kseg.jobs.target_worker import TargetWorker
 from kseg.segment.errors import UnreadableInput
-from kseg.segment.storage.attached import attach_all, attached_paths
 
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-    from multiprocessing.process import BaseProcess
-
-CHUNK_BYTES = 256 * 1024  # what a worker collects before it sends: large enough to hide the cost of a message
-CHUNK_SECONDS = 0.1  # … or this long, so that progress is seen
 RECEIVE_SECONDS = 0.005  # how often this process reads from the workers while it works on a shared target
 AHEAD_BYTES = 64 * 1024 * 1024  # what may wait in the parent for its turn
-ROW_WEIGHT = 512  # a guess at the pickled size of an event that is not text
-
-_HEAD = struct.Struct("<QB")  # number of the target, 1 if it is finished
-
 
 T = TypeVar("T", bound=Named)
 O = TypeVar("O")
@@ -93,22 +78,6 @@ def _options_for(number: int, options: O, shared: Collection[int], shared_option
     return shared_options if number in shared and shared_options is not None else options
 
 
-class _Worker:
-    """A process, the parent's end of its pipe, and the assigned numbers that it has not finished."""
-
-    __slots__ = ("connection", "numbers", "process")
-
-    def __init__(self, process: "BaseProcess", connection: "Connection") -> None:
-        self.process = process
-        self.connection = connection
-        self.numbers: deque[int] = deque()
-        signs_of_life.add(connection.fileno())
-
-    def close(self) -> None:
-        signs_of_life.discard(self.connection.fileno())
-        self.connection.close()
-
-
 class _WorkerPool:
     """The parent's side: which worker has which target, what was received, and what to read next."""
 
@@ -133,7 +102,7 @@ class _WorkerPool:
         self._failures: dict[int, Failure] = {}
         self._ahead_bytes = 0
         self._current = 0
-        self._workers: list[_Worker] = []
+        self._workers: list[TargetWorker] = []
         self._start_workers(jobs)
         for _ in range(2 if self._has_backlog() else 1):
             for worker in self._workers:
@@ -171,13 +140,9 @@ class _WorkerPool:
 
     def stop(self) -> None:
         for worker in self._workers:
-            worker.close()
-            worker.process.terminate()
+            worker.terminate()
         for worker in self._workers:
-            worker.process.join(2)
-            if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join()
+            worker.end()
         self._workers = []
 
     def _close_current(self, done: Callable[[T], None]) -> None:
@@ -193,7 +158,7 @@ class _WorkerPool:
         while chunks:
             chunk = chunks.popleft()
             self._ahead_bytes -= len(chunk)
-            yield from pickle.loads(memoryview(chunk)[_HEAD.size :])
+            yield from pickle.loads(chunk)
         if self._current in self._complete:
             self._arrived.pop(self._current, None)
             failure = self._failures.pop(self._current, None)
@@ -202,41 +167,39 @@ class _WorkerPool:
 
     def _receive(self, timeout_s: float | None = None) -> None:
         """Wait for at least one message of a worker that may be read, or as long as this."""
-        from multiprocessing.connection import wait
-
         may_read_ahead = self._ahead_bytes < AHEAD_BYTES
-        by_connection = {
-            worker.connection: worker
+        by_descriptor = {
+            worker.reads: worker
             for worker in self._workers
             if worker.numbers and (may_read_ahead or worker.numbers[0] == self._current)
         }
-        for connection in wait(list(by_connection), timeout_s):
-            worker = by_connection[connection]  # type: ignore[index]  # wait gives back what it was given
-            try:
-                chunk = worker.connection.recv_bytes()
-            except (EOFError, OSError):
+        ready = select.poll()
+        for descriptor in by_descriptor:
+            ready.register(descriptor, select.POLLIN)
+        for descriptor, _ in ready.poll(None if timeout_s is None else timeout_s * 1000):
+            worker = by_descriptor[descriptor]
+            message = worker.receive()
+            if message is None:
                 self._replace_dead_worker(worker)
                 continue
-            number, last = _HEAD.unpack_from(chunk)
+            number, is_last, chunk = message
             self._arrived.setdefault(number, deque()).append(chunk)
             self._ahead_bytes += len(chunk)
-            if last:
+            if is_last:
                 self._complete.add(number)
                 worker.numbers.popleft()
                 self._assign_next(worker)
 
-    def _replace_dead_worker(self, worker: _Worker) -> None:
+    def _replace_dead_worker(self, worker: TargetWorker) -> None:
         """Handle a dead worker: its target fails, and a new worker takes over its queue."""
-        worker.close()
-        worker.process.join()
         number = worker.numbers.popleft()
-        self._failures[number] = _failure_of(self._targets[number].path, worker.process.exitcode)
+        self._failures[number] = _failure_of(self._targets[number].path, worker.wait())
         self._complete.add(number)
         self._workers.remove(worker)
         replacement = self._start()
         self._workers.append(replacement)
         for queued in worker.numbers:
-            self._send(replacement, queued)
+            replacement.send(queued)
         if not replacement.numbers:
             self._assign_next(replacement)
 
@@ -253,41 +216,15 @@ class _WorkerPool:
     def _has_backlog(self) -> bool:
         return len(self._targets) - self._next > 4 * len(self._workers)
 
-    def _assign_next(self, worker: _Worker) -> None:
+    def _assign_next(self, worker: TargetWorker) -> None:
         while self._next in self._shared:
             self._next += 1
         if self._next < len(self._targets) and (not worker.numbers or self._has_backlog()):
-            self._send(worker, self._next)
+            worker.send(self._next)
             self._next += 1
 
-    def _send(self, worker: _Worker, number: int) -> None:
-        worker.numbers.append(number)
-        try:
-            worker.connection.send_bytes(number.to_bytes(8, "little"))
-        except OSError:
-            return  # it is dead, which the next read detects
-
-    def _start(self) -> _Worker:
-        import multiprocessing
-        import signal
-
-        forks = can_fork()
-        context = multiprocessing.get_context("fork" if forks else "spawn")
-        parent_end, child_end = context.Pipe()
-        others = [worker.connection for worker in self._workers] + [parent_end] if forks else []
-        arguments = (child_end, others, self._work, self._targets, self._options, attached_paths())
-        process = context.Process(target=_serve, args=arguments, daemon=True)  # type: ignore[attr-defined]
-        masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        collects = gc.isenabled()
-        gc.disable()  # until the worker has frozen what it inherits
-        try:
-            process.start()
-        finally:
-            if collects:
-                gc.enable()
-            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
-        child_end.close()
-        return _Worker(process, parent_end)
+    def _start(self) -> TargetWorker:
+        return TargetWorker(self._work, self._targets, self._options)
 
 
 def _failure_of(path: str, exitcode: int | None) -> Failure:
@@ -307,71 +244,3 @@ def _failure_of(path: str, exitcode: int | None) -> Failure:
         **dict.fromkeys(("SIGSEGV", "SIGABRT", "SIGILL", "SIGFPE"), ": bad memory, or a bug in kseg"),
     }.get(name, "")
     return Failure(path, f"{who} was killed by {name}{hint}", UnreadableInput.exit_status)
-
-
-def _serve(
-    connection: "Connection",
-    inherited: Sequence["Connection"],
-    work: Work[T, O],
-    targets: Sequence[T],
-    options: O,
-    attached: Sequence[str],
-) -> None:
-    """A worker's main loop: take a number, send the events of that target, until the parent closes the pipe. inherited: the
-    parent's ends of pipes that a fork copied here; left open, they would hide the parent's death. attached:
-    archives and object stores that the parent reads.
-    """
-    gc.freeze()
-    gc.enable()
-    for other in inherited:
-        other.close()
-    _end_with_the_parent(connection)
-    try:
-        attach_all(attached)
-        while True:
-            number = int.from_bytes(connection.recv_bytes(), "little")
-            _send_events(connection, number, targets[number], work, options)
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        os._exit(0)  # the parent is gone or has stopped; nothing here needs an orderly exit
-
-
-def _end_with_the_parent(connection: "Connection") -> None:
-    """Make this process end as `stop` would end it as soon as the other end of its pipe is closed."""
-    import select
-    import signal
-    import threading
-
-    if not hasattr(select, "poll"):
-        return
-    hang_up = select.poll()
-    hang_up.register(connection.fileno(), 0)  # requests no event: only the end of the connection wakes it
-
-    def wait() -> None:
-        while not hang_up.poll():
-            pass
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
-def _send_events(connection: "Connection", number: int, target: T, work: Work[T, O], options: O) -> None:
-    pending: list[Event] = []
-    weight = 0
-    sent_at = time.monotonic()
-    for event in guarded(work, target, options):
-        pending.append(event)
-        weight += len(event.data) if isinstance(event, Text) else ROW_WEIGHT
-        if weight >= CHUNK_BYTES or time.monotonic() - sent_at > CHUNK_SECONDS:
-            connection.send_bytes(_packed(number, False, pending, target.path))
-            pending, weight, sent_at = [], 0, time.monotonic()
-    connection.send_bytes(_packed(number, True, pending, target.path))
-
-
-def _packed(number: int, last: bool, events: list[Event], path: str) -> bytes:
-    import pickle
-
-    try:
-        body = pickle.dumps(events, pickle.HIGHEST_PROTOCOL)
-    except Exception as error:  # noqa: BLE001  (an event that cannot travel is the bug of the work)
-        body = pickle.dumps([bug(path, error)], pickle.HIGHEST_PROTOCOL)
-    return _HEAD.pack(number, last) + body

@@ -1,11 +1,12 @@
 """A forked process that works on the memory of this process, with one pipe in each direction.
 
-A fork takes a few milliseconds and copies only what changes, in particular no mapped files. So it pays off for a share of one large
-file, where a new process (`fanout`) or a thread (the interpreter runs one at a time) would not.
+A fork takes less than a millisecond and copies only what changes, in particular no mapped files. So it pays off also for a share of one
+large file, where a new process (`spawned_worker`) or a thread (the interpreter runs one at a time) would not.
 
 - SIGINT stays blocked in the worker: the parent handles Ctrl-C.
 - A worker that ends for any reason closes its pipe, which is how the parent notices. A worker whose parent is gone ends at its next
   read or write.
+- A worker frees nothing that it inherits: closing the client of a broker, say, would wait for threads that a fork does not copy.
 - `kill` ends a worker at any time, so it must not hold anything that needs cleaning up.
 """
 
@@ -13,12 +14,18 @@ import gc
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
 # Descriptors of pipes by whose closing other processes notice the death of this one. A forked process closes its copies.
 signs_of_life: set[int] = set()
+
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = (
+    0.0005,
+    0.02,
+)  # between two looks at whether a process has ended
 
 
 def can_fork() -> bool:
@@ -59,33 +66,61 @@ class ForkedWorker:
             _close(self.reads, child_writes)
             raise
         masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        collects = gc.isenabled()
+        gc.disable()  # until the worker has frozen what it inherits
         try:
             self._pid = os.fork()
             if not self._pid:
+                gc.freeze()  # a collection would touch, and so copy, all inherited memory
+                if collects:
+                    gc.enable()
                 # if left open here they would hide the death of the parent
-                _close(*(end for helper in (self, *others) for end in (helper.reads, helper.writes)))
+                _close(*(end for worker in (self, *others) for end in (worker.reads, worker.writes)))
                 _close(*signs_of_life)
+                signs_of_life.clear()
                 _run_child(main, child_reads, child_writes)
         except OSError:
             _close(self.reads, self.writes)
             raise
         finally:
+            if collects:
+                gc.enable()
             signal.pthread_sigmask(signal.SIG_SETMASK, masked)
             _close(child_reads, child_writes)
 
+    def close(self) -> None:
+        """Close this side's ends of the pipes; call it once."""
+        _close(self.reads, self.writes)
+
+    def send_signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, number)
+
+    def wait(self, timeout_s: float | None = None) -> int | None:
+        """Wait for the end of the process; returns its exit status (below 0: the signal that killed it), None if it still runs after the
+        timeout. Call it again only after None."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            pid, status = os.waitpid(self._pid, 0 if deadline is None else os.WNOHANG)
+            if pid:
+                return os.waitstatus_to_exitcode(status)
+            if deadline is not None and time.monotonic() > deadline:
+                return None
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
     def kill(self) -> None:
         """Kill the process and wait for its end."""
-        _close(self.reads, self.writes)
-        with suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
+        self.close()
+        self.send_signal(signal.SIGKILL)
         with suppress(ChildProcessError):
-            os.waitpid(self._pid, 0)
+            self.wait()
 
 
 def _run_child(main: Callable[[int, int], None], reads: int, writes: int) -> NoReturn:
     status = 1
     try:
-        gc.freeze()  # a collection would touch, and so copy, all inherited memory
         main(reads, writes)
         status = 0
     finally:

@@ -45,7 +45,7 @@ def _made(plain: type, frozen: bool, slots: bool, kw_only: bool) -> type:
     if frozen:
         methods |= _refusals(kind, frozenset(field.name for field in fields))
         if slots:
-            methods |= {"__getstate__": _state, "__setstate__": _set_state}
+            methods |= _pickling([field.name for field in fields])
     for name, method in methods.items():
         if name not in own:
             setattr(kind, name, method)
@@ -91,13 +91,17 @@ def _refusals(kind: Any, names: frozenset[str]) -> dict[str, Any]:
     return {"__setattr__": set_attribute, "__delattr__": delete_attribute}
 
 
-def _state(self: Any) -> list[Any]:
-    return [getattr(self, field.name) for field in dataclasses.fields(self)]
+def _pickling(names: Sequence[str]) -> dict[str, Any]:
+    values, set_attribute = _as_tuple(names), object.__setattr__
 
+    def state_of(self: Any) -> tuple[Any, ...]:
+        return values(self)
 
-def _set_state(self: Any, state: Sequence[Any]) -> None:
-    for field, value in zip(dataclasses.fields(self), state, strict=True):
-        object.__setattr__(self, field.name, value)
+    def set_state(self: Any, state: Sequence[Any]) -> None:
+        for name, value in zip(names, state, strict=True):
+            set_attribute(self, name, value)
+
+    return {"__getstate__": state_of, "__setstate__": set_state}
 
 
 # --- __init__

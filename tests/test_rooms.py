@@ -66,6 +66,7 @@ DOORS = {
     "jobs/forked_worker.py": "asks the system how many tasks wait for a processor",
     "jobs/part_worker.py": "pipe and shared memory between processes",
     "jobs/forked_answer.py": "pipe between processes",
+    "jobs/target_worker.py": "pipes between processes",
     "spark/package_shipping.py": "the zip of the package for executors",
     "spark/session.py": "scratch directories of a Spark session",
 }
@@ -91,7 +92,7 @@ OUTPUT_READERS = {
     "spark/source/reader.py": "puts them into a column",
 }
 # values of decoded messages, numbers of targets are called so as well
-_OTHERS = ("internal_topics/", "jobs/fanout.py")
+_OTHERS = ("internal_topics/", "jobs/fanout.py", "jobs/target_worker.py")
 COMMANDS = {path.stem for path in (ROOT / "cli" / "commands").glob("*.py")}
 
 

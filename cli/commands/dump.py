@@ -80,9 +80,7 @@ def command(
     ] = False,
     transaction_log_decoder: Annotated[
         bool,
-        _flag_of_kafka(
-            "--transaction-log-decoder", "Decode keys and values of __transaction_state."
-        ),
+        _flag_of_kafka("--transaction-log-decoder", "Decode keys and values of __transaction_state."),
     ] = False,
     cluster_metadata_decoder: Annotated[
         bool,
@@ -96,9 +94,7 @@ def command(
     ] = False,
     share_group_state_decoder: Annotated[
         bool,
-        _flag_of_kafka(
-            "--share-group-state-decoder", "Decode keys and values of __share_group_state."
-        ),
+        _flag_of_kafka("--share-group-state-decoder", "Decode keys and values of __share_group_state."),
     ] = False,
     key_decoder_class: Annotated[
         str | None,

@@ -149,7 +149,9 @@ def test_the_message_names_the_id_and_says_what_is_served_then(data: Path, say: 
     wanted = ids(data)["metro-none"]
     assert "and recreates metro-none-0 empty" in found["metro-none-0"]
     assert f"kseg recover --apply --topic-id {wanted} {data / 'metro-none-0'}" in found["metro-none-0"]
-    assert "recreates" not in found["nowhere-0"] and f"--topic-id ID {data / 'nowhere-0'}" in found["nowhere-0"]
+    assert (
+        "recreates" not in found["nowhere-0"] and f"--topic-id ID {data / 'nowhere-0'}" in found["nowhere-0"]
+    )
 
 
 @pytest.mark.parametrize("name", ["metro-none-0", "stations-0", "__consumer_offsets-0", "gates-append-1"])

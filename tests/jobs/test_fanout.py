@@ -5,6 +5,7 @@ import mmap
 import os
 import signal
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ import pytest
 
 from kseg.jobs import fanout
 from kseg.jobs.events import Event, Failure, Row, Text
-from kseg.jobs.forked_worker import ForkedWorker
+from kseg.jobs.forked_worker import ForkedWorker, can_fork
+from kseg.jobs.target_worker import TargetWorker
 from kseg.segment.errors import Refused, UnreadableInput
 from kseg.segment.findings import Finding
 
@@ -120,7 +122,7 @@ def test_big_text_streams_through_pipes_with_bounded_memory(monkeypatch: pytest.
     crew: list[fanout._WorkerPool] = []
     start = fanout._WorkerPool._start
 
-    def noted_start(self: fanout._WorkerPool) -> fanout._Worker:
+    def noted_start(self: fanout._WorkerPool) -> TargetWorker:
         crew.append(self)
         return start(self)
 
@@ -167,6 +169,21 @@ def test_a_worker_that_dies_costs_only_its_target() -> None:
         "file-11": ("the process working on file-11 was killed by SIGSEGV: bad memory, or a bug in kseg", 3),
     }
     assert texts.split() == [b"%d" % number for number in range(40) if number not in (2, 5, 7, 11)]
+
+
+def test_workers_of_a_process_with_threads_are_new_processes() -> None:
+    over = threading.Event()
+    other = threading.Thread(target=over.wait)
+    other.start()
+    try:
+        assert not can_fork()
+        expected = [event for target in toys(9) for event in tell(target, "word")]
+        assert list(fanout.run(tell, toys(9), "word", 2)) == expected
+        (failure,) = (event for event in fanout.run(die, toys(4), "", 2) if isinstance(event, Failure))
+    finally:
+        over.set()
+        other.join()
+    assert failure.sentence == f"the process working on file-2 was killed by SIGKILL: {NO_MEMORY}"
 
 
 def test_an_event_that_cannot_travel_is_reported_as_a_bug() -> None:
