@@ -19,19 +19,18 @@ from kseg.internal_topics.metadata.metadata_image import (
     MIGRATING,
     Broker,
     Controller,
-    Listener,
     Partition,
     RemovedTopic,
     Resource,
     Topic,
 )
+from kseg.internal_topics.metadata.node_registrations import broker_of, changed_broker, controller_of
 from kseg.segment.counted import counted
 from kseg.segment.errors import FormatError
 
 _BEGIN, _END, _ABORT = 23, 24, 25
 _TOPIC, _REMOVE_TOPIC = 2, 9
 _NO_CHANGE = -2  # of a leader in a PartitionChangeRecord
-_FENCED, _UNFENCED = 1, -1
 _FENCE_BROKER = 7
 _RECOVERING, _SAME_RECOVERY = 1, -1
 
@@ -287,21 +286,7 @@ class MetadataReplay:
 
     def _register_broker(self, record: MetadataRecord) -> None:
         values = record.values
-        self.brokers[values["brokerId"]] = Broker(
-            values["brokerId"],
-            values["brokerEpoch"],
-            values["incarnationId"],
-            values.get("logDirs") or (),
-            values["fenced"],
-            values["rack"],
-            _listeners(values),
-            tuple(
-                (each["name"], each["minSupportedVersion"], each["maxSupportedVersion"])
-                for each in values["features"]
-            ),
-            values.get("inControlledShutdown", False),
-            values.get("cordonedLogDirs"),
-        )
+        self.brokers[values["brokerId"]] = broker_of(values)
 
     def _unregister_broker(self, record: MetadataRecord) -> None:
         values = record.values
@@ -312,14 +297,7 @@ class MetadataReplay:
         values = record.values
         old = self._registered(values["brokerId"], values["brokerEpoch"], record)
         if old is not None:
-            cordoned = values.get("cordonedLogDirs")
-            self.brokers[old.id] = replace(
-                old,
-                is_fenced={_FENCED: True, _UNFENCED: False}.get(values["fenced"], old.is_fenced),
-                log_dirs=values.get("logDirs") or old.log_dirs,
-                is_shutting_down=values.get("inControlledShutdown") == 1 or old.is_shutting_down,
-                cordoned=old.cordoned if cordoned is None else cordoned,
-            )
+            self.brokers[old.id] = changed_broker(old, values)
 
     def _fence(self, record: MetadataRecord) -> None:
         old = self._registered(record.values["id"], record.values["epoch"], record)
@@ -335,11 +313,7 @@ class MetadataReplay:
         return old
 
     def _register_controller(self, record: MetadataRecord) -> None:
-        values = record.values
-        controller_id = values["controllerId"]
-        self.controllers[controller_id] = Controller(
-            controller_id, values["incarnationId"], _listeners(values)
-        )
+        self.controllers[record.values["controllerId"]] = controller_of(record.values)
 
     def _producer_ids(self, record: MetadataRecord) -> None:
         next_id = record.values["nextProducerId"]
@@ -368,13 +342,6 @@ def _changed(values: Values, name: str, old: Any) -> Any:
     """A field of a change record; null, or absent in this version, means unchanged."""
     new = values.get(name)
     return old if new is None else new
-
-
-def _listeners(values: Values) -> tuple[Listener, ...]:
-    return tuple(
-        Listener(each["name"], each["host"], each["port"], each["securityProtocol"])
-        for each in values["endPoints"]
-    )
 
 
 _EFFECTS: Mapping[int, Callable[[MetadataReplay, MetadataRecord], None]] = {
