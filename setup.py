@@ -31,7 +31,7 @@ ROOMS = (
 )
 KERNEL = Path("segment/kernel")
 SHARED = "kseg.segment.kernel._shared"
-INLINED = {"__init__", "arithmetic", "keymap_probe", "buffer_access", "state_fields"}
+INLINED = {"__init__", "arithmetic", "keymap_probe", "buffer_access", "state_fields", "message_fields"}
 # Cython 3.3 leaves out their definition where `bytearray.append` stands in a module that shares its helper code. They matter to
 # free-threaded builds only, which kseg does not make.
 CRITICAL_SECTION = [("__Pyx_BEGIN_CRITICAL_SECTION(object)", "{"), ("__Pyx_END_CRITICAL_SECTION()", "}")]

@@ -11,7 +11,15 @@ import sys
 from kseg import __version__
 
 # kernel modules without an extension module: the C code of two is inlined from their .pxd, `buffer_types` is for type checkers
-INLINED = ("__init__", "arithmetic", "keymap_probe", "buffer_access", "state_fields", "buffer_types")
+INLINED = (
+    "__init__",
+    "arithmetic",
+    "keymap_probe",
+    "buffer_access",
+    "state_fields",
+    "message_fields",
+    "buffer_types",
+)
 DEPENDENCIES = (
     "typer",
     "rich",

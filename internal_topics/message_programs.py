@@ -12,24 +12,23 @@ from functools import cache
 
 from kseg.internal_topics.schemas import Field, Message, messages
 from kseg.segment.java import uuids
-from kseg.segment.kernel import decoded_lines as D
-from kseg.segment.kernel import message_reader as J
+from kseg.segment.kernel import message_fields as M
 from kseg.segment.values import dataclass
 
 CONSUMER_PROTOCOL = "consumer-protocol"
 
 _KINDS = {
-    "bool": J.BOOL,
-    "int8": J.INT8,
-    "int16": J.INT16,
-    "uint16": J.UINT16,
-    "int32": J.INT32,
-    "uint32": J.UINT32,
-    "int64": J.INT64,
-    "float64": J.FLOAT64,
-    "uuid": J.UUID,
-    "string": J.STRING,
-    "bytes": J.BYTES,
+    "bool": M.BOOL,
+    "int8": M.INT8,
+    "int16": M.INT16,
+    "uint16": M.UINT16,
+    "int32": M.INT32,
+    "uint32": M.UINT32,
+    "int64": M.INT64,
+    "float64": M.FLOAT64,
+    "uuid": M.UUID,
+    "string": M.STRING,
+    "bytes": M.BYTES,
 }
 # fields of the group metadata that contain messages of the protocol named by protocolType
 _PROTOCOLS = {"subscription": "ConsumerProtocolSubscription", "assignment": "ConsumerProtocolAssignment"}
@@ -70,11 +69,11 @@ class ProgramWriter:
 
     def write_types(self, keys: Mapping[int, Message], values: Mapping[int, Message], count: int) -> None:
         """The head of the program and the structs of all types."""
-        self.ops = [D.COORDINATOR if keys else D.FRAMED, count, 3] + [0] * (D.TYPE_WIDTH * count)
+        self.ops = [M.COORDINATOR if keys else M.FRAMED, count, 3] + [0] * (M.LINES_TYPE_WIDTH * count)
         for type_id, value in values.items():
             name = _type_name(value.name).encode()
-            entry = 3 + D.TYPE_WIDTH * type_id
-            self.ops[entry : entry + D.TYPE_WIDTH] = [
+            entry = 3 + M.LINES_TYPE_WIDTH * type_id
+            self.ops[entry : entry + M.LINES_TYPE_WIDTH] = [
                 *self.structs(keys.get(type_id), value),
                 *self.text(name),
             ]
@@ -129,7 +128,7 @@ class ProgramWriter:
     def _of_fields(
         self, message: Message, fields: tuple[Field, ...], version: int, is_newer: bool, depth: int
     ) -> int:
-        assert depth < J.DEPTH_LIMIT, "more structs in structs than the kernel has room for"
+        assert depth < M.DEPTH_LIMIT, "more structs in structs than the kernel has room for"
         is_flexible = version in message.flexible
         present = [
             each
@@ -138,10 +137,10 @@ class ProgramWriter:
         ]
         siblings = tuple(each.name for each in present if version in each.versions or version in each.tagged)
         of_fields = [self._field(message, each, version, is_newer, depth, siblings) for each in present]
-        tagged = [bool(numbers[1] & J.TAGGED) for numbers in of_fields]
-        flags = J.TAGS if any(tagged) else 0
+        tagged = [bool(numbers[1] & M.TAGGED) for numbers in of_fields]
+        flags = M.TAGS if any(tagged) else 0
         if True in tagged and False in tagged[tagged.index(True) :]:
-            flags |= J.SCAN_FIRST
+            flags |= M.SCAN_FIRST
         at = len(self.ops)
         self.ops += [int(is_flexible), len(present), flags, 0]
         for field, numbers in zip(present, of_fields, strict=True):
@@ -160,13 +159,13 @@ class ProgramWriter:
     ) -> list[int]:
         is_tagged = version in field.tagged
         if not is_tagged and version not in field.versions:
-            return [J.INVALID_TAG, J.TAGGED, field.tag or 0, 0, 0, 0, 0, 0]
-        kind, place, is_named = _KINDS.get(field.type, J.STRUCT), 0, False
+            return [M.INVALID_TAG, M.TAGGED, field.tag or 0, 0, 0, 0, 0, 0]
+        kind, place, is_named = _KINDS.get(field.type, M.STRUCT), 0, False
         if message.name == _GROUP_METADATA and field.name in _PROTOCOLS:
-            kind, place = J.PROTOCOL, self._protocol(_PROTOCOLS[field.name])
+            kind, place = M.PROTOCOL, self._protocol(_PROTOCOLS[field.name])
         elif message.name == _GROUP_METADATA and field.name == "protocolType":
-            kind = J.PROTOCOL_TYPE
-        elif kind == J.STRUCT:
+            kind = M.PROTOCOL_TYPE
+        elif kind == M.STRUCT:
             place = self._of_fields(message, field.fields, version, is_newer, depth + 1)
             self.ops[place + 3] = int(is_newer)
             self._fields[place] = field.type
@@ -176,13 +175,13 @@ class ProgramWriter:
         name = f',"{field.name}":'.encode()
         default = self.default_of(message, field, version, siblings) if is_tagged else b""
         flags = (
-            (J.ARRAY if field.is_array else 0)
-            | (J.NULLABLE if version in field.nullable else 0)
-            | (J.TAGGED if is_tagged else 0)
-            | (J.NAMED if is_named else 0)
+            (M.ARRAY if field.is_array else 0)
+            | (M.NULLABLE if version in field.nullable else 0)
+            | (M.TAGGED if is_tagged else 0)
+            | (M.NAMED if is_named else 0)
         )
         tag = field.tag if is_tagged and field.tag is not None else 0
-        assert tag < J.TAG_LIMIT, "a higher tag than the kernel has room for"
+        assert tag < M.TAG_LIMIT, "a higher tag than the kernel has room for"
         return [kind, flags, tag, *self.text(name), place, *self.text(default)]
 
 

@@ -13,7 +13,7 @@ from kseg.internal_topics.remote_log_text import remote_log_text
 from kseg.internal_topics.topic_names import REMOTE_LOG_METADATA
 from kseg.segment.errors import FormatError
 from kseg.segment.kernel import decoded_lines as D
-from kseg.segment.kernel import message_reader as J
+from kseg.segment.kernel import message_fields as M
 from kseg.segment.record_decoder import RecordText
 from kseg.segment.values import dataclass
 
@@ -23,7 +23,7 @@ _NULL_VALUE = (
     'Cannot invoke "java.nio.ByteBuffer.remaining()" because the return value of '
     '"org.apache.kafka.common.record.internal.Record.value()" is null'
 )
-_FRAME_PARTS = {D.FRAME_VERSION: "frame version", D.FRAME_TYPE: "type", D.MESSAGE_VERSION: "version"}
+_FRAME_PARTS = {M.FRAME_VERSION: "frame version", M.FRAME_TYPE: "type", M.MESSAGE_VERSION: "version"}
 _FRAME_ZERO = (
     "Could not deserialize metadata record with frame version 0. Note that upgrades from the preview release of KRaft in 2.8 to newer "
     "versions are not supported."
@@ -40,8 +40,8 @@ class ReadParts:
 
     @property
     def stage(self) -> int:
-        """The stage of decoding that failed, D.NO_STAGE if none did."""
-        return self.state[D.STAGE]
+        """The stage of decoding that failed, M.NO_STAGE if none did."""
+        return self.state[M.STAGE]
 
 
 def read_parts(program: MessageProgram, key: bytes | None, value: bytes | None) -> ReadParts:
@@ -49,17 +49,17 @@ def read_parts(program: MessageProgram, key: bytes | None, value: bytes | None) 
     body = (key or b"") + (value or b"")
     key_length = -1 if key is None else len(key)
     value_length = -1 if value is None else len(value)
-    state = memoryview(array("q", bytes(8 * D.STATE_WIDTH)))
+    state = memoryview(array("q", bytes(8 * M.LINES_STATE_WIDTH)))
     room = max(_MIN_ROOM_BYTES, _ROOM_FACTOR * len(body))
     while True:
         out = bytearray(room)
         end = D.format_parts(
             program.ops, program.names, body, 0, key_length, len(key or b""), value_length, out, state
         )
-        if end >= 0 or state[J.ERROR] != J.NO_ROOM:
+        if end >= 0 or state[M.ERROR] != M.NO_ROOM:
             break
         room *= 2
-    key_end = state[D.KEY_END]
+    key_end = state[M.KEY_END]
     return ReadParts(
         bytes(out[:key_end]) if key_end else None,
         bytes(out[key_end:end]) if end >= 0 else None,
@@ -86,12 +86,12 @@ class TopicText:
             return RecordText(None, _remote(offset, value))
         program = program_of(self.topic)
         read = read_parts(program, key, value)
-        if program.ops[0] == D.FRAMED:
+        if program.ops[0] == M.FRAMED:
             if read.value is None:
                 message = _framed_error(read, program)
                 return RecordText(None, f"Error at {offset}, skipping. {message}".encode())
             return RecordText(None, read.value)
-        if read.stage == D.KEY_MISSING:
+        if read.stage == M.KEY_MISSING:
             sentence = f"Failed to decode message at offset {offset} using the specified decoder (message had a missing key)"
             return RecordText(None, None, f"RuntimeException: {sentence}")
         if read.stage:
@@ -100,46 +100,46 @@ class TopicText:
 
 
 def _coordinator_error(offset: int, read: ReadParts, program: MessageProgram) -> str:
-    state, type_id = read.state, read.state[D.TYPE]
+    state, type_id = read.state, read.state[M.TYPE]
     match read.stage:
-        case D.UNKNOWN_TYPE:
+        case M.UNKNOWN_TYPE:
             return f"Unknown record type {type_id} at offset {offset}, skipping."
-        case D.KEY_TYPE | D.VALUE_VERSION:
-            buffer = "key" if read.stage == D.KEY_TYPE else "value"
+        case M.KEY_TYPE | M.VALUE_VERSION:
+            buffer = "key" if read.stage == M.KEY_TYPE else "value"
             message = f"Could not read version from {buffer}'s buffer."
-        case D.UNKNOWN_VERSION:
-            message = f"Found an unknown record version {state[D.VERSION]} for {type_id} type"
-        case D.KEY_MESSAGE:
+        case M.UNKNOWN_VERSION:
+            message = f"Found an unknown record version {state[M.VERSION]} for {type_id} type"
+        case M.KEY_MESSAGE:
             cause = java_message(state, program, type_id)
             message = f"Could not read record with version {type_id} from key's buffer due to: {cause}."
         case _:
-            version = state[D.VERSION]
+            version = state[M.VERSION]
             cause = java_message(state, program, version)
             message = f"Could not read record with version {version} from value's buffer due to: {cause}."
     return f"Error at offset {offset}, skipping. {message}"
 
 
 def _framed_error(read: ReadParts, program: MessageProgram) -> str:
-    state, type_id = read.state, read.state[D.TYPE]
+    state, type_id = read.state, read.state[M.TYPE]
     match read.stage:
-        case D.FRAME_VERSION | D.FRAME_TYPE | D.MESSAGE_VERSION:
+        case M.FRAME_VERSION | M.FRAME_TYPE | M.MESSAGE_VERSION:
             part = _FRAME_PARTS[read.stage]
-            if state[J.ERROR] == D.IS_TOO_LARGE:
+            if state[M.ERROR] == M.IS_TOO_LARGE:
                 return f"Value for {part} was too large."
             return f"Error while reading {part}"
-        case D.BAD_FRAME_VERSION if state[J.A] == 0:
+        case M.BAD_FRAME_VERSION if state[M.A] == 0:
             return _FRAME_ZERO
-        case D.BAD_FRAME_VERSION:
+        case M.BAD_FRAME_VERSION:
             return (
-                f"Could not deserialize metadata record due to unknown frame version {state[J.A]}"
+                f"Could not deserialize metadata record due to unknown frame version {state[M.A]}"
                 "(only frame version 1 is supported)"
             )
-        case D.UNKNOWN_TYPE:
+        case M.UNKNOWN_TYPE:
             return (
                 f"org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id {type_id}"
             )
-        case D.GARBAGE:
-            return f"Found {state[D.LEFT_OVER]} byte(s) of garbage after {type_id}"
+        case M.GARBAGE:
+            return f"Found {state[M.LEFT_OVER]} byte(s) of garbage after {type_id}"
     return f"Failed to deserialize record with type {type_id}"
 
 
@@ -152,31 +152,31 @@ def _remote(offset: int, value: bytes | None) -> bytes:
         read = read_parts(program, None, value)
         if read.value is None:
             raise FormatError(_framed_error(read, program))
-        return remote_log_text(read.state[D.TYPE], read.value).encode()
+        return remote_log_text(read.state[M.TYPE], read.value).encode()
     except FormatError as error:
         return f"Error at offset {offset}, skipping. {error}".encode()
 
 
 def java_message(state: memoryview, program: MessageProgram, version: int) -> str:
     """The message of the exception that Kafka's generated reader throws; `null` if it has none."""
-    a, b = state[J.A], state[J.B]
-    field = program.fields.get(state[J.FIELD], "")
+    a, b = state[M.A], state[M.B]
+    field = program.fields.get(state[M.FIELD], "")
     describe: dict[int, Callable[[], str]] = {
-        J.IS_NULL: lambda: f"non-nullable field {_element(field, b)} was serialized as null",
-        J.TOO_LONG: lambda: f"string field {_element(field, b)} had invalid length {a}",
-        J.MISSING_BYTES: lambda: f"Error reading byte array of {a} byte(s): only {b} byte(s) available",
-        J.TOO_MANY: lambda: (
+        M.IS_NULL: lambda: f"non-nullable field {_element(field, b)} was serialized as null",
+        M.TOO_LONG: lambda: f"string field {_element(field, b)} had invalid length {a}",
+        M.MISSING_BYTES: lambda: f"Error reading byte array of {a} byte(s): only {b} byte(s) available",
+        M.TOO_MANY: lambda: (
             f"Tried to allocate a collection of size {a}, but there are only {b} bytes remaining."
         ),
-        J.BAD_VARINT: lambda: (
+        M.BAD_VARINT: lambda: (
             "Varint is too long, the most significant bit in the 5th byte is set, converted value: "
             f"{a & 0xFFFFFFFF:x}"
         ),
-        J.NEGATIVE_SIZE: lambda: str(a),
-        J.BAD_TAG: lambda: f"Tag {a} is not valid for version {version}",
-        J.TOO_NEW: lambda: f"Can't read version {version} of {field}",
+        M.NEGATIVE_SIZE: lambda: str(a),
+        M.BAD_TAG: lambda: f"Tag {a} is not valid for version {version}",
+        M.TOO_NEW: lambda: f"Can't read version {version} of {field}",
     }
-    return describe[state[J.ERROR]]() if state[J.ERROR] in describe else "null"
+    return describe[state[M.ERROR]]() if state[M.ERROR] in describe else "null"
 
 
 def _element(field: str, is_element: int) -> str:

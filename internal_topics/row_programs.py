@@ -8,8 +8,7 @@ from kseg.internal_topics.schemas import Field, Message
 from kseg.internal_topics.value_names import names_of, topic_label, with_names
 from kseg.segment.java import uuids
 from kseg.segment.json_line import compact_json
-from kseg.segment.kernel import decoded_lines as D
-from kseg.segment.kernel import message_rows as R
+from kseg.segment.kernel import message_fields as M
 
 
 def row_program_of(topic: str, topics: Mapping[str, str], left_out: frozenset[int]) -> MessageProgram:
@@ -24,7 +23,7 @@ class _RowWriter(ProgramWriter):
         self._left_out = left_out
 
     def write_types(self, keys: Mapping[int, Message], values: Mapping[int, Message], count: int) -> None:
-        self.ops = [D.COORDINATOR if keys else D.FRAMED, count, 4, 0] + [0] * (R.TYPE_WIDTH * count)
+        self.ops = [M.COORDINATOR if keys else M.FRAMED, count, 4, 0] + [0] * (M.ROWS_TYPE_WIDTH * count)
         self._write_topics()
         for type_id, value in values.items():
             if type_id in self._left_out:
@@ -33,8 +32,8 @@ class _RowWriter(ProgramWriter):
             before_version = f'{{"type":{type_id},"name":"{value.name}","version":'
             before_key = "" if key is None else f'{{"type":{type_id},"name":"{key.name}","data":'
             texts = (*self.text(before_version.encode()), *self.text(before_key.encode()))
-            entry = 4 + R.TYPE_WIDTH * type_id
-            self.ops[entry : entry + R.TYPE_WIDTH] = [*self.structs(key, value), *texts]
+            entry = 4 + M.ROWS_TYPE_WIDTH * type_id
+            self.ops[entry : entry + M.ROWS_TYPE_WIDTH] = [*self.structs(key, value), *texts]
 
     def _write_topics(self) -> None:
         """The ids in order, then the name of each as JSON."""

@@ -16,6 +16,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import decoded_lines as D
 from kseg.segment.kernel import dump_text as T
+from kseg.segment.kernel import message_fields as M
 from kseg.segment.record_decoder import RecordText
 from kseg.segment.scanning.decode import Chunk, record_at
 from kseg.segment.terminal import CONTROL
@@ -47,7 +48,7 @@ class DecodedRecords:
         self._decoder = options.decoder
         self._escape = options.escape_control
         self._program = None if options.escape_control else options.decoder.program()
-        self._message_state = memoryview(array("q", bytes(8 * D.STATE_WIDTH)))
+        self._message_state = memoryview(array("q", bytes(8 * M.LINES_STATE_WIDTH)))
         self._has_crashed = False
 
     def events(self, lines: RecordLines) -> Iterator[Event]:
@@ -57,7 +58,7 @@ class DecodedRecords:
         while True:
             if self._program is not None:
                 yield from self._by_program(self._program, lines)
-                if not self._message_state[D.STAGE]:
+                if not self._message_state[M.STAGE]:
                     return
             at = state[T.RECORD]
             if at >= lines.stop:
@@ -88,7 +89,7 @@ class DecodedRecords:
             )
 
         def is_finished() -> bool:
-            return bool(stopped[D.STAGE]) or (state[T.ROW] > chunk.last_row and state[T.RECORD] >= lines.stop)
+            return bool(stopped[M.STAGE]) or (state[T.ROW] > chunk.last_row and state[T.RECORD] >= lines.stop)
 
         return lines.block.fill(put, is_finished)
 

@@ -17,9 +17,11 @@ from kseg.segment import header_tables as C
 from kseg.segment.header_tables import Columns
 from kseg.segment.json_line import compact_json, json_line
 from kseg.segment.json_rows import record_row
+from kseg.segment.kernel import message_fields as M
 from kseg.segment.kernel import message_rows as R
 from kseg.segment.kernel.dump_text import RECORD, ROW
-from kseg.segment.kernel.json_lines import AUTO, TEXT, format_json
+from kseg.segment.kernel.json_lines import format_json
+from kseg.segment.kernel.json_strings import AUTO, TEXT
 from kseg.segment.scanning.batches import batch_at
 from kseg.segment.scanning.decode import Chunk, record_at
 from kseg.segment.scanning.scan import Scanner
@@ -41,7 +43,7 @@ class LogJson(LogRows):
         self._is_plain = batch_filter.everything and not is_left_to_rows and options.bytes_mode in MODES
         self._block = Block()
         self._state = memoryview(array("q", [0, 0]))
-        self._message_state = memoryview(array("q", bytes(8 * R.STATE_WIDTH)))
+        self._message_state = memoryview(array("q", bytes(8 * M.ROWS_STATE_WIDTH)))
 
     def events(self, start: int = 0) -> Iterator[Event]:
         for event in super().events(start):
@@ -108,11 +110,11 @@ class LogJson(LogRows):
             )
 
         def is_finished() -> bool:
-            return bool(stopped[R.STOPPED]) or (state[ROW] > chunk.last_row and state[RECORD] >= stop)
+            return bool(stopped[M.STOPPED]) or (state[ROW] > chunk.last_row and state[RECORD] >= stop)
 
         while True:
             yield from self._block.fill(put, is_finished)
-            if not stopped[R.STOPPED]:
+            if not stopped[M.STOPPED]:
                 return
             record = record_at(chunk, state[RECORD])
             batch = batch_at(table, records.at(C.R_BATCH, state[RECORD]))

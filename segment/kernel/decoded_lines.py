@@ -19,40 +19,15 @@ from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access, dump_text, message_json, message_reader
-from kseg.segment.kernel.message_reader import STATE_WIDTH as _MESSAGE_STATE
+from kseg.segment.kernel import message_fields as M
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
     from kseg.segment.kernel.message_reader import MessageReader
 
-COORDINATOR, FRAMED = range(2)
-TYPE_WIDTH = 6
-
-# after the state of message_reader: where it went wrong, the type and version read so far, the bytes left after the message, the key's end
-STAGE, TYPE, VERSION, LEFT_OVER, KEY_END = range(_MESSAGE_STATE, _MESSAGE_STATE + 5)
-STATE_WIDTH = _MESSAGE_STATE + 5
-
-(
-    NO_STAGE,
-    KEY_MISSING,
-    KEY_TYPE,
-    UNKNOWN_TYPE,
-    KEY_MESSAGE,
-    VALUE_VERSION,
-    UNKNOWN_VERSION,
-    VALUE_MESSAGE,
-    FRAME_VERSION,
-    BAD_FRAME_VERSION,
-    FRAME_TYPE,
-    MESSAGE_VERSION,
-    GARBAGE,
-) = range(13)
-# of a varint of the frame
-IS_TRUNCATED, IS_TOO_LARGE = 1, 2
-
 
 def stop_at(r: MessageReader, stage: int) -> int:
-    r.state[137] = stage
+    r.state[M.STAGE] = stage
     return -1
 
 
@@ -64,59 +39,63 @@ def put_prefix(out: Writable, o: int, text: Readable, length: int, number: int) 
 
 def put_coordinator_key(r: MessageReader, p: int, length: int, o: int) -> int:
     if length < 0:
-        return stop_at(r, 1)
+        return stop_at(r, M.KEY_MISSING)
     if length < 2:
-        return stop_at(r, 2)
+        return stop_at(r, M.KEY_TYPE)
     kind = buffer_access.short_at(r.buf, p)
-    r.state[138] = kind
-    if kind < 0 or kind >= r.ops[1] or not r.ops[r.ops[2] + 6 * kind]:
-        return stop_at(r, 3)
+    r.state[M.TYPE] = kind
+    if (
+        kind < 0
+        or kind >= r.ops[M.PROGRAM_TYPES]
+        or not r.ops[r.ops[M.PROGRAM_TABLE] + M.LINES_TYPE_WIDTH * kind]
+    ):
+        return stop_at(r, M.UNKNOWN_TYPE)
     if r.limit - o < 96:
-        r.state[1] = 9
-        return stop_at(r, 4)
-    r.state[0] = put_prefix(r.out, o, b'{"type":"', 9, kind)
-    s = r.ops[r.ops[2] + 6 * kind]
-    if message_json.read_struct(r, s, p + 2, p + length, 0, 1) < 0:
-        return stop_at(r, 4)
-    r.out[r.state[0]] = 125
-    return r.state[0] + 1
+        r.state[M.ERROR] = M.NO_ROOM
+        return stop_at(r, M.KEY_MESSAGE)
+    r.state[M.OUT] = put_prefix(r.out, o, b'{"type":"', 9, kind)
+    s = r.ops[r.ops[M.PROGRAM_TABLE] + M.LINES_TYPE_WIDTH * kind]
+    if message_json.read_struct(r, s, p + 2, p + length, 0, M.AS_KAFKA) < 0:
+        return stop_at(r, M.KEY_MESSAGE)
+    r.out[r.state[M.OUT]] = 125
+    return r.state[M.OUT] + 1
 
 
 def put_coordinator_value(r: MessageReader, p: int, length: int, o: int) -> int:
     # of the type that the key contains
     if r.limit - o < 96:
-        r.state[1] = 9
-        return stop_at(r, 7)
+        r.state[M.ERROR] = M.NO_ROOM
+        return stop_at(r, M.VALUE_MESSAGE)
     if length < 0:
         return buffer_access.put(r.out, o, b"<DELETE>", 8)
     if length < 2:
-        return stop_at(r, 5)
-    entry = r.ops[2] + 6 * r.state[138]
+        return stop_at(r, M.VALUE_VERSION)
+    entry = r.ops[M.PROGRAM_TABLE] + M.LINES_TYPE_WIDTH * r.state[M.TYPE]
     version = buffer_access.short_at(r.buf, p)
-    r.state[139] = version
-    if version < r.ops[entry + 1] or version > r.ops[entry + 2]:
-        return stop_at(r, 6)
-    r.state[0] = put_prefix(r.out, o, b'{"version":"', 12, version)
-    s = r.ops[r.ops[entry + 3] + version - r.ops[entry + 1]]
-    end = message_json.read_struct(r, s, p + 2, p + length, 0, 1)
+    r.state[M.VERSION] = version
+    if version < r.ops[entry + M.TYPE_FIRST] or version > r.ops[entry + M.TYPE_LAST]:
+        return stop_at(r, M.UNKNOWN_VERSION)
+    r.state[M.OUT] = put_prefix(r.out, o, b'{"version":"', 12, version)
+    s = r.ops[r.ops[entry + M.TYPE_STRUCTS] + version - r.ops[entry + M.TYPE_FIRST]]
+    end = message_json.read_struct(r, s, p + 2, p + length, 0, M.AS_KAFKA)
     if end < 0:
-        return stop_at(r, 7)
-    r.state[140] = p + length - end
-    r.out[r.state[0]] = 125
-    return r.state[0] + 1
+        return stop_at(r, M.VALUE_MESSAGE)
+    r.state[M.LEFT_OVER] = p + length - end
+    r.out[r.state[M.OUT]] = 125
+    return r.state[M.OUT] + 1
 
 
 def frame_number(r: MessageReader, p: int, end: int) -> int:
     # a varint as a Java short in r.state[VALUE]
-    p = message_json.uvarint(r, p, end)
+    p = message_reader.uvarint(r, p, end)
     if p < 0:
-        r.state[1] = 1
+        r.state[M.ERROR] = M.IS_TRUNCATED
         return -1
-    if r.state[5] > 32767:
-        r.state[1] = 2
+    if r.state[M.VALUE] > 32767:
+        r.state[M.ERROR] = M.IS_TOO_LARGE
         return -1
-    value = r.state[5] & 65535
-    r.state[5] = value - 65536 if value > 32767 else value
+    value = r.state[M.VALUE] & 65535
+    r.state[M.VALUE] = value - 65536 if value > 32767 else value
     return p
 
 
@@ -124,44 +103,48 @@ def put_framed(r: MessageReader, p: int, length: int, o: int) -> int:
     end = p + length if length > 0 else p
     p = frame_number(r, p, end)
     if p < 0:
-        return stop_at(r, 8)
-    if r.state[5] != 1:
-        r.state[2] = r.state[5]
-        return stop_at(r, 9)
+        return stop_at(r, M.FRAME_VERSION)
+    if r.state[M.VALUE] != 1:
+        r.state[M.A] = r.state[M.VALUE]
+        return stop_at(r, M.BAD_FRAME_VERSION)
     p = frame_number(r, p, end)
     if p < 0:
-        return stop_at(r, 10)
-    kind = r.state[5]
-    r.state[138] = kind
+        return stop_at(r, M.FRAME_TYPE)
+    kind = r.state[M.VALUE]
+    r.state[M.TYPE] = kind
     p = frame_number(r, p, end)
     if p < 0:
-        return stop_at(r, 11)
-    version = r.state[5]
-    r.state[139] = version
-    if kind < 0 or kind >= r.ops[1] or not r.ops[r.ops[2] + 6 * kind]:
-        return stop_at(r, 3)
+        return stop_at(r, M.MESSAGE_VERSION)
+    version = r.state[M.VALUE]
+    r.state[M.VERSION] = version
+    if (
+        kind < 0
+        or kind >= r.ops[M.PROGRAM_TYPES]
+        or not r.ops[r.ops[M.PROGRAM_TABLE] + M.LINES_TYPE_WIDTH * kind]
+    ):
+        return stop_at(r, M.UNKNOWN_TYPE)
     if r.limit - o < 160:
-        r.state[1] = 9
-        return stop_at(r, 7)
-    entry = r.ops[2] + 6 * kind
+        r.state[M.ERROR] = M.NO_ROOM
+        return stop_at(r, M.VALUE_MESSAGE)
+    entry = r.ops[M.PROGRAM_TABLE] + M.LINES_TYPE_WIDTH * kind
     o = buffer_access.put(r.out, o, b'{"type":"', 9)
-    buffer_access.copied(r.out, o, r.names, r.ops[entry + 4], r.ops[entry + 5])
-    o = buffer_access.put(r.out, o + r.ops[entry + 5], b'","version":', 12)
+    buffer_access.copied(r.out, o, r.names, r.ops[entry + M.TYPE_TEXT], r.ops[entry + M.TYPE_TEXT_LENGTH])
+    o = buffer_access.put(r.out, o + r.ops[entry + M.TYPE_TEXT_LENGTH], b'","version":', 12)
     o = dump_text.put_number(r.out, o, version)
-    r.state[0] = buffer_access.put(r.out, o, b',"data":', 8)
-    if version < r.ops[entry + 1]:
-        version = r.ops[entry + 1]
-    if version > r.ops[entry + 2]:
-        version = r.ops[entry + 2] + 1
-    s = r.ops[r.ops[entry + 3] + version - r.ops[entry + 1]]
-    p = message_json.read_struct(r, s, p, end, 0, 1)
+    r.state[M.OUT] = buffer_access.put(r.out, o, b',"data":', 8)
+    if version < r.ops[entry + M.TYPE_FIRST]:
+        version = r.ops[entry + M.TYPE_FIRST]
+    if version > r.ops[entry + M.TYPE_LAST]:
+        version = r.ops[entry + M.TYPE_LAST] + 1
+    s = r.ops[r.ops[entry + M.TYPE_STRUCTS] + version - r.ops[entry + M.TYPE_FIRST]]
+    p = message_json.read_struct(r, s, p, end, 0, M.AS_KAFKA)
     if p < 0:
-        return stop_at(r, 7)
-    r.state[140] = end - p
+        return stop_at(r, M.VALUE_MESSAGE)
+    r.state[M.LEFT_OVER] = end - p
     if p < end:
-        return stop_at(r, 12)
-    r.out[r.state[0]] = 125
-    return r.state[0] + 1
+        return stop_at(r, M.GARBAGE)
+    r.out[r.state[M.OUT]] = 125
+    return r.state[M.OUT] + 1
 
 
 def format_parts(
@@ -178,18 +161,22 @@ def format_parts(
     """Write the text of a key, up to state[KEY_END], and of a value after it to the start of `out`; a FRAMED record has no key. Returns
     the end, −1 if the record cannot be read: state[STAGE] and state[ERROR] have the reason (NO_ROOM: `out` is too small).
     """
-    if len(state) < 142 or key_start + key_length > len(buf) or value_start + value_length > len(buf):
+    if (
+        len(state) < M.LINES_STATE_WIDTH
+        or key_start + key_length > len(buf)
+        or value_start + value_length > len(buf)
+    ):
         raise ValueError("a key or value is outside the buffer")
-    state[137] = 0
-    state[1] = 0
-    state[141] = 0
+    state[M.STAGE] = M.NO_STAGE
+    state[M.ERROR] = M.NO_ERROR
+    state[M.KEY_END] = 0
     r = message_reader.reader_of(ops, names, buf, out, state)
-    if r.ops[0] == 1:
+    if r.ops[M.PROGRAM_FORM] == M.FRAMED:
         return put_framed(r, value_start, value_length, 0)
     o = put_coordinator_key(r, key_start, key_length, 0)
     if o < 0:
         return -1
-    state[141] = o
+    state[M.KEY_END] = o
     return put_coordinator_value(r, value_start, value_length, o)
 
 
@@ -213,19 +200,18 @@ def format_decoded(
 
     Stops early at a record that cannot be read; then message_state[STAGE] is not NO_STAGE, and state[RECORD] is that record.
     """
-    if batch_capacity * C.BATCH_WIDTH > len(batches) or last_row >= batch_capacity or count > capacity:
-        raise ValueError("the table of batches is too small")
-    if capacity * C.RECORD_WIDTH > len(cells) or len(message_state) < 142:
-        raise ValueError("the table of records is too small")
+    dump_text.check_tables(len(batches), batch_capacity, last_row, len(cells), capacity, count)
+    if len(message_state) < M.LINES_STATE_WIDTH:
+        raise ValueError("the state is too small")
     r = message_reader.reader_of(ops, names, buf, out, message_state)
     body = buffer_access.bytes_in(buf)
     rows = buffer_access.cells_in(batches)
     table = buffer_access.cells_in(cells)
     text = buffer_access.room_in(out)
-    framed = r.ops[0]
+    framed = r.ops[M.PROGRAM_FORM]
     skip = flags & 4
-    message_state[137] = 0
-    message_state[1] = 0
+    message_state[M.STAGE] = M.NO_STAGE
+    message_state[M.ERROR] = M.NO_ERROR
     limit = len(out)
     o = start
     row = state[0]
@@ -260,7 +246,7 @@ def format_decoded(
                     end = end + 1
                 length = table[C.R_VALUE_LENGTH * capacity + at]
                 if table[C.R_VALUE_START * capacity + at] < 0 and length >= 0:
-                    stop_at(r, 7)  # a legacy value that exceeds its message
+                    stop_at(r, M.VALUE_MESSAGE)  # a legacy value that exceeds its message
                     break
                 if not framed:
                     end = buffer_access.put(text, end, b" key: ", 6)
@@ -285,8 +271,8 @@ def format_decoded(
             break
         o = dump_text.put_batch(text, o, rows, batch_capacity, row)
         row = row + 1
-    if message_state[1] == 9:
-        message_state[137] = 0  # out of room, not a fault of the record
+    if message_state[M.ERROR] == M.NO_ROOM:
+        message_state[M.STAGE] = M.NO_STAGE  # out of room, not a fault of the record
     state[0] = row
     state[1] = at
     return o

@@ -1,6 +1,6 @@
 cimport cython
 from kseg.segment cimport header_tables as C
-from kseg.segment.kernel cimport arithmetic, buffer_access, java_utf8
+from kseg.segment.kernel cimport arithmetic, buffer_access, java_utf8, record_headers
 
 @cython.locals(least=cython.longlong, high=cython.longlong, low=cython.uint)
 cdef inline Py_ssize_t put_number(unsigned char* out, Py_ssize_t o, long long value) noexcept
@@ -27,17 +27,6 @@ cdef inline long long last_sequence(long long base_sequence, long long base_offs
 @cython.locals(magic=cython.longlong, attributes=cython.longlong, base_offset=cython.longlong, last_offset=cython.longlong, sequence=cython.longlong)
 cdef inline Py_ssize_t put_batch(unsigned char* out, Py_ssize_t o, const long long* cells, Py_ssize_t capacity, Py_ssize_t row) noexcept
 
-cdef inline Py_ssize_t skip_varint(const unsigned char* buf, Py_ssize_t p) noexcept
-
-@cython.locals(raw=cython.longlong, shift=cython.int)
-cdef inline long long small_varint(const unsigned char* buf, Py_ssize_t p) noexcept
-
-@cython.locals(i=cython.Py_ssize_t, length=cython.longlong)
-cdef inline Py_ssize_t put_header_names(const unsigned char* buf, Py_ssize_t p, Py_ssize_t count, unsigned char* out, Py_ssize_t o, bint escape) noexcept
-
-@cython.locals(start=cython.Py_ssize_t, length=cython.longlong)
-cdef inline Py_ssize_t headers_length(const unsigned char* buf, Py_ssize_t p, Py_ssize_t count) noexcept
-
 @cython.locals(room=cython.Py_ssize_t)
 cdef inline Py_ssize_t record_room(const unsigned char* buf, const long long* cells, Py_ssize_t capacity, Py_ssize_t at, int flags) noexcept
 
@@ -46,6 +35,8 @@ cdef inline Py_ssize_t put_metadata(const unsigned char* buf, const long long* b
 
 @cython.locals(escape=cython.bint, skip=cython.int)
 cdef inline Py_ssize_t put_record(const unsigned char* buf, const long long* batches, Py_ssize_t batch_capacity, Py_ssize_t row, const long long* cells, Py_ssize_t capacity, Py_ssize_t at, int flags, unsigned char* out, Py_ssize_t o) noexcept
+
+cdef int check_tables(Py_ssize_t batch_cells, Py_ssize_t batch_capacity, Py_ssize_t last_row, Py_ssize_t record_cells, Py_ssize_t capacity, Py_ssize_t count) except -1
 
 @cython.locals(o=cython.Py_ssize_t, limit=cython.Py_ssize_t, row=cython.Py_ssize_t, at=cython.Py_ssize_t, room=cython.Py_ssize_t, body=cython.p_const_uchar, rows=cython.p_const_longlong, table=cython.p_const_longlong, text=cython.p_uchar)
 cpdef Py_ssize_t format_lines(const unsigned char[::1] buf, const long long[::1] batches, Py_ssize_t batch_capacity, Py_ssize_t last_row, const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t count, int flags, unsigned char[::1] out, Py_ssize_t start, long long[::1] state) except -1

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
-from kseg.segment.kernel import arithmetic, buffer_access, java_utf8
+from kseg.segment.kernel import arithmetic, buffer_access, java_utf8, record_headers
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
@@ -191,63 +191,11 @@ def put_batch(out: Writable, o: int, cells: Readable, capacity: int, row: int) -
     return o + 1
 
 
-def skip_varint(buf: Readable, p: int) -> int:
-    while buf[p] > 127:
-        p = p + 1
-    return p + 1
-
-
-def small_varint(buf: Readable, p: int) -> int:
-    # a zigzag varint that the record walk has validated
-    raw = 0
-    shift = 0
-    while buf[p] > 127 and shift < 28:
-        raw = raw | (buf[p] & 127) << shift
-        shift = shift + 7
-        p = p + 1
-    raw = raw | (buf[p] & 127) << shift
-    return (raw >> 1) ^ -(raw & 1)
-
-
-def put_header_names(buf: Readable, p: int, count: int, out: Writable, o: int, escape: int) -> int:
-    """`[name,name]`: the names of `count` headers at p, which the record walk has validated."""
-    out[o] = 91
-    o = o + 1
-    i = 0
-    while i < count:
-        if i > 0:
-            out[o] = 44
-            o = o + 1
-        length = small_varint(buf, p)
-        p = skip_varint(buf, p)
-        o = java_utf8.put_text(buf, p, length, out, o, escape)
-        p = p + length
-        length = small_varint(buf, p)
-        p = skip_varint(buf, p)
-        if length > 0:
-            p = p + length
-        i = i + 1
-    out[o] = 93
-    return o + 1
-
-
-def headers_length(buf: Readable, p: int, count: int) -> int:
-    start = p
-    while count > 0:
-        p = skip_varint(buf, p) + small_varint(buf, p)
-        length = small_varint(buf, p)
-        p = skip_varint(buf, p)
-        if length > 0:
-            p = p + length
-        count = count - 1
-    return p - start
-
-
 def record_room(buf: Readable, cells: Readable, capacity: int, at: int, flags: int) -> int:
     """Upper bound of the size of a record's line in bytes."""
     room = 320
     if cells[C.R_HEADER_COUNT * capacity + at] > 0:
-        room = room + 4 * headers_length(
+        room = room + 4 * record_headers.headers_length(
             buf, cells[C.R_HEADERS_START * capacity + at], cells[C.R_HEADER_COUNT * capacity + at]
         )
     if flags & 2:
@@ -285,7 +233,7 @@ def put_metadata(
         o = buffer_access.put(out, o, b" sequence: ", 11)
         o = put_number(out, o, cells[C.R_SEQUENCE * capacity + at])
         o = buffer_access.put(out, o, b" headerKeys: ", 13)
-        return put_header_names(
+        return record_headers.put_header_names(
             buf,
             cells[C.R_HEADERS_START * capacity + at],
             cells[C.R_HEADER_COUNT * capacity + at],
@@ -351,6 +299,17 @@ def put_record(
     return o
 
 
+def check_tables(
+    batch_cells: int, batch_capacity: int, last_row: int, record_cells: int, capacity: int, count: int
+) -> int:
+    """Raises ValueError if a table is smaller than the rows to format. batch_cells, record_cells: the sizes of the arrays."""
+    if batch_capacity * C.BATCH_WIDTH > batch_cells or last_row >= batch_capacity or count > capacity:
+        raise ValueError("the table of batches is too small")
+    if capacity * C.RECORD_WIDTH > record_cells:
+        raise ValueError("the table of records is too small")
+    return 0
+
+
 def format_lines(
     buf: Readable,
     batches: Readable,
@@ -371,10 +330,7 @@ def format_lines(
     RECORD next record] (a batch line is written when its row is reached). Returns the new end in `out`. If the
     room is short it stops early (state has the position), so a caller whose `out` is empty must enlarge it.
     """
-    if batch_capacity * C.BATCH_WIDTH > len(batches) or last_row >= batch_capacity or count > capacity:
-        raise ValueError("the table of batches is too small")
-    if capacity * C.RECORD_WIDTH > len(cells):
-        raise ValueError("the table of records is too small")
+    check_tables(len(batches), batch_capacity, last_row, len(cells), capacity, count)
     body = buffer_access.bytes_in(buf)
     rows = buffer_access.cells_in(batches)
     table = buffer_access.cells_in(cells)

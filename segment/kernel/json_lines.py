@@ -1,9 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
 """JSON lines of a dump from the tables of batches and records (design §7; docs/json.md).
 
-These are the lines that `segment.json_rows` produces one at a time, with the escapes of `segment.json_line`:
-`\\" \\\\ \\b \\f \\n \\r \\t`, other control characters as `\\u00xx`, and the line separators of Unicode. Bytes that are valid UTF-8 are
-text; other bytes are base64 under AUTO, and text with replacement characters under TEXT.
+These are the lines that `segment.json_rows` produces one at a time; `kernel.json_strings` writes the keys, values and headers.
 
 Bounds checks are off as in `kernel.dump_text`: the room for a line's longest form is checked before it is written.
 """
@@ -13,147 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
-from kseg.segment.kernel import buffer_access, dump_text, java_utf8
+from kseg.segment.kernel import buffer_access, dump_text, json_strings, record_headers
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
-
-AUTO, TEXT = range(2)
-
-
-def put_escaped(out: Writable, o: int, byte: int, letters: int) -> int:
-    # a quote, a backslash or a control character; the hexadecimal digit n above 9 is the character letters + n
-    out[o] = 92
-    if byte == 34 or byte == 92:
-        out[o + 1] = byte
-        return o + 2
-    short = 0
-    if byte == 8:
-        short = 98
-    elif byte == 9:
-        short = 116
-    elif byte == 10:
-        short = 110
-    elif byte == 12:
-        short = 102
-    elif byte == 13:
-        short = 114
-    if short:
-        out[o + 1] = short
-        return o + 2
-    o = buffer_access.put(out, o + 1, b"u00", 3)
-    low = byte & 15
-    out[o] = 48 + (byte >> 4)
-    out[o + 1] = 48 + low if low < 10 else letters + low
-    return o + 2
-
-
-def put_character(buf: Readable, p: int, n: int, out: Writable, o: int, letters: int) -> int:
-    # a well-formed character of n > 1 bytes; U+0085, U+2028 and U+2029 are escaped
-    b1 = buf[p]
-    b2 = buf[p + 1]
-    if n == 2:
-        if b1 == 194 and b2 == 133 and letters == 87:
-            return buffer_access.put(out, o, b"\\u0085", 6)
-        out[o] = b1
-        out[o + 1] = b2
-        return o + 2
-    b3 = buf[p + 2]
-    if b1 == 226 and b2 == 128 and b3 & 254 == 168 and letters == 87:
-        o = buffer_access.put(out, o, b"\\u202", 5)
-        out[o] = b3 - 112
-        return o + 1
-    out[o] = b1
-    out[o + 1] = b2
-    out[o + 2] = b3
-    if n == 3:
-        return o + 3
-    out[o + 3] = buf[p + 3]
-    return o + 4
-
-
-def put_string(buf: Readable, p: int, length: int, out: Writable, o: int, letters: int) -> int:
-    """A JSON string of bytes decoded as Java does; needs 6 bytes of room per byte and 2 more.
-
-    letters: 87 for the escapes of `segment.json_line`, 55 for those of Jackson: `\\u001F`, and unescaped line separators.
-    """
-    out[o] = 34
-    o = o + 1
-    end = p + length
-    while p < end:
-        byte = buf[p]
-        if byte >= 128:
-            n = java_utf8.sequence_length(buf, p, end)
-            if n < 0:
-                o = buffer_access.put(out, o, b"\xef\xbf\xbd", 3)
-                p = p - n
-            else:
-                o = put_character(buf, p, n, out, o, letters)
-                p = p + n
-        elif byte < 32 or byte == 34 or byte == 92:
-            o = put_escaped(out, o, byte, letters)
-            p = p + 1
-        else:
-            out[o] = byte
-            o = o + 1
-            p = p + 1
-    out[o] = 34
-    return o + 1
-
-
-def is_utf8(buf: Readable, p: int, end: int) -> int:
-    seen = 0
-    i = p
-    while i < end:
-        seen = seen | buf[i]
-        i = i + 1
-    if seen < 128:
-        return 1
-    while p < end:
-        n = java_utf8.sequence_length(buf, p, end)
-        if n < 0:
-            return 0
-        p = p + n
-    return 1
-
-
-def put_base64(buf: Readable, p: int, length: int, out: Writable, o: int) -> int:
-    """A JSON string of bytes in base64 (standard alphabet, padded)."""
-    alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-    out[o] = 34
-    o = o + 1
-    end = p + length
-    while p < end:
-        group = buf[p] << 16
-        if p + 1 < end:
-            group = group | buf[p + 1] << 8
-        if p + 2 < end:
-            group = group | buf[p + 2]
-        out[o] = alphabet[group >> 18]
-        out[o + 1] = alphabet[(group >> 12) & 63]
-        out[o + 2] = alphabet[(group >> 6) & 63] if p + 1 < end else 61
-        out[o + 3] = alphabet[group & 63] if p + 2 < end else 61
-        o = o + 4
-        p = p + 3
-    out[o] = 34
-    return o + 1
-
-
-def put_bytes(buf: Readable, p: int, length: int, mode: int, out: Writable, o: int) -> int:
-    """A key or value; null for a negative length."""
-    if length < 0 or p < 0:
-        return buffer_access.put(out, o, b"null", 4)
-    if mode == 1 or is_utf8(buf, p, p + length):
-        return put_string(buf, p, length, out, o, 87)
-    return put_base64(buf, p, length, out, o)
-
-
-def put_encoding(buf: Readable, p: int, length: int, mode: int, out: Writable, o: int) -> int:
-    if length < 0 or p < 0:
-        return buffer_access.put(out, o, b"null", 4)
-    if mode == 1 or is_utf8(buf, p, p + length):
-        return buffer_access.put(out, o, b'"utf8"', 6)
-    return buffer_access.put(out, o, b'"base64"', 8)
 
 
 def put_headers(buf: Readable, p: int, count: int, mode: int, out: Writable, o: int) -> int:
@@ -166,21 +27,21 @@ def put_headers(buf: Readable, p: int, count: int, mode: int, out: Writable, o: 
             out[o] = 44
             o = o + 1
         out[o] = 91
-        length = dump_text.small_varint(buf, p)
-        p = dump_text.skip_varint(buf, p)
-        o = put_string(buf, p, length, out, o + 1, 87)
+        length = record_headers.small_varint(buf, p)
+        p = record_headers.skip_varint(buf, p)
+        o = json_strings.put_string(buf, p, length, out, o + 1, 87)
         out[o] = 44
         o = o + 1
         p = p + length
-        length = dump_text.small_varint(buf, p)
-        p = dump_text.skip_varint(buf, p)
-        if length >= 0 and mode == 0 and not is_utf8(buf, p, p + length):
+        length = record_headers.small_varint(buf, p)
+        p = record_headers.skip_varint(buf, p)
+        if length >= 0 and mode == 0 and not json_strings.is_utf8(buf, p, p + length):
             o = buffer_access.put(out, o, b'{"base64":', 10)
-            o = put_base64(buf, p, length, out, o)
+            o = json_strings.put_base64(buf, p, length, out, o)
             out[o] = 125
             o = o + 1
         else:
-            o = put_bytes(buf, p, length, 1, out, o)
+            o = json_strings.put_bytes(buf, p, length, 1, out, o)
         if length > 0:
             p = p + length
         out[o] = 93
@@ -312,17 +173,17 @@ def put_record_line(
     value_start = cells[C.R_VALUE_START * capacity + at]
     value_length = cells[C.R_VALUE_LENGTH * capacity + at]
     o = put_record_head(batches, batch_capacity, row, cells, capacity, at, file, file_length, out, o)
-    o = put_bytes(buf, key_start, key_length, mode, out, o)
+    o = json_strings.put_bytes(buf, key_start, key_length, mode, out, o)
     o = buffer_access.put(out, o, b',"value":', 9)
-    o = put_bytes(buf, value_start, value_length, mode, out, o)
+    o = json_strings.put_bytes(buf, value_start, value_length, mode, out, o)
     o = buffer_access.put(out, o, b',"headers":', 11)
     o = put_headers(
         buf, cells[C.R_HEADERS_START * capacity + at], cells[C.R_HEADER_COUNT * capacity + at], mode, out, o
     )
     o = buffer_access.put(out, o, b',"key_encoding":', 16)
-    o = put_encoding(buf, key_start, key_length, mode, out, o)
+    o = json_strings.put_encoding(buf, key_start, key_length, mode, out, o)
     o = buffer_access.put(out, o, b',"value_encoding":', 18)
-    o = put_encoding(buf, value_start, value_length, mode, out, o)
+    o = json_strings.put_encoding(buf, value_start, value_length, mode, out, o)
     return put_record_tail(batches[C.MAGIC * batch_capacity + row], cells, capacity, at, out, o)
 
 
@@ -331,7 +192,7 @@ def line_room(buf: Readable, cells: Readable, capacity: int, at: int, file_lengt
     room = 500 + file_length
     if cells[C.R_HEADER_COUNT * capacity + at] > 0:
         room = room + 16 * cells[C.R_HEADER_COUNT * capacity + at]
-        room = room + 6 * dump_text.headers_length(
+        room = room + 6 * record_headers.headers_length(
             buf, cells[C.R_HEADERS_START * capacity + at], cells[C.R_HEADER_COUNT * capacity + at]
         )
     if cells[C.R_KEY_LENGTH * capacity + at] > 0:
@@ -360,10 +221,7 @@ def format_json(
     mode: AUTO or TEXT. file: the file's name as a JSON string, UTF-8. state: [next batch row, next record]. Returns
     the new end in `out`; if the room is short it stops early, so a caller whose `out` is empty must enlarge it.
     """
-    if batch_capacity * C.BATCH_WIDTH > len(batches) or last_row >= batch_capacity or count > capacity:
-        raise ValueError("the table of batches is too small")
-    if capacity * C.RECORD_WIDTH > len(cells):
-        raise ValueError("the table of records is too small")
+    dump_text.check_tables(len(batches), batch_capacity, last_row, len(cells), capacity, count)
     body = buffer_access.bytes_in(buf)
     rows = buffer_access.cells_in(batches)
     table = buffer_access.cells_in(cells)

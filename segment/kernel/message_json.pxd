@@ -1,16 +1,7 @@
 cimport cython
-from kseg.segment.kernel cimport buffer_access, dump_text, json_lines, message_reader, message_values
+from kseg.segment.kernel cimport buffer_access, dump_text, json_strings, message_reader, message_values
+from kseg.segment.kernel cimport message_fields as M
 from kseg.segment.kernel.message_reader cimport MessageReader
-
-cdef Py_ssize_t fail(MessageReader r, int error, long long a, long long b, Py_ssize_t field) noexcept
-
-@cython.locals(value=cython.longlong, shift=cython.int, byte=cython.longlong)
-cdef Py_ssize_t long_uvarint(MessageReader r, Py_ssize_t p, Py_ssize_t end) noexcept
-
-cdef Py_ssize_t uvarint(MessageReader r, Py_ssize_t p, Py_ssize_t end) noexcept
-
-@cython.locals(least=cython.longlong)
-cdef Py_ssize_t read_length(MessageReader r, Py_ssize_t p, Py_ssize_t end, int width, bint flexible) noexcept
 
 cdef inline int put_byte(MessageReader r, unsigned char byte, Py_ssize_t f) noexcept
 

@@ -18,60 +18,66 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
-from kseg.segment.kernel import buffer_access, dump_text, json_lines, message_json, message_reader
-from kseg.segment.kernel.message_reader import STATE_WIDTH as _MESSAGE_STATE
+from kseg.segment.kernel import (
+    buffer_access,
+    dump_text,
+    json_lines,
+    json_strings,
+    message_json,
+    message_reader,
+    record_headers,
+)
+from kseg.segment.kernel import message_fields as M
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
     from kseg.segment.kernel.message_reader import MessageReader
 
-TYPE_WIDTH = 8
-
-# after the state of message_reader: whether the record at state[RECORD] is left to the caller, and its type
-STOPPED, TYPE = _MESSAGE_STATE, _MESSAGE_STATE + 1
-STATE_WIDTH = _MESSAGE_STATE + 2
-
 
 def put_struct(r: MessageReader, s: int, p: int, end: int, o: int) -> int:
     """A message that uses all of its bytes, and the closing brace. −1 if the row needs more than that."""
-    r.state[0] = o
-    r.state[7] = 0
-    r.state[8] = 0
-    if message_json.read_struct(r, s, p, end, 0, 2) != end:
+    r.state[M.OUT] = o
+    r.state[M.UNKNOWN_TAGS] = 0
+    r.state[M.ODDITIES] = 0
+    if message_json.read_struct(r, s, p, end, 0, M.AS_ROWS) != end:
         return -1
-    if r.state[7] or r.state[8]:
+    if r.state[M.UNKNOWN_TAGS] or r.state[M.ODDITIES]:
         return -1
-    r.out[r.state[0]] = 125
-    return r.state[0] + 1
+    r.out[r.state[M.OUT]] = 125
+    return r.state[M.OUT] + 1
 
 
 def put_key(r: MessageReader, p: int, length: int, o: int) -> int:
     if length < 2:
         return -1
     kind = buffer_access.short_at(r.buf, p)
-    r.state[138] = kind
-    if kind < 0 or kind >= r.ops[1]:
+    r.state[M.ROW_TYPE] = kind
+    if kind < 0 or kind >= r.ops[M.PROGRAM_TYPES]:
         return -1
-    entry = r.ops[2] + 8 * kind
-    if not r.ops[entry]:
+    entry = r.ops[M.PROGRAM_TABLE] + M.ROWS_TYPE_WIDTH * kind
+    if not r.ops[entry + M.TYPE_STRUCT]:
         return -1
-    if r.limit - o < r.ops[entry + 7]:
-        return message_json.fail(r, 9, 0, 0, 0)
-    buffer_access.copied(r.out, o, r.names, r.ops[entry + 6], r.ops[entry + 7])
-    return put_struct(r, r.ops[entry], p + 2, p + length, o + r.ops[entry + 7])
+    if r.limit - o < r.ops[entry + M.TYPE_KEY_TEXT_LENGTH]:
+        return message_reader.fail(r, M.NO_ROOM, 0, 0, 0)
+    buffer_access.copied(
+        r.out, o, r.names, r.ops[entry + M.TYPE_KEY_TEXT], r.ops[entry + M.TYPE_KEY_TEXT_LENGTH]
+    )
+    return put_struct(
+        r, r.ops[entry + M.TYPE_STRUCT], p + 2, p + length, o + r.ops[entry + M.TYPE_KEY_TEXT_LENGTH]
+    )
 
 
 def put_message(r: MessageReader, p: int, end: int, version: int, o: int) -> int:
     """A value with a type and version."""
-    entry = r.ops[2] + 8 * r.state[138]
-    if version < r.ops[entry + 1] or version > r.ops[entry + 2]:
+    entry = r.ops[M.PROGRAM_TABLE] + M.ROWS_TYPE_WIDTH * r.state[M.ROW_TYPE]
+    if version < r.ops[entry + M.TYPE_FIRST] or version > r.ops[entry + M.TYPE_LAST]:
         return -1
-    if r.limit - o < r.ops[entry + 5] + 48:
-        return message_json.fail(r, 9, 0, 0, 0)
-    buffer_access.copied(r.out, o, r.names, r.ops[entry + 4], r.ops[entry + 5])
-    o = dump_text.put_number(r.out, o + r.ops[entry + 5], version)
+    if r.limit - o < r.ops[entry + M.TYPE_TEXT_LENGTH] + M.SPARE_ROOM:
+        return message_reader.fail(r, M.NO_ROOM, 0, 0, 0)
+    buffer_access.copied(r.out, o, r.names, r.ops[entry + M.TYPE_TEXT], r.ops[entry + M.TYPE_TEXT_LENGTH])
+    o = dump_text.put_number(r.out, o + r.ops[entry + M.TYPE_TEXT_LENGTH], version)
     o = buffer_access.put(r.out, o, b',"data":', 8)
-    s = r.ops[r.ops[entry + 3] + version - r.ops[entry + 1]]
+    s = r.ops[r.ops[entry + M.TYPE_STRUCTS] + version - r.ops[entry + M.TYPE_FIRST]]
     return put_struct(r, s, p, end, o)
 
 
@@ -80,16 +86,16 @@ def put_framed(r: MessageReader, p: int, length: int, o: int) -> int:
     if length < 3 or r.buf[p] != 1 or r.buf[p + 1] > 127 or r.buf[p + 2] > 127:
         return -1
     kind = r.buf[p + 1]
-    if kind >= r.ops[1] or not r.ops[r.ops[2] + 8 * kind]:
+    if kind >= r.ops[M.PROGRAM_TYPES] or not r.ops[r.ops[M.PROGRAM_TABLE] + M.ROWS_TYPE_WIDTH * kind]:
         return -1
-    r.state[138] = kind
+    r.state[M.ROW_TYPE] = kind
     return put_message(r, p + 3, p + length, r.buf[p + 2], o)
 
 
 def put_value(r: MessageReader, p: int, length: int, o: int) -> int:
     if length < 0:
         return buffer_access.put(r.out, o, b"null", 4)
-    if r.ops[0] == 1:
+    if r.ops[M.PROGRAM_FORM] == M.FRAMED:
         return put_framed(r, p, length, o)
     if length < 2:
         return -1
@@ -116,8 +122,8 @@ def put_row(
     value_start = cells[C.R_VALUE_START * capacity + at]
     value_length = cells[C.R_VALUE_LENGTH * capacity + at]
     headers = cells[C.R_HEADER_COUNT * capacity + at]
-    framed = r.ops[0] == 1
-    r.state[1] = 0
+    framed = r.ops[M.PROGRAM_FORM] == M.FRAMED
+    r.state[M.ERROR] = M.NO_ERROR
     if value_start < 0 <= value_length:
         return -1  # a legacy value that exceeds its message
     # the room for what follows the messages
@@ -126,19 +132,19 @@ def put_row(
         r.limit = (
             r.limit
             - 16 * headers
-            - 6 * dump_text.headers_length(r.buf, cells[C.R_HEADERS_START * capacity + at], headers)
+            - 6 * record_headers.headers_length(r.buf, cells[C.R_HEADERS_START * capacity + at], headers)
         )
     o = json_lines.put_record_head(
         batches, batch_capacity, row, cells, capacity, at, file, file_length, r.out, o
     )
     if framed:
-        o = json_lines.put_bytes(r.buf, key_start, key_length, mode, r.out, o)
+        o = json_strings.put_bytes(r.buf, key_start, key_length, mode, r.out, o)
     else:
         o = put_key(r, key_start, key_length, o)
         if o < 0:
             return -1
-    if r.limit - o < 48:
-        return message_json.fail(r, 9, 0, 0, 0)
+    if r.limit - o < M.SPARE_ROOM:
+        return message_reader.fail(r, M.NO_ROOM, 0, 0, 0)
     o = buffer_access.put(r.out, o, b',"value":', 9)
     o = put_value(r, value_start, value_length, o)
     if o < 0:
@@ -147,7 +153,7 @@ def put_row(
     o = json_lines.put_headers(r.buf, cells[C.R_HEADERS_START * capacity + at], headers, mode, r.out, o)
     o = buffer_access.put(r.out, o, b',"key_encoding":', 16)
     if framed:
-        o = json_lines.put_encoding(r.buf, key_start, key_length, mode, r.out, o)
+        o = json_strings.put_encoding(r.buf, key_start, key_length, mode, r.out, o)
     else:
         o = buffer_access.put(r.out, o, b'"message"', 9)
     if value_length < 0:
@@ -179,10 +185,9 @@ def format_rows(
 
     Stops early at a record that is left to the caller; then message_state[STOPPED] is 1, and state[RECORD] is that record.
     """
-    if batch_capacity * C.BATCH_WIDTH > len(batches) or last_row >= batch_capacity or count > capacity:
-        raise ValueError("the table of batches is too small")
-    if capacity * C.RECORD_WIDTH > len(cells) or len(message_state) < 139:
-        raise ValueError("the table of records is too small")
+    dump_text.check_tables(len(batches), batch_capacity, last_row, len(cells), capacity, count)
+    if len(message_state) < M.ROWS_STATE_WIDTH:
+        raise ValueError("the state is too small")
     r = message_reader.reader_of(ops, names, buf, out, message_state)
     body = buffer_access.bytes_in(buf)
     rows = buffer_access.cells_in(batches)
@@ -190,7 +195,7 @@ def format_rows(
     text = buffer_access.room_in(out)
     name = buffer_access.bytes_in(file)
     name_length = len(file)
-    message_state[137] = 0
+    message_state[M.STOPPED] = 0
     limit = len(out)
     o = start
     row = state[0]
@@ -201,7 +206,7 @@ def format_rows(
                 break
             end = put_row(r, rows, batch_capacity, table, capacity, at, mode, name, name_length, o, limit)
             if end < 0:
-                message_state[137] = 0 if message_state[1] == 9 else 1
+                message_state[M.STOPPED] = 0 if message_state[M.ERROR] == M.NO_ROOM else 1
                 break
             o = end
             at = at + 1

@@ -17,7 +17,7 @@ from kseg.inspection.dump.options import DumpOptions
 from kseg.internal_topics.message_programs import program_of
 from kseg.internal_topics.record_text import TopicText
 from kseg.internal_topics.topic_names import TOPICS
-from kseg.segment.kernel.decoded_lines import FRAMED
+from kseg.segment.kernel.message_fields import FRAMED
 from tests.kafka.dump_cases import our_text
 from tests.kafka.message_cases import (
     Pair,

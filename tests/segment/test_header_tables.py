@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 from kseg.segment import header_tables, layout
-from kseg.segment.kernel import state_fields
+from kseg.segment.kernel import message_fields, state_fields
 from tests.support.paths import ROOT
 
 
@@ -22,6 +22,11 @@ from tests.support.paths import ROOT
             state_fields,
             "segment/kernel/state_fields.pxd",
             {"SEEN_LAST", "SUM_WIDTH", "WALK_ERROR_AT", "LIMIT_EARLIEST"},
+        ),
+        (
+            message_fields,
+            "segment/kernel/message_fields.pxd",
+            {"OUT", "STATE_WIDTH", "KEY_END", "FIELD_DEFAULT_LENGTH", "INVALID_TAG", "GARBAGE"},
         ),
     ],
 )

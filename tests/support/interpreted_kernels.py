@@ -21,10 +21,13 @@ PACKAGE = "kseg.segment.kernel"
 HOME = ROOT / "segment" / "kernel"
 _FIRST = [
     "state_fields",
+    "message_fields",
     "buffer_access",
     "keymap_probe",
     "arithmetic",
     "java_utf8",
+    "record_headers",
+    "json_strings",
     "dump_text",
     "json_lines",
     "record_walk",

@@ -14,8 +14,7 @@ import pytest
 from kseg.internal_topics.message_programs import program_of
 from kseg.internal_topics.topic_names import TOPICS
 from kseg.segment.files import MappedFile
-from kseg.segment.kernel.decoded_lines import STATE_WIDTH
-from kseg.segment.kernel.message_reader import ERROR, NO_ROOM
+from kseg.segment.kernel.message_fields import ERROR, LINES_STATE_WIDTH, NO_ROOM
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.scanning.scan import Scanner
@@ -35,7 +34,7 @@ def outcome(
     room: int,
 ) -> tuple[int, bytes, list[int]]:
     program = program_of(topic)
-    state, out = array("q", bytes(8 * STATE_WIDTH)), bytearray(room)
+    state, out = array("q", bytes(8 * LINES_STATE_WIDTH)), bytearray(room)
     end = kernels["decoded_lines"].format_parts(
         wrap(program.ops),
         wrap(program.names),
