@@ -60,11 +60,11 @@ def run(
     notify: Notify | None = None,
     in_place: bool = False,
 ) -> Iterator[Event]:
-    """The events of `work` over all targets, in the order of the targets; progress comes as soon as it is known.
+    """The events of `work` over all targets, in the order of the targets; progress is reported as soon as it is known.
 
-    finished: called after the last event of each target was taken. notify: called with a sentence about the
-    cluster where there is something to know. in_place: the work changes files of the targets. Raises UsageError where Spark is missing,
-    NoCluster where the cluster is, or does not see the files.
+    finished: called after the last event of each target was consumed. notify: called with messages about the cluster. in_place: the
+    work changes files of the targets. Raises UsageError if Spark is missing, NoCluster if the cluster is unavailable or does not see
+    the files.
     """
     context = ready(cluster, notify)
     run = task_run(work, targets, options, in_place=in_place)
@@ -74,7 +74,7 @@ def run(
 def task_run(
     work: Work[T, O], targets: Sequence[Named], options: O, *, in_place: bool = False
 ) -> scheduling.TaskRun[T, O]:
-    """The settings that the tasks of a run get."""
+    """The settings that all tasks of a run share."""
     return scheduling.TaskRun(
         id=uuid.uuid4().hex,
         work=work,
@@ -87,7 +87,7 @@ def task_run(
 
 
 def ready(cluster: ClusterOptions, notify: Notify | None = None) -> "SparkContext":
-    """The context of a cluster whose nodes are up and have kseg. notify, and what it raises: as for `run`."""
+    """The context of a cluster whose nodes are up and have kseg. notify and exceptions: as for `run`."""
     notify = notify or _ignore
     context = sessions.get(cluster).sparkContext
     if not sessions.is_local(context.master or ""):
@@ -106,7 +106,7 @@ def _ignore(_what: object) -> None:
 
 
 class _ClusterJob:
-    """Some shares that run as one job. size_bytes: of the results."""
+    """Shares that run as one Spark job. size_bytes: of the results."""
 
     def __init__(self, shares: Sequence[Share[Any, Any]]) -> None:
         self.shares = shares
@@ -169,7 +169,7 @@ class _Run(Generic[T, O]):
             return path_probes.probe_on_cluster(self._context, self._run, scheduling.weights, paths)
 
     def _prevalidated(self, units: list[Unit[T]]) -> list[Unit[T]]:
-        """The units. Where one of them would keep all others waiting, a job of its own has validated parts of it first."""
+        """The units; if one of them would delay all others, a separate job validates parts of it first."""
         prevalidation_tasks = early_validation.prevalidation_tasks(self._run, units, self._cores)
         if not prevalidation_tasks:
             return units
@@ -198,7 +198,7 @@ class _Run(Generic[T, O]):
             tasks_under_way += len(job.shares)
 
     def _next_shares(self, most: int) -> list[Share[T, O]]:
-        """The next `most` shares, fewer when they are heavy, so that results arrive soon and survive an interrupt."""
+        """The next `most` shares, or fewer if they are large, so that results arrive early and survive an interrupt."""
         shares = [self._waiting.popleft()]
         weight = shares[0].weight_bytes
         while self._waiting and len(shares) < most:
@@ -236,7 +236,7 @@ class _Run(Generic[T, O]):
         self._await_submission(job, job_tag)
 
     def _await_submission(self, job: _ClusterJob, job_tag: str) -> None:
-        """Wait until Spark has queued the job: it runs jobs in the order in which it gets them, and the output needs them in this one."""
+        """Wait until Spark has queued the job: Spark runs jobs in the order of submission, which must be that of the output."""
         give_up = time.monotonic() + SUBMISSION_PATIENCE_S
         with suppress(Exception):  # Py4J's: what is wrong with the cluster, the job says
             tracker = self._context._jsc.sc().statusTracker()
@@ -254,7 +254,7 @@ class _Run(Generic[T, O]):
 
     @contextmanager
     def _tagged(self, tag: str | None = None) -> Iterator[None]:
-        """A context in which started jobs have this tag; by default the run's, with which they are cancelled and no others."""
+        """A context in which started jobs have this tag; by default the run's, by which exactly its jobs are cancelled."""
         tag = tag or self._tag
         self._context.addJobTag(tag)
         try:
@@ -303,7 +303,7 @@ class _Run(Generic[T, O]):
         self._finished(unit.target)
 
     def _retry_alone(self, unit: Unit[T]) -> Iterator[Event]:
-        """Retry a unit alone, after its job failed or its share had no room for its result."""
+        """Retry a unit alone, after its job failed or its share could not hold its result."""
         if unit.number in self._closed:
             return
         try:
@@ -361,7 +361,7 @@ class _Run(Generic[T, O]):
     # --- failures
 
     def _failure(self, unit: Unit[T], error: Exception) -> Failure:
-        """Report the final failure of a target, and close it."""
+        """Close a target that failed for good; returns its Failure."""
         self._raise_if_fatal(error)
         self._close(unit)
         path = unit.target.path

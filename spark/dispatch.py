@@ -1,4 +1,4 @@
-"""The entry points of the command line: run the work of a command on a cluster, by the generic fan-out or in a special way, and list the
+"""The entry points for the command line: run the work of a command on a cluster, by the generic fan-out or a special one, and list the
 files of many partition directories (`path_probes`)."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ def run(
     notify: Callable[[str], None] | None = None,
     **more: Any,
 ) -> Iterator[Event]:
-    """As `fanout.run`; more: for it."""
+    """Run work on a cluster; arguments and events are those of `cluster_fanout.run`."""
     from kseg.compaction.cleaner.compact import compact_group
 
     if work is compact_group:

@@ -1,6 +1,7 @@
-"""Validate large logs by many tasks before the tasks that process them; otherwise one core would still work when the others are done.
+"""Validate parts of very large logs by many tasks, before the tasks that process the logs; otherwise one core would still be working
+when the others have finished.
 
-The ranges that the early tasks found valid are passed with the units (`scheduling.Unit`), and the work skips them.
+The ranges that the early tasks found valid are passed along with the units (`scheduling.Unit`), and the work skips them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,12 +24,12 @@ O = TypeVar("O")
 MIN_PREVALIDATED_BYTES = 64 * 1024 * 1024
 
 
-PREVALIDATED_COST_DIVISOR = 4  # what is left of a work when others have looked at the logs, as a part of it
+PREVALIDATED_COST_DIVISOR = 4  # prevalidated logs cost their task this fraction of the work
 
 
 @dataclass(frozen=True, slots=True)
 class PrevalidationTask(Generic[T, O]):
-    """What one task looks at beforehand: parts, each with the number of its target."""
+    """The parts that one task validates, each with the number of its target."""
 
     run: TaskRun[T, O]
     parts: tuple[tuple[int, Part], ...]
@@ -37,8 +38,7 @@ class PrevalidationTask(Generic[T, O]):
 def prevalidation_tasks(
     run: TaskRun[T, O], units: Sequence[Unit[T]], cores: int
 ) -> list[PrevalidationTask[T, O]]:
-    """What is worth looking at beforehand: the logs of targets that alone would keep one core at work when the others
-    have nothing left to do."""
+    """The parts worth validating: of the logs of targets that would each occupy a core after the others have finished."""
     work = run.work
     if cores < 2 or not isinstance(work, Prevalidatable):
         return []
@@ -66,13 +66,13 @@ def _parts(work: Prevalidatable, options: object, target: object, part_bytes: in
     try:
         return work.parts(target, options, part_bytes)
     except (OSError, KsegError):
-        return []  # whoever works on it says what is wrong
+        return []  # the work on the target reports the problem
 
 
 def prevalidate(
     prevalidation_tasks: Iterable[PrevalidationTask[T, O]],
 ) -> Iterator[tuple[int, Any] | NotVisible]:
-    """Run in a task: what is found sound in some parts, each with the number of its target."""
+    """Run in a task: the valid spans of some parts, each with the number of its target."""
     for prevalidation in prevalidation_tasks:
         not_visible = enter_run(prevalidation.run)
         if not_visible is not None:
@@ -86,7 +86,7 @@ def prevalidate(
 
 
 def with_validated_spans(units: Sequence[Unit[T]], claims: Iterable[tuple[int, Any]]) -> list[Unit[T]]:
-    """The units with the spans found sound, which make up most of their weight."""
+    """The units with their valid spans, and with the lower weight that is left."""
     found: dict[int, list[Any]] = {}
     for number, claim in claims:
         found.setdefault(number, []).append(claim)

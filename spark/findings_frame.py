@@ -35,12 +35,12 @@ RowsOf = Callable[[str, Event], Iterator[tuple[Any, ...]]]
 
 
 def events(work: Work[T, O], targets: Sequence[T], options: O, cluster: ClusterOptions) -> "DataFrame":
-    """A row for each answer of `work`, with the columns EVENT_COLUMNS. Raises as `fanout.run` does."""
+    """A row for each event of `work`, with the columns EVENT_COLUMNS. Raises what `cluster_fanout.run` raises."""
     return _frame(work, targets, options, cluster, _event_rows, EVENT_COLUMNS)
 
 
 def findings(work: Work[T, O], targets: Sequence[T], options: O, cluster: ClusterOptions) -> "DataFrame":
-    """A row for each finding of `work` (`verify` for one), with the columns FINDING_COLUMNS."""
+    """A row for each finding of `work` (for example `verify`), with the columns FINDING_COLUMNS."""
     return _frame(work, targets, options, cluster, _finding_rows, FINDING_COLUMNS)
 
 

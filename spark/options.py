@@ -11,9 +11,9 @@ LOCAL_MASTER = "local[*]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """master: Spark's URL of the cluster. conf: settings of Spark, as (name, value), later ones win. py_files, archives,
-    jars: files for the executors, as spark-submit takes them. packages: Maven coordinates of further jars. light: Spark only carries our
-    own work to and fro, so its JVM need not be made fast at length."""
+    """master: Spark's URL of the cluster. conf: settings of Spark, as (name, value); later ones take precedence. py_files, archives,
+    jars: files for the executors, as for spark-submit. packages: Maven coordinates of further jars. light: Spark only distributes our own
+    work, so its JVM need not optimise its code."""
 
     master: str = LOCAL_MASTER
     conf: tuple[tuple[str, str], ...] = ()

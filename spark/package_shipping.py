@@ -1,7 +1,7 @@
 """Ship kseg to nodes that do not have this version, as a zip of plain Python.
 
-Before the first real job one small job probes every core, which also starts the Python workers. The probe does not use kseg, so that it
-runs anywhere, and imports nothing of another version: a Python worker outlives a job and would keep what it has imported.
+Before the first real job a small one probes every core, which also starts the Python workers. The probe does not import kseg: it must
+run on nodes without it, and a Python worker outlives the job and would keep an old version loaded.
 """
 
 import atexit
@@ -25,9 +25,9 @@ _checked: "weakref.WeakSet[SparkContext]" = weakref.WeakSet()
 
 
 def ship_where_missing(context: "SparkContext", notify: Notify) -> None:
-    """Make sure that all nodes have kseg of this version; asks them once per context. notify: called when kseg had to be shipped.
+    """Make sure that all nodes have kseg of this version, once per context. notify: called with a sentence if kseg had to be shipped.
 
-    Raises what Spark raises when the nodes cannot run Python at all.
+    Raises what Spark raises if the nodes cannot run Python at all.
     """
     if context in _checked:
         return
@@ -43,7 +43,7 @@ def ship_where_missing(context: "SparkContext", notify: Notify) -> None:
 
 
 def write_zip(path: str) -> None:
-    """This package as a zip from which Python imports it; without compiled modules, so it suits every machine."""
+    """Write this package as a zip that Python can import; without compiled modules, so that it runs on every machine."""
     import kseg
 
     root = os.path.dirname(os.path.abspath(kseg.__file__))
@@ -70,7 +70,7 @@ def _versions_on_nodes(context: "SparkContext") -> list[NodeVersion]:
 
 
 def _version_probe() -> Callable[[Iterable[int]], Iterator[NodeVersion]]:
-    """The question for a node, as a function that is pickled by value, so it must not need this module."""
+    """The probe, as a function that is pickled by value and therefore must not refer to this module."""
     pattern, wanted = r"""^__version__ = "([^"]*)"$""", __version__
 
     def probe(_numbers: Iterable[int]) -> Iterator[NodeVersion]:

@@ -1,7 +1,7 @@
-"""Short queries about many paths (size, kind), by tasks instead of the driver: on a shared file system each is a network round trip.
+"""Query many paths (size, kind) by tasks instead of the driver: on a shared file system each query is a network round trip.
 
-The driver lists the paths that were given and the names of the partitions. If there are more than MAX_DRIVER_PROBES, tasks find out what
-the partitions contain and how large they are.
+The driver lists the given paths and the names of the partitions. If there are more than MAX_DRIVER_PROBES, tasks determine the contents
+and sizes of the partitions.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ PROBES_PER_TASK = 500
 
 @dataclass(frozen=True, slots=True)
 class ProbeTask:
-    """The paths of one task. probe: gives one answer for each of a list of paths."""
+    """The paths of one task. probe: returns one answer for each path of a list."""
 
     run: scheduling.TaskRun[Any, Any]
     probe: Callable[[Sequence[str]], Sequence[Any]]
@@ -44,7 +44,7 @@ def probe_on_cluster(
     probe: Callable[[Sequence[str]], Sequence[Any]],
     paths: Sequence[str],
 ) -> list[Any]:
-    """The answer for each path, in their order. Raises NoCluster where a node does not see the files."""
+    """The answer for each path, in order. Raises NoCluster if a node does not see the files."""
     tasks = [
         ProbeTask(run, probe, tuple(paths[at : at + PROBES_PER_TASK]))
         for at in range(0, len(paths), PROBES_PER_TASK)
@@ -53,7 +53,7 @@ def probe_on_cluster(
 
 
 def require_visible(answers: list[Any]) -> list[Any]:
-    """The answers of tasks. Raises NoCluster where a node does not see the files."""
+    """The answers of tasks. Raises NoCluster if a node reported that it does not see the files."""
     for answer in answers:
         if isinstance(answer, NotVisible):
             raise NoCluster(answer.sentence)

@@ -1,7 +1,7 @@
-"""How targets are distributed over tasks, and what a task does.
+"""Distribute targets over tasks, and run a task's share.
 
-    unit    one target, by its number in the output; or a piece of one
-    share   consecutive units of the output: the work of one task
+    unit    one target, by its number in the output, or a piece of one
+    share   the work of one task: consecutive units of the output
 
 1. Weigh each unit: its bytes, plus a constant per unit. If the work is `Splittable` (`jobs.log_splitting`), large targets are
    cut into units of PIECE_BYTES at batch boundaries from the index. If it is `Prevalidatable`, other tasks validate parts of
@@ -34,7 +34,7 @@ from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 from kseg.spark.visibility import FileSample, NotVisible, first_not_visible
 
-UNIT_BYTES = 512 * 1024  # what a target costs besides its bytes, in bytes read meanwhile
+UNIT_BYTES = 512 * 1024  # the fixed cost of a target, as the number of bytes that could be read in that time
 SHARES_PER_CORE = 4
 MAX_SHARE_BYTES = 256 * 1024 * 1024
 MAX_SHARES = 200_000  # each costs the driver about a millisecond: the larger the whole, the larger a share from here on
@@ -53,9 +53,9 @@ Probe = Callable[[Sequence[str]], Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class Unit(Generic[T]):
-    """number: of the target in the output. weight_bytes: what working on it costs. start, stop: of a piece of the target,
-    both None for all of it; stop is None for all that is left. is_last: nothing of the target comes after it. claims: what
-    other tasks have found of it."""
+    """number: of the target in the output. weight_bytes: the cost of the work. start, stop: the byte range of a piece, both None for
+    the whole target; stop is None for the rest of it. is_last: whether it is the last unit of the target. claims: the spans that other
+    tasks have found valid."""
 
     number: int
     target: T
@@ -67,7 +67,8 @@ class Unit(Generic[T]):
 
 
 class TaskState(Enum):
-    """done; not begun, for there was no room left; too much for one answer; a piece that cannot be told by itself."""
+    """Done; not begun, because the task's results reached their limit; too large for one result; a piece that cannot be processed by
+    itself."""
 
     DONE = "done"
     NO_ROOM = "no room"
@@ -77,7 +78,7 @@ class TaskState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a unit. chunks: its events, packed, when they are all there. done_bytes: its progress."""
+    """The outcome of a unit. chunks: its events, packed, if it is done. done_bytes: its progress."""
 
     number: int
     state: TaskState
@@ -91,7 +92,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Share(Generic[T, O]):
-    """What one task works on. run: what it belongs to."""
+    """The work of one task. run: the run that it belongs to."""
 
     run: "TaskRun[T, O]"
     units: tuple[Unit[T], ...]
@@ -103,9 +104,9 @@ class Share(Generic[T, O]):
 
 @dataclass(frozen=True, slots=True)
 class TaskRun(Generic[T, O]):
-    """What all shares of a run have in common. id: tells runs apart. directory: the working directory, which paths are
-    relative to. file_samples: what a node must see. room_bytes: for the answer of one task. chunk_bytes: of events before
-    they are packed."""
+    """The common parameters of all shares of a run. id: a unique one. directory: the working directory, to which paths are relative.
+    file_samples: the files that a node must see. room_bytes: the limit of one task's result. chunk_bytes: the size of a chunk of events
+    before it is packed."""
 
     id: str
     work: Work[T, O]
@@ -117,7 +118,7 @@ class TaskRun(Generic[T, O]):
 
 
 def narrowed(run: "TaskRun[T, O]", units: Sequence[Unit[T]]) -> "TaskRun[T, O]":
-    """The run with what its options know about these units' targets: tasks are many, and each is sent its options."""
+    """The run with its options reduced to the targets of these units, since the options are sent with every task."""
     narrow = getattr(run.options, "narrowed_to", None)
     if narrow is None:
         return run
@@ -131,7 +132,7 @@ def narrowed(run: "TaskRun[T, O]", units: Sequence[Unit[T]]) -> "TaskRun[T, O]":
 
 
 def plan(work: Work[T, O], units: Sequence[Unit[T]], options: O, cores: int) -> list[tuple[Unit[T], ...]]:
-    """The units of a run in the order of the output, in groups for one task each."""
+    """The units of a run in output order, grouped by task."""
     if isinstance(work, Splittable):
         units = [piece for unit in units for piece in _cut(work, unit, options)]
         return pack(units, cores, 2 * PIECE_BYTES)
@@ -140,7 +141,7 @@ def plan(work: Work[T, O], units: Sequence[Unit[T]], options: O, cores: int) -> 
 
 
 def weigh(targets: Sequence[T], probe: Probe | None = None) -> list[Unit[T]]:
-    """The targets as units. probe: `weights`, or a function that does the same faster for many paths."""
+    """The targets as units. probe: `weights`, or a function that determines the weights of many paths faster."""
     found = (probe or weights)([target.path for target in targets])
     return [
         Unit(number, target, weight)
@@ -149,7 +150,7 @@ def weigh(targets: Sequence[T], probe: Probe | None = None) -> list[Unit[T]]:
 
 
 def weights(paths: Sequence[str]) -> list[int]:
-    """The bytes of each path; of a directory, of the files right in it; 0 where that cannot be said."""
+    """The size of each path in bytes, for a directory that of the files directly in it; 0 if it is unknown."""
     return [_bytes_at(path) for path in paths]
 
 
@@ -164,7 +165,7 @@ def _cut(work: Splittable, unit: Unit[T], options: O) -> Iterator[Unit[T]]:
 
 
 def pack(units: Sequence[Unit[T]], cores: int, max_bytes: int) -> list[tuple[Unit[T], ...]]:
-    """Units that stand together, in groups of about the same weight."""
+    """Consecutive units, in groups of about the same weight."""
     total = sum(unit.weight_bytes + UNIT_BYTES for unit in units)
     fill = min(max_bytes, max(1, total // (cores * SHARES_PER_CORE)))
     groups: list[list[Unit[T]]] = []
@@ -194,7 +195,7 @@ def run_share(shares: Iterable[Share[T, O]]) -> Iterator[Outcome | NotVisible]:
 
 
 def stream_share(shares: Iterable[Share[T, O]]) -> Iterator[tuple[bytes, int]]:
-    """Run in a task with one unit, whose answer may be of any size: its chunks, each with its progress."""
+    """Run in a task with one unit whose result may be of any size: its chunks, each with its progress."""
     for share in shares:
         enter_run(share.run)
         for unit in share.units:
@@ -202,7 +203,7 @@ def stream_share(shares: Iterable[Share[T, O]]) -> Iterator[tuple[bytes, int]]:
 
 
 def events_of(share: Share[T, O]) -> Iterator[tuple[Unit[T], Event]]:
-    """Run in a task that returns its events as they are. Raises UnreadableInput where the node does not see the files."""
+    """Run in a task that returns its events unpacked. Raises UnreadableInput if the node does not see the files."""
     not_visible = enter_run(share.run)
     if not_visible is not None:
         raise UnreadableInput(not_visible.sentence)
@@ -213,7 +214,7 @@ def events_of(share: Share[T, O]) -> Iterator[tuple[Unit[T], Event]]:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRange:
-    """A task that hands over so many of the chunks that are on its executor."""
+    """A task that returns a range of the chunks on its executor."""
 
     start: int
     count: int
@@ -228,7 +229,7 @@ def unpack(chunk: bytes) -> Iterator[Event]:
 
 
 def chunks_of(run: TaskRun[T, O], unit: Unit[T]) -> Iterator[tuple[bytes, int]]:
-    """The events of a unit in chunks, each with the progress that was made. Raises CannotSplit."""
+    """The events of a unit in chunks, each with its progress. Raises CannotSplit."""
     pending: list[Event] = []
     weight = done_bytes = 0
     for event in _events(run, unit):
@@ -268,7 +269,7 @@ def _events(run: TaskRun[T, O], unit: Unit[T]) -> Iterator[Event]:
 
 
 def _is_of_another_piece(event: Event, start: int, stop: int | None) -> bool:
-    """What one process knows of a file's bad sectors is not all about the piece that it is at."""
+    """Whether an event is about bytes of another piece: a process reports all bad sectors of a file that it knows."""
     if not isinstance(event, Finding) or event.id != "unreadable":
         return False
     position = event.position or 0
@@ -304,7 +305,7 @@ def _packed(events: list[Event], path: str) -> bytes:
 
 
 def enter_run(run: TaskRun[T, O]) -> NotVisible | None:
-    """Make this process stand where the driver stands, and look around when it is new to the run."""
+    """Change to the driver's working directory, and check the file samples if this process is new to the run."""
     try:
         enter_directory(run.directory)
     except OSError:
@@ -312,17 +313,19 @@ def enter_run(run: TaskRun[T, O]) -> NotVisible | None:
     if run.id in _known_runs:
         return None
     not_visible = first_not_visible(run.file_samples)
-    if not _known_runs:  # what is there by now stays; the collector need not go through it with each task
+    if (
+        not _known_runs
+    ):  # objects created so far are permanent; the garbage collector need not traverse them in each task
         gc.freeze()
         gc.set_threshold(MANY_OBJECTS)
     if not_visible is None:
-        _known_runs.clear()  # a process works for one run at a time, mostly
+        _known_runs.clear()  # a process usually works for one run at a time
         _known_runs.add(run.id)
     return not_visible
 
 
 def enter_directory(directory: str) -> None:
-    """Make this process stand where paths are relative to. Raises OSError."""
+    """Change to the directory that paths are relative to. Raises OSError."""
     try:
         here = os.getcwd()
     except FileNotFoundError:  # Spark keeps its workers, and the directory of an earlier run may be gone; nothing is imported from there
@@ -334,7 +337,7 @@ def enter_directory(directory: str) -> None:
 
 
 def _make_import_paths_absolute() -> None:
-    """Have what is imported from relative places be found from elsewhere too: Spark puts shipped zips under `.`."""
+    """Make relative import paths absolute before the directory changes: Spark puts shipped zips under `.`."""
     sys.path[:] = [places.abspath(place) for place in sys.path]
     for module in list(sys.modules.values()):
         inside = getattr(module, "__path__", None)
@@ -349,4 +352,4 @@ def _bytes_at(path: str) -> int:
         with places.scandir(path) as entries:
             return sum(entry.stat().st_size for entry in entries if entry.is_file())
     except OSError:
-        return 0  # whoever works on it says why it cannot be read
+        return 0  # the work on it reports why it cannot be read

@@ -1,4 +1,4 @@
-"""From `ClusterOptions` to a Spark session, or one sentence that says why there is none.
+"""Create a Spark session from `ClusterOptions`, or raise an error with one sentence that says why there is none.
 
 1. pyspark must be importable, and a Java of at least MIN_JAVA must be where Spark's launcher looks for it.
 2. A session that is already active in this process is used as it is and never stopped here: its owner chose its settings. Otherwise
@@ -55,10 +55,10 @@ _QUIET = {
     "spark.ui.enabled": "false",
     "spark.app.name": "kseg",
 }
-# compiled once and not again and again: of a session that lives for seconds and moves a few bytes this takes two thirds
+# only the first compiler tier: in a session that lives for seconds and moves little data, the JIT takes two thirds of the time
 _SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 _interrupted = threading.Event()
-# one machine talks to itself: no look-up of its name, no port for others
+# in local mode the machine only talks to itself: no lookup of its host name, no port that is open to others
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -67,7 +67,7 @@ class NoCluster(UnreadableInput):
 
 
 def get(cluster: ClusterOptions) -> "SparkSession":
-    """The session to work in. Raises UsageError where pyspark or Java are missing, NoCluster where none comes up."""
+    """The session to use. Raises UsageError if pyspark or Java is missing, NoCluster if no session can be started."""
     if importlib.util.find_spec("pyspark") is None:
         raise UsageError("--spark needs pyspark, which is not installed: pip install 'kseg[spark]'")
     session = active()
@@ -82,7 +82,7 @@ def get(cluster: ClusterOptions) -> "SparkSession":
 
 
 def active() -> "SparkSession | None":
-    """The session of this process that is alive, None when there is none."""
+    """The active session of this process, None if there is none."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -92,7 +92,7 @@ def active() -> "SparkSession | None":
 
 
 def is_local(master: str) -> bool:
-    """Whether a master is this very machine, so that nodes need no kseg and see the same files."""
+    """Whether a master runs everything on this machine, so that nodes need no kseg and see the same files."""
     return re.fullmatch(r"local(\[[0-9*, ]*\])?", master) is not None
 
 
@@ -102,9 +102,9 @@ def is_over(context: "SparkContext") -> bool:
 
 
 def await_executors(context: "SparkContext", notify: Callable[[str], None]) -> None:
-    """Wait until the cluster has given executors and gives no more: how many decides how the work is cut.
+    """Wait until the cluster has provided executors and adds no more; their number determines how the work is divided.
 
-    notify: called when there are none for long. Raises NoCluster when Spark gives up.
+    notify: called if there are none for a while. Raises NoCluster if Spark gives up.
     """
     began = changed = time.monotonic()
     count, has_notified = 0, False
@@ -128,7 +128,7 @@ def await_executors(context: "SparkContext", notify: Callable[[str], None]) -> N
 
 
 def check_java() -> None:
-    """Raises UsageError when Spark would find no Java, or one that is too old."""
+    """Raises UsageError if Spark would find no Java, or one that is too old."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     needs = f"--spark needs Java {MIN_JAVA} or newer"
@@ -150,7 +150,7 @@ def _start(cluster: ClusterOptions) -> "SparkSession":
 
     settings = _settings(cluster)
     _check_master_reachable(cluster.master)
-    # read when the context is made, by the JVM for data sources too; what the user has set stays
+    # read when the context is created, also by the JVM for data sources; a value set by the user takes precedence
     os.environ.setdefault("PYSPARK_PYTHON", settings.get(PYTHON_OF_NODES, sys.executable))
     if is_local(cluster.master):
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK["spark.driver.host"])
@@ -174,8 +174,8 @@ def _start(cluster: ClusterOptions) -> "SparkSession":
 
 
 def _check_master_reachable(master: str) -> None:
-    """Raises NoCluster when no master of `spark://host:port,…` can be connected to: Spark itself takes a minute to say so. Other
-    kinds of masters (Kubernetes, YARN) are Spark's to find."""
+    """Raises NoCluster if no master of `spark://host:port,…` accepts a connection; Spark itself takes a minute to report that. Other
+    kinds of masters (Kubernetes, YARN) are left to Spark."""
     if not master.startswith("spark://"):
         return
     addresses = master.removeprefix("spark://").split(",")
@@ -187,7 +187,7 @@ def _check_master_reachable(master: str) -> None:
 
 
 def _connection_problem(address: str) -> str | None:
-    """The reason why `host:port` cannot be reached, in words; None when a server listens there."""
+    """Why `host:port` cannot be reached; None if a server listens there."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         return f"{address} (not HOST:PORT)"
@@ -204,7 +204,7 @@ def _connection_problem(address: str) -> str | None:
 
 @contextmanager
 def _deferred_interrupt() -> Iterator[None]:
-    """Ctrl-C comes after what is done inside: a Java left alone before it has told its port never ends by itself."""
+    """Defer Ctrl-C until the end of the context: a JVM that is abandoned before it has reported its port never exits."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -219,20 +219,20 @@ def _deferred_interrupt() -> Iterator[None]:
 
 
 def _is_no_report_of_a_call(record: logging.LogRecord) -> bool:
-    """py4j reports a call that fails to the root logger."""
+    """A log filter: py4j logs failed calls to the root logger."""
     return record.module != "java_gateway"
 
 
 def was_interrupted() -> bool:
-    """Whether Ctrl-C has ended a call to the JVM, which may be why another one fails."""
+    """Whether Ctrl-C has interrupted a call to the JVM, which may be why another call fails."""
     return _interrupted.is_set()
 
 
 def _interrupt_plainly() -> None:
-    """Ctrl-C is a KeyboardInterrupt and nothing else from now on; the run cancels its jobs where it takes it.
+    """From now on Ctrl-C only raises KeyboardInterrupt; the run cancels its jobs when it handles that.
 
-    PySpark's own handler cancels them by a call to the JVM within whatever the signal interrupts. Within another such call, whose answer is half
-    read, that fails, and both are logged with their tracebacks; py4j also logs the one that is interrupted.
+    PySpark's own handler cancels them by a call to the JVM in the middle of whatever the signal interrupts. In the middle of another
+    call, whose answer is half read, that fails, and both are logged with tracebacks; py4j also logs the interrupted call.
     """
 
     def interrupt(_number: int, _frame: object) -> None:
@@ -247,10 +247,10 @@ def _interrupt_plainly() -> None:
 
 @contextmanager
 def _sockets() -> Iterator[dict[str, str]]:
-    """Settings by which tasks reach Python through files of a directory that goes at the end; none where its path is long.
+    """Settings with which tasks reach Python through Unix sockets in a temporary directory; none if its path is too long.
 
-    Over TCP each task waits some 40 ms for an acknowledgement that comes late (measured by bench/scale.py). Spark older than
-    4.1 passes over the settings.
+    Over TCP each task waits some 40 ms for a delayed acknowledgement (measured by bench/scale.py). Spark older than 4.1 ignores the
+    settings.
     """
     with tempfile.TemporaryDirectory(prefix="kseg-", ignore_cleanup_errors=True) as directory:
         if len(os.fsencode(directory)) > MAX_SOCKET_DIRECTORY_BYTES:
@@ -260,7 +260,7 @@ def _sockets() -> Iterator[dict[str, str]]:
 
 
 def _end(session: "SparkSession") -> None:
-    """Stop a session made here, unless it has been stopped before."""
+    """Stop a session that was created here, unless it has been stopped already."""
     if session.sparkContext._jsc is not None:
         with suppress(Exception):  # the JVM may be gone already; nothing is lost with it
             session.stop()
@@ -296,7 +296,7 @@ def _stderr_to_file(wanted: bool) -> "Iterator[IO[bytes] | None]":
 
 
 def _reason(error: Exception, captured: "IO[bytes] | None") -> str:
-    """The last thing that was said about a session that did not come up, on one line."""
+    """The last message about a session that failed to start, on one line."""
     sentence = reason(error)
     if captured is None:
         return sentence

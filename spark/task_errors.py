@@ -11,36 +11,36 @@ import re
 
 _FAILED = re.compile(r"Lost task [^(]*\(TID \d+\) \((\S+) executor ([^)\s]+)\): (.*)", re.DOTALL)
 _ERROR_OF_PYTHON = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Exit)\b.*$", re.MULTILINE)
-# what kseg itself raised in a task is a sentence already
+# an exception that kseg itself raised in a task is a complete sentence
 _KSEG_ERROR = re.compile(r"^kseg\.[\w.]+: (.+)$", re.MULTILINE)
 _NOT_VISIBLE = re.compile(
     r"the node \S+ (?:does not see|has another|cannot read) [^\n]*\(a shared file system\)"
 )
 _JAVA_NAME = re.compile(r"^(?:[a-z]\w*\.)+\w+: ")
 
-# a node that cannot run our Python at all, whatever the target is
+# failures of a node that cannot run our Python, independent of the target
 _NODE_FAILURE = re.compile(r"ModuleNotFoundError|ImportError|Cannot run program|PYTHON_VERSION_MISMATCH")
 
 
 def is_node_failure(error: Exception) -> bool:
-    """Whether it would be the same with every other target."""
+    """Whether the failure would occur with every other target too."""
     return _NODE_FAILURE.search(_message(error)) is not None
 
 
 def is_a_bug(error: Exception) -> bool:
-    """Whether our own Python raised an unexpected exception; otherwise a process or its machine is gone or incapable."""
+    """Whether our own code raised an unexpected exception; otherwise a process or its machine is lost or cannot run it."""
     message = _message(error)
     return "Traceback (most recent call last)" in message and not _KSEG_ERROR.search(message)
 
 
 def visibility_error(error: Exception) -> str | None:
-    """The sentence about a node that does not see the files; None when that is not it."""
+    """The message about a node that does not see the files; None if that is not the cause."""
     found = _NOT_VISIBLE.search(_message(error))
     return None if found is None else found[0]
 
 
 def reason(error: Exception) -> str:
-    """Why Spark could not do it, as one line, with the host where it is known."""
+    """Why Spark failed, in one line, with the host if it is known."""
     message = _message(error)
     failed = _FAILED.search(message)
     if failed is None:

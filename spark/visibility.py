@@ -4,8 +4,8 @@ The same path may be a different file on another machine: every broker calls its
 first bytes, which no broker changes once they are written, and not by times or inodes, which differ between mounts. A file that has
 grown is still the same file.
 
-If the run changes files in place, files prove nothing to a node that checks later: then only directories are sampled, and an attempt
-at a change finds the run's own lock there or does nothing (`change/run/partition_lock`).
+If the run changes files in place, a node that checks later cannot rely on their contents. Then only directories are sampled, and an
+attempt at a change requires the run's own lock there (`change/run/partition_lock`).
 """
 
 import hashlib
@@ -26,7 +26,7 @@ TEMPORARY_PREFIXES = (".", "kseg-")  # names that come and go with the commands 
 
 @dataclass(frozen=True, slots=True)
 class FileSample:
-    """A file or directory. size_bytes: None of a directory. digest: of the first HEAD_BYTES of a file."""
+    """A file or directory. size_bytes: None for a directory. digest: of the first HEAD_BYTES of a file."""
 
     path: str
     size_bytes: int | None
@@ -35,7 +35,7 @@ class FileSample:
 
 @dataclass(frozen=True, slots=True)
 class DirectorySample:
-    """A directory as the driver sees it. names: some of its entries; a node that finds none of them sees another directory."""
+    """A directory as the driver sees it. names: some of its entries; a node on which none of them exists sees another directory."""
 
     path: str
     names: tuple[str, ...]
@@ -43,7 +43,7 @@ class DirectorySample:
 
 @dataclass(frozen=True, slots=True)
 class NotVisible:
-    """A node that does not see a sampled file. problem: what is wrong with its path there."""
+    """A node that does not see a sampled file. problem: what is wrong with the path on that node."""
 
     host: str
     path: str
@@ -58,8 +58,8 @@ class NotVisible:
 
 
 def file_samples(paths: Sequence[str], *, are_changing: bool = False) -> tuple[FileSample, ...]:
-    """A file of each directory that the paths are in, of some when there are many; the directories when their files
-    change."""
+    """A sample file from each directory that contains one of the paths (from some if there are many), or the directories themselves
+    if the run changes their files."""
     by_parent = {os.path.dirname(path): path for path in reversed(paths)}
     chosen = list(by_parent.values())[:: max(1, -(-len(by_parent) // MAX_SAMPLES))]
     if are_changing:
@@ -69,7 +69,7 @@ def file_samples(paths: Sequence[str], *, are_changing: bool = False) -> tuple[F
 
 
 def first_not_visible(marks: Sequence[FileSample]) -> NotVisible | None:
-    """The first landmark that this machine does not see, None when it sees all."""
+    """The first sample that this machine does not see, None if it sees all."""
     for mark in marks:
         problem = _difference(mark)
         if problem is not None:
@@ -90,7 +90,7 @@ def directory_sample(path: str) -> DirectorySample:
 
 
 def check_directory_sample(seen: DirectorySample) -> None:
-    """Raises UnreadableInput where this machine does not see the directory that the driver sees."""
+    """Raises UnreadableInput if this machine does not see the directory that the driver sees."""
     first = os.path.join(seen.path, seen.names[0]) if seen.names else seen.path
     if not places.isdir(seen.path):
         raise UnreadableInput(NotVisible(socket.gethostname(), seen.path, "does not see").sentence)
@@ -99,13 +99,13 @@ def check_directory_sample(seen: DirectorySample) -> None:
 
 
 def file_sample(path: str) -> FileSample | None:
-    """A sample of one file; None where the driver cannot read it either."""
+    """A sample of one file; None if the driver cannot read it either."""
     return _landmark(path)
 
 
 def check_file_sample(mark: FileSample | None) -> None:
-    """Raises UnreadableInput where this machine has another file under the same path. One that is not there may have
-    gone meanwhile: whoever works on it says so."""
+    """Raises UnreadableInput if this machine has another file under the same path. A file that is missing may have been deleted
+    meanwhile, which the work on it reports."""
     problem = None if mark is None else _difference(mark)
     if mark is not None and problem == "has another":
         raise UnreadableInput(NotVisible(socket.gethostname(), places.abspath(mark.path), problem).sentence)

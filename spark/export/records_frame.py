@@ -47,8 +47,7 @@ def records(session: "SparkSession", targets: Sequence[Target], options: ExportO
 def findings(
     session: "SparkSession", targets: Sequence[Target], options: ExportOptions
 ) -> Iterator[tuple[Finding, str]]:
-    """What is damaged where something is wanted, in the order of the targets; and the path of each one's target, both
-    as shown."""
+    """The damage in requested ranges, in the order of the targets, each with the path of its target."""
     shown = {places.abspath(target.path): target.path for target in targets}
     reader = _reader(session, options).option("table", "findings").option("paths", _paths(targets))
     for row in reader.load().toLocalIterator():
@@ -92,7 +91,7 @@ def _reader(session: "SparkSession", options: ExportOptions) -> "DataFrameReader
 
 
 def _decoding(payloads: PayloadColumns, options: ExportOptions) -> dict[str, bool | str]:
-    """The data source's options for what is to be decoded."""
+    """The options of the data source for decoding payloads."""
     decoder = payloads.decoder
     wishes: dict[str, bool | str] = {
         "keyFormat": str(decoder.format(is_key=True)),
@@ -105,7 +104,7 @@ def _decoding(payloads: PayloadColumns, options: ExportOptions) -> dict[str, boo
 
 
 def is_decoded(options: ExportOptions, name: str) -> bool:
-    """Whether a column is one of keys or values that are decoded."""
+    """Whether a column belongs to decoded keys or values."""
     return name in SIDES and options.payloads is not None and options.payloads.is_decoded(name == "key")
 
 
@@ -149,7 +148,7 @@ def _schema(options: ExportOptions) -> "StructType":
 
 
 def _asked(frame: "DataFrame", want: Selection, key: str) -> "DataFrame":
-    """The records with the wanted members of `_meta` and keys. key: the column with their bytes."""
+    """The records that match the filters on keys and on members of `_meta`. key: the column with the bytes of keys."""
     from pyspark.sql.functions import col, lit, udf
 
     meta: Any = col(META)
@@ -189,7 +188,7 @@ def _limited(frame: "DataFrame", limit: int) -> "DataFrame":
 
 
 def _concerns(finding: Finding, want: Selection) -> bool:
-    """Whether a record that is wanted may have been lost there."""
+    """Whether a requested record may have been lost there."""
     first, last = finding.first_offset, finding.last_offset
     is_behind = want.to_offset is not None and first is not None and first >= want.to_offset
     is_before = want.from_offset is not None and last is not None and last < want.from_offset

@@ -49,10 +49,9 @@ UNREADABLE = "unreadable-file"
 def export(
     targets: Sequence[Target], options: ExportOptions, cluster: ClusterOptions, notify: Callable[[str], None]
 ) -> Iterator[Event]:
-    """Findings, one `result`, one `summary`.
+    """Run the export; yields findings, one `result` and one `summary`.
 
-    Raises UsageError where Spark or jars are missing or do not fit, Refused for what is at the output, and
-    UnreadableInput where Spark cannot do it.
+    Raises UsageError if Spark or jars are missing or incompatible, Refused for an existing output, and UnreadableInput if Spark fails.
     """
     path = local_path(options.output)
     if path is not None:
@@ -73,12 +72,12 @@ def export(
 
 
 def local_path(output: str) -> str | None:
-    """The directory that an output is, None when it is a URL of something else."""
+    """The directory of an output; None if it is a URL of another file system."""
     return None if re.match("[A-Za-z][A-Za-z0-9+.-]*:", output) else os.path.abspath(output)
 
 
 def url_of(output: str) -> str:
-    """An output as Spark takes it."""
+    """The output as a URL for Spark."""
     path = local_path(output)
     return output if path is None else f"file://{path}"
 
@@ -164,8 +163,8 @@ class _Run:
             return int(seen.get["records"])
 
     def _mark(self) -> None:
-        """`_SUCCESS`, which Spark would have written before it is known what is missing: only where nothing is. One that
-        an earlier export left goes."""
+        """Write `_SUCCESS` if nothing is missing, otherwise remove that of an earlier export. Spark would write it before damage is
+        known."""
         options = self._options
         if options.form in TABLE_FORMS or options.mode is Mode.IGNORE:
             return
@@ -198,7 +197,7 @@ class _Run:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """An exception of Spark as a sentence."""
+        """A context that converts an exception of Spark into one of kseg."""
         options = self._options
         try:
             yield

@@ -43,7 +43,7 @@ def _decoded(name: str, options: ExportOptions) -> "list[Column]":
 
 
 def _as_json(name: str, options: ExportOptions) -> "Column":
-    """As it is, unless bytes are to be text in another way than Spark's own."""
+    """The column for JSON lines: unchanged, unless bytes are to be shown in another form than Spark's."""
     column, mode = F.col(name), options.bytes_mode
     if mode in ("", "base64"):
         return column

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """name: of the format. probe: a class of its jars. at_start: settings that a session must begin with. artifact: its
-    coordinates, with {spark} for the version of Spark. versions: of the jars, by the versions of Spark that they are made for. log: what a directory holds that is such a table."""
+    """The requirements of a format. name: for messages. probe: a class in its jars. at_start: settings with which a session must be
+    created. artifact: the Maven coordinates, with {spark} for the version of Spark. versions: of the jars, by the version of Spark that
+    they are built for. log: the subdirectory by which an existing table is recognised."""
 
     name: str
     log: str
@@ -36,7 +37,7 @@ class Needs:
         return self.artifact.format(spark=spark, version=self.versions[spark])
 
     def advice(self, spark_version: str) -> str:
-        """Which jars to name, for the Spark that is installed."""
+        """The jars to use with the installed version of Spark."""
         wanted = ".".join(spark_version.split(".")[:2])
         if wanted in self.versions:
             return f"--packages {self.coordinates(wanted)}"
@@ -81,7 +82,7 @@ _LINKAGE: Final = (
 
 
 def prepared(cluster: ClusterOptions, form: Form) -> ClusterOptions:
-    """The cluster with the settings that a table format needs; those of the user come last and so hold."""
+    """The cluster with the settings that a table format needs; settings of the user come last and take precedence."""
     needs = NEEDS.get(form)
     return cluster if needs is None else replace(cluster, conf=(*needs.at_start.items(), *cluster.conf))
 
@@ -100,9 +101,9 @@ def settings(form: Form, url: str) -> dict[str, str]:
 
 
 def save_iceberg(frame: "DataFrame", url: str, mode: Mode, partition_by: Sequence[str], codec: str) -> None:
-    """Write an Iceberg table at `url`, where it is read by its path as well.
+    """Write an Iceberg table at `url`, which can then also be read by its path.
 
-    By name and not by path: Spark's older writer makes no table that is not there, and says that it did.
+    It is written by name because Spark's older writer, which takes a path, does not create a missing table, but reports success.
     """
     from pyspark.sql.functions import col
 
@@ -130,12 +131,12 @@ def _split(url: str) -> tuple[str, str]:
 
 
 def _catalog(above: str) -> str:
-    """The name of the catalog of a directory. A session keeps a catalog once it was used, so each directory has its own."""
+    """The name of the catalog of a directory: its own, because a session caches a catalog after its first use."""
     return f"kseg_{crc32(above.encode()):08x}"
 
 
 def check_jars(session: "SparkSession", form: Form) -> None:
-    """Raises UsageError that names the jars when they are not there."""
+    """Raises UsageError, which names the jars, if they are missing."""
     needs = NEEDS.get(form)
     if needs is None:
         return
@@ -151,7 +152,7 @@ def check_jars(session: "SparkSession", form: Form) -> None:
 
 
 def misfit(error: Exception, form: Form, spark_version: str) -> UsageError | None:
-    """A sentence for jars that were made for another Spark; None where that is not the cause."""
+    """The error about jars that were built for another version of Spark; None if that is not the cause."""
     needs = NEEDS.get(form)
     java = getattr(error, "java_exception", None)
     if needs is None or java is None:

@@ -1,1 +1,1 @@
-"""Compaction of one partition whose keys are too many for one machine: the map of keys by a shuffle, the rewriting by group."""
+"""Compaction of a partition with too many keys for one machine: a shuffle replaces the map of keys, and tasks rewrite groups of segments."""

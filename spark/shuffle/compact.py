@@ -1,13 +1,13 @@
-"""`compact` of partitions whose keys are too many for one map: planned by a shuffle, applied as any other.
+"""`compact` for partitions with too many keys for one map: planned by a shuffle, applied like any other compaction.
 
-The driver examines such a partition, runs the two passes on the cluster (`passes`), and applies the plan itself: by then the
-new logs are on the shared file system and are only renamed. Each of the other partitions is compacted by one task
+The driver examines such a partition, runs the two passes on the cluster (`shuffled_passes`), and applies the plan itself: by then the
+new logs are on the shared file system and are only renamed. All other partitions are compacted by one task each
 (`spark.cluster_fanout`).
 
-A partition is chosen if, by the names of its files, there are more offsets between the first and the last segment than the
-map of one pass can hold. If it turns out to have fewer keys, both ways give the same bytes; if it has more, this way takes
-one pass, and a local run with the same --map-memory several, each of which groups the segments again. The result is that of
-a local run with room for all keys.
+A partition is chosen if, by the names of its files, there are more offsets between the first and the last segment than the map of one
+pass can hold. If it turns out to have fewer keys, both ways produce the same bytes; if it has more, a shuffle takes one pass where a
+local run with the same --map-memory takes several, each of which groups the segments again. The result is that of a local run with
+room for all keys.
 """
 
 import os
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 
 def is_too_large(target: Target, options: CompactOptions) -> bool:
-    """Whether the keys of a partition may not fit the map of one pass: by the names of its files, which say how many
-    offsets there are between the first and the last segment."""
+    """Whether the keys of a partition may not fit into the map of one pass, judging by the number of offsets between the first and the
+    last segment."""
     if not isinstance(target, PartitionTarget):
         return False
     try:
@@ -59,7 +59,7 @@ def is_too_large(target: Target, options: CompactOptions) -> bool:
 def compact_by_shuffle(
     target: LogTarget, options: CompactOptions, context: "SparkContext"
 ) -> Iterator[Event]:
-    """`compact` with its passes on the cluster; raises what it raises. Runs in the driver."""
+    """`compact` with its passes on the cluster. Runs in the driver; raises what `compact` raises."""
     with ExitStack() as stack:
         exchange_dir = None
         where = scratch_directory(target, options) if isinstance(target, PartitionTarget) else None
@@ -79,15 +79,15 @@ def run(
     notify: Callable[[str], None] | None = None,
     **more: Any,
 ) -> Iterator[Event]:
-    """`spark.cluster_fanout.run`, but for groups of one partition that is too large for one map: in their turn these are
-    compacted by a shuffle, which has the whole cluster. more: for `fanout.run`."""
+    """`spark.cluster_fanout.run`, except that a group of one partition that is too large for one map is compacted by a shuffle in its
+    turn, using the whole cluster."""
     for is_large, stretch in groupby(groups, lambda group: _is_large(group, options)):
         if not is_large:
             yield from cluster_fanout.run(work, list(stretch), options, cluster, finished, notify, **more)
             continue
         compact = partial(compact_by_shuffle, context=cluster_fanout.ready(cluster, notify))
         for group in stretch:
-            # what the driver does is tried once: there are no others to agree with
+            # the driver makes a single attempt, so there are no other attempts to coordinate with
             yield from guarded(compact, group.targets[0], replace(options, shared=None))
             if finished is not None:
                 finished(group)

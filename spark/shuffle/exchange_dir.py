@@ -1,7 +1,7 @@
-"""A directory in which other processes create files for a plan (`scratch_file.ScratchFile` under a name), while one process needs it.
+"""A temporary directory in which other processes create named files for a plan (`scratch_file.ScratchFile`).
 
-It is in .kseg, where no broker looks, under a name that no journal has. Its owner holds a lock on it (`lock.claimed`); what a killed
-process left behind is not locked, and the next one removes it.
+It is in .kseg, which brokers ignore, under a name that no journal has. Its owner holds a lock on it (`lock.claimed`); the directory of a
+killed process is not locked, and the next process removes it.
 """
 
 import os
@@ -19,7 +19,7 @@ _PREFIX = ".work-"
 class ExchangeDir:
     """A temporary directory on the file system of `directory`, created on first use and removed by `close`.
 
-    id: that nobody else has (`journal.new_run_id`).
+    id: a unique one (`journal.new_run_id`).
     """
 
     def __init__(self, directory: str, id: str, disk: Disk = DISK) -> None:

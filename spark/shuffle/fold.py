@@ -1,10 +1,11 @@
 """One part of the hash space: the latest offset of each key in it, and which records are superseded.
 
-1. All rows of the part are collected here. Rows that count are put into a map; of two with the same key, the earlier is superseded.
-2. Then the queries: a record is superseded if the map has a later one with the same key.
-3. Superseded offsets are sent to the group of segments that contains them.
+1. Collect all rows of the part. Put those of records that may supersede others into a map; of two with the same key, the earlier is
+   superseded.
+2. Answer the queries: a record is superseded if the map has a later one with the same key.
+3. Send superseded offsets to the group of segments that contains them.
 
-Memory: the rows as received and a map of them; the number of parts keeps both below --map-memory.
+Memory: the rows as received and a map of them; the number of parts is chosen so that both fit into --map-memory.
 """
 
 import pickle
@@ -20,7 +21,7 @@ _GONE = 1 << 19
 
 
 def verdicts_of(messages: Iterable[tuple[int, Message]], plan: ShufflePlan) -> Iterator[tuple[int, bytes]]:
-    """(group, offsets), and for the place of the notes those that came by, and how many keys there are as a number."""
+    """(group, superseded offsets), and for the slot of the notes (`ShufflePlan.notes_place`) the notes received and the number of keys."""
     router = _Router(plan)
     blobs: dict[WorkKind, list[bytes]] = {WorkKind.PUT: [], WorkKind.ASK: []}
     for _, (kind, data) in messages:
@@ -68,7 +69,7 @@ def _asked(
 
 
 def _stretches(blobs: list[bytes]) -> Iterator[tuple[memoryview, int]]:
-    """Rows, not too many at a time; a message is let go when it is done."""
+    """The rows in batches of limited size; a message is released after its last row."""
     blobs.reverse()
     while blobs:
         rows = memoryview(blobs.pop()).cast("q")
@@ -78,7 +79,7 @@ def _stretches(blobs: list[bytes]) -> Iterator[tuple[memoryview, int]]:
 
 
 class _Router:
-    """From offsets to messages to the groups they are in."""
+    """Routes offsets to the groups that contain them."""
 
     def __init__(self, plan: ShufflePlan) -> None:
         self._bases = memoryview(array("q", plan.bases))

@@ -1,14 +1,14 @@
 """Send the keys of one segment to their parts of the hash space: the first half of the first pass.
 
-1. Read batches in order, like a first pass (`cleaner.first_pass`): control batches and records without a key are skipped.
-   Records at or above the dirty offset that do not belong to aborted transactions count for their keys.
-2. Put those into a bounded map of this task first: a record that a later one of the same segment supersedes is reported as
-   superseded here, and only the latest is sent. A full map is sent and emptied.
-3. Send all other keyed records as queries: below the dirty offset the map decides which records go, but nothing is added to
-   it. Queries about batches that the second pass drops anyway do no harm.
+1. Read batches in order, like a first pass (`cleaner.first_pass`), skipping control batches and records without a key. Records at or
+   above the dirty offset that do not belong to aborted transactions supersede earlier ones with the same key.
+2. Put those into a bounded map of this task first: a record that a later one of the same segment supersedes is reported here, and only
+   the latest is sent. A full map is sent and emptied.
+3. Send all other records with a key as queries: they may be superseded, but supersede nothing. Queries about batches that the second
+   pass drops anyway do no harm.
 
-An offset must identify one record. Offsets that do not increase, or that extend into the next segment, are reported, and the
-log is compacted in the other way.
+An offset must identify one record. If offsets do not increase, or extend into the next segment, that is reported, and the driver
+compacts the log alone.
 """
 
 import pickle
@@ -40,11 +40,11 @@ _ASKED_ROWS = 8 * RECORDS_PER_TABLE
 _GONE = 16 * RECORDS_PER_TABLE
 _MIN_SLOTS = 64
 _LARGE_BYTES = 8 << 20
-_COPIES_OF_MAP = 4  # the map, its rows by part, the messages they become, and those on their way
+_COPIES_OF_MAP = 4  # the map, its rows by part, the messages made of them, and those in transit
 
 
 class Irregular(Exception):
-    """Offsets of a segment do not ascend."""
+    """The offsets of a segment do not increase."""
 
 
 def keys_of(work: SegmentWork, plan: ShufflePlan) -> Iterator[tuple[int, Message]]:
@@ -67,7 +67,7 @@ def keys_of(work: SegmentWork, plan: ShufflePlan) -> Iterator[tuple[int, Message
 
 
 class _Walk:
-    """Over the batches of one segment. found: takes damage of what counts."""
+    """The walk over the batches of one segment. found: collects damage in its dirty part."""
 
     def __init__(self, work: SegmentWork, view: memoryview, sender: "_Sender", found: list[Finding]) -> None:
         self._work = work
@@ -95,7 +95,7 @@ class _Walk:
         yield from sender.pending()
 
     def _ask_below(self, table: Columns, offset: int) -> None:
-        """Whatever cannot be read is for the second pass to find, if it comes to it."""
+        """Send queries about records below the dirty offset. Damage there is left to the second pass."""
         for chunk in self._decoder.chunks(table):
             if not chunk.control and self._sender.hash(chunk):
                 self._sender.ask(chunk, -1, offset)
@@ -148,7 +148,7 @@ class _Walk:
 
 
 class _Sender:
-    """Rows and offsets on their way to the parts, in messages worth sending."""
+    """Collects rows and offsets for each part into messages of a reasonable size."""
 
     def __init__(self, plan: ShufflePlan, work: SegmentWork) -> None:
         self._plan = plan
@@ -170,13 +170,13 @@ class _Sender:
         self._ready: list[tuple[int, Message]] = []
 
     def hash(self, chunk: Chunk) -> bool:
-        """The hashes of a chunk; False when a key or value is outside of the body."""
+        """Compute the hashes of a chunk; False if a key or value is outside the body."""
         records, secret = chunk.records, self._plan.secret
         cells, capacity, count = records.cells, records.capacity, records.count
         return K.hash_rows(chunk.body, cells, capacity, count, *secret, self._hashes) == count
 
     def put(self, chunk: Chunk) -> None:
-        """Its records from the dirty offset on count."""
+        """Add the records of the chunk from the dirty offset on, which may supersede others."""
         state = self._put_state
         state[S.COPY_AT] = 0
         self._copy(chunk, self._work.start_offset, L.INT64_MAX, state, self._rows)
@@ -191,7 +191,7 @@ class _Sender:
             self._send_gone()
 
     def ask(self, chunk: Chunk, from_offset: int, to_offset: int) -> None:
-        """Its records in a range of offsets are asked about."""
+        """Add queries about the records of the chunk in a range of offsets."""
         self._copy(chunk, from_offset, to_offset, self._ask_state, self._asked)
         if self._ask_state[S.COPY_AT] >= _ASKED_ROWS:
             self._send_asked()
@@ -208,13 +208,13 @@ class _Sender:
         self._last = state[S.COPY_LAST]
 
     def finish(self) -> None:
-        """No more records."""
+        """Note that there are no more records."""
         self._send_map()
         self._send_asked()
         self._send_gone()
 
     def pending(self) -> Iterator[tuple[int, Message]]:
-        """What can be sent."""
+        """The messages that are ready to send."""
         ready, self._ready = self._ready, []
         yield from ready
 

@@ -1,7 +1,7 @@
 """Rewrite one group of segments on an executor, by the local second pass with `Survivors` as its map.
 
-A new log is written under a name of its own: that of the group and of the attempt. Two attempts at the same group never
-write to the same file, the driver learns of only one, and the files of the others are removed with the exchange directory.
+The name of a new log contains the group and the attempt. So two attempts at the same group never write to the same file; the driver
+uses only the one that Spark counts, and the other files are removed with the exchange directory.
 """
 
 import os
@@ -25,9 +25,9 @@ from kseg.spark.shuffle.task_messages import GroupWork, PassWork, ShufflePlan
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The outcome of rewriting a group. made: the new segment, None when nothing would be different; log_path, crc: of its log, None
-    when it was only counted. damaged, overflowed: the number of the segment that ended it; findings: what is wrong. error: what the task
-    cannot do."""
+    """The outcome of rewriting a group. made: the new segment, None if nothing would change. log_path, crc: of its log, None if records
+    were only counted. damaged, overflowed: the number of the segment that ended the rewriting. findings: the damage. error: why the task
+    could not read or write."""
 
     number: int
     pass_totals: PassTotals = field(default_factory=PassTotals)
@@ -49,7 +49,7 @@ class Rewritten:
 def rewritten(
     group: GroupWork, work: PassWork, plan: ShufflePlan, superseded: Iterable[bytes], attempt: int
 ) -> Rewritten:
-    """The new log of a group is there. superseded: offsets of records that have later ones. Raises Refused."""
+    """Rewrite a group. superseded: the offsets of superseded records, in pieces. Raises Refused."""
     sketch = KeySketch() if work.top_keys else None
     base = group.segments[0].base_offset
     survivors = Survivors(base, group.bound, work.upper_offset - 1)

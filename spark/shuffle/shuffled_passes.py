@@ -1,15 +1,15 @@
-"""The two passes of a compaction on a cluster: `Passes` whose map is a shuffle (`Rounds` asks for them).
+"""The two passes of a compaction on a cluster: `Passes` (called by `Rounds`) in which a shuffle replaces the map.
 
-1. Trace (one task for each segment): checksums, and what the segment does to the transactions (`transaction_summary`). The driver
-   goes over the traces, and so knows the transaction state at the beginning of each segment and each group.
+1. Trace (one task for each segment): checksums, and the effect of the segment on transactions (`transaction_summary`). By replaying the
+   traces the driver computes the transaction state at the beginning of each segment and each group.
 2. Keys (one task for each segment, `keys`) ─ by hash ─► verdicts (one for each part of the hash space, `fold`)
    ─ by group ─► a group's superseded offsets. The counts and problems of the tasks return to the driver here.
 3. Rewriting (one task for each group, `rewriting`), in several jobs, since the new indexes come back to the driver. The
    shuffle output of the second step is read from the executors' disks and not computed again, unless an executor
    is lost.
 
-The first pass always reaches the end of the range, since there is no map that can fill up. So the result is that of a local
-run whose map has room for all keys.
+The first pass always reaches the end of the range, since no map can fill up. So the result is that of a local run whose map has room
+for all keys.
 
 Logs in which an offset does not identify one record, and segments that must be split first, are left to `LocalPasses`.
 """
@@ -58,7 +58,7 @@ JOB_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Learned:
-    """The results that the second step left on the cluster, by group."""
+    """The results of the second step, which stay on the cluster, by group."""
 
     plan: ShufflePlan
     groups: Sequence[GroupWork]
@@ -66,7 +66,7 @@ class _Learned:
 
 
 class ShuffledPasses:
-    """On the cluster of `jobs`. exchange_dir: where new logs are written, None when nothing is."""
+    """Passes on the cluster of `jobs`. exchange_dir: for new logs, None if nothing is written."""
 
     def __init__(
         self, jobs: Jobs, exchange_dir: ExchangeDir | None, settings: CleanSettings, dirty_bytes: int
@@ -148,7 +148,7 @@ class ShuffledPasses:
         return works
 
     def _refuse_damage(self, log: LogBeingCleaned, dirty: Sequence[SegmentWork]) -> None:
-        """Raise for the damage that a pass over the dirty range would have met first."""
+        """Raise for the first damage that a pass over the dirty range would meet."""
         hurt = [at for at, work in enumerate(dirty) if not self._traced[work.number].is_whole]
         if hurt:
             for work, note in zip(dirty, self._jobs.over(dirty[: hurt[0] + 1], first_damage), strict=False):
@@ -159,7 +159,7 @@ class ShuffledPasses:
 
     def _shuffle(self, log: LogBeingCleaned, works: Sequence[SegmentWork], end: int) -> _Learned:
         grouped = groups([work.segment for work in works], self._settings, end)
-        # headers may declare anything, but each record has an offset of its own
+        # a header may declare any number of records, but no more fit than there are offsets
         rows = sum(min(work.records, work.bound - work.segment.base_offset) for work in works)
         wanted = -(-rows * PART_BYTES_PER_ROW // self._settings.map_bytes)
         parts = max(self._context.defaultParallelism, min(wanted, MAX_SHARES))
@@ -187,7 +187,7 @@ class ShuffledPasses:
         return works
 
     def _notes(self, learned: _Learned) -> tuple[list[Note], int]:
-        """What the tasks of the second step noted, in the order of the segments; how many keys there are."""
+        """The notes of the tasks of the second step in segment order, and the number of keys."""
         with self._jobs.running():
             values = self._context.runJob(learned.verdicts, values_of, [learned.plan.notes_place])
         said = [pickle.loads(value) for value in values]
@@ -241,8 +241,10 @@ class ShuffledPasses:
             packed.destroy()
 
     def _raise_first(self, log: LogBeingCleaned, done: Iterable[Rewritten]) -> None:
-        """What a pass over the groups in their order would have met first; nothing that was made is kept then. Raises
-        what a task said it cannot do, too."""
+        """Raise for the first damage that a pass over the groups in order would meet, or for a task that could not read or write.
+
+        Nothing that was written is kept then.
+        """
         ended = [each for each in done if each.is_ended]
         if not ended:
             return
@@ -273,7 +275,7 @@ def _first_offset(entry: AbortedTxn) -> int:
 
 
 def _jobs_of(groups: Sequence[GroupWork]) -> Iterator[list[GroupWork]]:
-    """Groups whose new indexes come back together: Spark bounds what one job may bring (spark.driver.maxResultSize)."""
+    """The groups of each job. Jobs are limited because their new indexes return to the driver (spark.driver.maxResultSize)."""
     job: list[GroupWork] = []
     room = JOB_BYTES
     for group in groups:
@@ -292,7 +294,7 @@ def _numbers_of(group: GroupWork) -> range:
 
 
 def _taken(each: Rewritten, made: CleanerSegment) -> CleanerSegment:
-    """Take over a segment that a task wrote, with its log where the task left it. Raises Refused."""
+    """Adopt a segment that a task wrote, with its log in place. Raises Refused."""
     if each.log_path is None:
         return made
     log = ScratchFile.found(each.log_path, made.size_bytes, each.crc)

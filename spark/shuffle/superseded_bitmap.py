@@ -1,8 +1,8 @@
 """The offset map of a second pass over one group of segments, when other tasks have found the superseded records.
 
-It has one bit for each offset of the group, set if the record is superseded. To a pass (`KeyJudge`) it looks like a map of two slots:
-a key in neither slot is one without a known later record; the other slot stands for a later record, wherever it is. So everything else
-that decides stays the same.
+It has one bit for each offset of the group, set if the record is superseded. To a pass (`KeyJudge`) it looks like a map with a single
+key, whose latest offset is above all others: `hash` gives that key to superseded records, and one that is not in the map to the
+others. So the second pass needs no changes.
 
 Memory: the offsets that a group spans, divided by eight; pages without superseded records cost nothing.
 """
@@ -14,13 +14,13 @@ from kseg.segment.kernel import key_exchange as R
 from kseg.segment.memory import PrivateMemory
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk
 
-_MAX_OFFSETS = L.INT32_MAX + 1  # what one segment can have
+_MAX_OFFSETS = L.INT32_MAX + 1  # the maximum of one segment
 
 
 class Survivors:
-    """Of a group that begins at `base_offset`, the one after it beginning at `bound`.
+    """The map of the group with the offsets from `base_offset` to before `bound`.
 
-    latest_offset: records above it are not judged.
+    latest_offset: records above it are kept.
     """
 
     def __init__(self, base_offset: int, bound: int, latest_offset: int) -> None:
@@ -32,7 +32,7 @@ class Survivors:
         self.latest_offset = latest_offset
 
     def supersede(self, offsets: bytes) -> None:
-        """These records have later ones."""
+        """Mark the records at these offsets as superseded."""
         numbers = memoryview(offsets).cast("q")
         done = R.mark_offsets(numbers, len(numbers), self._base, self._memory.view)
         assert done == len(numbers)
@@ -45,5 +45,5 @@ class Survivors:
         return done == count
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         self._memory.close()

@@ -26,7 +26,7 @@ from kseg.spark import scheduling
 
 ROW_BYTES = 24
 OFFSET_BYTES = 8
-# a part: its rows as they came, and the map made of them, which is filled to two thirds
+# the memory of a part: the rows as received, and a map of them, which is filled to two thirds
 PART_BYTES_PER_ROW = ROW_BYTES + ROW_BYTES * 3 // 2
 
 
@@ -44,8 +44,8 @@ Message = tuple[WorkKind, bytes]
 
 @dataclass(frozen=True, slots=True)
 class ShufflePlan:
-    """secret: of the hash, for this compaction. parts: of the hash space. bases: where the groups begin. settings: of the
-    compaction; map_bytes is what a task may take for keys. directory: where paths are relative to."""
+    """The parameters of a shuffle. secret: of the hash, new for each compaction. parts: the number of parts of the hash space. bases:
+    the first offsets of the groups. settings: of the compaction; map_bytes limits the keys in a task. directory: the working directory."""
 
     secret: tuple[int, int]
     parts: int
@@ -55,13 +55,12 @@ class ShufflePlan:
 
     @property
     def notes_place(self) -> int:
-        """Where notes go, among the groups."""
+        """The number of the slot for notes, after those of the groups."""
         return len(self.bases)
 
 
 def enter_directory(directory: str) -> None:
-    """A task goes to where paths are relative to. Where that is not there, relative paths lead nowhere, and whoever follows
-    one says so."""
+    """Change a task's working directory to the driver's. If it does not exist, relative paths fail when they are used."""
     with suppress(OSError):
         scheduling.enter_directory(directory)
 
@@ -78,8 +77,8 @@ def new_secret() -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A task's findings about a segment. number: of the segment. findings: damage, in the order of its bytes.
-    is_irregular: offsets do not ascend within it, so that an offset does not tell one record."""
+    """A task's findings about a segment. number: of the segment. findings: damage, in order of position. is_irregular: offsets do not
+    increase within it, so that an offset does not identify one record."""
 
     number: int
     findings: tuple[Finding, ...] = ()
@@ -88,9 +87,9 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class SegmentWork:
-    """One segment whose keys are to be sent. bound: where the next one begins. start_offset: records below it do not
-    count for their keys. records: as the headers declare. transactions: as a first pass has them at its beginning.
-    finds: damage is told, and the rest of the segment is read; else the first one ends it."""
+    """One segment whose keys are to be sent. bound: the base offset of the next one. start_offset: records below it do not
+    supersede others. records: the number declared in the headers. transactions: the state of a first pass at its beginning. finds:
+    whether damage is reported and skipped; otherwise the first one ends the segment."""
 
     number: int
     segment: CleanerSegment
@@ -103,8 +102,8 @@ class SegmentWork:
 
 @dataclass(frozen=True, slots=True)
 class GroupWork:
-    """One group of segments to be rewritten. first_number: of its first segment. bound: where the next group begins.
-    aborted: known of each segment. transactions: as a second pass has them at its beginning."""
+    """One group of segments to be rewritten. first_number: the number of its first segment. bound: the first offset of the next group.
+    aborted: the aborted transactions of each segment. transactions: the state of a second pass at its beginning."""
 
     number: int
     first_number: int
@@ -116,7 +115,7 @@ class GroupWork:
 
 @dataclass(frozen=True, slots=True)
 class PassWork:
-    """What all groups of a second pass have in common. exchange_path: the directory for new logs, None to count only."""
+    """The common parameters of all groups of a second pass. exchange_path: the directory for new logs, None to only count."""
 
     records: LastRecords
     upper_offset: int

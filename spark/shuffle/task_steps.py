@@ -37,8 +37,8 @@ _SMALL = CleanSettings(now_ms=0, map_bytes=1 << 20)
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """What the first step tells of a segment. of_dirty: the events that a first pass meets, None when they are the same.
-    records: as the headers declare."""
+    """The result of the first step for a segment. of_dirty: the transaction events of its dirty part, None if all of it is dirty.
+    records: the number declared in the headers."""
 
     events: bytes
     of_dirty: bytes | None
@@ -47,8 +47,8 @@ class Traced:
 
 
 def traced(item: tuple[CleanerSegment, Sequence[AbortedTxn], int | None]) -> Traced:
-    """Checksums and transactions. item: a segment, the aborted transactions that begin in it, and the dirty offset when
-    that is within it."""
+    """Check a segment and summarise its transactions. item: the segment, the aborted transactions that begin in it, and the first dirty
+    offset if that is within it."""
     segment, begins, from_offset = item
     with segment.opened() as view:
         records = 0
@@ -62,7 +62,7 @@ def traced(item: tuple[CleanerSegment, Sequence[AbortedTxn], int | None]) -> Tra
 
 
 def first_damage(work: SegmentWork) -> Note | None:
-    """What a first pass meets first in a segment."""
+    """The first damage that a first pass meets in a segment."""
     plan = ShufflePlan(new_secret(), 1, (0,), _SMALL, os.getcwd())
     notes = [pickle.loads(data) for _, (kind, data) in keys_of(work, plan) if kind is WorkKind.NOTE]
     return notes[0] if notes else None
@@ -70,7 +70,7 @@ def first_damage(work: SegmentWork) -> Note | None:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of a segment, to the parts of the hash space."""
+    """Sends the keys of a segment to the parts of the hash space."""
 
     plan: ShufflePlan
 
@@ -81,7 +81,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """What is superseded, from a part of the hash space to the groups of segments."""
+    """Sends the superseded offsets of a part of the hash space to the groups of segments."""
 
     plan: ShufflePlan
 
@@ -90,13 +90,13 @@ class Verdicts:
 
 
 def values_of(pairs: Iterable[tuple[int, bytes]]) -> list[bytes]:
-    """What came to one place."""
+    """The values of (key, value) pairs."""
     return [value for _, value in pairs]
 
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
-    """The new log of a group. packed: the works of all groups, pickled, by number."""
+    """Rewrites a group. packed: the pickled `GroupWork` of all groups, by number."""
 
     plan: ShufflePlan
     work: PassWork

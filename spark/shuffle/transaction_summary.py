@@ -29,7 +29,7 @@ _WIDTH = 3  # producer, last offset, kind
 
 
 def trace(segment: CleanerSegment, view: memoryview, position: int, aborted: Iterable[AbortedTxn]) -> bytes:
-    """The events of a segment from `position` on. aborted: the transactions that begin in it."""
+    """The events of a segment from `position` on. aborted: the aborted transactions that begin in it."""
     tracer = _Tracer(segment, view, aborted)
     for table in tables(segment, view, position, []):
         tracer.table(table)
@@ -37,7 +37,7 @@ def trace(segment: CleanerSegment, view: memoryview, position: int, aborted: Ite
 
 
 def replay(events: bytes, transactions: Transactions) -> None:
-    """Bring `transactions` to where the batches of a segment would have brought them."""
+    """Apply the events of a segment to `transactions`, with the same effect as reading its batches."""
     numbers = array("q", events)
     for at in range(0, len(numbers), _WIDTH):
         producer, last, kind = numbers[at : at + _WIDTH]
@@ -89,5 +89,5 @@ class _Tracer:
 
 
 def _count(begins: Sequence[int], after: int, to: int) -> int:
-    """How many of the sorted numbers are above `after` and at most `to`."""
+    """The number of sorted numbers n with after < n ≤ to."""
     return bisect_right(begins, to) - bisect_right(begins, after)

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: "SparkSession") -> None:
-    """Make a session know `kafka-log` and its functions; its settings stay as they are."""
+    """Register `kafka-log` and its functions with a session, without changing its settings."""
     from kseg.spark.source.source import (
         register as register_in,  # here, so that options can be read without Spark
     )

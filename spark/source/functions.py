@@ -27,7 +27,7 @@ def register_functions(spark: "SparkSession") -> None:
 
 
 def batch_bytes(records: "Sequence[Row] | None", codec: str | None) -> int | None:
-    """The size of a batch in bytes; the module's head gives the rules."""
+    """The size of a batch in bytes, by the rules of the module docstring."""
     if not records or codec not in CODEC_NAMES:
         return None
     batch = NewBatch(
@@ -38,7 +38,7 @@ def batch_bytes(records: "Sequence[Row] | None", codec: str | None) -> int | Non
     )
     try:
         return len(encode_batch(batch))
-    except KsegError:  # more than a batch can hold
+    except KsegError:  # the records do not fit into one batch
         return None
 
 

@@ -1,10 +1,10 @@
-"""The offsets of a streaming query over a directory that grows: what the driver reads from the logs, and how far a batch goes.
+"""The offsets of a streaming query over a growing directory: what the driver reads from the logs, and how far a batch extends.
 
     offsets    {"orders": {"0": 23, "1": 17}}, as in Spark's own Kafka source: the next record of each partition
 
-A log ends after its last valid batch. What follows is not damage here: a broker is writing it, or died while doing so. With
-read_committed a log ends at its last stable offset. Partitions are listed for each batch; a new one is read from its first record, and
-if it starts above 0 that is data loss, as in Spark's source.
+A log ends after its last valid batch. Bytes after that do not count as damage here: a broker is writing them, or died while doing so.
+With read_committed a log ends at its last stable offset. Partitions are listed again for each batch; a new one is read from its first
+record, and if it starts above 0 that is data loss, as in Spark's source.
 
 A broker may be running. If a file disappears between listing and opening, the directory is listed again.
 """
@@ -49,14 +49,14 @@ PAUSE_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class GrownExtent:
-    """What of a log can be read: from its first offset up to before its end."""
+    """The readable offsets of a log, from its start up to, but not including, its end."""
 
     start_offset: int
     end_offset: int
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> Json:
-    """The offsets as sorted JSON: Spark compares the text."""
+    """The offsets as JSON, sorted because Spark compares the text."""
     made: Json = {}
     for (topic, partition), offset in sorted(offsets.items()):
         made.setdefault(topic, {})[str(partition)] = offset
@@ -64,7 +64,7 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> Json:
 
 
 def from_json(given: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """Parse offsets. Raises UsageError for JSON that is no progress of this source."""
+    """Parse offsets. Raises UsageError for JSON that this source did not write."""
     try:
         return {
             (topic, int(partition)): int(offset)
@@ -76,7 +76,7 @@ def from_json(given: Mapping[str, Mapping[str, int]]) -> Offsets:
 
 
 def again(work: Callable[[], T]) -> T:
-    """The result of `work`, retried when a file disappeared meanwhile."""
+    """The result of `work`, retried if a file disappears meanwhile."""
     for _ in range(ATTEMPTS - 1):
         try:
             return work()
@@ -86,13 +86,13 @@ def again(work: Callable[[], T]) -> T:
 
 
 class GrowingLogs:
-    """The logs below some paths, as they are now."""
+    """The current logs below some paths."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
     def partitions(self) -> dict[TopicPartition, PartitionTarget]:
-        """The live partitions that are subscribed to. Raises UsageError for one that is in two places."""
+        """The live partitions that the query subscribes to. Raises UsageError for one that exists twice."""
         found: dict[TopicPartition, PartitionTarget] = {}
         for target in self._targets():
             name = parse_partition_directory(os.path.basename(target.path))
@@ -107,7 +107,7 @@ class GrowingLogs:
     def extents(
         self, partitions: Mapping[TopicPartition, PartitionTarget]
     ) -> dict[TopicPartition, GrownExtent]:
-        """The extent of each log that can be read now."""
+        """The current extent of each readable log."""
         return {where: again(lambda: self._extent(target)) for where, target in partitions.items()}  # noqa: B023
 
     def start_offset(self, target: PartitionTarget) -> int:
@@ -120,7 +120,7 @@ class GrowingLogs:
         return again(start)
 
     def starting(self) -> Offsets:
-        """Start offsets of a query without a checkpoint. Raises UsageError for partitions that the option does not name."""
+        """Start offsets of a query without a checkpoint. Raises UsageError if the option does not name exactly the partitions."""
         partitions = self.partitions()
         bound = self._options.starting
         if isinstance(bound, AtOffsets | AtTimes):
@@ -193,14 +193,14 @@ def _check_named(bound: Bound, partitions: Iterable[TopicPartition]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The extent of a batch: where it ends, and the losses that were noticed."""
+    """The extent of a batch: its end offsets, and the data losses that were noticed."""
 
     end: Offsets
     losses: tuple[str, ...]
 
 
 def all_there_is(start: Offsets, extents: Mapping[TopicPartition, GrownExtent]) -> Step:
-    """A step to the end of every log."""
+    """The batch that extends to the end of every log."""
     losses = [f"{shown(where)} is gone" for where in sorted(start.keys() - extents.keys())]
     end = {}
     for where, extent in sorted(extents.items()):
@@ -232,12 +232,12 @@ def limited(
 
 
 def available(start: Offsets, end: Offsets, extents: Mapping[TopicPartition, GrownExtent]) -> int:
-    """How many offsets a step would read."""
+    """The number of offsets that a batch would read."""
     return sum(max(0, end[where] - max(start.get(where, 0), extents[where].start_offset)) for where in end)
 
 
 def missed(where: TopicPartition, next_offset: int, log_start: int) -> list[str]:
-    """The sentence about data lost from a log that should be read from `next_offset` on but starts after it."""
+    """The message about data loss if a log starts after `next_offset`, where reading should continue; empty otherwise."""
     if log_start <= next_offset:
         return []
     return [f"{shown(where)} starts at offset {log_start}, and {next_offset} is next"]

@@ -1,4 +1,4 @@
-"""From where to where a query reads each partition: the options, and their values (Spark: KafkaOffsetRangeLimit)."""
+"""The offset range that a query reads from each partition: the options, and their values (Spark: KafkaOffsetRangeLimit)."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -95,7 +95,7 @@ def ending_bound(words: Words, streaming: bool) -> Bound:
 
 
 def _time_bound(words: Words, side: str) -> AtTime | AtTimes | None:
-    """`startingTimestamp` before `startingOffsetsByTimestamp`, as Spark's source prefers them."""
+    """The bound given as a time; `startingTimestamp` takes precedence over `startingOffsetsByTimestamp`, as in Spark's source."""
     timestamp_ms = words.time_ms(f"{side}Timestamp")
     if timestamp_ms is not None:
         return AtTime(timestamp_ms)
@@ -148,7 +148,7 @@ def _by_partition(
 
 
 def check_order(starting: Bound, ending: Bound) -> None:
-    """Bounds that are both written out name the same partitions, and none ends before it starts."""
+    """Raises UsageError if two explicit bounds name different partitions, or one ends before it starts."""
     if not isinstance(starting, AtOffsets | AtTimes) or type(starting) is not type(ending):
         return
     assert isinstance(ending, AtOffsets | AtTimes)
@@ -161,5 +161,5 @@ def check_order(starting: Bound, ending: Bound) -> None:
 
 
 def shown(where: TopicPartition) -> str:
-    """As its directory is named."""
+    """The name of a partition, as that of its directory."""
     return f"{where[0]}-{where[1]}"

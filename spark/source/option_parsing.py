@@ -47,7 +47,7 @@ class Words:
         return self._given.get(name.lower())
 
     def refuse_unknown(self, known: Iterable[str]) -> None:
-        """Raise UsageError for a name that is none of `known` and none that only a connection needs."""
+        """Raise UsageError for a name that is neither in `known` nor an option for connections."""
         names = tuple(known)
         allowed = {name.lower() for name in (*names, *MEANINGLESS_NAMES)}
         for name, spelled in self._spelled.items():
@@ -65,7 +65,7 @@ class Words:
         return text.strip().lower() == "true"
 
     def names(self, name: str) -> tuple[str, ...]:
-        """A list with commas; nothing when the option was not given."""
+        """A list separated by commas; empty if the option was not given."""
         return tuple(text.strip() for text in (self.get(name) or "").split(",") if text.strip())
 
     def number(self, name: str, most: int = LONG_MAX) -> int | None:
@@ -125,7 +125,7 @@ class Words:
         return value
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        """One of `choices`; the first when the option was not given."""
+        """One of `choices`; the first if the option was not given."""
         text = self.get(name)
         if text is None:
             return choices[0]
@@ -137,8 +137,10 @@ class Words:
 
 
 def paths_of(words: Words, *, on_disk_only: bool = True) -> tuple[str, ...]:
-    """The path or paths given to `load`. on_disk_only: object stores and tar archives, which are only read and do not grow, will
-    not do. Raises UsageError for none, and for a place that is no path."""
+    """The paths given to `load`. on_disk_only: refuse object stores and tar archives, which can neither be written nor streamed from.
+
+    Raises UsageError if there is no path, or one is invalid.
+    """
     several = words.get("paths")
     if several is not None:
         paths = json_of(several, "paths")
@@ -169,7 +171,7 @@ def _local_path(path: str, on_disk_only: bool) -> str:
 
 
 def _meant(name: str, known: Iterable[str]) -> str | None:
-    """The option that `name` (in lower case) probably misspells; None when none is close."""
+    """The option that `name` (in lower case) probably misspells; None if none is similar."""
     by_lower = {each.lower(): each for each in known}
     other = {wrong.lower(): right.lower() for wrong, right in _OTHER_NAMES.items()}.get(name)
     if other in by_lower:
@@ -179,7 +181,7 @@ def _meant(name: str, known: Iterable[str]) -> str | None:
 
 
 def time_of(text: str, what: str, least_ms: int = 0) -> int:
-    """A moment in milliseconds since 1970. what: its name in the sentence of a UsageError."""
+    """A time in milliseconds since 1970. what: its name in the message of a UsageError."""
     try:
         value = read_time(text.strip())
     except (ValueError, OverflowError):
@@ -192,7 +194,7 @@ def time_of(text: str, what: str, least_ms: int = 0) -> int:
 
 
 def whole_number(text: str) -> int | None:
-    """A decimal number as Java's parsers take it; None when it is none."""
+    """A decimal number as Java's parsers accept it; None if the text is not one."""
     return int(text) if re.fullmatch(r"\s*[+-]?[0-9]{1,19}\s*", text, re.ASCII) else None
 
 

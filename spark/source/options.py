@@ -1,4 +1,4 @@
-"""The options of `kafka-log`, from words to values.
+"""Parse the options of reads with `kafka-log`.
 
 Names, values and rules are those of Spark's own Kafka source wherever it has the option, so a query only needs another
 format, and a path instead of `kafka.bootstrap.servers`. Options for connections (`kafka.…`, `groupIdPrefix`, …) are
@@ -52,8 +52,8 @@ DEFAULT_PARTITION_BYTES = 128 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Which partitions. All three None: every one that is there. pattern: found in the name of a topic that is not
-    internal, as Spark finds it (SubscribePatternStrategy.assignedTopicPartitions)."""
+    """The partitions to read; all if the three fields are None. pattern: matched anywhere in the names of topics that are not internal,
+    as by Spark (SubscribePatternStrategy.assignedTopicPartitions)."""
 
     topics: tuple[str, ...] | None = None
     pattern: str | None = None

@@ -24,12 +24,12 @@ from kseg.segment.values import dataclass
 from kseg.spark.source.offset_range_limits import AtOffsets, AtTimes, TopicPartition, shown
 from kseg.spark.source.options import SourceOptions
 
-NO_PARTITION = -1  # of a directory that is not named like a partition's
+NO_PARTITION = -1  # for a directory that is not named like a partition
 
 
 @dataclass(frozen=True, slots=True)
 class SourcePartition:
-    """A log to read. topic, partition: by its directory's name."""
+    """A log to read. topic, partition: from the name of its directory."""
 
     target: PartitionTarget | FileTarget
     topic: str
@@ -41,8 +41,8 @@ class SourcePartition:
 
 
 def places_of(options: SourceOptions) -> list[SourcePartition]:
-    """The partitions that a read is about, in the order of their paths and names. Raises UsageError where an option
-    names what is not there, UnreadableInput where nothing can be read."""
+    """The partitions of a read, in the order of their paths and names. Raises UsageError if an option names a partition that does not
+    exist, UnreadableInput if nothing can be read."""
     asked = options.subscription
     chosen = [place for place in _places_below(options.paths) if asked.accepts(*place.where)]
     missing: set[str] = set()
@@ -75,7 +75,7 @@ def absolute_paths(given: Sequence[str]) -> Iterator[str]:
 
 
 def _places_below(given: Sequence[str]) -> Iterator[SourcePartition]:
-    """Each place once, however often paths lead to it."""
+    """Each partition once, even if several paths lead to it."""
     paths = list(absolute_paths(given))
     targets = {target.path: target for target in resolve_targets(paths, expand=Expansion.PARTITIONS)}
     for target in targets.values():

@@ -1,9 +1,9 @@
 """Decoded keys and values as columns of Spark: those of an export (docs/payloads.md), in types that Spark has.
 
-    value             the decoded value, of the type that all schemas of the topic share, or text that is JSON
-    value_raw         the bytes of what does not decode         value_error        why
-    value_schema_id   the schema it was written with, where the format names one
-    value_bytes       the original value: only in a read that names it
+    value             the decoded value, of the common type of all schemas of the topic, or JSON text
+    value_raw         the bytes of a value that does not decode         value_error        the reason
+    value_schema_id   the schema that it was written with, if the format has ids
+    value_bytes       the original value, only if the schema of the read requests it
 
 Where Spark has no type, unsigned numbers become wider ones, times of day become numbers, timestamps have microseconds, and decimals of
 more than 38 digits become JSON. The type of the schemas is in the metadata of the field, so readers need not scan all payloads again.
@@ -117,7 +117,7 @@ def bytes_field(side: str) -> StructField:
 
 
 def kind_in(schema: StructType, side: str) -> ColumnType | None:
-    """The kind that a side's field declares for its values; None where it declares none, or one that is not its type."""
+    """The column type that the field of a side declares in its metadata; None if it declares none, or one that is not its type."""
     if side not in schema.names:
         return JSON_COLUMN  # nobody will see it
     field = schema[side]

@@ -1,7 +1,7 @@
-"""Decode the keys and values that `kafka-log` reads: the resulting columns, and the batches with them.
+"""Decode the keys and values that `kafka-log` reads: determine the resulting columns, and produce batches with them.
 
-Unless the read specifies them (`payload_fields`), the schemas that the records name are determined by a first scan of all records;
-text needs no scan.
+Unless the schema of the read specifies the column types (`payload_fields`), a first scan of all records collects the schemas that they
+refer to. JSON text needs no scan.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ from kseg.spark.source.splits import tasks_of
 
 
 def decoder_of(options: SourceOptions) -> PayloadDecoder:
-    """The decoder that the options ask for. Raises UsageError, UnreadableInput."""
+    """The decoder that the options request. Raises UsageError, UnreadableInput."""
     choice = DecoderChoice(
         key_format=Format(options.key_format),
         value_format=Format(options.value_format),
@@ -40,7 +40,8 @@ def decoder_of(options: SourceOptions) -> PayloadDecoder:
 
 
 def kinds_of(options: SourceOptions, decoder: PayloadDecoder, schema: StructType | None = None) -> Kinds:
-    """The kinds of the decoded sides. schema: of a read that names it. Raises UsageError where topics have different columns."""
+    """The column types of decoded keys and values. schema: the explicit schema of the read. Raises UsageError if topics have different
+    columns."""
     sides = [side for side in SIDES if options.decodes(side == "key")]
     if options.decoded_as == JSON:
         return dict.fromkeys(sides, JSON_COLUMN)
@@ -81,7 +82,7 @@ def _payloads(piece: LogPiece) -> Iterator[pa.RecordBatch]:
 
 
 class DecodedBatches:
-    """Makes the batches of a read whose keys or values are decoded. asked: its columns. columns: what has to be read for them."""
+    """Produces the batches of a read whose keys or values are decoded. asked: its columns. columns: the columns to read for them."""
 
     def __init__(
         self, asked: pa.Schema, decoder: PayloadDecoder, kinds: Kinds, topics: Sequence[str]
@@ -132,8 +133,7 @@ def _is_asked(asked: pa.Schema, side: str) -> bool:
 def _fit_to_spark(
     side: str, decoded: dict[str, pa.Array], batch: pa.RecordBatch, wanted: pa.DataType
 ) -> None:
-    """Give decoded values the type that Spark has for them. One that is beyond it (a timestamp of 300,000 years) counts as one that does not
-    decode."""
+    """Convert decoded values to Spark's type. A value outside its range (a timestamp in 300,000 years) counts as not decodable."""
     values = decoded[side]
     try:
         decoded[side] = values.cast(wanted, safe=not _has_nanos(values.type))
@@ -156,7 +156,7 @@ def _fit_to_spark(
 
 
 def _has_nanos(kind: pa.DataType) -> bool:
-    """Whether times lose digits when converted to microseconds, which is no reason to refuse a value."""
+    """Whether times have more digits than microseconds; they are truncated, not refused."""
     if pa.types.is_timestamp(kind):
         return bool(kind.unit == "ns")
     return any(_has_nanos(kind.field(at).type) for at in range(kind.num_fields))

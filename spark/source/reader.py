@@ -1,10 +1,10 @@
-"""The batch reader: pieces of logs become Arrow batches, and damage becomes an error or is skipped.
+"""The batch reader: it turns pieces of logs into Arrow batches, and damage into an error, or skips it.
 
 A reader is planned in one Python process and read in others, so it holds plain values only.
 
-It takes no filters, whatever `spark.sql.python.filterPushdown.enabled` says: Spark 4.3 plans a reader of a Python source
-once for each DataFrame, with the filters of its first query, and every later query over that DataFrame would get only
-what these filters let through.
+It accepts no pushed-down filters, whatever `spark.sql.python.filterPushdown.enabled` says: Spark 4.3 plans a reader of a Python source
+once for each DataFrame, with the filters of its first query, and every later query over that DataFrame would return only what passes
+these filters.
 """
 
 import json
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class LogPartition(InputPartition):
-    """The input of one task, with samples of how the driver saw it when planning."""
+    """The input of one task, with samples of the files as the driver saw them during planning."""
 
     def __init__(self, pieces: Sequence[LogPiece], directory_sample: DirectorySample) -> None:
         super().__init__(None)
@@ -56,7 +56,7 @@ class LogPartition(InputPartition):
         self._attached = attached_paths()
 
     def check(self) -> None:
-        """Raises UnreadableInput where this machine does not see the files that the driver has planned with."""
+        """Raises UnreadableInput if this machine does not see the files that the driver has planned with."""
         attach_all(self._attached)
         check_directory_sample(self._outlook)
         if socket.gethostname() != self._host:
@@ -73,13 +73,13 @@ def _identity(path: str) -> tuple[int, int] | None:
     try:
         status = places.stat(path)
     except OSError:
-        return None  # whoever reads it says so
+        return None  # the read of the file reports it
     return status.st_dev, status.st_ino
 
 
 class LogReader(DataSourceReader):
-    """Reads records, or findings when the options say so. schema: columns as `source_schema.check_schema` accepts them. decoder, kinds:
-    where keys or values are decoded, what does it, and what they fit into."""
+    """Reads records, or findings with table=findings. schema: columns accepted by `source_schema.check_schema`. decoder, kinds: the
+    decoder of keys and values, and their column types; None if nothing is decoded."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class LogReader(DataSourceReader):
 def records_in(
     pieces: Sequence[LogPiece], options: SourceOptions, columns: "Schema"
 ) -> "Iterator[RecordBatch]":
-    """The records of some pieces. Raises DataLoss at damage if the options say to fail."""
+    """The records of some pieces. Raises DataLoss at damage, unless failOnDataLoss is false."""
     import pyarrow as pa
 
     for result in _results(pieces, options, columns):
@@ -172,7 +172,7 @@ def columns_of(schema: "StructType") -> "Schema":
     from pyspark.sql.pandas.types import to_arrow_schema
 
     knows_zones = "timezone" in signature(to_arrow_schema).parameters
-    # before 4.3 it is UTC always
+    # before 4.3 the zone is always UTC
     return to_arrow_schema(schema, timezone="UTC") if knows_zones else to_arrow_schema(schema)
 
 

@@ -31,7 +31,7 @@ NAME = "kafka-log"
 
 
 class KafkaLog(DataSource):
-    """Segments of Kafka's logs, read from the disk and written to it; no broker is asked."""
+    """Segments of Kafka's logs, read from and written to disk without a broker."""
 
     @classmethod
     def name(cls) -> str:
@@ -79,7 +79,7 @@ class KafkaLog(DataSource):
 
 
 def _need(version: str, what: str) -> None:
-    """Raises UsageError on a Spark that cannot do this yet: Arrow writers came with 4.1, bounded stream readers with 4.2."""
+    """Raises UsageError if this version of Spark lacks a feature: Arrow writers came with 4.1, bounded stream readers with 4.2."""
     least, here = ([int(number) for number in text.split(".")[:2]] for text in (version, pyspark.__version__))
     if here < least:
         raise UsageError(
@@ -88,7 +88,7 @@ def _need(version: str, what: str) -> None:
 
 
 def _options_of_either(given: "Mapping[str, str]") -> SourceOptions:
-    """The options of a read or of a stream: whoever asks for the columns does not say which it will be."""
+    """The options of a batch or streaming read: when Spark asks for the schema, it does not say which one it will be."""
     try:
         return read_options(given)
     except UsageError as refused:
@@ -99,7 +99,7 @@ def _options_of_either(given: "Mapping[str, str]") -> SourceOptions:
 
 
 def register(spark: "SparkSession") -> None:
-    """Make a session know `kafka-log` and its functions; its settings stay as they are."""
+    """Register `kafka-log` and its functions with a session, without changing its settings."""
     from kseg.spark.source.functions import register_functions
 
     spark.dataSource.register(KafkaLog)

@@ -1,9 +1,9 @@
 """The columns of `kafka-log`.
 
-The first eight are those of Spark's own Kafka source, name for name and type for type (`headers` with
-`includeHeaders`). `_meta` has the file and position of a record and the fields of its batch; nothing in it is null, as
-the format's own −1 means "none", so Spark need not check. Spark does not prune columns of Python data sources, but a read
-may name its schema: any of these columns in any order, and any fields of `_meta`. So
+The first eight have the names and types of Spark's own Kafka source (`headers` with `includeHeaders`). `_meta` has the file and
+position of a record and the fields of its batch; none of these is null, because the format itself uses −1 for "none", so Spark need
+not check. Spark does not prune columns of Python data sources, but a read may specify its schema: any of these columns in any order,
+and any fields of `_meta`. So
 
     spark.read.format("kafka-log").schema("offset BIGINT, _meta STRUCT<crc: BIGINT>").load(path)
 
@@ -82,7 +82,7 @@ FINDING_FIELDS: Final = (
 
 
 def default_schema(options: SourceOptions, kinds: Kinds = _NO_KINDS) -> StructType:
-    """The columns of a read whose schema the user did not name. kinds: of the sides that are decoded."""
+    """The columns of a read without an explicit schema. kinds: the column types of decoded keys and values."""
     if options.table == FINDINGS:
         return StructType(list(FINDING_FIELDS))
     absent = {
@@ -104,8 +104,8 @@ def _decoded_fields(side: str, options: SourceOptions, kinds: Kinds) -> list[Str
 
 
 def check_schema(schema: StructType, options: SourceOptions, kinds: Kinds = _NO_KINDS) -> None:
-    """Raises UsageError unless `schema` consists of columns there are, with the types that they have. kinds: of the sides that are
-    decoded."""
+    """Raises UsageError unless `schema` consists of existing columns with their types. kinds: the column types of decoded keys and
+    values."""
     fields = list(FINDING_FIELDS if options.table == FINDINGS else RECORD_FIELDS)
     if options.table != FINDINGS:
         for side in kinds:

@@ -1,11 +1,11 @@
-"""From options to the tasks of a read: which partitions, which offsets of each, and which bytes for each task.
+"""Plan the tasks of a read from its options: which partitions, which offsets of each, and which bytes for each task.
 
-1. Paths become partitions (`partitions`).
-2. Each partition's bounds become offsets: a time by a lookup as a broker answers it, `earliest` by the checkpoint of the
-   log start.
-3. The part within `fromOffset` … `toTimestamp` (`inspection.arrow.planning` excludes segments) is cut into pieces of
-   `maxPartitionBytes`, or smaller ones if `minPartitions` or the cores of this machine require more; adjacent small pieces
-   share a task. With `maxRecordsPerPartition` it is cut by offsets, and each piece is a task.
+1. Resolve the paths to partitions (`partitions`).
+2. Resolve the bounds of each partition to offsets: a time by the lookup that a broker does, `earliest` by the checkpoint of the log
+   start.
+3. Cut the part within `fromOffset` … `toTimestamp` (`inspection.arrow.planning` excludes segments) into pieces of
+   `maxPartitionBytes`, or smaller ones if `minPartitions` or the cores of this machine require more; adjacent small pieces share a
+   task. With `maxRecordsPerPartition` cut it by offsets; then each piece is a task.
 """
 
 import os
@@ -41,7 +41,9 @@ from kseg.spark.source.offset_range_limits import (
 from kseg.spark.source.options import SourceOptions
 from kseg.spark.source.partitions import places_of
 
-OPENING_BYTES = 512 * 1024  # what a piece costs besides its bytes, in bytes read meanwhile
+OPENING_BYTES = (
+    512 * 1024
+)  # the fixed cost of a piece, as the number of bytes that could be read in that time
 MAX_TASKS = 1_000_000
 MIN_PART_BYTES = 8 * 1024 * 1024  # nobody asked for smaller parts
 
@@ -70,11 +72,11 @@ def tasks_of(options: SourceOptions) -> list[tuple[LogPiece, ...]]:
         return _tasks(stretches, options)
 
 
-# --- from which offset to which
+# --- the offsets of each partition
 
 
 def bounds_of(log: PartitionLog, where: TopicPartition, options: SourceOptions) -> Bounds:
-    """The offsets of a log that the options select. Raises DataLoss where they are gone, UsageError for a time without a record
+    """The offsets of a log that the options select. Raises DataLoss if they no longer exist, UsageError for a time without a record
     and for a start after the end."""
     start = resolved(log, where, options.starting, options)
     if start is None and not isinstance(options.starting, AtEnd | AtOffsets):
@@ -93,7 +95,7 @@ def bounds_of(log: PartitionLog, where: TopicPartition, options: SourceOptions) 
 
 
 def resolved(log: PartitionLog, where: TopicPartition, bound: Bound, options: SourceOptions) -> int | None:
-    """The offset of one bound; None for either end of the log, and where no record reaches the time."""
+    """The offset of one bound; None for either end of the log, and if no record is at or after the time."""
     match bound:
         case AtEnd():
             return None
@@ -122,7 +124,7 @@ def _first_offset(log: PartitionLog) -> int:
 
 
 def _check_there(log: PartitionLog, where: TopicPartition, options: SourceOptions, first: int) -> None:
-    """Raises DataLoss for an offset that was asked for by number and is outside of the log."""
+    """Raises DataLoss if an offset that was given as a number is outside the log."""
     if log.is_kafka07:
         return
     for name, bound in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
@@ -139,8 +141,8 @@ def _check_there(log: PartitionLog, where: TopicPartition, options: SourceOption
 def _check_order(
     log: PartitionLog, where: TopicPartition, options: SourceOptions, start: int, end: int | None
 ) -> None:
-    """Raises UsageError where a start is behind the end, as Spark's source does once both are offsets
-    (RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET), failOnDataLoss or not. start: INT64_MAX for the end of the log."""
+    """Raises UsageError for a start after the end, regardless of failOnDataLoss, as Spark's source does for resolved offsets
+    (RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET). start: INT64_MAX for the end of the log."""
     if log.is_kafka07:
         return
     is_at_end = start == INT64_MAX
@@ -160,7 +162,7 @@ def _last_offset(log: PartitionLog, options: SourceOptions) -> int:
     return log.end_offset
 
 
-# --- who reads what
+# --- distribution over tasks
 
 
 def _tasks(stretches: Sequence[SegmentRead], options: SourceOptions) -> list[tuple[LogPiece, ...]]:
@@ -171,7 +173,7 @@ def _tasks(stretches: Sequence[SegmentRead], options: SourceOptions) -> list[tup
         tasks = list(_packed(cut, part_bytes))
         if len(tasks) >= least or part_bytes <= SMALLEST_PART_BYTES:
             return tasks
-        # batches stand where they stand: smaller parts, by as much as is lacking
+        # parts end at batch boundaries, so there may be fewer than expected: shrink them by the missing proportion
         part_bytes = max(SMALLEST_PART_BYTES, min(part_bytes * len(tasks) // least, part_bytes * 7 // 8))
 
 
@@ -184,7 +186,7 @@ def _part_bytes(stretches: Sequence[SegmentRead], options: SourceOptions) -> int
 
 
 def _pieces_by_offsets(stretches: Sequence[SegmentRead], most: int, options: SourceOptions) -> list[LogPiece]:
-    """Pieces of at most `most` offsets, of fewer where `minPartitions` asks for more pieces. Raises UsageError."""
+    """Pieces of at most `most` offsets, or fewer if `minPartitions` requires more pieces. Raises UsageError."""
     least = options.min_partitions or 0
     while True:
         cut = (piece for each in stretches for piece in each.cut_by_offsets(most))
@@ -197,8 +199,7 @@ def _pieces_by_offsets(stretches: Sequence[SegmentRead], most: int, options: Sou
 
 
 def check_number(tasks: int, options: SourceOptions) -> None:
-    """Raises UsageError for more tasks than a driver can hand out: a log may skip any number of offsets, and those that
-    it skips count."""
+    """Raises UsageError for more tasks than a driver can manage: a log may skip any number of offsets, and skipped ones count."""
     if tasks > MAX_TASKS:
         asked = {
             "maxRecordsPerPartition": options.records_per_partition,

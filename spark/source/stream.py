@@ -1,10 +1,10 @@
 """`spark.readStream.format("kafka-log")`: a directory that grows, each record once.
 
-1. The driver tracks offsets (`growing_logs`), as Spark's own Kafka source does; they are all that the checkpoint contains.
+1. The driver tracks offsets (`growing_logs`), as Spark's own Kafka source does; the checkpoint contains nothing else.
 2. A batch is a range of offsets of each partition. A task opens the log of its range just before it reads: a file position planned
    earlier would be invalid once a cleaner has replaced the file.
-3. The same range returns the same records again, unless the broker has deleted some in between; that is data loss, and ends the query or
-   is skipped (`failOnDataLoss`).
+3. The same range returns the same records again, unless the broker has deleted some in between. That is data loss, which ends the query
+   or is skipped (`failOnDataLoss`).
 """
 
 import logging
@@ -73,7 +73,7 @@ _UNITS_US = {
 
 @dataclass
 class OffsetRange(InputPartition):
-    """The work of a task: the records from first_offset up to before end_offset."""
+    """The work of a task: the records with first_offset ≤ offset < end_offset."""
 
     topic: str
     partition: int
@@ -85,7 +85,7 @@ class OffsetRange(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class Triggers:
-    """How much a batch reads. most, least: offsets; None for no limit. delay_ms: how long `least` may hold it back."""
+    """How much a batch reads. most, least: numbers of offsets, None for no limit. delay_ms: how long a batch may wait for `least`."""
 
     most: int | None
     least: int | None
@@ -112,7 +112,7 @@ def _duration_ms(words: Words) -> int:
 
 
 class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Raises UsageError for options or columns that cannot be."""
+    """A streaming read. Raises UsageError for invalid options or columns."""
 
     def __init__(self, schema: StructType, given: "Mapping[str, str]") -> None:
         self._options = read_options(given, streaming=True)
@@ -171,7 +171,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if target is None:
                 losses.append(f"{shown(where)} is gone")
                 continue
-            if offset > first:  # what is not there any more is nobody's work
+            if offset > first:  # nothing is left to read from an emptied range
                 log_start = self._logs.start_offset(target)
                 losses += missed(where, first, log_start)
                 first = max(first, log_start)
@@ -204,7 +204,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _divided(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[OffsetRange]:
-    """Divide ranges by offsets as minPartitions and maxRecordsPerPartition ask. Raises UsageError."""
+    """Divide the ranges according to minPartitions and maxRecordsPerPartition. Raises UsageError."""
     total = sum(each.end_offset - each.first_offset for each in ranges)
     made: list[OffsetRange] = []
     for each in ranges:
@@ -225,7 +225,7 @@ def _divided(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[Offs
 
 
 class _RangeReader:
-    """Reads one range. Looks again for a file that is replaced or removed meanwhile."""
+    """Reads one range. If a file is replaced or removed meanwhile, it looks the log up again."""
 
     def __init__(self, work: OffsetRange, options: SourceOptions, schema: "Schema") -> None:
         self._work, self._options, self._schema = work, options, schema
@@ -275,7 +275,7 @@ class _RangeReader:
         return [(stretch.piece, before[stretch.piece.path]) for stretch in stretches]
 
     def _read(self, piece: LogPiece, identity: tuple[int, int]) -> "Iterator[RecordBatch]":
-        """Read a piece, once it is certain that its positions belong to the opened file."""
+        """Read a piece, after checking that its positions refer to the opened file."""
         items = results_of(piece, self._reading, self._schema, checks_headers=self._options.check_headers)
         is_checked = False
         for item in items:
@@ -297,7 +297,7 @@ class _RangeReader:
 
 
 class _Exchanged(UnreadableInput):
-    """Raised where another file has taken the name of a planned one."""
+    """Another file has taken the name of a planned one."""
 
 
 def _identity(path: str) -> tuple[int, int]:

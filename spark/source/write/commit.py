@@ -1,7 +1,7 @@
 """Commit staged runs to the partitions of a log dir: all of them or none.
 
-1. Join: the runs of a partition follow each other in the order of the tasks; runs whose records have offsets are ordered by offset and
-   must not overlap. What cannot be joined is refused before anything is changed.
+1. Join: the runs of a partition are concatenated in the order of the tasks; runs whose records have offsets are ordered by offset and
+   must not overlap. If runs cannot be joined, the write is refused before anything is changed.
 2. Protect: take the lock of the log dir, write a journal there that names every partition, remove the clean-shutdown marker
    (`multi_partition_guard`). A write that was killed earlier is rolled back first.
 3. Write. A new partition is created under the name of a partition scheduled for deletion, so that a broker never takes an incomplete
@@ -60,12 +60,12 @@ _FORGOTTEN_MS = 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """log_dir: where to. run_id: names the journals and the files of the tasks. now_ms: the wall clock.
+    """log_dir: the target. run_id: names the journals and the files of the tasks. now_ms: the wall clock.
 
-    replaces: partitions of the topics that are written give up what they hold, else they grow. partitions: by
-    topic, how many there have to be at least (those without a record stay empty). topic_ids: for new ones. leader_epoch: of
-    all batches; None: the partition's latest, else 0. note: (name, content) of a file of the log dir that comes or
-    changes with the delivery. keeps_journal: False when nobody will want to undo it.
+    replaces: whether the partitions of the written topics are overwritten instead of appended to. partitions: the minimum number of
+    partitions by topic (those without records are created empty). topic_ids: for new partitions. leader_epoch: of all batches; None
+    takes the partition's latest, else 0. note: (name, content) of a file of the log dir that is written in the same commit.
+    keeps_journal: False if the write will not be undone.
     """
 
     log_dir: str
@@ -82,8 +82,8 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """journal: for `kseg undo`; None when there was nothing to do, or it was not to be kept. log_end_offsets: of every
-    partition that was written. findings: checkpoints of the log dir that could not be read, and stay as they are."""
+    """journal: for `kseg undo`; None if nothing was written or no journal is kept. log_end_offsets: of every written partition.
+    findings: checkpoints of the log dir that could not be read and are unchanged."""
 
     journal: str | None
     log_end_offsets: Mapping[str, int]
@@ -91,10 +91,10 @@ class Delivered:
 
 
 def deliver(runs: Sequence[StagedRun], delivery: Delivery) -> Delivered:
-    """Make the runs part of the log dir. Their files stay (`clear_staged`).
+    """Write the runs to the partitions of the log dir. Their own files are kept (`clear_staged` removes them).
 
-    Raises UsageError when runs do not join; Refused when a broker or another kseg is at work, a partition is not sound,
-    or the disk does not take it; then everything is as before.
+    Raises UsageError if runs cannot be joined; Refused if a broker or another kseg is at work, a partition is damaged, or the disk
+    refuses the writes. Then everything is as before.
     """
     joined = joined_runs(runs)
     with LogDirLock(delivery.log_dir), deferring_signals():
@@ -102,7 +102,7 @@ def deliver(runs: Sequence[StagedRun], delivery: Delivery) -> Delivered:
 
 
 def clear_staged(log_dir: str, run_ids: Iterable[str]) -> None:
-    """Remove the files that the tasks of these runs have written, those of failed attempts too."""
+    """Remove the files that the tasks of these runs have written, including those of failed attempts."""
     for name in DISK.names(log_dir):
         if any(is_staged_by(name, run_id) for run_id in run_ids):
             with suppress(OSError):
@@ -110,7 +110,7 @@ def clear_staged(log_dir: str, run_ids: Iterable[str]) -> None:
 
 
 def clear_forgotten(log_dir: str, now_ms: int) -> None:
-    """Remove files that the tasks of killed runs left behind: those not written to for a day."""
+    """Remove the files of killed runs: those that nothing was written to for a day."""
     for name in DISK.names(log_dir):
         path = os.path.join(log_dir, name)
         if name.startswith(STAGED_PREFIX):
@@ -121,7 +121,7 @@ def clear_forgotten(log_dir: str, now_ms: int) -> None:
 
 
 def partitions_in(log_dir: str) -> dict[Key, str]:
-    """(topic, partition) → name of the directory, of all live partitions; nothing when there is no such log dir."""
+    """(topic, partition) → directory name of all live partitions; empty if the log dir does not exist."""
     found: dict[Key, str] = {}
     for entry in DISK.names(log_dir):
         with suppress(FormatError):
@@ -132,7 +132,7 @@ def partitions_in(log_dir: str) -> dict[Key, str]:
 
 
 class LogDirLock:
-    """The lock of a log dir. Taking it rolls back a delivery that was left half done. A context manager."""
+    """The lock of a log dir, as a context manager. Taking it rolls back an interrupted delivery."""
 
     def __init__(self, log_dir: str) -> None:
         self._lock = locked([log_dir])
@@ -165,7 +165,7 @@ def _take_back(journal: Journal) -> None:
 
 
 def _clear_set_aside(journal: Journal) -> None:
-    """Remove directories that a kill left between their creation and their journal."""
+    """Remove directories that were created by a run that was killed before it wrote their journals."""
     for place in partition_locations(journal):
         with suppress(FormatError):
             name = parse_partition_directory(os.path.basename(place.directory))
@@ -178,7 +178,7 @@ def _clear_set_aside(journal: Journal) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One partition. name: of its directory; former: whether it already exists."""
+    """One partition to write. name: of its directory. former: whether it already exists."""
 
     key: Key
     name: str
@@ -280,7 +280,7 @@ class _Course:
         sync_directory(what.log_dir)
 
     def _make(self, item: _Item, protection: LogDirProtection) -> int:
-        """Create a partition under the name of a deleted one; returns its log end offset."""
+        """Create a partition under a name with the suffix of deleted ones, which brokers ignore; returns its log end offset."""
         what = self._delivery
         directory = os.path.join(what.log_dir, self._set_aside[item.key])
         try:
@@ -365,7 +365,7 @@ class _Course:
             remove_if_empty(DISK, os.path.join(self._delivery.log_dir, name))
 
     def _forget(self, journal: str) -> None:
-        """Remove the journals when no undo is wanted, that of the log dir last."""
+        """Remove the journals if they are not kept, that of the log dir last."""
         for item in self._items:
             place = JournalLocation(
                 os.path.join(self._delivery.log_dir, item.name), self._delivery.run_id, in_log_dir=False

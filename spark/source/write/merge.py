@@ -1,7 +1,7 @@
-"""Merge runs: their order in a partition, and their batches with final offsets.
+"""Merge staged runs: determine their order in a partition, and give their batches final offsets.
 
-Runs are in the order of the tasks, or by offset if the records have offsets; then runs must not overlap. Only the base
-offset and the leader epoch of a batch change, which its checksum does not cover.
+Runs are ordered by task, or by offset if the records have offsets; then they must not overlap. Only the base offset and the leader
+epoch of a batch change, which its checksum does not cover.
 """
 
 import os
@@ -46,7 +46,7 @@ def joined_runs(runs: Iterable[StagedRun]) -> dict[Key, list[StagedRun]]:
 
 
 class StagedFiles:
-    """The files that tasks wrote into a log dir. Every method raises Refused for a file that was changed since."""
+    """The files that tasks have written into a log dir. Every method raises Refused for a file that has changed since."""
 
     def __init__(self, log_dir: str) -> None:
         self._log_dir = log_dir
@@ -54,9 +54,9 @@ class StagedFiles:
         self._file: MappedFile | None = None
 
     def batches(self, run: StagedRun, shift: int, leader_epoch: int) -> Iterator[bytes]:
-        """The batches of a run, their offsets moved by `shift`. Whether one is sound is seen when it is appended.
+        """The batches of a run, with offsets increased by `shift`; they are validated when they are appended.
 
-        Raises UsageError when a log cannot end where they would."""
+        Raises UsageError if the offsets would exceed the largest one."""
         if run.end_offset + shift > L.INT64_MAX:
             raise UsageError(
                 f"{run.topic}-{run.partition}: its offsets would exceed {L.INT64_MAX - 1}, the largest offset"

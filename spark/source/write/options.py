@@ -1,4 +1,4 @@
-"""The options of a write to `kafka-log`, from words to values.
+"""Parse the options of a write to `kafka-log`.
 
 Names are Kafka's own for settings of topics and producers (with or without the prefix `kafka.` that Spark's Kafka sink
 requires), and Spark's where its sink has the option. Every mistake raises UsageError with one sentence. Nothing here
@@ -49,9 +49,9 @@ _UNCOMPRESSED = ("uncompressed", "producer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """The checked options of a write. topic: of all rows, None: the column says. partitions: of every topic that is
-    written, None: as many as are there. topic_ids: by topic; under "" the id of the only one. append_time: whether rows
-    that do not say so themselves have LogAppendTime."""
+    """The checked options of a write. topic: of all rows, None to take it from the column. partitions: the minimum number for each
+    written topic, None for the existing ones. topic_ids: by topic; with key "" for a single topic. append_time: whether rows without a
+    timestamp type have LogAppendTime."""
 
     log_dir: str
     topic: str | None = None
@@ -104,7 +104,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 
 
 class _KafkaWords(Words):
-    """Options of which Kafka's own may be prefixed with `kafka.`."""
+    """Options by name, where those of Kafka may have the prefix `kafka.`."""
 
     def get(self, name: str) -> str | None:
         own = super().get(name)

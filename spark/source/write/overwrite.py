@@ -1,4 +1,4 @@
-"""Replace the contents of a partition by other batches: a plan over its files, so that it can be undone.
+"""Overwrite a partition with other batches, by a plan over its files, so that it can be undone.
 
 Replaced and removed files go to the quarantine, and new files are complete before the first old one is removed
 (`apply.executor`). The topic id stays, and so does the latest leader epoch, because consumers and followers have seen it.
@@ -23,7 +23,7 @@ from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.metadata_files import PartitionMetadata, encode_partition_metadata
 
-_MAX_LOGS = 400  # each is a nameless file that stays open until the plan is carried out
+_MAX_LOGS = 400  # each is an unnamed file that stays open until the plan is carried out
 
 
 def replace_partition(
@@ -35,10 +35,9 @@ def replace_partition(
     topic_id: str | None,
     now_ms: int,
 ) -> None:
-    """Carry out the replacement. partition: the new one, empty; batches: see `OpenPartition.append`.
+    """Carry out the replacement. partition: the new, empty one. batches: as for `OpenPartition.append`.
 
-    The lock of the log dir is the caller's. Raises Refused, and then nothing was changed or its sentence says how to
-    go on.
+    The caller holds the lock of the log dir. Raises Refused; then nothing was changed, or its message says how to proceed.
     """
     inputs = inputs_of(directory)
     before = DirectoryImage.of(inputs)
@@ -79,7 +78,7 @@ def replace_partition(
 
 
 def latest_epoch(directory: str) -> int:
-    """The latest leader epoch that a partition directory's checkpoint knows, 0 when it knows none."""
+    """The latest leader epoch in the checkpoint of a partition directory, 0 if there is none."""
     path = os.path.join(directory, NAME_BY_ROLE[Role.LEADER_EPOCHS])
     with suppress(FormatError, UnreadableInput):
         return max((entry.epoch for entry in decode_leader_epochs(read_small(path))), default=0)

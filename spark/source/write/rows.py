@@ -1,9 +1,9 @@
-"""From Arrow batches of rows to records in runs, in each task of a write.
+"""Convert Arrow batches of rows to records in staged runs, in each task of a write.
 
-1. The columns are those of Spark's own Kafka sink (`key`, `value`, `topic`, `partition`, `headers`), plus
-   `timestamp`, `timestampType` and `offset` of its source. Others are ignored.
-2. The partition of a row is that of its column; without one it is chosen by its key, as Kafka's producer does
-   (`partitioner`); rows without a key fill one batch in one partition, then go to the next, as with that producer.
+1. The columns are those of Spark's own Kafka sink (`key`, `value`, `topic`, `partition`, `headers`), plus `timestamp`,
+   `timestampType` and `offset` of its source. Others are ignored.
+2. A row goes to the partition in its column, or without one to that of its key, as with Kafka's producer (`partitioner`). Rows
+   without a key fill a batch in one partition, then one in the next, as with that producer.
 3. Rows keep their order within a partition.
 """
 
@@ -91,8 +91,8 @@ class RowColumns:
 
 
 class RowWriter:
-    """Writes the rows of one task. counts: partitions by topic, as far as there are some already. task: its number,
-    from which rows without a key begin to be spread."""
+    """Writes the rows of one task. counts: the partition counts of existing topics. task: its number, which determines the partition
+    of the first rows without a key."""
 
     def __init__(
         self,
@@ -169,8 +169,7 @@ class RowWriter:
 
 
 def _rows_of(batch: "RecordBatch", at: Mapping[str, int]) -> Iterator[Row]:
-    """key, value, topic, partition, offset, timestamp in µs, type of timestamp, headers of each row; None where there is
-    no such column."""
+    """(key, value, topic, partition, offset, timestamp in µs, timestamp type, headers) of each row; None for missing columns."""
     nothing: list[Any] = [None] * batch.num_rows
 
     def of(name: str, kind: "pa.DataType | None" = None) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Runs: the records of one of many writers for partitions whose log end offsets it does not know yet.
+"""Staged runs: the records that one of many writers has for partitions whose log end offsets are not known yet.
 
 A task of a cluster cannot assign offsets, because others write to the same partition at the same time. So it writes
 complete batches of magic 2, whose offsets count from 0 in each run or are those of its records, into a file of its own:
@@ -33,8 +33,7 @@ _WAITING_BYTES = 64 << 20  # encoded or not, of all partitions of one writer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRules:
-    """What the batches of a run are made of. codec: see layout. batch_bytes: uncompressed, batch_records: None for no
-    limit."""
+    """How to build the batches of a run. codec: an id. batch_bytes, batch_records: upper limits, uncompressed; None for no limit."""
 
     codec: int = L.NONE
     batch_bytes: int = DEFAULT_BATCH_BYTES
@@ -43,8 +42,8 @@ class RunRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedRun:
-    """The data of one writer for one partition. file: name of its file. chunks: (position, length in bytes) there, in order.
-    end_offset: after its last record. has_offsets: offsets are the records' own, else they count from 0."""
+    """The data of one writer for one partition. file: the name of its file. chunks: (position, length in bytes) there, in order.
+    end_offset: after the last record. has_offsets: whether offsets come from the records; otherwise they count from 0."""
 
     topic: str
     partition: int
@@ -72,7 +71,7 @@ def _prefix(run_id: str) -> str:
 
 @dataclass(slots=True)
 class _Open:
-    """A partition's run while it is written. waiting: encoded batches that are not in the file yet."""
+    """A partition's run while it is being written. waiting: encoded batches that are not yet in the file."""
 
     has_offsets: bool
     first_offset: int
@@ -86,9 +85,9 @@ class _Open:
 
 
 class RunWriter:
-    """Writes the file of one attempt; a context manager. Left by an exception it removes the file again.
+    """Writes the file of one attempt. A context manager, which removes the file again if it is left by an exception.
 
-    directory: the log dir. name: see `staged_name`. Without a record there is no file.
+    directory: the log dir. name: see `staged_name`. The file is created with the first record.
     """
 
     def __init__(self, directory: str, name: str, rules: RunRules) -> None:
@@ -107,8 +106,8 @@ class RunWriter:
         has_offset: bool = False,
         append_time: bool = False,
     ) -> None:
-        """One more record of (topic, partition). has_offset: its offset counts. append_time: its timestamp is that of
-        a broker's append (LogAppendTime). Raises UsageError for an offset that does not rise, and for a mixture."""
+        """Add a record of (topic, partition). has_offset: whether its offset is to be kept. append_time: whether its timestamp is a
+        LogAppendTime. Raises UsageError if offsets do not increase, or only some records have one."""
         run = self._open.get(partition)
         if run is None:
             first = record.offset if has_offset else 0
@@ -139,14 +138,14 @@ class RunWriter:
             self._put_all()
 
     def fits(self, partition: tuple[str, int], record: Record) -> bool:
-        """Whether a record without an offset goes into an open batch, or is the first of its partition."""
+        """Whether a record without an offset fits into the open batch of its partition, or is its first one."""
         run = self._open.get(partition)
         if run is None or not run.records:
             return run is None
         return not self._is_full(run, run.next_offset, record_bytes(record))
 
     def close(self) -> tuple[StagedRun, ...]:
-        """Write and sync everything; returns the runs in order of topic and partition."""
+        """Write and sync everything; returns the runs ordered by topic and partition."""
         self._put_all()
         if self._file is not None:
             self._file.sync()

@@ -1,6 +1,6 @@
-"""`df.write.format("kafka-log")`, and the same for a streaming query: valid partitions, all of them or none.
+"""`df.write.format("kafka-log")` for batch and streaming queries: writes valid partitions, all of them or none.
 
-1. The driver checks columns and options, and how many partitions the topics have already.
+1. The driver checks columns and options, and counts the existing partitions of the topics.
 2. Each attempt of a task writes its rows as complete batches into a file of its own in the data directory, under a name
    that brokers and other attempts ignore (`spark.source.write.staged_runs`). A task that is killed, retried or run twice
    leaves another file.
@@ -8,9 +8,9 @@
    (`spark.source.write.commit`). Partitions change only there, under the lock of the data directory and a journal.
 4. The files of all attempts are removed.
 
-A streaming query must write each micro-batch once, even if its driver is killed between writing a batch and recording that
-in the checkpoint. So the commit also writes the number of the batch into the data directory, together with the partitions
-or not at all, under the id that the query has from its checkpoint. A batch that is already there is not written again.
+A streaming query must write each micro-batch once, even if its driver is killed between writing a batch and recording that in the
+checkpoint. So the commit also writes the number of the batch into the data directory, atomically with the partitions and under the
+id of the query, which is in its checkpoint. A batch whose number is already there is not written again.
 """
 
 import json
@@ -61,7 +61,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """The output of one attempt. task: its number among the tasks. run_id: of the write."""
+    """The output of one attempt. task: the number of its task. run_id: of the write."""
 
     task: int
     run_id: str
@@ -70,7 +70,8 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """One write, as driver and tasks share it. counts: partitions by topic before the write. directory_sample: what a task must see."""
+    """One write, shared by driver and tasks. counts: the partition counts by topic before the write. directory_sample: the data
+    directory as the driver sees it, which tasks compare."""
 
     options: WriteOptions
     columns: RowColumns
@@ -80,7 +81,7 @@ class WriteJob:
 
     @classmethod
     def of(cls, schema: "StructType", given: "Mapping[str, str]") -> "WriteJob":
-        """Raises UsageError for options or columns that cannot be."""
+        """Raises UsageError for invalid options or columns."""
         options = write_options(given)
         counts: dict[str, int] = {}
         for topic, partition in partitions_in(options.log_dir):
@@ -110,7 +111,7 @@ class WriteJob:
             log_dir=options.log_dir,
             run_id=run_id,
             now_ms=_now_ms(),
-            # of a topic that already exists the others may be in another data directory, on another broker
+            # the other partitions of an existing topic may be in another data directory, or on another broker
             partitions={
                 topic: 0 if topic in self.counts else options.partitions or 0 for topic in sorted(topics)
             },
@@ -120,13 +121,13 @@ class WriteJob:
         )
 
     def clear(self, run_ids: set[str]) -> None:
-        """Remove what the tasks have written, and what those of killed jobs have left long ago."""
+        """Remove the files of these runs, and old ones that killed jobs have left."""
         clear_staged(self.options.log_dir, run_ids)
         clear_forgotten(self.options.log_dir, _now_ms())
 
 
 class KafkaLogWriter(DataSourceArrowWriter):
-    """A batch write. replaces: mode overwrite. Raises UsageError for options or columns that cannot be."""
+    """A batch write. replaces: mode overwrite. Raises UsageError for invalid options or columns."""
 
     def __init__(self, schema: "StructType", given: "Mapping[str, str]", replaces: bool) -> None:
         self._job = WriteJob.of(schema, given)
@@ -169,7 +170,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
         self._job.clear({self._job.run_id})
 
     def _tell_of_empty(self, delivery: Delivery, runs: Sequence[StagedRun]) -> None:
-        """Warn that partitions overwritten with nothing are kept, since a topic never loses partitions."""
+        """Warn about partitions that were overwritten with nothing: they are kept, because a topic never loses partitions."""
         written = {(run.topic, run.partition) for run in runs}
         emptied = sorted(
             where
@@ -197,7 +198,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
 
 
 class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
-    """The write of a streaming query. Raises UsageError for options or columns that cannot be."""
+    """The write of a streaming query. Raises UsageError for invalid options or columns."""
 
     def __init__(self, schema: "StructType", given: "Mapping[str, str]", replaces: bool) -> None:
         if replaces:
@@ -242,7 +243,7 @@ def _now_ms() -> int:
 
 
 def _of_tasks(messages: Sequence[WriterCommitMessage | None]) -> tuple[list[StagedRun], set[str]]:
-    """The runs in the order of the tasks, and the ids under which their files are named."""
+    """The runs in the order of the tasks, and the run ids in the names of their files."""
     written = sorted(
         (message for message in messages if isinstance(message, Written)), key=lambda each: each.task
     )
