@@ -1,6 +1,6 @@
-"""Values of JSON lines as table cells: the text, the sort key and the style."""
+"""Tables of JSON lines: their definitions, and the cells with text, sort key and style."""
 
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from typing import NamedTuple
 
 from kseg.cli.text.amounts import duration_words, rough_duration_words, size_words
@@ -37,6 +37,20 @@ class HtmlColumn(NamedTuple):
     @property
     def is_number(self) -> bool:
         return self.kind in _NUMBERS
+
+
+class TableForm(NamedTuple):
+    """The definition of a table. type: of the JSON lines. wanted: selects some of them. parts: turns a line into several rows. is_open:
+    whether it is initially expanded."""
+
+    id: str
+    title: str
+    type: str
+    columns: Sequence[HtmlColumn]
+    wanted: Callable[[Values], bool] = lambda _: True
+    parts: Callable[[Values], Iterable[Values]] | None = None
+    is_open: bool = True
+    note: str = ""
 
 
 def cell(row: Values, column: HtmlColumn) -> Cell:

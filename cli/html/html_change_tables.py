@@ -1,7 +1,6 @@
 """The tables of the commands that change a log or predict its size: `retain`, `compact` and `what-if`."""
 
-from kseg.cli.html.html_cells import HtmlColumn, Values
-from kseg.cli.html.html_forms import TableForm
+from kseg.cli.html.html_cells import HtmlColumn, TableForm, Values
 
 
 def _of_partition(row: Values) -> bool:

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kseg.cli.html.html_cells import HtmlColumn, Values
-from kseg.cli.html.html_forms import TableForm
+from kseg.cli.html.html_cells import HtmlColumn, TableForm, Values
 
 
 def _start_changes(row: Values) -> Iterable[Values]:

@@ -1,7 +1,6 @@
 """The tables of `list` and `diff`."""
 
-from kseg.cli.html.html_cells import HtmlColumn
-from kseg.cli.html.html_forms import TableForm
+from kseg.cli.html.html_cells import HtmlColumn, TableForm
 
 PARTITIONS = TableForm(
     "partitions",

@@ -6,8 +6,7 @@ from typing import NamedTuple
 from kseg.cli.html import html_change_tables as changes
 from kseg.cli.html import html_check_tables as checks
 from kseg.cli.html import html_list_tables as listed
-from kseg.cli.html.html_cells import Cell, HtmlColumn, Values, cell
-from kseg.cli.html.html_forms import TableForm
+from kseg.cli.html.html_cells import Cell, HtmlColumn, TableForm, Values, cell
 
 MAX_ROWS = 10_000  # rows of a table that a browser sorts without a noticeable pause
 

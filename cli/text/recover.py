@@ -7,9 +7,7 @@ from kseg.cli.report import GOOD, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.change_report import ChangeReport, Stake, incomplete_words
-from kseg.cli.text.checkpoints_of_copy import carried_words
-from kseg.cli.text.room_needed import room_words
-from kseg.cli.text.setting_sources import settings_words
+from kseg.cli.text.plan_words import carried_words, room_words, settings_words
 from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
 from kseg.segment.counted import counted, listed, log_range_words, offsets_words
 from kseg.segment.findings import CATALOGUE, ERROR, WARNING

@@ -7,8 +7,7 @@ from kseg.cli.report import GOOD, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.change_report import ChangeReport, Stake, incomplete_words
-from kseg.cli.text.room_needed import room_words
-from kseg.cli.text.setting_sources import settings_words
+from kseg.cli.text.plan_words import room_words, settings_words
 from kseg.segment.counted import counted, listed, log_range_words
 from kseg.segment.findings import ERROR, WARNING
 from kseg.segment.terminal import shell_quoted, shown_path, visible
