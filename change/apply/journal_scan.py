@@ -82,7 +82,7 @@ def _partition_ids(directory: str, disk: Disk) -> list[str]:
             return []
         what = "a link" if stat.S_ISLNK(status.st_mode) else "no directory"
         raise Refused(
-            f"{path} is {what}, which kseg never makes there; inspect it, then move it away"
+            f"{path} is {what}, which kseg never creates there; inspect it, then move it away"
         ) from error
     return [name for name in names if is_id(name)]
 

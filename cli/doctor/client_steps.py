@@ -3,10 +3,10 @@ and reset groups whose committed offset is outside the log."""
 
 from collections.abc import Iterator
 
-from kseg.cli.doctor.next_step import NextStep
+from kseg.cli.doctor.next_step import NextStep, likewise
 from kseg.cli.doctor.situation import Situation
 from kseg.cli.next_command import command_line
-from kseg.segment.counted import counted, shown_of
+from kseg.segment.counted import shown_of
 from kseg.segment.terminal import shell_quoted, shortened, shown_path, visible
 
 _LISTED = 5  # transactions and groups with a step of their own
@@ -41,11 +41,7 @@ def remove_configs(situation: Situation) -> Iterator[NextStep]:
             "or correct the property, and then start 4.3.1.",
             f"kafka-configs.sh --bootstrap-server {server} --alter --entity-type topics --entity-name {shell_quoted(each.topic)} --delete-config {each.name}",
         )
-    if len(refused) > shown:
-        yield NextStep(
-            f"Likewise for {counted(len(refused) - shown, 'more property')}: list them.",
-            command_line("metadata", {}, situation.request),
-        )
+    yield from likewise(len(refused) - shown, "property", command_line("metadata", {}, situation.request))
 
 
 def end_transactions(situation: Situation) -> Iterator[NextStep]:
@@ -56,12 +52,8 @@ def end_transactions(situation: Situation) -> Iterator[NextStep]:
                 f"With the broker running, abort the hanging transaction in {each.topic}-{each.partition}.",
                 each.abort_command.replace(ANY_SERVER, situation.bootstrap_server or ANY_SERVER),
             )
-    if len(situation.hanging) > shown:
-        more = counted(len(situation.hanging) - shown, "more hanging transaction")
-        yield NextStep(
-            f"Abort {more}: list the command for each.",
-            command_line("transactions", {"--verbose": True}, situation.request),
-        )
+    command = command_line("transactions", {"--verbose": True}, situation.request)
+    yield from likewise(len(situation.hanging) - shown, "transaction", command, "list the command for each")
 
 
 def set_groups(situation: Situation) -> Iterator[NextStep]:
@@ -78,8 +70,4 @@ def set_groups(situation: Situation) -> Iterator[NextStep]:
             f"kafka-consumer-groups.sh --bootstrap-server {server} --group {shell_quoted(group)} "
             f"--topic {topic}:{partitions} --reset-offsets --to-latest --dry-run",
         )
-    if len(by_topic) > shown:
-        yield NextStep(
-            "Likewise for the other groups with committed offsets outside their logs: list them.",
-            command_line("groups", {}, situation.request),
-        )
+    yield from likewise(len(by_topic) - shown, "group", command_line("groups", {}, situation.request))

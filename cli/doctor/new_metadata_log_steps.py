@@ -12,11 +12,12 @@ topics exist and their directories have the ids of these topics (each step obser
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from kseg.cli.doctor.next_step import NextStep
+from kseg.cli.doctor.next_step import NextStep, likewise
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
-from kseg.segment.counted import counted, shown_of
+from kseg.segment.counted import shown_of
 from kseg.segment.partition.names import INTERNAL_TOPICS, METADATA_DIRECTORY, NAME_BY_ROLE, Role
 from kseg.segment.terminal import shell_quoted, shell_word
 
@@ -78,11 +79,8 @@ def _topic_steps(topics: Mapping[str, int], server: str, request: Request) -> It
             f"Create {words.format(topic)}.",
             f"kafka-topics.sh --bootstrap-server {server} --create --topic {shell_word(topic)} --partitions {topics[topic]} --replication-factor 1 --config {config}",
         )
-    if len(topics) > shown:
-        yield _step(
-            f"The same for {counted(len(topics) - shown, 'more topic')}.",
-            command_line("list", {"--partitions": True}, request),
-        )
+    command = command_line("list", {"--partitions": True}, request)
+    yield from (replace(step, is_due=False) for step in likewise(len(topics) - shown, "topic", command))
 
 
 def _step(why: str, command: str) -> NextStep:

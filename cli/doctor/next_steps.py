@@ -36,7 +36,7 @@ from kseg.cli.doctor.client_steps import (
 from kseg.cli.doctor.disk_steps import make_room, make_writable
 from kseg.cli.doctor.metadata_log_steps import copied_log, find_metadata_log, gap_steps, snapshot_steps
 from kseg.cli.doctor.new_metadata_log_steps import new_log_steps
-from kseg.cli.doctor.next_step import NextStep
+from kseg.cli.doctor.next_step import NextStep, likewise
 from kseg.cli.doctor.obstacle_steps import copy_linked_files, move_obstacles, no_data_directories
 from kseg.cli.doctor.situation import OtherNode, Situation
 from kseg.cli.next_command import command_line
@@ -177,12 +177,8 @@ def _move_out(situation: Situation) -> Iterator[NextStep]:
                 "Move it out of the data directory: a broker does not start with it.",
                 _move(path),
             )
-    if len(situation.foreign) > shown:
-        more = counted(len(situation.foreign) - shown, "more directory")
-        yield NextStep(
-            f"Likewise for {more}: list the names.",
-            command_line("list", {"--verbose": True}, situation.request),
-        )
+    command = command_line("list", {"--verbose": True}, situation.request)
+    yield from likewise(len(situation.foreign) - shown, "directory", command)
 
 
 def _take_apart(situation: Situation) -> Iterator[NextStep]:
@@ -269,12 +265,8 @@ def _give_ids(situation: Situation) -> Iterator[NextStep]:
             "not to a deleted one, or to another cluster), give it the id; `kseg undo` reverts that.",
             f"kseg recover --apply --topic-id {topic_id} {shell_quoted(path)}",
         )
-    if len(wrong_ids) > shown:
-        more = counted(len(wrong_ids) - shown, "more partition")
-        yield NextStep(
-            f"Likewise for {more}: list the command for each.",
-            command_line("verify", {"--verbose": True}, situation.request),
-        )
+    command = command_line("verify", {"--verbose": True}, situation.request)
+    yield from likewise(len(wrong_ids) - shown, "partition", command, "list the command for each")
 
 
 def _end_offset(partition: str) -> int:

@@ -9,10 +9,10 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from kseg.cli.doctor.new_metadata_log_steps import format_command
-from kseg.cli.doctor.next_step import NextStep
+from kseg.cli.doctor.next_step import NextStep, likewise
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
-from kseg.segment.counted import counted, shown_of
+from kseg.segment.counted import shown_of
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.directory import partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, SEGMENT_ROLES, Role, parse_file_name
@@ -52,14 +52,9 @@ def move_obstacles(in_the_way: dict[str, str], move: Callable[[str], str]) -> It
     shown = shown_of(len(in_the_way), _SHOWN)
     for path, why in list(in_the_way.items())[:shown]:
         yield NextStep(f"Move {shown_path(path)} out of the data directory: {why}.", move(path))
-    if len(in_the_way) > shown:
-        more = list(in_the_way)[shown:]
-        yield NextStep(
-            f"Likewise for {counted(len(more), 'more file')}: list them.",
-            command_line(
-                "list", {"--verbose": True}, Request(tuple(dict.fromkeys(map(os.path.dirname, more))))
-            ),
-        )
+    more = list(in_the_way)[shown:]
+    around = Request(tuple(dict.fromkeys(map(os.path.dirname, more))))
+    yield from likewise(len(more), "file", command_line("list", {"--verbose": True}, around))
 
 
 def linked_files(partition: str) -> Iterator[str]:
@@ -79,11 +74,9 @@ def copy_linked_files(linked: Sequence[str]) -> Iterator[NextStep]:
             f"{shown_path(path)} is a link to {shown_path(target)}, and `kseg recover` does not change files through links: replace the link by a copy.",
             f"cp --remove-destination --preserve=all {shell_quoted(target)} {shell_quoted(path)}",
         )
-    if len(linked) > shown:
-        yield NextStep(
-            f"Likewise for {counted(len(linked) - shown, 'more link')}: list them.",
-            f"find {' '.join(map(shell_quoted, dict.fromkeys(map(os.path.dirname, linked[shown:]))))} -type l",
-        )
+    directories = dict.fromkeys(map(os.path.dirname, linked[shown:]))
+    command = f"find {' '.join(map(shell_quoted, directories))} -type l"
+    yield from likewise(len(linked) - shown, "link", command)
 
 
 def no_data_directories(

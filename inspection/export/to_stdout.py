@@ -18,7 +18,7 @@ def check_stream(options: ExportOptions) -> None:
     if options.form not in (Form.JSON, Form.CSV):
         raise UsageError(f"--output - writes json or csv; {options.form} needs a directory")
     if options.partition_by:
-        raise UsageError("--partition-by makes directories, so it needs an --output directory")
+        raise UsageError("--partition-by creates directories, so it needs an --output directory")
     if options.compression != "none":
         raise UsageError("--output - is not compressed; pipe it through a compressor, or name a directory")
 

@@ -189,7 +189,7 @@ def _few(path: str, findings: Sequence[Finding]) -> Iterator[Finding]:
 
 
 def _of_log(problem: LogProblem) -> Finding:
-    message = f"{problem.message}; a coordinator cannot load what is behind it"
+    message = f"{problem.message}; a coordinator cannot load what follows it"
     return Finding(
         "coordinator-load-fails", problem.path, message, problem.position, first_offset=problem.offset
     )

@@ -192,7 +192,7 @@ class TieredStorage:
         where = f"chunk {number} of {source.path}"
         if manifest.starts[number + 1] > source.stored.size_bytes:
             raise failure(
-                f"{where} lies behind the end of the object, which has {source.stored.size_bytes} bytes"
+                f"{where} is beyond the end of the object, which has {source.stored.size_bytes} bytes"
             )
         data = self._origin.read(
             source.path, source.stored, manifest.starts[number], manifest.starts[number + 1]

@@ -255,7 +255,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
     for other, words in (
         (outer, "same directory"),
         (tmp_path / "link", "same directory"),
-        (outer / "t-0", "lies in the other"),
+        (outer / "t-0", "is inside the other"),
         (tmp_path / "x", "holds t-0 twice"),
     ):
         paths = [str(outer), str(other)]

@@ -117,7 +117,7 @@ class RunWriter:
         offset = record.offset if has_offset else run.next_offset
         if offset < run.next_offset:
             raise UsageError(
-                f"{_shown(partition)}: offset {offset} comes behind {run.next_offset - 1}; sort the rows of a "
+                f"{_shown(partition)}: offset {offset} follows {run.next_offset - 1}; sort the rows of a "
                 "partition by offset"
             )
         append_time_ms = record.timestamp_ms if append_time else None
