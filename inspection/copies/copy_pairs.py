@@ -61,7 +61,9 @@ def _paired(paths: Sequence[str], targets: Sequence[Target], *, is_narrowed: boo
     if roots[0] == roots[1] or _is_same(paths):
         raise UsageError("A and B are the same directory: kseg diff compares two copies")
     if roots[0].startswith(roots[1]) or roots[1].startswith(roots[0]):
-        raise UsageError("one of the two copies is inside the other: kseg diff takes two separate directories")
+        raise UsageError(
+            "one of the two copies is inside the other: kseg diff takes two separate directories"
+        )
     sides: tuple[list[LogTarget], list[LogTarget]] = [], []
     for target in targets:
         if not isinstance(target, LogDirTarget):
