@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
 """Kafka's messages as the JSON text of their generated `*JsonConverter` classes, produced by interpreting a program of numbers
-(`kernel.message_reader` describes the program and the state).
+(`kernel.message_reader` describes a program, `kernel.message_fields` names its fields and those of the state).
 
 Bytes are read in the order of Kafka's generated readers and with their checks, so that the first error is the one that Kafka reports:
 
