@@ -26,7 +26,7 @@ from kseg.cli.doctor.doctor_rows import (
     node_row,
     step_row,
 )
-from kseg.cli.doctor.metadata_log_steps import lacks_metadata_log
+from kseg.cli.doctor.metadata_log_steps import lacks_metadata_log, renamed_metadata_log
 from kseg.cli.doctor.next_steps import next_steps
 from kseg.cli.doctor.obstacle_steps import linked_files
 from kseg.cli.doctor.situation import OtherNode, Situation
@@ -154,9 +154,9 @@ class Examination:
                 if node_id is not None and by_metadata is not None and node_id != by_metadata:
                     self._situation.other_nodes.append(OtherNode(log_dir, node_id, by_metadata))
                 nodes.setdefault(image.path, Row(node_row(image, node_id)))
-        self._situation.lacks_metadata_log = not nodes and lacks_metadata_log(
-            [host.path for host in self._situation.hosts]
-        )
+        log_dirs = [host.path for host in self._situation.hosts]
+        self._situation.lacks_metadata_log = not nodes and lacks_metadata_log(log_dirs)
+        self._situation.renamed_metadata_log = renamed_metadata_log(log_dirs)
         self._note_properties()
         yield from nodes.values()
 

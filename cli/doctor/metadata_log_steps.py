@@ -8,11 +8,13 @@ either it is in another directory of the node, or it is lost.
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 from kseg.cli.doctor.next_step import NextStep
 from kseg.internal_topics.metadata.metadata_log_files import log_files
+from kseg.segment.layout import LOG_SUFFIX
 from kseg.segment.partition.log_dir_state import KRAFT_VERSION, read_log_dir_state
-from kseg.segment.partition.names import METADATA_DIRECTORY, Role, parse_file_name
+from kseg.segment.partition.names import METADATA_DIRECTORY, NAME_BY_ROLE, Role, parse_file_name
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shown_path
 
@@ -85,6 +87,32 @@ def lacks_metadata_log(log_dirs: Sequence[str]) -> bool:
     """Whether these are data directories of a KRaft node, and none of them has the metadata log."""
     return any(read_log_dir_state(log_dir).meta_version == KRAFT_VERSION for log_dir in log_dirs) and not any(
         places.isdir(os.path.join(log_dir, METADATA_DIRECTORY)) for log_dir in log_dirs
+    )
+
+
+def renamed_metadata_log(log_dirs: Sequence[str]) -> str | None:
+    """The metadata log under another name, where no data directory has it under its own: no other directory has a quorum-state."""
+    if any(places.lexists(os.path.join(log_dir, METADATA_DIRECTORY)) for log_dir in log_dirs):
+        return None
+    found = []
+    for log_dir in log_dirs:
+        with suppress(OSError), places.scandir(log_dir) as entries:
+            found += [entry.path for entry in entries if entry.is_dir() and _is_metadata_log(entry.path)]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_metadata_log(directory: str) -> bool:
+    names = set(places.listdir(directory))
+    return NAME_BY_ROLE[Role.QUORUM_STATE] in names and any(name.endswith(LOG_SUFFIX) for name in names)
+
+
+def name_metadata_log(directory: str) -> NextStep:
+    """directory: the metadata log under another name."""
+    own = os.path.join(os.path.dirname(directory), METADATA_DIRECTORY)
+    return NextStep(
+        f"By its quorum-state {shown_path(os.path.basename(directory))} is the metadata log, which no broker finds under this name: a node that is also a controller begins "
+        "with an empty one and sets every partition aside as stray. Give it its name back.",
+        f"mv -T {shell_quoted(directory)} {shell_quoted(own)}",
     )
 
 

@@ -3,7 +3,7 @@
 0. Make file systems writable that are mounted read-only.
 1. If a broker is running and something has to change, stop it. What was read beside a running broker may be out of date.
 2. Undo a kseg run that was killed half-way, and check again: it blocks everything else.
-3. Correct a node id that is not that of the data directory: with a wrong one all partitions look stray.
+3. Give a metadata log under another name its own: without it nothing else can be judged. Correct a node id that is not that of the data directory: with a wrong one all partitions look stray.
 4. If a broker does not accept some of the data directories together (they are of different nodes, or one is a copy of another), check
    those of one node.
 5. Move out of the data directory what prevents a start: files that a broker cannot read, whatever is there by mistake, directories
@@ -34,7 +34,13 @@ from kseg.cli.doctor.client_steps import (
     set_groups,
 )
 from kseg.cli.doctor.disk_steps import make_room, make_writable
-from kseg.cli.doctor.metadata_log_steps import copied_log, find_metadata_log, gap_steps, snapshot_steps
+from kseg.cli.doctor.metadata_log_steps import (
+    copied_log,
+    find_metadata_log,
+    gap_steps,
+    name_metadata_log,
+    snapshot_steps,
+)
 from kseg.cli.doctor.new_metadata_log_steps import new_log_steps
 from kseg.cli.doctor.next_step import NextStep, likewise
 from kseg.cli.doctor.obstacle_steps import copy_linked_files, move_obstacles, no_data_directories
@@ -44,8 +50,8 @@ from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR
-from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role, parse_partition_directory
+from kseg.segment.partition.directory import own_partition_name, partition_name
+from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.storage import places
@@ -66,6 +72,7 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
         or situation.is_obstructed
         or situation.missing
         or situation.lost_identities
+        or situation.renamed_metadata_log
     )
     yield from make_writable(situation)
     if situation.hosts:
@@ -93,7 +100,7 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
         yield from remove_configs(situation)
         yield from end_transactions(situation)
         yield from set_groups(situation)
-        if situation.lacks_metadata_log:
+        if situation.lacks_metadata_log and situation.renamed_metadata_log is None:
             log_dir = situation.hosts[0].path
             yield find_metadata_log()
             yield copied_log(log_dir, is_due=False)
@@ -104,6 +111,10 @@ def _repair_steps(situation: Situation) -> Iterator[NextStep]:
     advice = situation.advice
     if situation.is_half_done:
         yield NextStep("Undo an interrupted change; everything else has to wait for that.", advice)
+        yield _again(situation)
+        return
+    if situation.renamed_metadata_log is not None:
+        yield name_metadata_log(situation.renamed_metadata_log)
         yield _again(situation)
         return
     if situation.other_nodes:
@@ -165,8 +176,10 @@ def _set_node_id(other: OtherNode) -> NextStep:
 
 def _move_out(situation: Situation) -> Iterator[NextStep]:
     """A broker takes every directory for a partition, and fails on a name that is not a partition's."""
-    shown = shown_of(len(situation.foreign), _LISTED)
-    for path in situation.foreign[:shown]:
+    renamed = situation.set_aside.values()  # these get their names back
+    foreign = [path for path in situation.foreign if path not in renamed]
+    shown = shown_of(len(foreign), _LISTED)
+    for path in foreign[:shown]:
         if os.path.basename(path) == _OF_FILE_SYSTEM:
             yield NextStep(
                 "Remove it: a broker does not start with it. The next fsck creates it again, so let log.dirs name a directory below the mount point.",
@@ -178,7 +191,7 @@ def _move_out(situation: Situation) -> Iterator[NextStep]:
                 _move(path),
             )
     command = command_line("list", {"--verbose": True}, situation.request)
-    yield from likewise(len(situation.foreign) - shown, "directory", command)
+    yield from likewise(len(foreign) - shown, "directory", command)
 
 
 def _take_apart(situation: Situation) -> Iterator[NextStep]:
@@ -230,7 +243,8 @@ def _put_back(situation: Situation) -> Iterator[NextStep]:
     """Missing replicas: no repair can restore records that are in no file here."""
     strays = list(situation.set_aside.items())
     for path, stray in strays[: shown_of(len(strays), _LISTED)]:
-        is_stray = parse_partition_directory(os.path.basename(stray)).state is PartitionState.STRAY
+        name = partition_name(os.path.basename(stray))
+        is_stray = name is not None and name.state is PartitionState.STRAY
         what = (
             "was set aside as stray"
             if is_stray
@@ -246,12 +260,17 @@ def _put_back(situation: Situation) -> Iterator[NextStep]:
         return
     it, has, lies = ("it", "it has", "it is") if len(names) == 1 else ("them", "they have", "they are")
     shown = names[: shown_of(len(names), _LISTED)]
-    wanted = " -o ".join(f"-name {shell_word(each)}" for name in shown for each in (name, f"{name}.*-*"))
+    wanted = " -o ".join(f"-name {shell_word(each)}" for name in shown for each in _names_of_copies(name))
     yield NextStep(
         f"Put {shown_path(listed(names, _LISTED))} back before a broker starts and recreates {it} empty: from a backup, a disk that is not mounted, "
         f"or wherever else {lies} on this machine (`kseg verify` tells which copy is sound). To give up the records that only {has}, start the broker.",
         rf"find / -type d \( {wanted} \) -not -empty",
     )
+
+
+def _names_of_copies(name: str) -> tuple[str, ...]:
+    """Patterns of names: its own, one with a suffix (`-stray`, `.bak`), and what `_move` makes of that."""
+    return (name, f"{name}[!0-9]*", f"*-{name}[!0-9]*")
 
 
 def _give_ids(situation: Situation) -> Iterator[NextStep]:

@@ -56,7 +56,8 @@ class Situation:
     has_dynamic_quorum: whether the voters are in the metadata log instead of controller.quorum.voters. topics: the partition count of
     each topic, according to the directories here. damaged_snapshots: of the metadata log. refused_features, refused_configs: entries of
     the metadata log that a 4.3.1 node refuses. gapped_metadata_logs: directories of metadata logs that a repair would make worse, so
-    `advice` leaves them out. lacks_metadata_log: whether none of the directories has it.
+    `advice` leaves them out. lacks_metadata_log: whether none of the directories has it. renamed_metadata_log: the only directory that has it
+    under another name.
 
     has_linked_directories: whether `recover` needs --follow-links. linked_files: files of damaged partitions that are links. properties:
     server.properties, if it was given. unformatted_log_dirs: directories in its log.dirs that do not exist or are empty. undo_bytes: held
@@ -87,6 +88,7 @@ class Situation:
     refused_configs: "dict[tuple[str, str], RefusedConfig]" = field(default_factory=dict)
     gapped_metadata_logs: list[str] = field(default_factory=list)
     lacks_metadata_log: bool = False
+    renamed_metadata_log: str | None = None
     has_unreadable: bool = False
     is_half_done: bool = False
     has_linked_directories: bool = False

@@ -12,6 +12,7 @@ The node of a log dir comes from its meta.properties, or else from the placement
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial
@@ -22,7 +23,7 @@ from kseg.segment.diagnosis import MissingReplica
 from kseg.segment.errors import KsegError, UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
-from kseg.segment.partition.directory import partitions_in
+from kseg.segment.partition.directory import partition_name, partitions_in
 from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata
@@ -190,19 +191,29 @@ def _renamed(
     log_dir: str, present: _Names, expected: ExpectedPartition, image: MetadataImage, *, is_alone: bool
 ) -> str | None:
     """The directory of the topic's id under a name that no partition of the topic has: of the same number, or, where this is the only replica of
-    the topic that is missing here, of any."""
+    the topic that is missing here, of any. The name may be no partition's at all: `topic-0.bak`."""
     topic = image.topics[expected.topic_id]
     own_names = {f"{topic.name}-{number}" for number in topic.partitions}
     others = {
-        os.path.join(log_dir, entry): name
+        os.path.join(log_dir, entry): name.rpartition("-")[2] == str(expected.partition)
         for name, by_state in present.items()
         if name not in own_names
         for entry in by_state.get(PartitionState.LIVE, ())
     }
+    of_this_name = re.compile(rf"(?<![a-zA-Z0-9]){re.escape(_name(expected))}(?![0-9])")
+    for entry in _nameless_in(log_dir):
+        others[os.path.join(log_dir, entry)] = of_this_name.search(entry) is not None
     found = [path for path in others if topic_id_of(path)[1] == expected.topic_id and _has_segment(path)]
-    same = [path for path in found if others[path].rpartition("-")[2] == str(expected.partition)]
+    same = [path for path in found if others[path]]
     chosen = same or (found if is_alone else [])
     return chosen[0] if len(chosen) == 1 else None
+
+
+def _nameless_in(log_dir: str) -> list[str]:
+    """The directories of a log dir with a name that is no partition's."""
+    with suppress(OSError), places.scandir(log_dir) as entries:
+        return [entry.name for entry in entries if partition_name(entry.name) is None and entry.is_dir()]
+    return []
 
 
 def _noted_offset(expected: ExpectedPartition, around: LogDirState) -> int | None:

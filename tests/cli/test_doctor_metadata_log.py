@@ -149,3 +149,15 @@ def test_the_cost_of_a_snapshot_is_that_it_stays_damaged(
     assert run(["doctor", str(data)]) == 1
     out = capfd.readouterr().out
     assert f"{METADATA}: `recover` leaves it damaged: {snapshot.name}" in out and "loses nothing" not in out
+
+
+@pytest.mark.parametrize("name", [f"{METADATA}.bak", f"{METADATA}.{'a' * 32}-stray", "metadata-0"])
+def test_a_metadata_log_under_another_name_gets_its_own_back(
+    data: Path, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Not moved out, after which a node that is its own controller would set every partition aside as stray."""
+    (data / METADATA).rename(data / name)
+    assert commands(doctor(capfd, data, status=1)) == [
+        f"mv -T {data}/{name} {data}/{METADATA}",
+        f"kseg doctor {data}",
+    ]

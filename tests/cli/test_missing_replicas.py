@@ -123,18 +123,40 @@ def test_a_future_log_takes_its_place(data: Path) -> None:
 
 @pytest.mark.parametrize(
     ("renamed", "is_recognised"),
-    [("fares.old-0", True), ("fares-3", True), ("gates-append-0", True), ("fares-0.bak", False)],
+    [
+        ("fares.old-0", True),
+        ("fares-3", True),
+        ("gates-append-0", True),
+        ("fares-0.bak", True),
+        ("fares-0 (copy)", True),
+        ("old fares", True),
+        ("fares-0.gone/fares", False),
+    ],
 )
 def test_a_directory_that_was_renamed_by_hand_has_its_log(
     data: Path, renamed: str, is_recognised: bool
 ) -> None:
-    """By its topic id, also in the place of another topic's; the last name is no partition's."""
+    """By its topic id, also in the place of another topic's, or with a name that is no partition's."""
     if (data / renamed).exists():
         shutil.rmtree(data / renamed)
+    (data / renamed).parent.mkdir(exist_ok=True)
     (data / "fares-0").rename(data / renamed)
     finding = next(each for each in found_in(data)["replica-missing"] if each.path.endswith("fares-0"))
     assert isinstance(finding.diagnosis, MissingReplica)
     assert finding.diagnosis.set_aside == (str(data / renamed) if is_recognised else None)
+
+
+def test_which_of_several_has_the_log(data: Path) -> None:
+    """Two partitions of a topic with odd names are told apart by these; of two copies nobody knows which one it was."""
+    for number in (0, 1):
+        (data / f"gates-append-{number}").rename(data / f"gates-append-{number}.bak")
+    found = {Path(each.path).name: each.diagnosis for each in found_in(data)["replica-missing"]}
+    own = {name: each.set_aside for name, each in found.items() if isinstance(each, MissingReplica)}
+    assert own == {f"gates-append-{number}": f"{data}/gates-append-{number}.bak" for number in (0, 1)}
+    shutil.copytree(data / "gates-append-0.bak", data / "gates-append-0.old")
+    (data / "gates-append-1.bak").rename(data / "gates-append-1")
+    (finding,) = found_in(data)["replica-missing"]
+    assert isinstance(finding.diagnosis, MissingReplica) and finding.diagnosis.set_aside is None
 
 
 def test_a_directory_with_a_wrong_id_is_there(data: Path, say: Say) -> None:

@@ -54,6 +54,19 @@ def renamed_by_hand(data: Path) -> None:
     (data / "fares-0").rename(data / "fares-3")
 
 
+def renamed_to_no_name_of_a_partition(data: Path) -> None:
+    """And a copy beside the original."""
+    (data / "metro-gzip-0").rename(data / "metro-gzip-0.bak")
+    (data / "fares-0").rename(data / "fares-0 (copy)")
+    (data / "metro-none-0").rename(data / "_metro-none-0.orig")
+    copy_tree(data / "metro-lz4-0", data / "metro-lz4-0.old")
+
+
+def metadata_log_renamed(data: Path) -> None:
+    (data / "__cluster_metadata-0").rename(data / "__cluster_metadata-0.bak")
+    (data / "fares-0").rename(data / "fares-0.bak")
+
+
 def damaged_behind_a_link(data: Path) -> None:
     log = min((data / "metro-none-0").glob("*.log"))
     bad_crc(log)
@@ -75,6 +88,8 @@ DISEASES: dict[str, Disease] = {
     "node-of-another": node_of_another,
     "flipped-and-torn": flipped_and_torn,
     "renamed-by-hand": renamed_by_hand,
+    "renamed-to-no-name": renamed_to_no_name_of_a_partition,
+    "metadata-log-renamed": metadata_log_renamed,
     "damaged-behind-a-link": damaged_behind_a_link,
     "damaged-in-a-linked-directory": damaged_in_a_linked_directory,
 }
@@ -83,6 +98,7 @@ EMPTIED = {"metro-gzip-0"}  # a broker renames an empty directory as stray and c
 IN_THE_GATE = (
     "set-aside-by-mistake",
     "renamed-by-hand",
+    "renamed-to-no-name",
     "partition_emptied_and_no_meta_properties",
     "node-of-another",
     "flipped-and-torn",
