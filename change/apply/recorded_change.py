@@ -197,7 +197,7 @@ def half_done_sentence(journal: Journal) -> str:
         return f"{path}: an undo of {journal.command} was interrupted; `{undo_command(path)}` finishes it"
     if journal.kind == COPY:
         return (
-            f"{path}: {journal.command} --output was interrupted; the same command makes the copies, "
+            f"{path}: {journal.command} --output is unfinished; the same command makes the copies that are missing, "
             f"`{undo_command(path)}` removes what it has made, `{undo_command(path, finish=True)}` keeps that"
         )
     if journal.kind != PLAN:

@@ -30,7 +30,8 @@ def listing_of(directory: str, *, follow_links: bool = False) -> Listing:
     """What is in a directory. Call it before the files are read, so that a change during the reading is noticed.
 
     A broker follows links, a rename replaces them: a plan that left linked files out would take them for lost. follow_links: list what they lead to,
-    for a load that is only simulated. Raises UnreadableInput when the directory cannot be listed, Refused where one of Kafka's files is a link otherwise."""
+    for a load that is only simulated and for a plan that may turn out to be empty (`refuse_links`). Raises UnreadableInput when the directory cannot be
+    listed, Refused where one of Kafka's files is a link otherwise."""
     found, names, odd_logs = [], [], []
     try:
         with places.scandir(directory) as entries:
@@ -52,6 +53,11 @@ def listing_of(directory: str, *, follow_links: bool = False) -> Listing:
     except OSError as error:
         raise cannot_read(directory, error) from error
     return Listing(tuple(sorted(found, key=lambda file: file.name)), tuple(names), tuple(odd_logs))
+
+
+def refuse_links(directory: str) -> None:
+    """Raises Refused if one of Kafka's files in a directory that is to be changed or copied is a link."""
+    listing_of(directory)
 
 
 def identity(name: str, status: os.stat_result) -> FileIdentity:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from kseg.change.apply.journal_probe import is_among, is_known_to_kseg
+from kseg.change.plan.inputs import refuse_links
 from kseg.change.plan.steps import FileIdentity, Plan
 from kseg.change.run.options import ChangeOptions
 from kseg.change.run.results import ChangeOutcome
@@ -112,10 +113,12 @@ def refuse_unreadable(directory: str, found: Sequence[Finding]) -> None:
 
 
 def carried_out(prepared: Prepared[R], options: ChangeOptions) -> ChangeOutcome:
-    """Carry out the plan if the options say so. Raises Refused."""
+    """Carry out the plan if the options say so. Raises Refused, also for a plan that could not be carried out because files are links."""
     try:
         if prepared.done is not None:
             return _applied(prepared.done)
+        if prepared.copy is not None or not prepared.plan.is_empty:
+            refuse_links(prepared.plan.directory)
         if prepared.copy is not None:
             _copied(prepared, prepared.copy, options)
             return ChangeOutcome(applied=True, output=prepared.copy)

@@ -84,7 +84,7 @@ def prepare(
             yield excluded
             return None
     complete_or_refuse(target.path, COMMAND, options)
-    inputs = inputs_of(target.path)
+    inputs = inputs_of(target.path, follow_links=True)
     log, dir_state = open_log(target, options)
     with log, planning(target.path, inputs):
         if not log.segments:

@@ -48,7 +48,7 @@ def survey_limits(target: PartitionTarget, now_ms: int) -> Iterator[Event]:
     try:
         log, dir_state = open_log(target)
         with log:
-            judged = gather(log, dir_state, inputs_of(target.path), options).log_to_retain
+            judged = gather(log, dir_state, inputs_of(target.path, follow_links=True), options).log_to_retain
             segments = tuple(
                 SurveyedSegment(candidate.size_bytes, limit.retention_ms, limit.retention_bytes)
                 for candidate, limit in zip(judged.candidates, thresholds(judged), strict=True)

@@ -79,7 +79,7 @@ def prepare(
     if exempt is not None:
         yield exempt
         return None
-    listing = listing_of(target.path)
+    listing = listing_of(target.path, follow_links=True)
     known = known_for(target, listing.files, options)
     options, unknown = configured(target, known, options)
     if unknown is not None:
@@ -88,7 +88,7 @@ def prepare(
             return None
     is_resumed = complete_or_refuse(target.path, COMMAND, options, listing.names)
     if is_resumed:
-        listing = listing_of(target.path)
+        listing = listing_of(target.path, follow_links=True)
     inputs = listing.files
     result = rows.retain_result(_name(target), target.path, options, known)
     if options.unmark:

@@ -75,7 +75,10 @@ def recovery_target_of(target: FileTarget | PartitionTarget) -> RecoveryTarget:
     """Raises UsageError for a file that belongs to no segment, UnreadableInput when nothing can be listed."""
     if isinstance(target, PartitionTarget):
         return RecoveryTarget(
-            target.path, target.log_dir, inputs_of(target.path), own_partition_name(target.path)
+            target.path,
+            target.log_dir,
+            inputs_of(target.path, follow_links=True),
+            own_partition_name(target.path),
         )
     head, tail = os.path.split(target.path)
     name = parse_file_name(tail)
@@ -83,5 +86,9 @@ def recovery_target_of(target: FileTarget | PartitionTarget) -> RecoveryTarget:
         raise UsageError(f"{target.path} is not a segment file; name its partition directory to recover it")
     directory = head or os.curdir
     return RecoveryTarget(
-        directory, None, inputs_of(directory), own_partition_name(directory), name.base_offset
+        directory,
+        None,
+        inputs_of(directory, follow_links=True),
+        own_partition_name(directory),
+        name.base_offset,
     )

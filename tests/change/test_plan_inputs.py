@@ -38,7 +38,7 @@ def test_a_link_to_a_file_is_refused(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ["recover"],
+        ["recover", "--rebuild"],
         ["recover", "--policy", "kafka"],
         ["retain", "--cleanup-policy", "delete", "--retention-ms", "1"],
     ],

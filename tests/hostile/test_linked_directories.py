@@ -108,3 +108,23 @@ def test_a_data_directory_that_is_a_link_is_the_users(data: Path) -> None:
     link.symlink_to(data)
     run(["recover", "--apply", str(link)])
     assert not (data / "here-0" / LOG).read_bytes().endswith(b"torn")
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_linked_log_is_refused_only_where_something_would_change(
+    capture_small: Path, tmp_path: Path, is_damaged: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A broker follows the link; a rename would replace it."""
+    data = Path(shutil.copytree(capture_small / "data", tmp_path / "node" / "data"))
+    log = max((data / "fares-0").glob("*.log"))
+    if is_damaged:
+        log.write_bytes(log.read_bytes()[:-1])
+    log.rename(tmp_path / "elsewhere.log")
+    log.symlink_to(tmp_path / "elsewhere.log")
+    before = contents(tmp_path)
+    for words in (("recover",), ("recover", "--apply")):
+        assert run([*words, str(data)]) == (5 if is_damaged else 0)
+        assert ("is a link to a file elsewhere" in capfd.readouterr().err) is is_damaged
+    limits = ["--cleanup-policy", "delete", "--retention-bytes", "1" if is_damaged else "1TiB"]
+    assert run(["retain", "--apply", *limits, str(data / "fares-0")]) == (4 if is_damaged else 0)
+    assert contents(tmp_path) == before and log.is_symlink()
