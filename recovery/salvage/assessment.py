@@ -33,6 +33,8 @@ from kseg.segment.values import dataclass
 
 # Findings about bytes that a broker truncates when it recovers the log.
 _TRIMMED = ("index-preallocated", PREALLOCATED)
+# A node recovers the metadata log at every start, whatever the marker says (Kafka: KafkaRaftLog.createLog), and 4.4.0 stops without trimming its indexes.
+_TRIMMED_OF_METADATA_LOG = (PREALLOCATED,)
 # Findings about bytes of a file that cannot be read.
 UNREADABLE_BYTES = "unreadable"
 # By finding: position in the batch of the field that it is about.
@@ -61,7 +63,9 @@ class Assessment:
         """Whether nothing was found that salvage would change."""
         if self.has_unfiled_producers or self.has_unreadable_bytes or not self.facts:
             return False
-        return all(finding.severity == INFO and finding.id not in _TRIMMED for finding in self.findings)
+        name = self.partition.name
+        trimmed = _TRIMMED_OF_METADATA_LOG if name is not None and name.is_metadata_log else _TRIMMED
+        return all(finding.severity == INFO and finding.id not in trimmed for finding in self.findings)
 
     @property
     def has_unfiled_producers(self) -> bool:

@@ -61,10 +61,11 @@ class EpochCheck:
     def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
         return iter(())
 
-    def end_of_log(self, end_offset: int, last_epoch: int) -> Iterator[Finding]:
-        """Findings that need the whole log. last_epoch: that of the last batch."""
+    def end_of_log(self, log_start: int, end_offset: int, last_epoch: int) -> Iterator[Finding]:
+        """Findings that need the whole log. last_epoch: that of the last batch. Where all records were deleted, a broker that loads the log removes
+        the entry at its end."""
         yield from self._end_run()
-        if not self._entries and last_epoch >= 0:
+        if not self._entries and last_epoch >= 0 and log_start < end_offset:
             message = f"the checkpoint has no entry, but the last batch has epoch {last_epoch}; a broker then knows no leader epoch of the log"
             yield Finding(
                 "leader-epoch-file-mismatch",

@@ -75,6 +75,7 @@ class PartitionCheck:
         self._totals = totals
         self._directory = directory
         self._log_dir_state = log_dir_state
+        self._log_start = partition_files.checkpointed_start(directory, log_dir_state)
         self._collector_of = collector_of
         self._reader = reader
         self._snapshots = SnapshotCheck(directory, totals, reader)
@@ -137,13 +138,13 @@ class PartitionCheck:
             self._directory, self._log_dir_state, history, self._reader
         )
         first = segments[0].base_offset
-        self.replay = ProducerReplay(ProducerState(first), is_exact=first == 0)
+        self.replay = ProducerReplay(ProducerState(first), first == 0, self._log_start)
         if first and self._wants_side_files and segments[0].snapshot is not None:
             loaded, finding = self._snapshots.load(segments[0].snapshot)
             if finding is not None:
                 yield finding
             if loaded is not None:
-                self.replay = ProducerReplay(ProducerState.load(loaded, first), is_exact=True)
+                self.replay = ProducerReplay(ProducerState.load(loaded, first), True, self._log_start)
         if name is not None and name.topic in INTERNAL_TOPICS:
             self.replay.is_exact = False
 
@@ -311,10 +312,12 @@ class PartitionCheck:
         if self._wants_side_files:
             self.replay.state.end_offset = last.end_offset
             yield from self._snapshots.without_segment(self.facts[0].base_offset, last, self.replay)
-            yield from self._snapshots.missing(self.replay, self._log_dir_state, last.end_offset)
+            yield from self._snapshots.missing(
+                self.replay, self._log_dir_state, self._log_start, last.end_offset
+            )
             if self._epochs is not None:
                 end_offset = last.end_offset if not last.damage else L.INT64_MAX
-                yield from self._epochs.end_of_log(end_offset, self._last_epoch(last))
+                yield from self._epochs.end_of_log(self._log_start, end_offset, self._last_epoch(last))
             elif self._last_epoch(last) >= 0 and self._lacks_epoch_file():
                 yield Finding(
                     "leader-epoch-file-missing", self._directory.path, "there is no leader-epoch-checkpoint"

@@ -181,6 +181,14 @@ def checkpoints(
             yield Finding("checkpoint-below-log", path, message, first_offset=offset, numbers=numbers)
 
 
+def checkpointed_start(directory: PartitionDirectory, log_dir_state: LogDirState | None) -> int:
+    """The log start offset of a partition in the checkpoint, 0 if it is not there."""
+    name = directory.name
+    if log_dir_state is None or name is None:
+        return 0
+    return log_dir_state.offset(Role.LOG_START_OFFSETS, name.topic, name.partition) or 0
+
+
 def log_start(directory: PartitionDirectory, log_dir_state: LogDirState) -> Iterator[Finding]:
     """Report a missing log start checkpoint entry for a log whose leader epochs start as if its records had been deleted."""
     name = directory.name

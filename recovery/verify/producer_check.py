@@ -10,6 +10,9 @@ producer simply continues; the others are applied one by one. Checked against it
 A replay is complete only while the log is: from offset 0, or from a snapshot that could be loaded, without a gap, a
 trace of cleaning or damage. Then it is *exact*, and any difference is reported. Otherwise a difference is reported only
 if no deletion, compaction or expiration can explain it.
+
+A broker that loads the log reads it from the log start on, which may be within a segment, and drops snapshots at or below it (Kafka:
+ProducerStateManager.truncateAndReload). So what a snapshot lacks of batches below the log start is no difference.
 """
 
 from collections.abc import Iterable, Iterator
@@ -52,12 +55,13 @@ class ProducerReplay:
     """A `Consumer` for all segments of a partition; call `begin` before each segment.
 
     aborted: transactions that markers of this segment ended. markers: offset → (producer id, whether it aborts) of the markers
-    in this segment. is_exact: see the module.
+    in this segment. is_exact, log_start_offset: see the module.
     """
 
-    def __init__(self, start: ProducerState | None, is_exact: bool) -> None:
+    def __init__(self, start: ProducerState | None, is_exact: bool, log_start_offset: int = 0) -> None:
         self.state = start or ProducerState()
         self.is_exact = is_exact
+        self._log_start_offset = log_start_offset
         self.aborted: list[AbortedTxn] = []
         self.markers: dict[int, tuple[int, bool]] = {}
         self._last_marker: dict[int, int] = {}
@@ -222,7 +226,10 @@ class ProducerReplay:
             if wrong:
                 yield self._mismatch(path, offset, entry.producer_id, wrong)
         for entry in self.state.snapshot() if self.is_exact else ():
-            if entry.producer_id not in seen and self._cannot_have_expired(entry, mtime_ms):
+            is_known = entry.last_offset >= self._log_start_offset and self._cannot_have_expired(
+                entry, mtime_ms
+            )
+            if entry.producer_id not in seen and is_known:
                 wrong = (
                     f"it is not in the snapshot, but the log has its batches up to offset {entry.last_offset}"
                 )
@@ -231,10 +238,15 @@ class ProducerReplay:
     def _as_once_written(
         self, entry: ProducerSnapshotEntry, found: ProducerSnapshotEntry
     ) -> ProducerSnapshotEntry:
-        """What the replay found as the broker that wrote `entry` had it: behind a marker, one before 2.4 kept the time of the newest batch, and
-        one before 1.0 took the marker for the last batch, but for its sequence."""
+        """What the replay found as the broker that wrote `entry` had it, which may have read the log from its start offset only: behind a marker,
+        one before 2.4 kept the time of the newest batch, and one before 1.0 took the marker for the last batch, but for its sequence."""
         if entry == found:
             return found
+        opened = found.current_txn_first_offset
+        if opened is not None and opened < self._log_start_offset:
+            found = found._replace(current_txn_first_offset=entry.current_txn_first_offset)
+        if found.last_offset < self._log_start_offset and not entry.has_batch:
+            found = found._replace(last_sequence=-1, last_offset=-1, offset_delta=0)
         if entry.timestamp_ms == self.state.batch_timestamp_ms(entry.producer_id):
             return found._replace(timestamp_ms=entry.timestamp_ms)
         marker = self._last_marker.get(entry.producer_id, -1)

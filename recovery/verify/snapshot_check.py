@@ -11,7 +11,6 @@ from kseg.segment.files import Reader
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory
 from kseg.segment.partition.log_dir_state import LogDirState
-from kseg.segment.partition.names import Role
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot
 
 
@@ -72,18 +71,13 @@ class SnapshotCheck:
                 yield Finding("snapshot-leftover", entry.path, message, first_offset=offset)
 
     def missing(
-        self, replay: ProducerReplay, log_dir_state: LogDirState | None, end_offset: int
+        self, replay: ProducerReplay, log_dir_state: LogDirState | None, log_start: int, end_offset: int
     ) -> Iterator[Finding]:
         """Without any snapshot a clean start takes no look at the log (UnifiedLog.rebuildProducerState). A broker that stops writes none where
         all records were deleted: its newest offset is that of the log start (ProducerStateManager.takeSnapshot)."""
         producers = replay.state.snapshot()
-        if not producers or self._directory.snapshots:
+        if not producers or self._directory.snapshots or log_start >= end_offset:
             return
-        name = self._directory.name
-        if log_dir_state is not None and name is not None:
-            start = log_dir_state.offset(Role.LOG_START_OFFSETS, name.topic, name.partition)
-            if start is not None and start >= end_offset:
-                return
         opened = len(replay.state.open_transactions)
         has_open = f", {opened} of them with an open transaction" if opened else ""
         known = f"{len(producers)} producer{'s' if len(producers) > 1 else ''}{has_open}"

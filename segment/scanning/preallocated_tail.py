@@ -6,8 +6,8 @@ the segment is closed (Kafka: FileRecords.open and trim, LogSegment.onBecomeInac
 - the file is the active segment: no log beside it has a higher base offset;
 - the data directory was not shut down cleanly: a clean shutdown truncates the file, and with the marker a broker would read the zeros as
   a batch and fail (CorruptRecordException);
-- the length of the file is a typical configuration: a whole number of MiB or of a million bytes, or the largest that Kafka accepts.
-  A batch ends there by chance once in a million times, and an interrupted write leaves the file as long as the batches were.
+- the length of the file looks like a configuration: a multiple of 16 KiB or of a thousand bytes, or the largest that Kafka accepts.
+  A batch ends there by chance once in a thousand times, and an interrupted write leaves the file as long as the batches were.
 
 Settings are not used: segment.bytes may have changed since the segment was created, and dump, lookup and list know no settings, but
 must agree with verify.
@@ -19,7 +19,7 @@ from kseg.segment import layout as L
 from kseg.segment.storage import places
 
 PREALLOCATED = "segment-preallocated"
-_ROUND_BYTES = (1 << 20, 1_000_000)
+_ROUND_BYTES = (1 << 14, 1000)
 _CLEAN_MARKER = ".kafka_cleanshutdown"
 _NAME_DIGITS = 20
 

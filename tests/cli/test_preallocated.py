@@ -47,7 +47,7 @@ def _findings(command: str, path: Path, capfd: pytest.CaptureFixture[str]) -> tu
         "read --offset 325 --max-bytes 4KiB",
     ],
 )
-@pytest.mark.parametrize("size_bytes", [MIB, 100 * MIB, 1 << 30, 500_000_000, 2**31 - 1])
+@pytest.mark.parametrize("size_bytes", [20_000, 5 << 14, MIB, 100 * MIB, 1 << 30, 500_000_000, 2**31 - 1])
 def test_a_preallocated_tail_is_an_info(
     log: Path, capfd: pytest.CaptureFixture[str], command: str, size_bytes: int
 ) -> None:
@@ -158,3 +158,16 @@ def test_compaction_with_the_active_segment_is_that_of_the_trimmed_one(
     assert run(["verify", str(log)]) == 0
     assert run(["undo", str(log)]) == 0
     assert active.stat().st_size == 1 << 20
+
+
+def test_preallocated_indexes_of_a_metadata_log_are_no_repair(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A node recovers it at every start, and 4.4.0 stops without trimming them; those of another partition are trimmed."""
+    data = Path(shutil.copytree(capture_small / "data", tmp_path / "node" / "data"))
+    for name, status in (("__cluster_metadata-0", 0), ("metro-none-0", 1)):
+        for suffix in (".index", ".timeindex"):
+            index = max((data / name).glob(f"*{suffix}"))
+            os.truncate(index, 10 * MIB - (4 if suffix == ".timeindex" else 0))
+        assert run(["recover", str(data)]) == status
+        assert name in capfd.readouterr().out or not status

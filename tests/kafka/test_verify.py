@@ -50,5 +50,10 @@ def test_a_partition_whose_records_are_all_deleted(tmp_path: Path) -> None:
             delete_records(broker.bootstrap, "fares", partition, offset)
     assert [len([*(broker.data / f"fares-{number}").glob("*.snapshot")]) for number in (0, 1)] == [0, 1]
     assert judge(broker.data).ids("error", "warning") == set()
+    # once it has loaded the log it knows no producers below the log start, and writes a snapshot without them
+    broker.start()
+    broker.stop()
+    assert [len([*(broker.data / f"fares-{number}").glob("*.snapshot")]) for number in (0, 1)] == [1, 1]
+    assert judge(broker.data).ids("error", "warning") == set()
     (broker.data / "fares-1" / f"{5:020d}.snapshot").unlink()
     assert judge(broker.data).output("error", "warning") == {("snapshot-missing", "fares-1")}

@@ -1,0 +1,77 @@
+"""What a broker leaves that has loaded a log with a log start within a segment: it forgets the producers of the batches below, and where all records were
+deleted also the leader epoch. That a real 4.3.1 leaves such states is in tests/kafka/test_verify.py."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.main import run
+from kseg.segment.encoding.batch import encode_batch
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, decode_snapshot, encode_snapshot
+
+LOG, SNAPSHOT = f"{0:020d}.log", f"{6:020d}.snapshot"
+NOW_MS = 1_700_000_000_000
+EMPTY = encode_snapshot(())
+
+
+@pytest.fixture
+def partition(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Path:
+    """Offsets 0 to 2 of producer 7, and 3 to 5 of producer 8, with all side files."""
+    directory = tmp_path / "data" / "orders-0"
+    directory.mkdir(parents=True)
+    batches = [
+        NewBatch(
+            base_offset=3 * number,
+            producer_id=7 + number,
+            producer_epoch=0,
+            base_sequence=0,
+            leader_epoch=2,
+            records=tuple(Record(3 * number + each, NOW_MS, b"key", b"value", ()) for each in range(3)),
+        )
+        for number in (0, 1)
+    ]
+    (directory / LOG).write_bytes(b"".join(map(encode_batch, batches)))
+    assert run(["recover", "--apply", str(directory)]) == 0
+    (directory.parent / ".kafka_cleanshutdown").touch()
+    capfd.readouterr()
+    return directory
+
+
+def found(partition: Path, log_start: int, capfd: pytest.CaptureFixture[str]) -> list[str]:
+    (partition.parent / "log-start-offset-checkpoint").write_text(f"0\n1\norders 0 {log_start}\n")
+    run(["verify", "--json", str(partition)])
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    return [row["id"] for row in rows if row["type"] == "finding" and row["severity"] != "info"]
+
+
+def _entries(partition: Path) -> tuple[ProducerSnapshotEntry, ...]:
+    return decode_snapshot((partition / SNAPSHOT).read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("log_start", "kept", "is_sound"),
+    [(0, (7, 8), True), (0, (8,), False), (2, (8,), False), (3, (8,), True), (3, (), False), (6, (), True)],
+)
+def test_producers_below_the_log_start_may_be_forgotten(
+    partition: Path, log_start: int, kept: tuple[int, ...], is_sound: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    entries = _entries(partition)
+    assert {entry.producer_id for entry in entries} == {7, 8}
+    (partition / SNAPSHOT).write_bytes(
+        encode_snapshot(tuple(each for each in entries if each.producer_id in kept))
+    )
+    os.utime(partition / SNAPSHOT, (NOW_MS / 1000, NOW_MS / 1000))  # no producer has expired
+    assert found(partition, log_start, capfd) == ([] if is_sound else ["snapshot-mismatch"])
+
+
+@pytest.mark.parametrize(("log_start", "is_sound"), [(0, False), (5, False), (6, True)])
+def test_a_log_without_records_may_have_no_leader_epoch(
+    partition: Path, log_start: int, is_sound: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (partition / "leader-epoch-checkpoint").write_text("0\n0\n")
+    assert found(partition, log_start, capfd) == ([] if is_sound else ["leader-epoch-file-mismatch"])
