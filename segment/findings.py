@@ -151,7 +151,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("log-start-lost", ERROR, "the log start offset checkpoint is lost: deleted records reappear", _RECOVER_DIR),
     ("log-start-doubtful", WARNING, "the leader epochs suggest a log start offset that no checkpoint confirms", _LIST),
     ("checkpoint-beyond-log", ERROR, "a checkpoint is beyond the end of its log", _RECOVER_DIR),
-    ("checkpoint-below-log", WARNING, "a checkpoint is below the start of its log", _RECOVER_DIR),
+    ("checkpoint-below-log", INFO, "a checkpoint is below the start of its log, where a broker begins then", _LIST_DIR),
     ("checkpoint-orphan", INFO, "a checkpoint names a partition that is not in this directory", _LIST_DIR),
     ("log-start-beyond-end", ERROR, "the checkpointed log start offset is beyond the log end offset; a broker deletes the whole log", _RECOVER_DIR),
     ("broker-load-fails", ERROR, "a broker fails to load this log: it does not start, or takes the directory offline", _RECOVER),

@@ -17,7 +17,8 @@ a clean shutdown, which writes all of them: a broker assumes 0 everywhere. Log s
 (`segment.partition.log_start_trace`); recovery points were at the log ends, since everything was synced; high watermarks come from the
 other replicas. With an unreadable file a broker (4.3.1) loads the logs with offset 0 for all partitions, but still takes the data
 directory offline, and stops when it has no other. Entries of partitions without a directory are dropped when their file is written
-anyway, as a broker writes only what it has loaded; they are no reason to write the file. The metadata log has no entries.
+anyway, as a broker writes only what it has loaded; they are no reason to write the file. Neither is, under policy salvage, an entry below the log
+start: a broker begins at the log start then, and one that is killed after retention leaves such entries. The metadata log has no entries.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -77,11 +78,12 @@ class PartitionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointChange:
-    """One entry that had to change. old, new: None = no entry."""
+    """One entry that had to change. old, new: None = no entry. is_due: whether the file has to be written for it."""
 
     partition: str
     old: int | None
     new: int | None
+    is_due: bool = True
 
     @property
     def words(self) -> str:
@@ -104,7 +106,7 @@ class AlignedCheckpoint:
     @property
     def is_due(self) -> bool:
         """Whether the file has to be written."""
-        return bool(self.changes or self.problem)
+        return bool(self.problem) or any(change.is_due for change in self.changes)
 
 
 def align(
@@ -131,6 +133,7 @@ def align(
     known = offsets_by_partition(found)
     wanted: dict[Key, int | None] = {}
     rule = _rule(role, policy, mark_clean)
+    is_raised_for_tidiness = policy is Policy.SALVAGE and not (mark_clean and role is Role.RECOVERY_POINTS)
     changes = []
     for outcome in outcomes:
         if not outcome.has_checkpoints:
@@ -138,7 +141,9 @@ def align(
         old = wanted.get(outcome.key, known.get(outcome.key))
         new = rule(old, outcome)
         if new != old:
-            changes.append(CheckpointChange(outcome.name.text, old, new))
+            is_below = old is not None and new is not None and old < new <= outcome.log_start_offset
+            is_due = not (is_below and is_raised_for_tidiness)
+            changes.append(CheckpointChange(outcome.name.text, old, new, is_due))
             wanted[outcome.key] = new
     dropped = tuple(entry for entry in found if (entry.topic, entry.partition) not in present)
     for entry in dropped:

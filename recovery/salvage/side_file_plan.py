@@ -286,7 +286,6 @@ class SideFilePlan:
     def _remove_snapshots(self, wanted: Wanted, made: Rebuilt, end_offset: int) -> None:
         if not self._segments:
             return
-        first = self._segments[0].base_offset
         bad = self._bad_snapshots()
         for name in list(self._snapshots()):
             offset = name.base_offset
@@ -303,10 +302,6 @@ class SideFilePlan:
                 self._working_image.remove(
                     name.name, "no segment starts there, and the log changed before it"
                 )
-            elif offset < first and self._assessment.has_finding(
-                self._working_image.path(name.name), "snapshot-stray"
-            ):
-                self._working_image.remove(name.name, f"the log starts at offset {first}")
 
     def _put_snapshots(self, made: Rebuilt) -> None:
         for name, data in made.files.items():

@@ -63,9 +63,12 @@ class SnapshotCheck:
                 yield finding
             elif offset > last.end_offset and last.damage:
                 continue  # its segment was lost with the damage
-            elif offset > last.end_offset or offset < log_start:
+            elif offset > last.end_offset:
                 message = f"offset {offset} is not in the log ({log_range_words(log_start, last.end_offset)})"
                 yield Finding("snapshot-stray", entry.path, message, first_offset=offset)
+            elif offset < log_start:  # a broker that deletes segments leaves it
+                message = f"offset {offset} is below the log ({log_range_words(log_start, last.end_offset)})"
+                yield Finding("snapshot-leftover", entry.path, message, first_offset=offset)
             else:
                 message = f"offset {offset} is neither the base offset of a segment nor the log end offset"
                 yield Finding("snapshot-leftover", entry.path, message, first_offset=offset)

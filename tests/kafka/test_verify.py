@@ -57,3 +57,31 @@ def test_a_partition_whose_records_are_all_deleted(tmp_path: Path) -> None:
     assert judge(broker.data).ids("error", "warning") == set()
     (broker.data / "fares-1" / f"{5:020d}.snapshot").unlink()
     assert judge(broker.data).output("error", "warning") == {("snapshot-missing", "fares-1")}
+
+
+@pytest.mark.evidence("recovery-point")
+def test_a_broker_that_is_killed_after_it_has_deleted_segments(tmp_path: Path) -> None:
+    """The recovery point in the checkpoint, and the snapshot of the stop before, are below the first segment then."""
+    require_kafka()
+    broker = Broker(tmp_path / "broker", log_flush_offset_checkpoint_interval_ms="3600000")
+
+    def send(number: int) -> None:
+        producer = broker.producer(enable_idempotence=True)
+        for _ in range(number):
+            producer.produce("fares", b"value" * 20)
+            producer.flush()
+
+    broker.start()
+    broker.create_topic("fares", 1, internal_segment_bytes="2000")
+    send(13)
+    broker.stop()
+    broker.start()
+    send(40)
+    ends = sorted(int(path.stem) for path in (broker.data / "fares-0").glob("*.log"))
+    delete_records(broker.bootstrap, "fares", 0, ends[-1])
+    broker.wait_for("the deletion", lambda: len([*(broker.data / "fares-0").glob("*.log")]) == 1)
+    broker.crash()
+    assert (broker.data / "fares-0" / f"{13:020d}.snapshot").exists()
+    verdict = judge(broker.data)
+    assert verdict.ids("error", "warning") == set()
+    assert {"checkpoint-below-log", "snapshot-leftover"} <= verdict.ids()

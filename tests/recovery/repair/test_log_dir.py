@@ -111,13 +111,18 @@ def test_salvage_never_raises_a_recovery_point(tmp_path: Path) -> None:
     assert written(closing(place, *logs, policy=Policy.KAFKA))[RECOVERY] == checkpoint("a 0 10", "b 0 10")
 
 
-def test_entries_below_the_log_are_raised(tmp_path: Path) -> None:
+def test_entries_below_the_log_are_raised_where_the_file_is_written_anyway(tmp_path: Path) -> None:
+    """They are no reason to write it: a broker that is killed after retention leaves them."""
+    below = "a 0 3;b 0 50"
     place = a_log_dir(tmp_path, "a-0", rp="a 0 3", hw="a 0 3", dirty="a 0 3")
-    plan = closing(place, outcome("a-0", 25, 30, first_base_offset=20))
+    log = outcome("a-0", 25, 30, first_base_offset=20)
+    assert written(closing(place, log)) == {LOG_START: checkpoint("a 0 25")}
+    place = a_log_dir(tmp_path / "more", "a-0", "b-0", rp=below, hw=below, dirty=below)
+    plan = closing(place, log, outcome("b-0", 0, 40))
     assert written(plan) == {
-        RECOVERY: checkpoint("a 0 20"),
-        HIGH_WATERMARK: checkpoint("a 0 25"),
-        CLEANER: checkpoint("a 0 25"),
+        RECOVERY: checkpoint("a 0 20", "b 0 40"),
+        HIGH_WATERMARK: checkpoint("a 0 25", "b 0 40"),
+        CLEANER: checkpoint("a 0 25", "b 0 0"),
         LOG_START: checkpoint("a 0 25"),
     }
 
