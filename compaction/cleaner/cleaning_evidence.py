@@ -30,6 +30,7 @@ from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.probe import read_end
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
+from kseg.segment.sidecar.index_writer import TIME_SLOT
 from kseg.segment.sidecar.snapshot import encode_snapshot
 from kseg.segment.sidecar.txn_index import TxnIndex
 from kseg.segment.values import dataclass
@@ -42,12 +43,14 @@ class Roll:
     """The new active segment, and the producer snapshot that is written with it.
 
     preallocated: (name, size without the zeros) of the files of the previous one that end with preallocated zeros; a broker
-    truncates them when it rolls (LogSegment.onBecomeInactiveSegment).
+    truncates them when it rolls. time_index: (name, used bytes, last entry) of its time index, where the greatest timestamp is not yet in it; a
+    broker adds it then (LogSegment.onBecomeInactiveSegment), and takes the age of the segment from there.
     """
 
     base_offset: int
     snapshot: bytes
     preallocated: tuple[tuple[str, int], ...] = ()
+    time_index: tuple[str, int, bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,8 @@ def gather(
         roll_damage = tuple(_damage(segments[-1]))
         if not roll_damage:
             preallocated = tuple(_preallocated(segments[-1], by_name))
-            roll = Roll(end, encode_snapshot(state.snapshot()), preallocated)
+            time_index = _completed_time_index(log.segments[-1], segments[-1])
+            roll = Roll(end, encode_snapshot(state.snapshot()), preallocated, time_index)
             segments.append(_empty(end, segments[-1]))
     last_clean = _last_clean_offset(log, dir_state, options)
     log_to_clean = LogToClean(segments, log.start_offset, end, stable, last_clean)
@@ -125,6 +129,19 @@ def _preallocated(active: CleanerSegment, by_name: Mapping[str, FileIdentity]) -
         size_bytes = held_bytes.get(os.path.splitext(name)[1])
         if size_bytes is not None and name in by_name and by_name[name].size_bytes > size_bytes:
             yield name, size_bytes
+
+
+def _completed_time_index(segment: LogSegment, active: CleanerSegment) -> tuple[str, int, bytes] | None:
+    """The last entry that a roll adds to the time index of the active segment, as in `Roll`; None if there is none to add."""
+    path = segment.paths.get(Role.TIME_INDEX)
+    largest = largest_timestamp(segment, active.size_bytes, Loaded.RECOVERED)
+    if path is None or largest.offset is None:
+        return None
+    index = segment.time_index
+    if index is not None and index.entries and index.last_entry.timestamp_ms >= largest.timestamp_ms:
+        return None
+    entry = TIME_SLOT.pack(largest.timestamp_ms, largest.offset - segment.base_offset)
+    return os.path.basename(path), active.time_index_bytes, entry
 
 
 def _damage(segment: CleanerSegment) -> list[Finding]:

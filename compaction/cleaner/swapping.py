@@ -16,7 +16,7 @@ A broker that opens the directory between any two steps finds the old segments, 
 
 from collections.abc import Iterator, Sequence
 
-from kseg.change.plan.content import Content, Fresh, Made, content_of
+from kseg.change.plan.content import Content, Fresh, Made, Span, content_of
 from kseg.change.plan.steps import Remove, Rename, Step, Truncate, Write
 from kseg.compaction.cleaner.cleaning_evidence import CleaningEvidence, Roll
 from kseg.compaction.cleaner.segments import CleanerSegment
@@ -76,13 +76,21 @@ def _roll_steps(roll: Roll, replaced: set[str]) -> list[Step]:
     snapshot = segment_file_name(roll.base_offset, L.SNAPSHOT_SUFFIX)
     return [
         Write(snapshot, content_of([Fresh(roll.snapshot)]), "producer state at the roll"),
+        *_completed_time_index(roll, replaced),
         *(
             Truncate(name, size_bytes, "what was preallocated is cut off, as a broker does when it rolls")
             for name, size_bytes in roll.preallocated
-            if name not in replaced
+            if name not in replaced and not (roll.time_index and name == roll.time_index[0])
         ),
         *(Write(name, (), why) for name in names),
     ]
+
+
+def _completed_time_index(roll: Roll, replaced: set[str]) -> Iterator[Step]:
+    if roll.time_index is not None and roll.time_index[0] not in replaced:
+        name, used_bytes, entry = roll.time_index
+        pieces = content_of([Span(name, 0, used_bytes), Fresh(entry)])
+        yield Write(name, pieces, "the greatest timestamp is added, as a broker does when it rolls", name)
 
 
 def _set_steps(new: Sequence[CleanerSegment], kept_bases: set[int], *, marks: bool) -> Iterator[Step]:

@@ -12,7 +12,7 @@ from kseg.segment.errors import FormatError
 from kseg.segment.sidecar.index import TimeIndexEntry
 
 _OFFSET_SLOT = struct.Struct(">ii")
-_TIME_SLOT = struct.Struct(">qi")
+TIME_SLOT = struct.Struct(">qi")
 
 
 def can_index_offset(offset: int, base_offset: int) -> bool:
@@ -98,7 +98,7 @@ class TimeIndexBuilder:
         if count:
             end = count * L.TIME_INDEX_ENTRY
             self._data += slots[:end]
-            timestamp_ms, relative = _TIME_SLOT.unpack_from(slots, end - _TIME_SLOT.size)
+            timestamp_ms, relative = TIME_SLOT.unpack_from(slots, end - TIME_SLOT.size)
             self.last_entry = TimeIndexEntry(timestamp_ms, L.as_int64(self.base_offset + relative))
 
     @property
@@ -128,7 +128,7 @@ class TimeIndexBuilder:
             return False
         if timestamp_ms > L.INT64_MAX:
             raise FormatError(f"timestamp {timestamp_ms} does not fit an index entry")
-        self._data += _TIME_SLOT.pack(timestamp_ms, _relative(offset, self.base_offset))
+        self._data += TIME_SLOT.pack(timestamp_ms, _relative(offset, self.base_offset))
         self.last_entry = TimeIndexEntry(timestamp_ms, offset)
         return True
 

@@ -171,3 +171,20 @@ def test_preallocated_indexes_of_a_metadata_log_are_no_repair(
             os.truncate(index, 10 * MIB - (4 if suffix == ".timeindex" else 0))
         assert run(["recover", str(data)]) == status
         assert name in capfd.readouterr().out or not status
+
+
+@pytest.mark.parametrize("padding", [0, 30])
+def test_a_roll_completes_the_time_index(log: Path, padding: int, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of an active segment that stays, because a transaction is open in it. The index of a killed broker lacks the greatest timestamp, from which a
+    broker takes the age of a segment that it does not recover any more."""
+    index = (log / ACTIVE).with_suffix(".timeindex")
+    complete = index.read_bytes()
+    index.write_bytes(complete[:-12] + bytes(12 * padding))
+    words = ["compact", "--include-active", "--cleanup-policy", "compact", "--now", "1800000000000"]
+    assert run([*words, "--apply", str(log)]) == 0
+    assert index.read_bytes() == complete
+    capfd.readouterr()
+    _, found = _findings("verify", log, capfd)
+    assert "time-index-incomplete" not in found
+    assert run(["undo", str(log)]) == 0
+    assert index.read_bytes() == complete[:-12] + bytes(12 * padding)
