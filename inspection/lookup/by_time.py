@@ -260,11 +260,10 @@ def _record_of_maximum(
 
     start = segment.start_for(max(last_entry.offset, start_offset))
     for batch in segment.walk.find(start, has_it):
-        if batch.magic == L.MAGIC_V0:
-            continue
-        record = segment.first_record(batch, is_it)
+        record = None if batch.magic == L.MAGIC_V0 else segment.first_record(batch, is_it)
         if record is not None or segment.first_offset_of(batch) >= start_offset:
-            # a broker looks no further than the first such batch, of which a cleaner may have left only the header
+            # a broker looks no further than the first such batch, of which a cleaner may have left only the header, and which in a log without
+            # timestamps may be of version 0
             segment.scanned(start, batch.end_position)
             return None if record is None else (batch, record)
     segment.scanned(start, segment.file.size_bytes)
