@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 
 from tests.support.marked_tests import TestsById, collected
 from tests.support.paths import ROOT
@@ -384,19 +383,17 @@ def rows_without_test(tests: TestsById) -> list[str]:
     return [row for row in ROWS if row not in tests]
 
 
-def unknown_rows(tests: Iterable[str]) -> list[str]:
+def unknown_rows(tests: TestsById) -> list[str]:
     """Ids of these areas that no row has."""
     return sorted(row for row in tests if row[0] in AREAS and row not in ROWS)
 
 
-def main() -> int:
+def main() -> None:
     tests = collected()["behaviour"]
     PAGE.write_text(page(tests))
-    missing = rows_without_test(tests)
-    if missing:
-        print(f"no test carries {', '.join(missing)}", file=sys.stderr)
-    return 1 if missing else 0
+    if missing := rows_without_test(tests):
+        sys.exit(f"no test carries {', '.join(missing)}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -53,9 +53,8 @@ DAMAGED = {
     "compact": 5,  # the other partition is planned
 }
 IS_NO_DIRECTORY = {
-    **dict.fromkeys(
-        ("verify", "doctor", "list", "dump"), 0
-    ),  # with a warning, as Kafka's tool passes such a file over
+    # with a warning, as Kafka's tool passes such a file over
+    **dict.fromkeys(("verify", "doctor", "list", "dump"), 0),
     **dict.fromkeys(
         (
             "recover",
@@ -269,13 +268,7 @@ def _closed(data: Path) -> None:
 
 # The earliest offset, the limits of retention and the end that is appended to are found without the first log.
 _NOT_ITS_CONTENT = {command: SOUND[command] for command in ("lookup", "retain", "append")}
-_UNLISTABLE = {
-    **ODD_LOG,
-    "verify": 5,
-    "doctor": 5,
-    "undo --list": 3,
-    "undo --forget": 3,
-}
+_UNLISTABLE = {**ODD_LOG, "verify": 5, "doctor": 5, "undo --list": 3, "undo --forget": 3}
 FORBIDDEN: dict[str, tuple[Callable[[Path], None], dict[str, int]]] = {
     "log unreadable": (_log_unreadable, {**ODD_LOG, **_NOT_ITS_CONTENT}),
     "index unreadable": (_index_unreadable, ODD[f"{FIRST}.index"]),

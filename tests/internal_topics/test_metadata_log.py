@@ -69,12 +69,8 @@ def test_the_log_alone_and_the_snapshot_say_the_same(capture_small: Path, tmp_pa
         path.unlink()
     image = read_metadata_log(str(alone))
     assert image.is_certain and image.snapshot is None
-    assert (image.topics, image.configs, image.brokers, image.features) == (
-        whole.topics,
-        whole.configs,
-        whole.brokers,
-        whole.features,
-    )
+    for state in ("topics", "configs", "brokers", "features"):
+        assert getattr(image, state) == getattr(whole, state), state
     (snapshot,) = source.glob("*.checkpoint")
     at_69 = read_metadata_file(str(snapshot))
     assert (at_69.end_offset, at_69.epoch, at_69.is_certain) == (69, 1, True)

@@ -12,6 +12,8 @@ from tests.internal_topics.coordinator_logs import batch, key, marker, value
 OFFSETS = "__consumer_offsets"
 STRANGE = 0.02  # of the steps of a history: any record of its protocol
 _PRODUCERS = range(900, 904)
+_CLIENT = {"clientId": "client", "clientHost": "/127.0.0.1"}
+_TASKS = ("activeTasks", "standbyTasks", "warmupTasks")
 
 Pair = tuple[bytes, bytes | None]
 
@@ -197,8 +199,8 @@ class _Modern(_Kind):
         more = {} if member is None else {"memberId": member}
         return key(OFFSETS, self.types[at], groupId=group, **more)
 
-    def value(self, at: int, **fields: Any) -> bytes:
-        return value(OFFSETS, self.types[at], 0, **fields)
+    def pair(self, at: int, group: str, member: str | None = None, **fields: Any) -> Pair:
+        return self.key(at, group, member), value(OFFSETS, self.types[at], 0, **fields)
 
     def _strange(self, group: str) -> Pair:
         at = self.rng.randrange(5)
@@ -209,17 +211,17 @@ class _Modern(_Kind):
         return self._epoch(group)
 
     def _epoch(self, group: str) -> Pair:
-        return self.key(0, group), self.value(0, epoch=self.epoch, metadataHash=5)
+        return self.pair(0, group, epoch=self.epoch, metadataHash=5)
 
     def _assignment_epoch(self, group: str, at_ms: int) -> Pair:
         epoch = self.epoch - self.rng.choice((0, 0, 1)) if self.epoch else 0
-        return self.key(2, group), self.value(2, assignmentEpoch=epoch, assignmentTimestamp=at_ms)
+        return self.pair(2, group, assignmentEpoch=epoch, assignmentTimestamp=at_ms)
 
     def _member(self, group: str, member: str) -> Pair:
         raise NotImplementedError
 
     def _target(self, group: str, member: str) -> Pair:
-        return self.key(3, group, member), self.value(3, topicPartitions=self.histories.assigned())
+        return self.pair(3, group, member, topicPartitions=self.histories.assigned())
 
     def _current(self, group: str, member: str) -> Pair:
         raise NotImplementedError
@@ -251,15 +253,14 @@ class _Consumer(_Modern):
         fields: dict[str, Any] = {
             "instanceId": rng.choice((None, f"instance of {member}")),
             "rackId": rng.choice((None, "r1")),
-            "clientId": "client",
-            "clientHost": "/127.0.0.1",
+            **_CLIENT,
             "subscribedTopicNames": rng.sample(self.histories.names, 1),
             "subscribedTopicRegex": rng.choice((None, "fares.*")),
             "rebalanceTimeoutMs": 1_800_000,
             "serverAssignor": rng.choice((None, "range")),
             "classicMemberMetadata": rng.choice((None, None, classic)),
         }
-        return self.key(1, group, member), self.value(1, **fields)
+        return self.pair(1, group, member, **fields)
 
     def _current(self, group: str, member: str) -> Pair:
         rng = self.rng
@@ -282,7 +283,7 @@ class _Consumer(_Modern):
             "assignedPartitions": assigned,
             "partitionsPendingRevocation": revoking,
         }
-        return self.key(4, group, member), self.value(4, **fields)
+        return self.pair(4, group, member, **fields)
 
     def _other(self, group: str, at_ms: int) -> Pair:
         rng = self.rng
@@ -298,22 +299,12 @@ class _Share(_Modern):
     others = (15,)
 
     def _member(self, group: str, member: str) -> Pair:
-        fields = {
-            "rackId": None,
-            "clientId": "client",
-            "clientHost": "/127.0.0.1",
-            "subscribedTopicNames": self.histories.names,
-        }
-        return self.key(1, group, member), self.value(1, **fields)
+        names = self.histories.names
+        return self.pair(1, group, member, rackId=None, subscribedTopicNames=names, **_CLIENT)
 
     def _current(self, group: str, member: str) -> Pair:
-        fields = {
-            "memberEpoch": self.epoch,
-            "previousMemberEpoch": 0,
-            "state": 0,
-            "assignedPartitions": self.histories.assigned(),
-        }
-        return self.key(4, group, member), self.value(4, **fields)
+        epochs = {"memberEpoch": self.epoch, "previousMemberEpoch": 0}
+        return self.pair(4, group, member, state=0, assignedPartitions=self.histories.assigned(), **epochs)
 
     def _other(self, group: str, at_ms: int) -> Pair:
         topics = [
@@ -330,42 +321,33 @@ class _Streams(_Modern):
 
     def _epoch(self, group: str) -> Pair:
         validated = self.rng.choice((-1, 0, 1, 1, 1))
-        return self.key(0, group), self.value(
-            0, epoch=self.epoch, metadataHash=5, validatedTopologyEpoch=validated
-        )
+        return self.pair(0, group, epoch=self.epoch, metadataHash=5, validatedTopologyEpoch=validated)
 
     def _member(self, group: str, member: str) -> Pair:
         fields = {
             "instanceId": None,
             "rackId": None,
-            "clientId": "client",
-            "clientHost": "/127.0.0.1",
+            **_CLIENT,
             "rebalanceTimeoutMs": 1_800_000,
             "topologyEpoch": 1,
             "processId": f"process of {member}",
             "userEndpoint": self.rng.choice((None, {"host": "h", "port": 65_535})),
             "clientTags": [{"key": "k", "value": "v"}],
         }
-        return self.key(1, group, member), self.value(1, **fields)
+        return self.pair(1, group, member, **fields)
 
     def _tasks(self, **more: Any) -> list[dict[str, Any]]:
         numbers = sorted(self.rng.sample(range(3), self.rng.randrange(3)))
         return [{"subtopologyId": "0", "partitions": numbers, **more}] if numbers else []
 
     def _target(self, group: str, member: str) -> Pair:
-        kinds = ("activeTasks", "standbyTasks", "warmupTasks")
-        return self.key(3, group, member), self.value(3, **{kind: self._tasks() for kind in kinds})
+        return self.pair(3, group, member, **{kind: self._tasks() for kind in _TASKS})
 
     def _current(self, group: str, member: str) -> Pair:
-        kinds = ("activeTasks", "standbyTasks", "warmupTasks")
-        revoked = (f"{kind}PendingRevocation" for kind in kinds)
-        fields = {kind: self._tasks(assignmentEpochs=None) for kind in (*kinds, *revoked)}
-        head = {
-            "memberEpoch": self.epoch,
-            "previousMemberEpoch": 0,
-            "state": self.rng.choice((1, 1, 1, 2, 3)),
-        }
-        return self.key(4, group, member), self.value(4, **head, **fields)
+        revoked = (f"{kind}PendingRevocation" for kind in _TASKS)
+        fields = {kind: self._tasks(assignmentEpochs=None) for kind in (*_TASKS, *revoked)}
+        epochs = {"memberEpoch": self.epoch, "previousMemberEpoch": 0}
+        return self.pair(4, group, member, state=self.rng.choice((1, 1, 1, 2, 3)), **epochs, **fields)
 
     def _first(self, group: str, at_ms: int) -> list[Pair]:
         return [self._other(group, at_ms)]

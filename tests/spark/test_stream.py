@@ -184,9 +184,8 @@ def test_starting_offsets(tmp_path: Path) -> None:
     assert ends.initialOffset() == {"t": {"0": 10, "1": 0}}
     times = json.dumps({"t": {"0": healthy.T0 + 7, "1": healthy.T0 + 2}})
     assert reader_of(log_dir, startingOffsetsByTimestamp=times).initialOffset() == {"t": {"0": 7, "1": 2}}
-    late = reader_of(
-        log_dir, startingTimestamp=str(healthy.T0 + 5), startingOffsetsByTimestampStrategy="latest"
-    )
+    after = str(healthy.T0 + 5)
+    late = reader_of(log_dir, startingTimestamp=after, startingOffsetsByTimestampStrategy="latest")
     assert late.initialOffset() == {"t": {"0": 5, "1": 4}}
 
 
@@ -234,9 +233,8 @@ def test_how_long_a_batch_is_held_back(text: str, delay_ms: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "m", "1.5h", "-5s", "1hm", "\u00b2m", "5 weeks"])
 def test_what_is_no_time(text: str) -> None:
-    with pytest.raises(
-        UsageError, match="the option maxTriggerDelay must be a duration such as 15m or 900s, not"
-    ):
+    refusal = "the option maxTriggerDelay must be a duration such as 15m or 900s, not"
+    with pytest.raises(UsageError, match=refusal):
         Triggers.of({"maxTriggerDelay": text})
 
 
@@ -332,9 +330,8 @@ def test_what_is_gone_ends_the_query_or_is_passed_over(tmp_path: Path) -> None:
         strict.latestOffset({"t": {"0": 100}, "u": {"0": 5}}, ALL)
     with pytest.raises(DataLoss, match="is new and starts at offset"):
         strict.latestOffset({}, ALL)
-    assert rows_between(lenient, {"t": {"0": 95}, "u": {"0": 5}}, {"t": {"0": 100}, "u": {"0": 9}}) == named(
-        "t-0", words("a", 5, 95), 95
-    )
+    kept = rows_between(lenient, {"t": {"0": 95}, "u": {"0": 5}}, {"t": {"0": 100}, "u": {"0": 9}})
+    assert kept == named("t-0", words("a", 5, 95), 95)
 
 
 def test_what_is_gone_is_no_tasks_work(tmp_path: Path) -> None:
@@ -350,9 +347,8 @@ def test_what_is_gone_is_no_tasks_work(tmp_path: Path) -> None:
     with pytest.raises(DataLoss, match=f"t-0 starts at offset {first}, and 3 is next"):
         reader_of(log_dir).partitions(start, end)
     (log_dir / "t-0" / f"{0:020d}.log").write_bytes(batch(0, 5))
-    with pytest.raises(
-        UsageError, match="minPartitions 2147483647 would split the offsets into more than 1000000 tasks"
-    ):
+    refusal = "minPartitions 2147483647 would split the offsets into more than 1000000 tasks"
+    with pytest.raises(UsageError, match=refusal):
         reader_of(log_dir, minPartitions=str(2**31 - 1)).partitions(start, end)
 
 

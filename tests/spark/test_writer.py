@@ -47,10 +47,7 @@ COLUMNS = {
     "offset": (LongType(), pa.int64()),
     "timestamp": (TimestampType(), pa.timestamp("us", "UTC")),
     "timestampType": (IntegerType(), pa.int32()),
-    "headers": (
-        HEADERS_TYPE,
-        pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])),
-    ),
+    "headers": (HEADERS_TYPE, pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()}.items()))),
 }
 
 

@@ -104,9 +104,7 @@ def test_a_range_between_batches_is_scanned_alone() -> None:
 def test_a_torn_end(magic: int, missing: int) -> None:
     data, positions = plain_file(magic=magic)
     found = scanned(data[:-missing])
-    if (
-        missing >= len(data) - positions[-1]
-    ):  # the whole of the last one: a clean end, or a torn one before it
+    if missing >= len(data) - positions[-1]:  # all of the last one: a clean end, or a torn one before it
         assert len(found.damages) <= 1
         return
     assert found.positions == positions[:-1]
@@ -159,18 +157,14 @@ def test_a_block_of_zeros_inside(magic: int) -> None:
 @pytest.mark.parametrize("number", [0, 2, 5])
 def test_a_wrong_checksum_costs_this_batch_alone(magic: int, number: int) -> None:
     data, positions = plain_file(magic=magic)
-    ends = [*positions[1:], len(data)]
-    first = positions[number] + (L.ATTRIBUTES_POSITION if magic == 2 else L.MAGIC_POSITION + 1)
-    for at in range(first, ends[number]):
+    start, stop = positions[number], [*positions[1:], len(data)][number]
+    for at in range(start + (L.ATTRIBUTES_POSITION if magic == 2 else L.MAGIC_POSITION + 1), stop):
         inflict = bytearray(data)
         inflict[at] ^= 1 << (at % 8)
         found = scanned(inflict)
         assert found.positions == without(positions, number)
         assert found.only.kind == "bad-crc"
-        assert (found.only.position, found.only.length) == (
-            positions[number],
-            ends[number] - positions[number],
-        )
+        assert (found.only.position, found.only.length) == (start, stop - start)
         assert found.only.claimed_offset == number * (2 if magic == 2 else 1)
 
 
@@ -260,16 +254,13 @@ def test_an_entry_too_small_for_any_message_is_damage() -> None:
 
 
 KINDS = {
-    "torn_tail": {"torn-tail"},
-    "short_tail": {"foreign-bytes"},
-    "zero_tail": {"zero-tail"},
-    "zero_block": {"zero-filled"},
-    "bad_crc": {"bad-crc"},
-    "bad_length_small": {"bad-length"},
-    "bad_length_large": {"bad-length"},
-    "bad_length_into_next": {"bad-length"},
-    "bad_magic": {"bad-magic"},
-    "foreign_bytes": {"foreign-bytes"},
+    **dict.fromkeys(("bad_length_small", "bad_length_large", "bad_length_into_next"), "bad-length"),
+    **dict.fromkeys(("short_tail", "foreign_bytes"), "foreign-bytes"),
+    "torn_tail": "torn-tail",
+    "zero_tail": "zero-tail",
+    "zero_block": "zero-filled",
+    "bad_crc": "bad-crc",
+    "bad_magic": "bad-magic",
 }
 """The diseases of bytes; the others leave every checksum right and are no business of the scanner."""
 
@@ -290,7 +281,7 @@ def test_diseases(
         assert found.damages == []
         return
     damage = found.only
-    assert {damage.kind} == KINDS[inflict.disease]
+    assert damage.kind == KINDS[inflict.disease]
     assert (damage.position, damage.length) == (inflict.position, inflict.length)
     lost = 0 if inflict.disease in ("short_tail", "zero_tail", "foreign_bytes") else 1
     assert len(found.batches) == len(diseases.batch_spans(log)) - lost
@@ -321,15 +312,11 @@ def test_a_batch_in_a_value_is_not_resurrected_while_the_outer_is_whole() -> Non
     assert found.only.kind == "bad-crc"
 
 
-def test_a_batch_in_a_value_is_a_batch_when_nothing_is_left_of_the_outer_one_but_its_offset_must_fit() -> (
-    None
-):
-    def inflict(inner_offset: int) -> tuple[bytearray, int]:
+def test_a_batch_in_a_value_is_one_if_nothing_is_left_of_the_outer_one_and_its_offset_fits() -> None:
+    def inflict(inner_offset: int) -> tuple[bytes, int]:
         inner = batch(inner_offset)
         data, positions = file_of([batch(10), batch(12, 1, inner), batch(50)])
-        data_ = bytearray(data)
-        data_[positions[1] : positions[1] + 20] = b"\xee" * 20
-        return data_, data.index(inner)
+        return data[: positions[1]] + b"\xee" * 20 + data[positions[1] + 20 :], data.index(inner)
 
     data, inner_at = inflict(inner_offset=30)
     assert inner_at in scanned(data).positions
@@ -350,8 +337,7 @@ def test_messages_stored_in_a_damaged_wrapper_are_found() -> None:
 
 def test_without_fitting_offsets_any_batch_of_the_segment_is_believed() -> None:
     """A batch with a huge offset before the damage must not hide all that follow."""
-    pieces = [batch(2**30), b"\xee" * 50, batch(2), batch(4)]
-    data, positions = file_of(pieces)
+    data, positions = file_of([batch(2**30), b"\xee" * 50, batch(2), batch(4)])
     found = scanned(data)
     assert found.positions == [positions[0], positions[2], positions[3]]
 
