@@ -31,6 +31,25 @@ ALONE = "tests/spark/"
 LONGEST = ("tests/spark/", "tests/kafka/", "tests/faults/", "tests/test_fuzz.py")
 NOT_IMPORTED = ("kseg.inspection.arrow", "kseg.inspection.export")
 MEMORY, MIN_MEMORY_BYTES = "/dev/shm", 4 << 30
+# what every command prints, and random directories of all kinds: with worker processes they must come out the same
+MANY_JOBS = (
+    "tests/jobs/",
+    "tests/test_fuzz.py",
+    "tests/test_cookbook.py",
+    "tests/cli/test_transcripts.py",
+    "tests/cli/test_json_contract.py",
+    "tests/cli/test_random_directories.py",
+    "tests/cli/test_nothing_to_repair.py",
+    "tests/cli/test_side_file_losses.py",
+    "tests/cli/test_verify.py",
+    "tests/cli/test_list.py",
+    "tests/cli/test_dump.py",
+    "tests/cli/test_recover.py",
+    "tests/cli/test_retain.py",
+    "tests/cli/test_compact.py",
+    "tests/cli/test_progress.py",
+    "tests/recovery/",
+)
 SUITE = pytest.StashKey[list[pytest.Item]]()
 PAGES = (
     "tests/test_behaviours.py",
@@ -159,12 +178,13 @@ def _work_imported() -> None:
                 importlib.import_module(name)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _default_jobs() -> Iterator[None]:
-    """The default of --jobs for commands called in the test process: KSEG_TEST_DEFAULT_JOBS, which `./check fast` sets to 1. A fork of a
-    test process costs several times that of the program, and the whole gate runs the same tests with as many jobs as cores."""
-    jobs = os.environ.get("KSEG_TEST_DEFAULT_JOBS")
-    with default_jobs(int(jobs)) if jobs else nullcontext():
+@pytest.fixture(scope="module", autouse=True)
+def _default_jobs(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The default of --jobs for commands called in the test process is 1, since a fork of a test process costs several times that of the
+    program; in the gate those of MANY_JOBS have as many as there are cores. KSEG_TEST_DEFAULT_JOBS: that many everywhere, 0 for the cores."""
+    many = request.path.relative_to(ROOT).as_posix().startswith(MANY_JOBS)
+    jobs = int(os.environ.get("KSEG_TEST_DEFAULT_JOBS", "0" if many else "1"))
+    with default_jobs(jobs) if jobs else nullcontext():
         yield
 
 
