@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.forked_programs import ForkedPrograms, forked_programs
 from tests.support.paths import ROOT
 
 BUCKET = "backups"
@@ -43,6 +44,7 @@ class S3Server:
     client: Any
     environment: dict[str, str]
     notes: Path
+    programs: ForkedPrograms
 
     def put_tree(self, directory: Path, prefix: str) -> None:
         """All files of a directory as objects."""
@@ -71,9 +73,11 @@ class S3Server:
             faults.unlink()
 
     def kseg(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run the program. more: environment variables."""
-        command = [sys.executable, "-m", "kseg", *words]
+        """Run the program. more: environment variables; with one of Python's it is started, and otherwise forked."""
         environment = {**self.environment, **more}
+        if not any(name.startswith("PYTHON") for name in more):
+            return self.programs.kseg(words, environment)
+        command = [sys.executable, "-m", "kseg", *words]
         return subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
         )
@@ -110,7 +114,8 @@ def s3_server(place: Path) -> Iterator[S3Server]:
             region_name="us-east-1",
         )
         client.create_bucket(Bucket=BUCKET)
-        yield S3Server(client, environment, notes)
+        with forked_programs("fsspec", "s3fs", "aiobotocore.session") as programs:
+            yield S3Server(client, environment, notes, programs)
     finally:
         server.terminate()
         server.communicate(timeout=60)

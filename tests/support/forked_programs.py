@@ -1,0 +1,80 @@
+"""kseg in processes that need not import it: a server that has, and that forks a child for each command line.
+
+    python -m tests.support.forked_programs MODULE...     imports kseg and these, and serves requests on stdin until that ends
+
+A program that reads a bucket imports an S3 client for 0.4 s of processor time, which is more than most of its answers take. A child has imported
+it already, and is otherwise a program of its own: its environment, its output, its status, and what it keeps in memory.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.paths import ROOT
+
+
+class ForkedPrograms:
+    """A running server. Not for questions about what the program imports."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def kseg(self, words: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+        """Run a command line in ROOT."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with tempfile.TemporaryDirectory() as place:
+            files = [Path(place, name) for name in ("stdout", "stderr")]
+            request = {"words": words, "environment": dict(environment), "files": [*map(str, files)]}
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            status = int(self._process.stdout.readline())
+            output, errors = (file.read_text() for file in files)
+        return subprocess.CompletedProcess([*words], status, output, errors)
+
+
+@contextmanager
+def forked_programs(*modules: str) -> Iterator[ForkedPrograms]:
+    """A server that has imported these as well."""
+    command = [sys.executable, "-m", __name__, *modules]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield ForkedPrograms(process)
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def _serve(modules: Sequence[str]) -> None:
+    for module in ("kseg.cli.main", *modules):
+        importlib.import_module(module)
+    for line in sys.stdin:
+        request = json.loads(line)
+        child = os.fork()
+        if not child:
+            _become(**request)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _become(words: Sequence[str], environment: Mapping[str, str], files: Sequence[str]) -> None:
+    from kseg.cli.main import main
+
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for number, file in enumerate(files, 1):
+        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["kseg", *words]
+    main()  # exits
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1:])
